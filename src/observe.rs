@@ -12,6 +12,7 @@ pub mod otlp;
 pub mod recorder;
 mod response_tail;
 mod time_buckets;
+mod token_usage;
 pub mod trace;
 
 pub use self::{
@@ -19,4 +20,5 @@ pub use self::{
     metrics::{Metrics, ReloadOutcome},
     response_tail::ResponseTail,
     time_buckets::TimeBuckets,
+    token_usage::{TokenSum, TokenUsage},
 };

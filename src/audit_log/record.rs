@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
-    observe::ReloadOutcome,
+    observe::{ReloadOutcome, TokenUsage},
 };
 
 /// Bytes of a name that are stored; agents and models choose names.
@@ -247,6 +247,16 @@ pub struct TokenCounts {
     /// All tokens, thoughts and tool use included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
+}
+
+impl From<TokenUsage> for TokenCounts {
+    fn from(usage: TokenUsage) -> Self {
+        Self {
+            prompt: usage.prompt,
+            candidates: usage.candidates,
+            total: usage.total,
+        }
+    }
 }
 
 /// A view of content, or a watch that keeps it.

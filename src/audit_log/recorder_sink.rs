@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::{
     body_digest::{BodyDigest, BodyHasher},
     decision_log::{AuditLog, Checkpoint},
@@ -18,7 +16,7 @@ use super::{
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
     observe::{
-        ResponseTail,
+        ResponseTail, TokenSum,
         recorder::{BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink},
     },
 };
@@ -46,10 +44,7 @@ pub struct DecisionLogSink {
     tail: ResponseTail,
     /// Runs on the chunks of the response.
     stats: RunStats,
-    /// Token usage of earlier responses.
-    earlier_usage: Option<TokenCounts>,
-    /// Token usage of this response so far.
-    usage: Option<TokenCounts>,
+    tokens: TokenSum,
     response_model: String,
 }
 
@@ -79,8 +74,7 @@ impl DecisionLogSink {
             sent: None,
             tail: ResponseTail::new(TAIL_BYTES),
             stats: RunStats::default(),
-            earlier_usage: None,
-            usage: None,
+            tokens: TokenSum::default(),
             response_model: String::new(),
         }
     }
@@ -157,9 +151,10 @@ impl DecisionLogSink {
             }
             BodySide::Response => {
                 self.sent = self.response_digester.take().map(BodyHasher::finish);
-                let usage = self.tail.usage().as_ref().and_then(read_usage);
-                if self.usage.is_none() && self.earlier_usage.is_none() {
-                    self.usage = usage;
+                if self.tokens.total().is_none()
+                    && let Some(usage) = self.tail.usage()
+                {
+                    self.tokens.set(usage);
                 }
                 if let Some(model) = self.tail.model() {
                     self.response_model = short_name(&model);
@@ -211,7 +206,7 @@ impl DecisionLogSink {
             received: self.received.take(),
             response: self.sent.take(),
             chunks: exchange.chunks,
-            usage: add_usage(self.earlier_usage, self.usage),
+            usage: self.tokens.total().map(TokenCounts::from),
             duration_ms: milliseconds(exchange.elapsed),
         }
     }
@@ -238,12 +233,12 @@ impl Sink for DecisionLogSink {
             ExchangeEvent::ChunkToHooks => self.stats.hooked_chunks += 1,
             ExchangeEvent::Sending(body) => {
                 self.rounds += 1;
-                self.earlier_usage = add_usage(self.earlier_usage, self.usage.take());
+                self.tokens.end_round();
                 let sent = body.map(|body| self.audit.body_hasher().digest(body));
                 self.write_request(exchange, sent);
             }
             ExchangeEvent::Replying => self.write_before_reply(exchange),
-            ExchangeEvent::UsageReported(usage) => self.usage = read_usage(usage).or(self.usage),
+            ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::BodyPiece(BodySide::Request, piece) => {
                 if let Some(digester) = &mut self.request_digester {
                     digester.update(piece);
@@ -276,31 +271,5 @@ impl Sink for DecisionLogSink {
 
     fn wants_inputs(&self) -> bool {
         self.audit.stores_content()
-    }
-}
-
-/// Reads token counts in either spelling of the model API.
-fn read_usage(usage: &Value) -> Option<TokenCounts> {
-    let count = |names: [&str; 2]| names.iter().find_map(|name| usage.get(name)?.as_u64());
-    let usage = TokenCounts {
-        prompt: count(["promptTokenCount", "prompt_token_count"]),
-        candidates: count(["candidatesTokenCount", "candidates_token_count"]),
-        total: count(["totalTokenCount", "total_token_count"]),
-    };
-    (usage != TokenCounts::default()).then_some(usage)
-}
-
-fn add_usage(one: Option<TokenCounts>, other: Option<TokenCounts>) -> Option<TokenCounts> {
-    let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
-        (Some(a), Some(b)) => Some(a.saturating_add(b)),
-        (a, b) => a.or(b),
-    };
-    match (one, other) {
-        (Some(one), Some(other)) => Some(TokenCounts {
-            prompt: sum(one.prompt, other.prompt),
-            candidates: sum(one.candidates, other.candidates),
-            total: sum(one.total, other.total),
-        }),
-        (one, other) => one.or(other),
     }
 }

@@ -1,7 +1,9 @@
 //! Reads token usage and model from the end of a response that is not parsed otherwise.
 
 use memchr::memmem;
-use serde_json::{Deserializer, Value};
+use serde_json::Deserializer;
+
+use super::token_usage::TokenUsage;
 
 const USAGE_KEYS: [&[u8]; 2] = [b"\"usageMetadata\"", b"\"usage_metadata\""];
 const MODEL_KEYS: [&[u8]; 2] = [b"\"modelVersion\"", b"\"model_version\""];
@@ -34,61 +36,76 @@ impl ResponseTail {
     }
 
     /// Returns the last `usageMetadata`.
-    pub fn usage(&self) -> Option<Value> {
-        last_value(&self.bytes, &USAGE_KEYS)
+    pub fn usage(&self) -> Option<TokenUsage> {
+        TokenUsage::parse(last_value(&self.bytes, &USAGE_KEYS)?)
     }
 
     /// Returns the last `modelVersion`.
     pub fn model(&self) -> Option<String> {
-        let model = last_value(&self.bytes, &MODEL_KEYS)?;
-        model.as_str().map(str::to_owned)
+        let value = last_value(&self.bytes, &MODEL_KEYS)?;
+        Deserializer::from_slice(value).into_iter().next()?.ok()
     }
 }
 
-/// Returns the value of the last of these keys. In a text, its quote follows a backslash.
-fn last_value(tail: &[u8], keys: &[&[u8]]) -> Option<Value> {
-    let ends = keys.iter().flat_map(|key| {
-        let starts = memmem::find_iter(tail, key);
-        starts.map(|start| (start, start + key.len()))
-    });
-    let is_key = |(start, _): &(usize, usize)| *start == 0 || tail.get(start - 1) != Some(&b'\\');
-    let (_, end) = ends.filter(is_key).max()?;
-    let rest = tail.get(end..)?.trim_ascii_start().strip_prefix(b":")?;
-    Deserializer::from_slice(rest).into_iter().next()?.ok()
+/// Returns what begins with the value of the last key in one of these spellings. In a text, its
+/// quote follows a backslash.
+fn last_value<'t>(tail: &'t [u8], keys: &[&[u8]]) -> Option<&'t [u8]> {
+    let is_key = |start: &usize| *start == 0 || tail.get(start - 1) != Some(&b'\\');
+    let end_of_last = |key: &&[u8]| {
+        let start = memmem::rfind_iter(tail, *key).find(is_key)?;
+        Some(start + key.len())
+    };
+    let end = keys.iter().find_map(end_of_last)?;
+    tail.get(end..)?.trim_ascii_start().strip_prefix(b":")
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    /// Returns the prompt's tokens in the last usage of a tail.
+    fn prompt_tokens(tail: &ResponseTail) -> Option<u64> {
+        tail.usage()?.prompt
+    }
 
     #[test]
     fn the_last_usage_counts_and_text_is_ignored() {
-        let usage = |text: &str| last_value(text.as_bytes(), &USAGE_KEYS);
+        let usage = |text: &str| {
+            let mut tail = ResponseTail::new(1024);
+            tail.push(text.as_bytes());
+            prompt_tokens(&tail)
+        };
 
         assert_eq!(usage("{}"), None);
         assert_eq!(
-            usage(r#"data: {"usageMetadata":{"n":1}}\r\ndata: {"usageMetadata" : {"n":2},"x":3}"#),
-            Some(json!({ "n": 2 }))
+            usage(concat!(
+                r#"data: {"usageMetadata":{"promptTokenCount":1}}\r\n"#,
+                r#"data: {"usageMetadata" : {"promptTokenCount":2},"x":3}"#
+            )),
+            Some(2)
         );
         assert_eq!(
-            usage(r#"{"usage_metadata":{"n":1},"text":"\"usageMetadata\":{\"n\":9}"}"#),
-            Some(json!({ "n": 1 }))
+            usage(concat!(
+                r#"{"usage_metadata":{"promptTokenCount":1},"#,
+                r#""text":"\"usageMetadata\":{\"promptTokenCount\":9}"}"#
+            )),
+            Some(1)
         );
-        assert_eq!(usage(r#"{"usageMetadata":{"n":"#), None);
+        assert_eq!(usage(r#"{"usageMetadata":{"promptTokenCount":"#), None);
     }
 
     #[test]
     fn the_end_is_kept_within_its_bound_however_it_is_cut() {
-        let text = format!("{}{}", "x".repeat(500), r#"{"usageMetadata":{"n":7}}"#);
+        let end = r#"{"usageMetadata":{"promptTokenCount":7},"modelVersion":"m"}"#;
+        let text = format!("{}{end}", "x".repeat(500));
         for piece_length in [1, 7, 25, 64, 600] {
             let mut tail = ResponseTail::new(64);
             for piece in text.as_bytes().chunks(piece_length) {
                 tail.push(piece);
                 assert!(tail.bytes.len() <= 128, "{piece_length}");
             }
-            assert_eq!(tail.usage(), Some(json!({ "n": 7 })), "{piece_length}");
+            assert_eq!(prompt_tokens(&tail), Some(7), "{piece_length}");
+            assert_eq!(tail.model().as_deref(), Some("m"), "{piece_length}");
         }
     }
 }

@@ -92,7 +92,7 @@ struct UsageRecording {
 impl Drop for UsageRecording {
     fn drop(&mut self) {
         if let Some(usage) = self.tail.usage() {
-            self.recorder.record(&ExchangeEvent::UsageReported(&usage));
+            self.recorder.record(&ExchangeEvent::UsageReported(usage));
         }
     }
 }

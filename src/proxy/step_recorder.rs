@@ -7,6 +7,7 @@ use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
     dialect::{self, Dialect, Document, PromptPrefix, RawUsage, ResponseDocument},
     observe::{
+        TokenUsage,
         recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder},
         trace::PromptParts,
     },
@@ -54,11 +55,11 @@ impl StepRecorder {
             }
         }
         if request.call.operation.generates() {
-            let (received, sent) = (dialect::prompt_parts(received), dialect::prompt_parts(sent));
-            if let (Ok(received), Ok(sent)) = (received, sent) {
+            let sent = is_edited.then(|| dialect::prompt_parts(sent)).transpose();
+            if let (Ok(received), Ok(sent)) = (dialect::prompt_parts(received), sent) {
                 self.recorder.record(&ExchangeEvent::PromptSent {
                     received: as_prompt(&received),
-                    sent: as_prompt(&sent),
+                    sent: sent.as_ref().map(as_prompt),
                 });
             }
         }
@@ -121,9 +122,8 @@ impl StepRecorder {
         if self.received.is_none() {
             return;
         }
-        let usage = usage.read();
-        if !usage.is_null() {
-            self.recorder.record(&ExchangeEvent::UsageReported(&usage));
+        if let Some(usage) = TokenUsage::parse(usage.as_bytes()) {
+            self.recorder.record(&ExchangeEvent::UsageReported(usage));
         }
         self.recorder
             .record(&ExchangeEvent::RoundEnded { asked_again });

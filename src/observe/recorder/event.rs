@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use crate::{
     dialect::MethodSpec,
@@ -11,7 +10,7 @@ use crate::{
         Action, Caller, Diagnostic, EventName, EventOrigin, HookOutput, HookRun, RuleId,
         SkipReason, Trace,
     },
-    observe::trace::PromptParts,
+    observe::{TokenUsage, trace::PromptParts},
 };
 
 /// One thing that happened to a request.
@@ -116,8 +115,8 @@ pub enum ExchangeEvent<'a> {
     PromptSent {
         /// The prompt as the agent sent it.
         received: PromptParts<'a>,
-        /// The prompt that goes upstream.
-        sent: PromptParts<'a>,
+        /// The prompt that goes upstream; `None` if it is unedited.
+        sent: Option<PromptParts<'a>>,
     },
     /// A chunk of the model's response was filtered.
     ChunkFiltered(ChunkFacts),
@@ -136,7 +135,7 @@ pub enum ExchangeEvent<'a> {
     /// A body or chunk that policies and hooks inspect.
     BodyInspected(BodyPart, &'a Bytes),
     /// Upstream counted tokens, up to here.
-    UsageReported(&'a Value),
+    UsageReported(TokenUsage),
     /// A piece of a body passed.
     BodyPiece(BodySide, &'a [u8]),
     /// A body ended, or its rest was discarded.

@@ -14,6 +14,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::observe::{
+    TokenUsage,
     recorder::{ExchangeAction, ExchangeEnd},
     trace::{
         clock,
@@ -52,26 +53,26 @@ pub struct CallRecord {
     pub duration_us: u64,
     /// Name of the caller; empty without authentication.
     #[schema(value_type = String)]
-    pub caller: Box<str>,
+    pub caller: Arc<str>,
     /// First digits of the caller's key; empty without a credential.
     #[schema(value_type = String)]
-    pub caller_key: Box<str>,
+    pub caller_key: Arc<str>,
     /// `User-Agent` of the request.
     #[schema(value_type = String)]
-    pub agent: Box<str>,
+    pub agent: Arc<str>,
     /// Session of the request; empty if unknown.
     #[schema(value_type = String)]
-    pub session: Box<str>,
+    pub session: Arc<str>,
     /// Name of the model API; empty for events and unknown paths.
     pub dialect: &'static str,
     /// Name of the method, such as `generateContent`.
     pub method: &'static str,
     /// Model that the agent requested.
     #[schema(value_type = String)]
-    pub requested_model: Box<str>,
+    pub requested_model: Arc<str>,
     /// Model that was called last.
     #[schema(value_type = String)]
-    pub model: Box<str>,
+    pub model: Arc<str>,
     /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
     pub upstream: &'static str,
     /// HTTP status of the response; 0 if the agent disconnected before it.
@@ -189,6 +190,17 @@ pub struct TimeSplit {
     /// Time to the head of the response for the agent; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_us: Option<u64>,
+}
+
+impl From<TokenUsage> for TracedTokens {
+    fn from(usage: TokenUsage) -> Self {
+        Self {
+            prompt: usage.prompt.unwrap_or_default(),
+            cached: usage.cached.unwrap_or_default(),
+            candidates: usage.candidates.unwrap_or_default(),
+            total: usage.total.unwrap_or_default(),
+        }
+    }
 }
 
 impl CallRecord {

@@ -4,7 +4,6 @@ mod call_trace;
 mod content_capture;
 mod event_trace;
 mod response_trace;
-mod token_sum;
 
 use std::{
     sync::Arc,
@@ -15,18 +14,18 @@ use crate::{
     config::ContentSettings,
     event::EventName,
     observe::{
+        TokenSum,
         recorder::{BodyPart, EventDecision, Exchange, ExchangeEvent, InFlightExchanges, Sink},
         trace::{
             clock,
             record::{
-                CallRecord, RecordKind, SessionMatch, document_diff::DocumentDiff,
+                CallRecord, RecordKind, SessionMatch, TracedTokens, document_diff::DocumentDiff,
                 traced_event::TracedEvent,
             },
             sink::{
                 call_trace::CallTrace,
                 content_capture::ContentCapture,
                 event_trace::{RunReader, planned_event},
-                token_sum::TokenSum,
             },
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
@@ -161,27 +160,31 @@ impl TraceSink {
                 .as_ref()
                 .map_or(exchange.action, |detail| detail.action()),
         };
+        let last = self.store.ring.last();
+        let name =
+            |name: &str, of: fn(&CallRecord) -> &Arc<str>| shared(name, last.as_deref().map(of));
+        let caller = &exchange.caller;
         let record = CallRecord {
             seq: 0,
             id: Arc::clone(&exchange.request_id),
             kind: self.kind,
             started_ms: clock::milliseconds(now.checked_sub(elapsed).unwrap_or(now)),
             duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-            caller: short(&exchange.caller.name, MAX_NAME_BYTES),
-            caller_key: short(&exchange.caller.key, KEY_CHARS),
-            agent: short(&exchange.caller.agent, MAX_NAME_BYTES),
-            session: short(&exchange.session_id, MAX_NAME_BYTES),
+            caller: name(&caller.name, |last| &last.caller),
+            caller_key: name(short(&caller.key, KEY_CHARS), |last| &last.caller_key),
+            agent: name(&caller.agent, |last| &last.agent),
+            session: name(&exchange.session_id, |last| &last.session),
             dialect: exchange.api,
             method: exchange.operation,
-            requested_model: short(&exchange.requested_model, MAX_NAME_BYTES),
-            model: short(&exchange.model, MAX_NAME_BYTES),
+            requested_model: name(&exchange.requested_model, |last| &last.requested_model),
+            model: name(&exchange.model, |last| &last.model),
             upstream: exchange.upstream,
             status: exchange.status,
             action,
             error: exchange.error,
             end: exchange.end,
             rounds: self.rounds,
-            tokens: self.tokens.total(),
+            tokens: self.tokens.total().map(TracedTokens::from),
             detail,
         };
         if let Some(content) = self.content.take() {
@@ -289,7 +292,7 @@ impl Sink for TraceSink {
                 }
             }
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
-            ExchangeEvent::UsageReported(usage) => self.tokens.set(usage),
+            ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::Sending(body) => {
                 self.begin_round(exchange, body.map(|body| body.len() as u64));
             }
@@ -316,7 +319,15 @@ impl Sink for TraceSink {
     }
 }
 
-fn short(name: &str, max: usize) -> Box<str> {
+fn short(name: &str, max: usize) -> &str {
     let end = name.floor_char_boundary(max);
-    Box::from(name.get(..end).unwrap_or_default())
+    name.get(..end).unwrap_or_default()
+}
+
+/// Returns a name, which is that of the last record if they are equal: most calls have the same
+/// caller, agent and model.
+fn shared(name: &str, last: Option<&Arc<str>>) -> Arc<str> {
+    let name = short(name, MAX_NAME_BYTES);
+    let last = last.filter(|last| ***last == *name);
+    last.map_or_else(|| Arc::from(name), Arc::clone)
 }

@@ -12,7 +12,7 @@ use crate::{
     dialect::{ProposedCall, RawUsage, ResponseDocument},
     error::ApiError,
     event::EventName,
-    observe::recorder::ExchangeEvent,
+    observe::{TokenUsage, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
         reply::unreadable_response, request_context::RequestContext, step_recorder::StepRecorder,
@@ -129,9 +129,10 @@ impl<'a> ResponseBuffer<'a> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
-            if self.context.snapshot.audit.is_some() {
-                self.context
-                    .record(&ExchangeEvent::UsageReported(&usage.read()));
+            if self.context.snapshot.audit.is_some()
+                && let Some(counts) = TokenUsage::parse(usage.as_bytes())
+            {
+                self.context.record(&ExchangeEvent::UsageReported(counts));
             }
             self.usage = usage;
         }

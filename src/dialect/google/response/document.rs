@@ -52,6 +52,11 @@ pub struct ResponseDocument {
 pub struct RawUsage(Bytes);
 
 impl RawUsage {
+    /// The counts as JSON; empty if there are none.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Parses the counts; `null` if there are none.
     pub fn read(&self) -> Value {
         // Part of a document that was checked, so parsing fails for empty bytes only.

@@ -5,11 +5,13 @@
 //! that the model API has seen otherwise makes it read everything from there on again.
 
 use std::{
+    array,
     hash::{BuildHasher, RandomState},
     num::NonZeroUsize,
     sync::{Mutex, PoisonError},
 };
 
+use highway::{HighwayHash, HighwayHasher, Key};
 use lru::LruCache;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -40,7 +42,7 @@ pub struct PromptParts<'a> {
 /// The last prompts of sessions, as digests.
 #[derive(Debug)]
 pub(crate) struct PromptCache {
-    hasher: RandomState,
+    key: Key,
     last: Mutex<LruCache<u64, PromptPair>>,
 }
 
@@ -61,8 +63,9 @@ struct PromptDigest {
 impl PromptCache {
     pub(crate) fn new() -> Self {
         let max = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
+        let random = RandomState::new();
         Self {
-            hasher: RandomState::new(),
+            key: Key(array::from_fn(|index| random.hash_one(index))),
             last: Mutex::new(LruCache::new(max)),
         }
     }
@@ -73,21 +76,25 @@ impl PromptCache {
         MAX_SESSIONS * (size_of::<PromptPair>() + size_of::<[usize; 8]>())
     }
 
-    /// Compares a prompt with the last one of its session, and remembers it. Returns `None` if
-    /// the agent's prompt does not begin like its last one, so that nothing was cached.
+    /// Compares a prompt with the last one of its session, and remembers it. `sent` is `None` if
+    /// the agent's prompt goes upstream unedited. Returns `None` if the agent's prompt does not
+    /// begin like its last one, so that nothing was cached.
     pub(crate) fn record(
         &self,
         session: &str,
         received: PromptParts<'_>,
-        sent: PromptParts<'_>,
+        sent: Option<PromptParts<'_>>,
     ) -> Option<CacheEffect> {
+        let digest = self.digest(received, usize::MAX);
         let pair = PromptPair {
-            received: self.digest(received, usize::MAX),
-            sent: self.digest(sent, usize::MAX),
+            received: digest,
+            sent: sent.map_or(digest, |sent| self.digest(sent, usize::MAX)),
         };
-        let key = self.hasher.hash_one(session);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = last.put(key, pair)?;
+        let key = self.hash([session.as_bytes()]);
+        let mut sessions = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = sessions.put(key, pair);
+        drop(sessions);
+        let last = last?;
         let begins_with = |parts: PromptParts<'_>, digest: PromptDigest| {
             open_array(parts.contents).len() >= digest.contents_bytes
                 && self.digest(parts, digest.contents_bytes) == digest
@@ -96,11 +103,9 @@ impl PromptCache {
             return None;
         }
         let prefix = last.received.contents_bytes + head_bytes(received);
-        let invalidated = if begins_with(sent, last.sent) {
-            0
-        } else {
-            prefix.saturating_sub(common_prefix(received, sent))
-        };
+        let new_edit = sent.filter(|sent| !begins_with(*sent, last.sent));
+        let kept = new_edit.map_or(prefix, |sent| common_prefix(received, sent));
+        let invalidated = prefix.saturating_sub(kept);
         Some(CacheEffect {
             prefix_bytes: prefix as u64,
             invalidated_bytes: invalidated as u64,
@@ -113,10 +118,19 @@ impl PromptCache {
         let contents = open_array(parts.contents);
         let contents = contents.get(..contents_bytes).unwrap_or(contents);
         PromptDigest {
-            head: self.hasher.hash_one(parts.head),
-            contents: self.hasher.hash_one(contents),
+            head: self.hash(parts.head),
+            contents: self.hash([contents]),
             contents_bytes: contents.len(),
         }
+    }
+
+    fn hash<const N: usize>(&self, parts: [&[u8]; N]) -> u64 {
+        let mut hasher = HighwayHasher::new(self.key);
+        for part in parts {
+            hasher.append(&part.len().to_le_bytes());
+            hasher.append(part);
+        }
+        hasher.finalize64()
     }
 }
 
@@ -162,15 +176,15 @@ mod tests {
     fn a_first_request_has_no_cache() {
         let cache = PromptCache::new();
 
-        assert_eq!(cache.record("s", prompt("[1]"), prompt("[2]")), None);
+        assert_eq!(cache.record("s", prompt("[1]"), Some(prompt("[2]"))), None);
     }
 
     #[test]
     fn an_edit_that_is_the_same_each_time_invalidates_nothing() {
         let cache = PromptCache::new();
-        cache.record("s", prompt("[\"key\"]"), prompt("[\"***\"]"));
+        cache.record("s", prompt("[\"key\"]"), Some(prompt("[\"***\"]")));
 
-        let effect = cache.record("s", prompt("[\"key\",2]"), prompt("[\"***\",2]"));
+        let effect = cache.record("s", prompt("[\"key\",2]"), Some(prompt("[\"***\",2]")));
 
         let effect = effect.unwrap();
         assert_eq!((effect.prefix_bytes, effect.invalidated_bytes), (17, 0));
@@ -179,9 +193,9 @@ mod tests {
     #[test]
     fn an_edit_of_an_earlier_message_invalidates_what_follows() {
         let cache = PromptCache::new();
-        cache.record("s", prompt("[\"aaaa\"]"), prompt("[\"aaaa\"]"));
+        cache.record("s", prompt("[\"aaaa\"]"), None);
 
-        let effect = cache.record("s", prompt("[\"aaaa\",2]"), prompt("[\"aXaa\",2]"));
+        let effect = cache.record("s", prompt("[\"aaaa\",2]"), Some(prompt("[\"aXaa\",2]")));
 
         let effect = effect.unwrap();
         assert_eq!((effect.prefix_bytes, effect.invalidated_bytes), (18, 4));
@@ -191,9 +205,9 @@ mod tests {
     #[test]
     fn an_edit_of_the_new_message_invalidates_nothing() {
         let cache = PromptCache::new();
-        cache.record("s", prompt("[1]"), prompt("[1]"));
+        cache.record("s", prompt("[1]"), None);
 
-        let effect = cache.record("s", prompt("[1,2]"), prompt("[1,3]"));
+        let effect = cache.record("s", prompt("[1,2]"), Some(prompt("[1,3]")));
 
         assert_eq!(effect.unwrap().invalidated_bytes, 0);
     }
@@ -201,8 +215,8 @@ mod tests {
     #[test]
     fn a_history_that_the_agent_rewrote_is_not_an_edit() {
         let cache = PromptCache::new();
-        cache.record("s", prompt("[1]"), prompt("[1]"));
+        cache.record("s", prompt("[1]"), None);
 
-        assert_eq!(cache.record("s", prompt("[5]"), prompt("[6]")), None);
+        assert_eq!(cache.record("s", prompt("[5]"), Some(prompt("[6]"))), None);
     }
 }

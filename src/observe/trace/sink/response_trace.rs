@@ -92,7 +92,7 @@ impl TraceSink {
     }
 
     fn add_denied_tool(&mut self, tool: &str) {
-        let tool = short(tool, MAX_NAME_BYTES);
+        let tool = Box::from(short(tool, MAX_NAME_BYTES));
         let denied = self.call.as_ref().map(|call| &call.detail.denied_tools);
         if denied.is_some_and(|denied| denied.contains(&tool) || denied.len() >= MAX_DENIED_TOOLS) {
             return;

@@ -38,6 +38,11 @@ impl RecordRing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the last record.
+    pub(crate) fn last(&self) -> Option<Arc<CallRecord>> {
+        self.state().records.back().cloned()
+    }
+
     /// Sets the maximum number of records, and evicts those beyond it.
     pub(crate) fn resize(&self, max_records: usize) {
         self.state().max_records = max_records;
