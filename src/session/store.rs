@@ -15,7 +15,8 @@ use super::{
 
 /// Storage of session states, with an index from fingerprints to sessions.
 ///
-/// No method fails: while Redis is unavailable, the memory of this process answers.
+/// No method fails: while Redis is unavailable, the memory of this process answers. The
+/// futures of Redis are boxed, because they are large, and are moved with every request.
 #[derive(Debug)]
 pub enum SessionStore {
     /// In the memory of this process.
@@ -31,7 +32,7 @@ impl SessionStore {
     pub async fn fingerprinter(&self) -> Fingerprinter {
         match self {
             Self::Memory(store) => store.fingerprinter(),
-            Self::Redis(store) => store.fingerprinter().await,
+            Self::Redis(store) => Box::pin(store.fingerprinter()).await,
         }
     }
 
@@ -40,7 +41,7 @@ impl SessionStore {
     pub async fn find(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
         match self {
             Self::Memory(store) => store.find(fingerprints),
-            Self::Redis(store) => store.find(fingerprints).await,
+            Self::Redis(store) => Box::pin(store.find(fingerprints)).await,
         }
     }
 
@@ -48,7 +49,7 @@ impl SessionStore {
     pub async fn load(&self, key: &SessionKey) -> Option<SessionState> {
         match self {
             Self::Memory(store) => store.load(key),
-            Self::Redis(store) => store.load(key).await,
+            Self::Redis(store) => Box::pin(store.load(key)).await,
         }
     }
 
@@ -57,7 +58,7 @@ impl SessionStore {
     pub async fn save(&self, key: &SessionKey, state: SessionState, fingerprints: &[Fingerprint]) {
         match self {
             Self::Memory(store) => drop(store.save(key, state, fingerprints)),
-            Self::Redis(store) => store.save(key, state, fingerprints).await,
+            Self::Redis(store) => Box::pin(store.save(key, state, fingerprints)).await,
         }
     }
 
@@ -65,7 +66,7 @@ impl SessionStore {
     pub async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         match self {
             Self::Memory(store) => store.remove(key),
-            Self::Redis(store) => store.remove(key).await,
+            Self::Redis(store) => Box::pin(store.remove(key)).await,
         }
     }
 
@@ -73,7 +74,7 @@ impl SessionStore {
     pub async fn newest(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
         match self {
             Self::Memory(store) => store.newest(limit),
-            Self::Redis(store) => store.newest(limit).await,
+            Self::Redis(store) => Box::pin(store.newest(limit)).await,
         }
     }
 
@@ -81,7 +82,7 @@ impl SessionStore {
     pub async fn find_by_id(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
         match self {
             Self::Memory(store) => store.find_by_id(id),
-            Self::Redis(store) => store.find_by_id(id).await,
+            Self::Redis(store) => Box::pin(store.find_by_id(id)).await,
         }
     }
 
@@ -91,7 +92,7 @@ impl SessionStore {
     pub async fn expire(&self) -> Vec<(SessionKey, SessionState)> {
         match self {
             Self::Memory(store) => store.expire(),
-            Self::Redis(store) => store.expire().await,
+            Self::Redis(store) => Box::pin(store.expire()).await,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range, sync::Arc};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{DocumentError, Layout, Names, find_field, lay_out, unquote};
+use super::{DocumentError, Layout, Names, lay_out, layout::Within, names::FieldSearch, unquote};
 
 /// Depth of a layout; the document itself is 0. Values below it are laid out when they are
 /// read.
@@ -74,8 +74,9 @@ impl LayoutSpan {
     }
 
     /// Returns the indexes of the fields or elements.
-    fn within(&self) -> impl Iterator<Item = usize> {
-        self.layout.within(self.index).into_iter().flatten()
+    #[inline]
+    fn within(&self) -> Within<'_> {
+        self.layout.within(self.index).unwrap_or_default()
     }
 
     /// Converts a place in the parsed text to one in the value.
@@ -269,7 +270,8 @@ impl Document {
 
     /// Returns whether no field is left.
     pub fn is_empty(&self) -> bool {
-        self.current_keys().next().is_none()
+        let mut unedited = self.indexes().filter_map(|index| self.unedited_key(index));
+        unedited.next().is_none() && self.edits.iter().all(|edit| edit.json.is_none())
     }
 
     /// Returns whether a field is present under `spellings`, or under a name that a lenient
@@ -280,7 +282,8 @@ impl Document {
 
     /// Returns the unedited fields in order.
     pub fn fields(&self) -> impl Iterator<Item = (Cow<'_, str>, Bytes)> {
-        self.unedited_keys().filter_map(move |(key, index)| {
+        self.indexes().filter_map(move |index| {
+            let key = self.unedited_key(index)?;
             let place = self.span.as_ref()?.place(index)?;
             Some((unquote(key)?, self.bytes.slice(place)))
         })
@@ -312,38 +315,40 @@ impl Document {
     /// INVARIANT: a field that is treated as unknown here is unknown to every parser,
     /// including ones that ignore case.
     pub(super) fn find(&self, spellings: &[&str]) -> Result<Option<FieldKey<'_>>, DocumentError> {
-        Ok(find_field(self.current_keys(), spellings)?)
+        let mut search = FieldSearch::new(spellings);
+        for index in self.indexes() {
+            if let Some(key) = self.unedited_key(index) {
+                search.add(key, Some(index))?;
+            }
+        }
+        for edit in self.edits.iter().filter(|edit| edit.json.is_some()) {
+            search.add(&edit.key, None)?;
+        }
+        Ok(search.found)
     }
 
-    /// Returns all keys but those of removed fields.
-    fn current_keys(&self) -> impl Iterator<Item = FieldKey<'_>> {
-        let unedited = self.unedited_keys().map(|(key, index)| (key, Some(index)));
-        let edited = self.edits.iter().filter(|edit| edit.json.is_some());
-        unedited.chain(edited.map(|edit| (&*edit.key, None)))
+    /// Returns the indexes of the original fields in the layout.
+    #[inline]
+    fn indexes(&self) -> Within<'_> {
+        let span = self.span.as_ref();
+        span.map(LayoutSpan::within).unwrap_or_default()
     }
 
-    fn unedited_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
-        let fields = self.original_fields();
-        fields
-            .filter_map(move |(key, index)| Some((self.bytes.get(key)?, index)))
-            .filter(move |(key, _)| self.edit_of(key).is_none())
-    }
-
-    /// Returns the place of each key, and the index of its value in the layout.
-    fn original_fields(&self) -> impl Iterator<Item = (Range<usize>, usize)> {
-        let spans = self.span.iter();
-        spans.flat_map(|span| {
-            let indexes = span.within();
-            indexes.filter_map(move |index| Some((span.key(index)?, index)))
-        })
+    /// Returns the key of the field at an index, unless it is edited.
+    #[inline]
+    fn unedited_key(&self, index: usize) -> Option<&[u8]> {
+        let key = self.bytes.get(self.span.as_ref()?.key(index)?)?;
+        self.edit_of(key).is_none().then_some(key)
     }
 
     /// Returns the places of the key and the value of each field, edited or not.
     pub(super) fn places(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-        let fields = self.original_fields();
-        fields.filter_map(move |(key, index)| Some((key, self.span.as_ref()?.place(index)?)))
+        let span = self.span.as_ref();
+        let indexes = self.indexes();
+        indexes.filter_map(move |index| Some((span?.key(index)?, span?.place(index)?)))
     }
 
+    #[inline]
     pub(super) fn edit_of(&self, key: &[u8]) -> Option<&FieldEdit> {
         self.edits.iter().find(|edit| edit.key == key)
     }

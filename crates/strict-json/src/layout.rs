@@ -96,24 +96,44 @@ impl Layout {
 
     /// Returns the indices of the elements of an array or the values of an object;
     /// `None` if they were not recorded.
-    pub fn within(&self, number: usize) -> Option<impl Iterator<Item = usize> + Clone> {
+    #[inline]
+    pub fn within(&self, number: usize) -> Option<Within<'_>> {
         let value = self.values.get(number).filter(|it| it.is_open)?;
-        let (mut at, end) = (number + 1, value.next as usize);
-        Some(std::iter::from_fn(move || {
-            let found = self.values.get(at).filter(|_| at < end)?;
-            let number = at;
-            at = found.next as usize;
-            Some(number)
-        }))
+        Some(Within {
+            values: self.values.get(..value.next as usize)?,
+            at: number + 1,
+        })
     }
 
     /// Returns the position of a value.
+    #[inline]
     pub fn place(&self, number: usize) -> Option<Range<usize>> {
         self.values.get(number).map(|it| it.place.range())
     }
 
     /// Returns the position of a value's key, quotes included.
+    #[inline]
     pub fn key(&self, number: usize) -> Option<Range<usize>> {
         self.values.get(number).map(|it| it.key.range())
+    }
+}
+
+/// Indices of the elements of an array or the values of an object.
+#[derive(Debug, Clone, Default)]
+pub struct Within<'a> {
+    /// The values up to the last one within.
+    values: &'a [Value],
+    /// Index of the next one.
+    at: usize,
+}
+
+impl Iterator for Within<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let number = self.at;
+        self.at = self.values.get(number)?.next as usize;
+        Some(number)
     }
 }

@@ -49,7 +49,11 @@ mod tests;
 use thiserror::Error;
 
 pub use self::{
-    decode::unquote, document::Document, edit::write_array, keys::same_field, layout::Layout,
+    decode::unquote,
+    document::Document,
+    edit::write_array,
+    keys::same_field,
+    layout::{Layout, Within},
     names::find_field,
 };
 use self::{scan::Scan, text::Text};

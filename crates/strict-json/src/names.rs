@@ -29,48 +29,68 @@ pub fn find_field<'t, T>(
     fields: impl Iterator<Item = (&'t [u8], T)>,
     spellings: &[&str],
 ) -> Result<Option<(&'t [u8], T)>, JsonError> {
-    let mut found = None;
+    let mut search = FieldSearch::new(spellings);
     for (key, field) in fields {
-        match likeness(key, spellings) {
-            Likeness::None => (),
-            Likeness::Same if found.is_none() => found = Some((key, field)),
-            Likeness::Same => return Err(JsonError::DuplicateKey(decoded(key).into_owned())),
-            Likeness::Similar => {
-                let shown = decoded(key).chars().take(MAX_SHOWN_CHARS).collect();
-                return Err(JsonError::Spelling(shown));
-            }
+        search.add(key, field)?;
+    }
+    Ok(search.found)
+}
+
+/// Search for a field among those of an object, which are added one by one.
+pub(super) struct FieldSearch<'s, 't, T> {
+    spellings: &'s [&'s str],
+    /// The field that is known under one of the spellings.
+    pub(super) found: Option<(&'t [u8], T)>,
+}
+
+impl<'s, 't, T> FieldSearch<'s, 't, T> {
+    pub(super) const fn new(spellings: &'s [&'s str]) -> Self {
+        let found = None;
+        Self { spellings, found }
+    }
+
+    /// Adds a field with its key in the text. Fails like [`find_field`].
+    #[inline]
+    pub(super) fn add(&mut self, key: &'t [u8], field: T) -> Result<(), JsonError> {
+        if is_spelling(key, self.spellings)? && self.found.replace((key, field)).is_some() {
+            return Err(JsonError::DuplicateKey(decoded(key).into_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a key is one of `spellings`.
+///
+/// # Errors
+///
+/// Fails if it differs from one in case or underscores only.
+#[inline]
+fn is_spelling(key: &[u8], spellings: &[&str]) -> Result<bool, JsonError> {
+    let text = inner(key);
+    for spelling in spellings {
+        if may_match(text, spelling.as_bytes()) {
+            return compare(key, spellings);
         }
     }
-    Ok(found)
+    Ok(false)
 }
 
-enum Likeness {
-    /// The name of another field.
-    None,
-    /// One of the spellings.
-    Same,
-    /// Differs in case or underscores only.
-    Similar,
-}
-
-#[inline]
-fn likeness(key: &[u8], spellings: &[&str]) -> Likeness {
+fn compare(key: &[u8], spellings: &[&str]) -> Result<bool, JsonError> {
     let text = inner(key);
-    let mut spellings = spellings.iter().map(|spelling| spelling.as_bytes());
-    if !spellings.clone().any(|spelling| may_match(text, spelling)) {
-        return Likeness::None;
+    let is_plain = !text.contains(&b'\\');
+    if is_plain && spellings.iter().any(|it| it.as_bytes() == text) {
+        return Ok(true);
     }
     let name = decoded(key);
-    if spellings
-        .clone()
-        .any(|spelling| spelling == name.as_bytes())
-    {
-        Likeness::Same
-    } else if spellings.any(|spelling| same_field(name.as_bytes(), spelling)) {
-        Likeness::Similar
-    } else {
-        Likeness::None
+    if spellings.contains(&&*name) {
+        return Ok(true);
     }
+    let is_similar = |spelling: &&str| same_field(name.as_bytes(), spelling.as_bytes());
+    if spellings.iter().any(is_similar) {
+        let shown = name.chars().take(MAX_SHOWN_CHARS).collect();
+        return Err(JsonError::Spelling(shown));
+    }
+    Ok(false)
 }
 
 /// Decodes a key. This cannot fail for a key of a checked document.
@@ -78,18 +98,33 @@ fn decoded(key: &[u8]) -> Cow<'_, str> {
     unquote(key).unwrap_or_default()
 }
 
-/// Cheap first check by first and last letter. These decide unless the key has escapes or
-/// underscores.
+/// Cheap check by the first letter, then the last one. These decide unless the key has escapes
+/// or underscores.
 #[inline]
 fn may_match(raw: &[u8], known: &[u8]) -> bool {
-    let ([first, .., last], [known_first, .., known_last]) = (raw, known) else {
+    let (Some(first), Some(known_first)) = (raw.first(), known.first()) else {
         return true;
     };
-    if !first.eq_ignore_ascii_case(known_first) {
-        return *first == b'\\';
+    if is_one_letter(*first, *known_first) {
+        may_end_alike(raw, known)
+    } else {
+        *first == b'\\'
     }
-    last.eq_ignore_ascii_case(known_last)
+}
+
+fn may_end_alike(raw: &[u8], known: &[u8]) -> bool {
+    let ([_, .., last], [_, .., known_last]) = (raw, known) else {
+        return true;
+    };
+    is_one_letter(*last, *known_last)
         || *last == b'_'
         || *known_last == b'_'
         || raw.contains(&b'\\')
+}
+
+/// Whether two bytes may be one letter in either case; true for some other pairs as well.
+#[inline]
+const fn is_one_letter(one: u8, other: u8) -> bool {
+    const CASE: u8 = 0x20;
+    one | CASE == other | CASE
 }
