@@ -13,14 +13,15 @@ use std::{
     error::Error,
     io, iter,
     sync::{Arc, PoisonError, RwLock},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use axum::body::Body;
-use futures_util::TryFutureExt;
+use futures_util::{TryFutureExt, future::BoxFuture};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -31,7 +32,7 @@ use tokio::{
     runtime::{self, Handle},
 };
 use tokio_rustls::rustls::crypto::aws_lc_rs;
-use tower::{BoxError, timeout::Timeout, util::BoxCloneSyncService};
+use tower::{BoxError, Service, ServiceExt, timeout::Timeout};
 
 /// Most idle connections per address and event loop.
 const MAX_IDLE_CONNECTIONS: usize = 256;
@@ -50,8 +51,10 @@ struct RuntimePools {
 
 type PooledClient = legacy::Client<Connector, Body>;
 
-/// Connects with TLS if the scheme of the URI is `https`.
-type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+/// Connects with TLS if the scheme of the URI is `https`. The pool clones it for each request,
+/// and few requests connect.
+#[derive(Debug, Clone)]
+struct Connector(Arc<Timeout<HttpsConnector<HttpConnector>>>);
 
 /// Configuration of a connection pool.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +104,7 @@ impl HttpClient {
         &self,
         request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Incoming>, HttpClientError>> + use<> {
-        self.0.client().request(request).err_into()
+        self.0.send(request).err_into()
     }
 }
 
@@ -118,22 +121,37 @@ fn connector(connect_timeout: Duration) -> io::Result<Connector> {
         .enable_http1()
         .wrap_connector(plain);
     let connector = Timeout::new(connector, connect_timeout);
-    Ok(BoxCloneSyncService::new(connector))
+    Ok(Connector(Arc::new(connector)))
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        Box::pin(Timeout::clone(&self.0).oneshot(address))
+    }
 }
 
 impl RuntimePools {
-    /// Returns the client of the current runtime.
-    fn client(&self) -> PooledClient {
+    /// Sends a request with the client of the current runtime.
+    fn send(&self, request: Request<Body>) -> legacy::ResponseFuture {
         let runtime = Handle::current().id();
         let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = pools.iter().find(|(id, _)| *id == runtime) {
-            return client.clone();
+            return client.request(request);
         }
         drop(pools);
         let client: PooledClient = self.builder.build(self.connector.clone());
+        let response = client.request(request);
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
-        pools.push((runtime, client.clone()));
-        client
+        pools.push((runtime, client));
+        response
     }
 }
 

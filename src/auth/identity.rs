@@ -70,7 +70,7 @@ impl Identity {
         session_scope: SessionScope,
     ) -> Self {
         Self {
-            name: "".into(),
+            name: Arc::default(),
             query_key: keys.query().and_then(PresentedKey::to_secret),
             user_agent,
             key: CallerKey::Presented(keys.for_model_api()),

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header, uri::PathAndQuery};
 use url::Url;
 
 use super::{failure::Failure, output::print, runtime::block_on};
@@ -145,7 +145,8 @@ impl ForwardArgs {
         }
         let outgoing = OutgoingRequest {
             method: Method::POST,
-            target: target.to_owned(),
+            target: PathAndQuery::try_from(target)
+                .map_err(|_| failure(&UpstreamError::InvalidTarget))?,
             headers,
             body: event.into(),
         };

@@ -1,8 +1,14 @@
 //! Which API a request is for, where its path leaves that open.
 
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 
 use crate::dialect::method::Api;
+
+/// Header of all calls to Anthropic's API.
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+
+/// Header for keys of Google's APIs.
+const GOOGLE_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Starts of paths that only Google's APIs have.
 const GOOGLE_PATHS: [&str; 6] = [
@@ -17,11 +23,11 @@ const GOOGLE_PATHS: [&str; 6] = [
 /// Returns the API that the headers of a request point to. Several APIs have paths such as
 /// `/v1/models`.
 pub fn named_api(headers: &HeaderMap) -> Option<Api> {
-    if headers.contains_key("anthropic-version") {
+    if headers.contains_key(ANTHROPIC_VERSION) {
         return Some(Api::Anthropic);
     }
-    let has_google_key = headers.contains_key("x-goog-api-key");
-    (headers.contains_key(AUTHORIZATION) && !has_google_key).then_some(Api::OpenAiResponses)
+    let has_token = headers.contains_key(AUTHORIZATION);
+    (has_token && !headers.contains_key(GOOGLE_KEY)).then_some(Api::OpenAiResponses)
 }
 
 /// Returns the path without the prefix `/s/{session}`.

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -38,6 +38,8 @@ macro_rules! metrics {
             registry: Registry,
             /// Locked while metrics of the current config are replaced and written.
             scrape: Mutex<()>,
+            /// Series of answered requests that were counted before.
+            answered: RwLock<Vec<AnsweredSeries>>,
             $($(#[doc = $help])+ $vis $field: $kind,)+
         }
 
@@ -50,8 +52,8 @@ macro_rules! metrics {
                     let help = concat!($($help),+).trim().trim_end_matches('.');
                     registry.register($name, help, $field.clone());
                 )+
-                let scrape = Mutex::default();
-                Self { registry, scrape, $($field,)+ }
+                let (scrape, answered) = (Mutex::default(), RwLock::default());
+                Self { registry, scrape, answered, $($field,)+ }
             }
         }
     };
@@ -124,6 +126,23 @@ metrics! {
     pub trace_bytes: Gauge = "trace_bytes";
 }
 
+/// Series of answered requests that are found without hashing their labels.
+const MAX_KEPT_SERIES: usize = 64;
+
+/// Series of requests with the same operation, status and action.
+struct AnsweredSeries {
+    key: (&'static str, u16, &'static str),
+    requests: Counter,
+    duration: Histogram,
+}
+
+impl AnsweredSeries {
+    fn record(&self, duration: Duration) {
+        self.requests.inc();
+        self.duration.observe(duration.as_secs_f64());
+    }
+}
+
 /// Outcome of a config reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -177,15 +196,31 @@ impl Metrics {
         action: &'static str,
         duration: Duration,
     ) {
+        let key = (operation, status, action);
+        let answered = self.answered.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = answered.iter().find(|series| series.key == key) {
+            return series.record(duration);
+        }
+        drop(answered);
         let labels = [
             ("operation", operation.into()),
             ("status", status.to_string().into()),
             ("action", action.into()),
         ];
-        self.requests.get_or_create(&labels).inc();
-        self.request_duration
-            .get_or_create(&[("operation", operation.into())])
-            .observe(duration.as_secs_f64());
+        let series = AnsweredSeries {
+            key,
+            requests: self.requests.get_or_create(&labels).clone(),
+            duration: self
+                .request_duration
+                .get_or_create(&[("operation", operation.into())])
+                .clone(),
+        };
+        series.record(duration);
+        let answered = self.answered.write();
+        let mut answered = answered.unwrap_or_else(PoisonError::into_inner);
+        if answered.len() < MAX_KEPT_SERIES {
+            answered.push(series);
+        }
     }
 
     /// Counts response chunks that hooks were given.

@@ -50,7 +50,7 @@ async fn update(context: &RequestContext, call: &Call, body: Body) -> Result<Res
     }
     let bytes = document.to_bytes();
     let outgoing =
-        upstream_call::outgoing(context, call, bytes.clone().into(), ResponseUse::Parsed);
+        upstream_call::outgoing(context, call, bytes.clone().into(), ResponseUse::Parsed)?;
     let answer = upstream_call::send(context, call, outgoing, Some(&bytes)).await?;
     let response = if answer.status.is_success() {
         cache_owner::record(context, answer).await?

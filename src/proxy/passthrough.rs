@@ -23,7 +23,7 @@ use crate::{
     dialect::{Call, Operation},
     error::ApiError,
     upstream::{
-        OutgoingRequest, RequestBody,
+        OutgoingRequest, RequestBody, UpstreamError,
         headers::{self, ResponseUse},
     },
 };
@@ -48,7 +48,7 @@ pub(super) async fn forward(
     } else {
         RequestBody::Streamed(limited(body, body_error.clone(), limit, read_timeout))
     };
-    let outgoing = outgoing(&context, &call, outgoing_body, length);
+    let outgoing = outgoing(&context, &call, outgoing_body, length)?;
     let sent = upstream_call::send(&context, &call, outgoing, None).await;
     let answer = sent.map_err(|error| body_error.take().unwrap_or(error))?;
     let recorder = &context.recorder;
@@ -61,8 +61,8 @@ fn outgoing(
     call: &Call,
     body: RequestBody,
     length: Option<usize>,
-) -> OutgoingRequest {
-    let mut outgoing = upstream_call::outgoing(context, call, body, ResponseUse::PassedThrough);
+) -> Result<OutgoingRequest, UpstreamError> {
+    let mut outgoing = upstream_call::outgoing(context, call, body, ResponseUse::PassedThrough)?;
     let received = &context.head.headers;
     if let Some(encoding) = received.get(header::CONTENT_ENCODING) {
         // The body is forwarded as it is encoded.
@@ -77,7 +77,7 @@ fn outgoing(
         let value = HeaderValue::from(length);
         outgoing.headers.insert(header::CONTENT_LENGTH, value);
     }
-    outgoing
+    Ok(outgoing)
 }
 
 /// Error that ended a request body early. The client that reads the body reports only that it

@@ -20,6 +20,11 @@ use crate::{
 /// End of a response in which its token counts are.
 const USAGE_TAIL_BYTES: usize = 2048;
 
+const ACTION_HEADER: HeaderName = HeaderName::from_static("x-hookgate-action");
+const SESSION_HEADER: HeaderName = HeaderName::from_static("x-hookgate-session");
+const HOOKS_HEADER: HeaderName = HeaderName::from_static("x-hookgate-hooks");
+const SYSTEM_MESSAGE_HEADER: HeaderName = HeaderName::from_static("x-hookgate-system-message");
+
 /// Starts to record a request.
 pub(super) fn start(app: &App, authenticated: &Authenticated, head: &Parts) -> Recorder {
     let Authenticated { identity, snapshot } = authenticated;
@@ -128,15 +133,15 @@ pub(super) fn record_response(recorder: &Recorder, response: Response) -> Respon
 /// Adds the `x-hookgate-` headers.
 pub(super) fn add_headers(recorder: &Recorder, headers: &mut HeaderMap) {
     let summary = recorder.take_summary();
+    headers.insert(ACTION_HEADER, HeaderValue::from_static(summary.action));
     let values = [
-        ("x-hookgate-action", summary.action),
-        ("x-hookgate-session", &summary.session_id),
-        ("x-hookgate-hooks", &summary.hooks),
-        ("x-hookgate-system-message", &summary.system_message),
+        (SESSION_HEADER, &summary.session_id),
+        (HOOKS_HEADER, &summary.hooks),
+        (SYSTEM_MESSAGE_HEADER, &summary.system_message),
     ];
     for (name, value) in values.into_iter().filter(|(_, value)| !value.is_empty()) {
         if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(HeaderName::from_static(name), value);
+            headers.insert(name, value);
         }
     }
 }

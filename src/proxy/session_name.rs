@@ -7,7 +7,7 @@
 //!
 //! A sub-agent has a session of its own, whose name ends with the id of the sub-agent.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use uuid::Uuid;
 
 use crate::{
@@ -17,15 +17,21 @@ use crate::{
     session::SessionSource,
 };
 
-const SESSION_HEADER: &str = "x-hookgate-session";
+const SESSION_HEADER: HeaderName = HeaderName::from_static("x-hookgate-session");
 
 /// Headers with which agents name their session and a sub-agent. The latter equals the
 /// session's id for Codex' main agent.
-const AGENT_HEADERS: [(&str, Option<&str>); 3] = [
-    ("x-claude-code-session-id", Some("x-claude-code-agent-id")),
-    ("session-id", Some("thread-id")),
-    ("x-session-id", None),
+const AGENT_HEADERS: [(HeaderName, Option<HeaderName>); 3] = [
+    (
+        HeaderName::from_static("x-claude-code-session-id"),
+        Some(HeaderName::from_static("x-claude-code-agent-id")),
+    ),
+    (SESSION_ID, Some(HeaderName::from_static("thread-id"))),
+    (HeaderName::from_static("x-session-id"), None),
 ];
+
+/// Header of Codex, which may be anything without `thread-id`.
+const SESSION_ID: HeaderName = HeaderName::from_static("session-id");
 
 const MAX_SESSION_NAME_CHARS: usize = 128;
 
@@ -58,11 +64,13 @@ impl SessionName {
     /// Returns the name in headers of the agent, or `None` if there is none, or it is
     /// malformed.
     fn from_agent_headers(headers: &HeaderMap) -> Option<Self> {
-        let mut named = AGENT_HEADERS.iter().filter_map(|(session, sub_agent)| {
+        let headers_of_agents = AGENT_HEADERS;
+        let mut named = headers_of_agents.iter().filter_map(|(session, sub_agent)| {
             let id = text(headers, session)?;
-            // `session-id` alone may be anything.
-            let is_agents = *session != "session-id"
-                || sub_agent.is_some_and(|name| headers.contains_key(name));
+            let is_agents = *session != SESSION_ID
+                || sub_agent
+                    .as_ref()
+                    .is_some_and(|name| headers.contains_key(name));
             is_agents.then(|| id.to_owned())
         });
         let id = named.next()?;
@@ -72,8 +80,9 @@ impl SessionName {
 
     /// Returns the name of the sub-agent's session, if the headers name a sub-agent.
     fn of_sub_agent(self, headers: &HeaderMap) -> Self {
-        let mut sub_agents = AGENT_HEADERS.iter().filter_map(|(session, sub_agent)| {
-            let sub_agent = text(headers, (*sub_agent)?)?;
+        let headers_of_agents = AGENT_HEADERS;
+        let mut sub_agents = headers_of_agents.iter().filter_map(|(session, sub_agent)| {
+            let sub_agent = text(headers, sub_agent.as_ref()?)?;
             text(headers, session)
                 .is_some_and(|id| id != sub_agent)
                 .then_some(sub_agent)
@@ -120,7 +129,7 @@ pub(super) fn split<'a>(
 }
 
 /// Returns the value of a header, unless it is empty.
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let value = headers.get(name)?.to_str().ok()?;
     (!value.is_empty()).then_some(value)
 }

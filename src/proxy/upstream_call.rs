@@ -1,6 +1,6 @@
 //! Sends calls to the model API.
 
-use http::HeaderMap;
+use http::{HeaderMap, Uri, uri::PathAndQuery};
 use secrecy::ExposeSecret;
 
 use super::{
@@ -15,7 +15,7 @@ use crate::{
     error::ApiError,
     observe::recorder::ExchangeEvent,
     upstream::{
-        OutgoingRequest, RequestBody, UpstreamResponse,
+        OutgoingRequest, RequestBody, UpstreamError, UpstreamResponse,
         content_headers::{self, ContentEncoding},
         headers::{self, ResponseUse},
     },
@@ -41,7 +41,7 @@ pub(super) async fn send_hooked(
         // Hooks may not exceed the limit that agents are held to.
         return Err(too_large(limit));
     }
-    let outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed);
+    let outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed)?;
     send(context, call, outgoing, Some(&body)).await
 }
 
@@ -77,12 +77,16 @@ pub(super) async fn reply_unfiltered(
 }
 
 /// Builds a request for the model API.
+///
+/// # Errors
+///
+/// If the call's path cannot be sent.
 pub(super) fn outgoing(
     context: &RequestContext,
     call: &Call,
     body: RequestBody,
     answer: ResponseUse,
-) -> OutgoingRequest {
+) -> Result<OutgoingRequest, UpstreamError> {
     let identity = &context.identity;
     let api = context.dialect.api();
     let own = identity.credential_for(api);
@@ -98,11 +102,21 @@ pub(super) fn outgoing(
     if trace.is_enabled() {
         headers::set_trace(&mut headers, trace);
     }
-    OutgoingRequest {
+    Ok(OutgoingRequest {
         method: context.head.method.clone(),
-        target: call.target(),
+        target: target(call, &context.head.uri)?,
         headers,
         body,
+    })
+}
+
+/// Returns path and query of a call. They are parsed again only where they differ from those
+/// that were received.
+fn target(call: &Call, received: &Uri) -> Result<PathAndQuery, UpstreamError> {
+    let target = call.target();
+    match received.path_and_query() {
+        Some(same) if same.as_str() == target => Ok(same.clone()),
+        _ => PathAndQuery::try_from(target).map_err(|_| UpstreamError::InvalidTarget),
     }
 }
 

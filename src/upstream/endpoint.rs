@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
-use http::{HeaderValue, Request, StatusCode, Uri, header::ACCEPT_ENCODING};
+use http::{
+    HeaderValue, Request, StatusCode, Uri,
+    header::{ACCEPT_ENCODING, HOST},
+    uri::{self, Authority, PathAndQuery, Scheme},
+};
 use tokio::time::timeout;
 use url::Url;
 
@@ -38,8 +42,52 @@ pub(super) struct Endpoint {
     client: HttpClient,
     /// Base URL without a trailing slash.
     base: String,
+    address: BaseAddress,
     connect_timeout: Duration,
     pub(super) circuit_breaker: Arc<CircuitBreaker>,
+}
+
+/// Parts of a base URL, parsed once for all requests.
+#[derive(Debug)]
+struct BaseAddress {
+    scheme: Scheme,
+    authority: Authority,
+    /// Without a trailing slash; empty if requests have no prefix.
+    path: String,
+    /// Value of the `host` header.
+    host: HeaderValue,
+}
+
+impl BaseAddress {
+    /// Parses a base URL without a trailing slash. Returns `None` if it is no URI.
+    fn parse(base: &str) -> Option<Self> {
+        let parts = Uri::try_from(base).ok()?.into_parts();
+        let authority = parts.authority?;
+        let host = match authority.port() {
+            Some(port) => format!("{}:{port}", authority.host()),
+            None => authority.host().to_owned(),
+        };
+        let path = parts.path_and_query?;
+        Some(Self {
+            scheme: parts.scheme?,
+            path: path.as_str().trim_end_matches('/').to_owned(),
+            host: HeaderValue::try_from(host).ok()?,
+            authority,
+        })
+    }
+
+    fn uri(&self, target: PathAndQuery) -> Result<Uri, http::Error> {
+        let target = if self.path.is_empty() {
+            target
+        } else {
+            PathAndQuery::try_from([&self.path, target.as_str()].concat())?
+        };
+        let mut parts = uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(target);
+        Ok(Uri::from_parts(parts)?)
+    }
 }
 
 impl Endpoint {
@@ -52,9 +100,11 @@ impl Endpoint {
             connect_timeout,
             idle_timeout: IDLE_CONNECTION_TIMEOUT,
         })?;
+        let base = without_trailing_slash(base);
         Ok(Self {
             client,
-            base: without_trailing_slash(base).to_owned(),
+            base: base.to_owned(),
+            address: BaseAddress::parse(base).ok_or(UpstreamError::InvalidTarget)?,
             connect_timeout,
             circuit_breaker,
         })
@@ -116,11 +166,14 @@ impl Endpoint {
     }
 
     fn request(&self, outgoing: OutgoingRequest) -> Result<Request<Body>, UpstreamError> {
-        let uri = Uri::try_from([self.base.as_str(), &outgoing.target].concat());
+        let uri = self.address.uri(outgoing.target);
         let mut request = Request::new(outgoing.body.into_http_body());
         *request.method_mut() = outgoing.method;
         *request.uri_mut() = uri.map_err(|_| UpstreamError::InvalidTarget)?;
         *request.headers_mut() = outgoing.headers;
+        // Hyper would format it for each request.
+        let host = request.headers_mut().entry(HOST);
+        host.or_insert_with(|| self.address.host.clone());
         Ok(request)
     }
 }

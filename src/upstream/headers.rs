@@ -94,7 +94,8 @@ pub fn request_headers(
     query_key: Option<&str>,
     response_use: ResponseUse,
 ) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(agent.len() + 1);
+    // What is added later takes the place of the agent's `host` and others.
+    let mut headers = HeaderMap::with_capacity(agent.len());
     for (name, value) in agent {
         if is_forwarded(name, vendor) && !(value.is_empty() && is_key_header(name)) {
             headers.append(name, value.clone());

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, uri::PathAndQuery};
 
 /// Request as it is sent upstream.
 pub struct OutgoingRequest {
     /// HTTP method of the request.
     pub method: Method,
     /// Path and query of the request.
-    pub target: String,
+    pub target: PathAndQuery,
     /// Headers chosen by [`request_headers`](super::headers::request_headers). Values
     /// marked sensitive are configured credentials, which are masked in the response.
     pub headers: HeaderMap,

@@ -75,7 +75,7 @@ impl HeaderSummary {
             action: exchange.action.as_str(),
             session_id: exchange.session_id.clone(),
             hooks: std::mem::take(&mut self.hooks),
-            system_message: utf8_percent_encode(&message, UNESCAPED).to_string(),
+            system_message: utf8_percent_encode(&message, UNESCAPED).collect(),
         };
         let values = [
             &mut summary.session_id,
