@@ -68,12 +68,11 @@ impl FieldVisitor {
 // Writing into a `String` cannot fail.
 impl Visit for FieldVisitor {
     fn record_str(&mut self, field: &Field, value: &str) {
-        // Without early return, the compiler tests many bytes at once.
-        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
         self.start_field(field);
         if field.name() == MESSAGE_FIELD {
             self.text.push_str(value);
-        } else if value.bytes().fold(true, |all, byte| all & is_plain(byte)) {
+        } else if value.bytes().all(is_plain) {
             self.text.push('"');
             self.text.push_str(value);
             self.text.push('"');

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     fmt,
-    sync::{Mutex, PoisonError, RwLock},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use prometheus_client::{
 };
 use serde::Serialize;
 
+use super::answered_series::AnsweredSeries;
 use crate::event::{EventName, HookStatus};
 
 /// Names and values of the labels of a series.
@@ -39,7 +40,7 @@ macro_rules! metrics {
             /// Locked while metrics of the current config are replaced and written.
             scrape: Mutex<()>,
             /// Series of answered requests that were counted before.
-            answered: RwLock<Vec<AnsweredSeries>>,
+            answered: AnsweredSeries,
             $($(#[doc = $help])+ $vis $field: $kind,)+
         }
 
@@ -52,7 +53,7 @@ macro_rules! metrics {
                     let help = concat!($($help),+).trim().trim_end_matches('.');
                     registry.register($name, help, $field.clone());
                 )+
-                let (scrape, answered) = (Mutex::default(), RwLock::default());
+                let (scrape, answered) = (Mutex::default(), AnsweredSeries::default());
                 Self { registry, scrape, answered, $($field,)+ }
             }
         }
@@ -126,23 +127,6 @@ metrics! {
     pub trace_bytes: Gauge = "trace_bytes";
 }
 
-/// Series of answered requests that are found without hashing their labels.
-const MAX_KEPT_SERIES: usize = 64;
-
-/// Series of requests with the same operation, status and action.
-struct AnsweredSeries {
-    key: (&'static str, u16, &'static str),
-    requests: Counter,
-    duration: Histogram,
-}
-
-impl AnsweredSeries {
-    fn record(&self, duration: Duration) {
-        self.requests.inc();
-        self.duration.observe(duration.as_secs_f64());
-    }
-}
-
 /// Outcome of a config reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -196,31 +180,19 @@ impl Metrics {
         action: &'static str,
         duration: Duration,
     ) {
-        let key = (operation, status, action);
-        let answered = self.answered.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(series) = answered.iter().find(|series| series.key == key) {
-            return series.record(duration);
-        }
-        drop(answered);
-        let labels = [
-            ("operation", operation.into()),
-            ("status", status.to_string().into()),
-            ("action", action.into()),
-        ];
-        let series = AnsweredSeries {
-            key,
-            requests: self.requests.get_or_create(&labels).clone(),
-            duration: self
-                .request_duration
-                .get_or_create(&[("operation", operation.into())])
-                .clone(),
+        let find = || {
+            let labels = [
+                ("operation", operation.into()),
+                ("status", status.to_string().into()),
+                ("action", action.into()),
+            ];
+            let requests = self.requests.get_or_create(&labels).clone();
+            let labels = [("operation", operation.into())];
+            let durations = self.request_duration.get_or_create(&labels).clone();
+            (requests, durations)
         };
-        series.record(duration);
-        let answered = self.answered.write();
-        let mut answered = answered.unwrap_or_else(PoisonError::into_inner);
-        if answered.len() < MAX_KEPT_SERIES {
-            answered.push(series);
-        }
+        self.answered
+            .record((operation, status, action), duration, find);
     }
 
     /// Counts response chunks that hooks were given.

@@ -11,6 +11,7 @@ pub mod document;
 pub mod envelope;
 mod function_calls;
 mod partial_function_calls;
+mod raw_usage;
 mod text;
 pub mod text_chunk;
 mod wire;
@@ -21,7 +22,8 @@ pub use self::{
     chunk_reader::ChunkReader,
     chunk_writer::ChunkWriter,
     denied_step::denied_step,
-    document::{RawUsage, ResponseDocument},
+    document::ResponseDocument,
     function_calls::ProposedCall,
     partial_function_calls::{CallDecision, PartialCalls},
+    raw_usage::RawUsage,
 };

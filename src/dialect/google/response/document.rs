@@ -16,6 +16,7 @@ use crate::{
             response::{
                 candidate::{CandidateDocument, INDEX},
                 envelope::{ResponseEnvelope, replace_response, unwrap_response},
+                raw_usage::RawUsage,
                 text_chunk::TextChunk,
                 wire::Wire,
             },
@@ -45,23 +46,6 @@ pub struct ResponseDocument {
     pub(crate) wire: Option<Wire>,
     /// Whether a text of the first candidate ends with this chunk.
     pub(crate) ends_text: bool,
-}
-
-/// Token counts of a response, as JSON. Many chunks have them, and few are read.
-#[derive(Debug, Clone, Default)]
-pub struct RawUsage(Bytes);
-
-impl RawUsage {
-    /// The counts as JSON; empty if there are none.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Parses the counts; `null` if there are none.
-    pub fn read(&self) -> Value {
-        // Part of a document that was checked, so parsing fails for empty bytes only.
-        serde_json::from_slice(&self.0).unwrap_or_default()
-    }
 }
 
 impl ResponseDocument {
@@ -233,7 +217,7 @@ impl ResponseDocument {
             Some(text) => text.usage(),
             None => self.document.child(USAGE)?.map(|usage| usage.to_bytes()),
         };
-        Ok(usage.map(RawUsage))
+        Ok(usage.map(RawUsage::new))
     }
 
     /// Returns the number of tokens of request and response so far.
