@@ -23,6 +23,15 @@ pub(super) struct StepRecorder {
     dialect: &'static dyn Dialect,
 }
 
+/// A chunk of the model, before it is filtered.
+#[derive(Debug)]
+pub(super) struct ReceivedChunk {
+    /// The chunk in the content form.
+    pub(super) json: Bytes,
+    /// Number of bytes in the form of its API.
+    pub(super) length: usize,
+}
+
 impl StepRecorder {
     /// Records the steps of a call, which begins with the agent's request.
     pub(super) fn new(context: &RequestContext, request: &ModelRequest) -> Self {
@@ -73,11 +82,16 @@ impl StepRecorder {
         }
     }
 
-    /// Returns the bytes of a chunk of the model, before it is filtered.
-    pub(super) fn before_filter(&self, chunk: &ResponseDocument) -> Option<Bytes> {
-        let before = (self.received.is_some()).then(|| self.shown(chunk.original_bytes()))?;
-        self.record_body(BodyPart::ModelAnswer, || before.clone());
-        Some(before)
+    /// Returns a chunk of the model, before it is filtered.
+    pub(super) fn before_filter(&self, chunk: &ResponseDocument) -> Option<ReceivedChunk> {
+        self.received.as_ref()?;
+        let json = chunk.original_bytes();
+        self.record_body(BodyPart::ModelAnswer, || json.clone());
+        let length = match chunk.wire() {
+            Some(wire) => wire.events.iter().map(Bytes::len).sum(),
+            None => json.len(),
+        };
+        Some(ReceivedChunk { json, length })
     }
 
     /// Returns the bytes of a held-back chunk, before its end is removed.
@@ -87,11 +101,11 @@ impl StepRecorder {
 
     /// Records a filtered chunk. `before` is the chunk of the model, `held_bytes` what is held
     /// back after it.
-    pub(super) fn record_chunk(&self, before: &Bytes, is_edited: bool, held_bytes: usize) {
+    pub(super) fn record_chunk(&self, before: &ReceivedChunk, is_edited: bool, held_bytes: usize) {
         let bytes = |length| u32::try_from(length).unwrap_or(u32::MAX);
         self.recorder
             .record(&ExchangeEvent::ChunkFiltered(ChunkFacts {
-                received_bytes: bytes(before.len()),
+                received_bytes: bytes(before.length),
                 held_bytes: bytes(held_bytes),
                 is_edited,
             }));

@@ -15,7 +15,9 @@ use crate::{
     observe::{TokenUsage, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
-        reply::unreadable_response, request_context::RequestContext, step_recorder::StepRecorder,
+        reply::unreadable_response,
+        request_context::RequestContext,
+        step_recorder::{ReceivedChunk, StepRecorder},
         turn_state::TurnState,
     },
 };
@@ -84,18 +86,18 @@ impl<'a> ResponseBuffer<'a> {
     fn admit_recorded(
         &mut self,
         chunk: ResponseDocument,
-        before: &Bytes,
+        before: &ReceivedChunk,
     ) -> Result<Vec<ResponseDocument>, ApiError> {
         let is_edited = chunk.is_edited();
         if is_edited {
             self.steps
-                .record_answer_edit(before, &chunk.current_bytes());
+                .record_answer_edit(&before.json, &chunk.current_bytes());
         }
         let held = self.held.len();
         let admitted = self.admit(chunk)?;
         self.held_bytes = match self.held.len() {
             0 => 0,
-            now if now > held => self.held_bytes + before.len(),
+            now if now > held => self.held_bytes + before.length,
             _ => self.held_bytes,
         };
         let held_bytes = self.held_bytes + self.filter.held_bytes();
