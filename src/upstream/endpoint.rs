@@ -207,3 +207,46 @@ fn is_from_proxy(response: &UpstreamResponse) -> bool {
     );
     is_unavailable && matches!(response.media_type(), "" | "text/html" | "text/plain")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri_and_host(base: &str) -> (String, HeaderValue) {
+        let address = BaseAddress::parse(base).unwrap();
+        let uri = address.uri(PathAndQuery::from_static("/v1/models?a=b"));
+        (uri.unwrap().to_string(), address.host)
+    }
+
+    #[test]
+    fn a_base_address_may_have_a_port_and_a_path() {
+        for (base, uri, host) in [
+            ("https://a.test", "https://a.test/v1/models?a=b", "a.test"),
+            (
+                "http://a.test:81",
+                "http://a.test:81/v1/models?a=b",
+                "a.test:81",
+            ),
+            (
+                "http://[::1]:81/x/y",
+                "http://[::1]:81/x/y/v1/models?a=b",
+                "[::1]:81",
+            ),
+            (
+                "http://u:p@a.test/x/",
+                "http://u:p@a.test/x/v1/models?a=b",
+                "a.test",
+            ),
+        ] {
+            assert_eq!(
+                uri_and_host(base),
+                (uri.to_owned(), HeaderValue::from_static(host))
+            );
+        }
+    }
+
+    #[test]
+    fn a_base_address_without_a_host_is_refused() {
+        assert!(BaseAddress::parse("/v1").is_none());
+    }
+}
