@@ -35,7 +35,7 @@ pub use self::{
     call::{Call, ResponseStorage},
     content_form::{
         Hidden, PRECEDING, SOURCE, SpliceElements, fallback_models, has_hosted_server,
-        shown_to_hooks, source_of, splice_list, without_private_fields,
+        is_hosted_server, shown_to_hooks, source_of, splice_list, without_private_fields,
     },
     content_reference::ContentReference,
     detection::named_api,

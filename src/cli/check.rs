@@ -137,7 +137,7 @@ fn print_hosted_tools(config: &Config) {
             .iter()
             .any(|(upstream, _)| upstream == field.api.upstream());
         if field.kind == RequestField::HostedTool && is_configured {
-            print_error(&format!("note: `{}` {}", field.name, field.why));
+            print_error(&format!("note: `{}` {}", field.name, field.why()));
         }
     }
 }

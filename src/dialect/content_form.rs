@@ -16,8 +16,8 @@ mod text_template;
 
 pub use self::{
     fallback_models::{FALLBACK_MODELS, fallback_models},
-    hosted_servers::has_hosted_server,
-    labels::{LABELS, read_labels, write_labels},
+    hosted_servers::{has_hosted_server, is_hosted_server},
+    labels::{LABELS, join_labels, read_labels, remove_labels, write_labels, write_labels_at},
     object_search::any_object_with,
     private_fields::{shown_to_hooks, without_private_fields},
     splice::{Hidden, SpliceElements, source_of, splice_list},

@@ -24,6 +24,6 @@ pub enum RequestLineError {
 pub fn field_error(field: &str, expected: &'static str) -> DialectError {
     DialectError::Field {
         field: field.to_owned(),
-        expected,
+        expected: expected.into(),
     }
 }

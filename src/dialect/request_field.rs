@@ -5,8 +5,7 @@ use crate::dialect::{
     error::DialectError,
     method::{
         Access::{self, ByName, Never, Open},
-        Api,
-        HookCoverage::{self, Hooked, Passed, RequestOnly},
+        Api, HookCoverage,
     },
 };
 
@@ -35,15 +34,59 @@ pub enum RequestField {
     HostedTool,
 }
 
+impl RequestField {
+    /// Returns the reason to refuse it: completes the sentence "the field must be absent,
+    /// because".
+    const fn refusal(self) -> &'static str {
+        match self {
+            Self::PreviousResponse | Self::Conversation | Self::Thread => {
+                "hooks cannot see the conversation that it continues"
+            }
+            Self::ItemReference => "hooks cannot see the item that it names",
+            Self::Background => "hooks cannot see a response that is fetched later",
+            Self::StoredPrompt => "hooks cannot see the stored prompt that it names",
+            Self::StoredFile => "hooks do not see files that are stored upstream",
+            Self::Container => "hooks do not see files and skills in a container",
+            Self::HostedServer => {
+                "hooks on BeforeTool and AfterTool do not see calls of MCP servers that run at the model API"
+            }
+            Self::HostedTool => {
+                "hooks on BeforeTool and AfterTool do not see calls of tools that run at the model API"
+            }
+        }
+    }
+
+    /// Returns what it means for hooks: the rest of a sentence that begins with its name.
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::PreviousResponse => "continues a conversation that the request does not contain",
+            Self::Conversation | Self::Thread => "continues a conversation that is stored upstream",
+            Self::ItemReference => "names an item that is stored upstream",
+            Self::Background => {
+                "makes a response that is fetched later, by methods that hooks do not see"
+            }
+            Self::StoredPrompt => "names a prompt, and maybe tools, that are stored upstream",
+            Self::StoredFile => "is stored upstream, where hooks do not see it",
+            Self::Container => "holds files and skills that hooks do not see",
+            Self::HostedServer => {
+                "runs at the model API, where hooks on BeforeTool and AfterTool do not see its calls"
+            }
+            Self::HostedTool => {
+                "run at the model API: hooks and policies inspect their texts in the response, but BeforeTool and AfterTool do not run; `tool_guard` withholds them"
+            }
+        }
+    }
+}
+
 /// One field of an API's requests.
 #[derive(Debug)]
 pub struct FieldSpec {
     /// API that has the field.
     pub api: Api,
-    /// Name in the config.
-    pub name: &'static str,
     /// Path of the method that has the field.
     pub path: &'static str,
+    /// Name in the config.
+    pub name: &'static str,
     /// The field as the API names it.
     pub field: &'static str,
     /// Meaning of the field.
@@ -52,204 +95,59 @@ pub struct FieldSpec {
     pub access: Access,
     /// Coverage of what it refers to, if it is allowed.
     pub if_allowed: HookCoverage,
-    /// Completes the sentence "the field must be".
-    pub expected: &'static str,
-    /// The reason: the rest of a sentence that begins with the name.
-    pub why: &'static str,
 }
 
-const MESSAGES: &str = "/{version}/messages";
-const RESPONSES: &str = "/{version}/responses";
-const CHAT: &str = "/{version}/chat/completions";
+/// Declares the fields of all APIs as `FIELDS`, one line for each.
+macro_rules! field_table {
+    ($($api:ident $path:literal:
+        $($name:literal $field:literal $kind:ident $access:expr, $if_allowed:ident;)*)*) => {
+        /// Every field that is not simply inspected.
+        pub const FIELDS: &[FieldSpec] = &[$($(FieldSpec {
+            api: Api::$api,
+            path: $path,
+            name: $name,
+            field: $field,
+            kind: RequestField::$kind,
+            access: $access,
+            if_allowed: HookCoverage::$if_allowed,
+        }),*),*];
+    };
+}
 
-const MCP_WHY: &str =
-    "runs at the model API, where hooks on BeforeTool and AfterTool do not see its calls";
-const HOSTED_WHY: &str = "run at the model API: hooks and policies inspect their texts in the response, but BeforeTool and AfterTool do not run; `tool_guard` withholds them";
-const FILES_WHY: &str = "is stored upstream, where hooks do not see it";
+const THREAD: Access =
+    Never("continues a conversation that is stored upstream, whose ids hookgate does not know");
+const CONVERSATION: Access =
+    Never("continues a conversation into which other calls put items that hooks never see");
+const ITEM_REFERENCE: Access =
+    Never("replaces an item whose text hooks and policies must see in the request");
 
-/// Every field that is not simply inspected.
-pub const FIELDS: &[FieldSpec] = &[
-    FieldSpec {
-        api: Api::Anthropic,
-        name: "messages.container",
-        path: MESSAGES,
-        field: "container, container_upload",
-        kind: RequestField::Container,
-        access: ByName,
-        if_allowed: Passed,
-        expected: "absent, because hooks do not see files and skills in a container; `coverage.allow` may list `messages.container`",
-        why: "holds files and skills that hooks do not see",
-    },
-    FieldSpec {
-        api: Api::Anthropic,
-        name: "messages.files",
-        path: MESSAGES,
-        field: "file_id",
-        kind: RequestField::StoredFile,
-        access: ByName,
-        if_allowed: Passed,
-        expected: "absent, because hooks do not see files that are stored upstream; `coverage.allow` may list `messages.files`",
-        why: FILES_WHY,
-    },
-    FieldSpec {
-        api: Api::Anthropic,
-        name: "messages.mcp",
-        path: MESSAGES,
-        field: "mcp_servers",
-        kind: RequestField::HostedServer,
-        access: ByName,
-        if_allowed: Passed,
-        expected: "absent, because hooks on BeforeTool and AfterTool do not see calls of MCP servers that run at the model API; `coverage.allow` may list `messages.mcp`",
-        why: MCP_WHY,
-    },
-    FieldSpec {
-        api: Api::Anthropic,
-        name: "messages.hosted_tools",
-        path: MESSAGES,
-        field: "tools",
-        kind: RequestField::HostedTool,
-        access: Open,
-        if_allowed: Hooked,
-        expected: "inspected",
-        why: HOSTED_WHY,
-    },
-    FieldSpec {
-        api: Api::Anthropic,
-        name: "messages.thread",
-        path: MESSAGES,
-        field: "thread",
-        kind: RequestField::Thread,
-        access: Never(
-            "continues a conversation that is stored upstream, whose ids hookgate does not know",
-        ),
-        if_allowed: Passed,
-        expected: "absent, because hooks do not see the conversation that it continues",
-        why: "continues a conversation that is stored upstream",
-    },
-    FieldSpec {
-        api: Api::OpenAiResponses,
-        name: "responses.state",
-        path: RESPONSES,
-        field: "previous_response_id",
-        kind: RequestField::PreviousResponse,
-        access: ByName,
-        if_allowed: Hooked,
-        expected: "absent, because hooks cannot see the conversation that it continues; `coverage.allow` may list `responses.state`",
-        why: "continues a conversation that the request does not contain",
-    },
-    FieldSpec {
-        api: Api::OpenAiResponses,
-        name: "responses.conversation",
-        path: RESPONSES,
-        field: "conversation",
-        kind: RequestField::Conversation,
-        access: Never(
-            "continues a conversation into which other calls put items that hooks never see",
-        ),
-        if_allowed: Passed,
-        expected: "absent, because hooks cannot see the conversation that it continues",
-        why: "continues a conversation that is stored upstream",
-    },
-    FieldSpec {
-        api: Api::OpenAiResponses,
-        name: "responses.item_reference",
-        path: RESPONSES,
-        field: "item_reference",
-        kind: RequestField::ItemReference,
-        access: Never("replaces an item whose text hooks and policies must see in the request"),
-        if_allowed: Passed,
-        expected: "absent, because hooks cannot see the item that it names",
-        why: "names an item that is stored upstream",
-    },
-    FieldSpec {
-        api: Api::OpenAiResponses,
-        name: "responses.background",
-        path: RESPONSES,
-        field: "background",
-        kind: RequestField::Background,
-        access: ByName,
-        if_allowed: RequestOnly,
-        expected: "false, because hooks cannot see a response that is fetched later; `coverage.allow` may list `responses.background`",
-        why: "makes a response that is fetched later, by methods that hooks do not see",
-    },
-    FieldSpec {
-        api: Api::OpenAiResponses,
-        name: "responses.prompt",
-        path: RESPONSES,
-        field: "prompt",
-        kind: RequestField::StoredPrompt,
-        access: ByName,
-        if_allowed: Passed,
-        expected: "absent, because hooks cannot see the stored prompt that it names; `coverage.allow` may list `responses.prompt`",
-        why: "names a prompt, and maybe tools, that are stored upstream",
-    },
-    FieldSpec {
-        api: Api::OpenAiResponses,
-        name: "responses.files",
-        path: RESPONSES,
-        field: "file_id",
-        kind: RequestField::StoredFile,
-        access: ByName,
-        if_allowed: Passed,
-        expected: "absent, because hooks do not see files that are stored upstream; `coverage.allow` may list `responses.files`",
-        why: FILES_WHY,
-    },
-    FieldSpec {
-        api: Api::OpenAiResponses,
-        name: "responses.mcp",
-        path: RESPONSES,
-        field: "tools[].type: mcp",
-        kind: RequestField::HostedServer,
-        access: ByName,
-        if_allowed: Passed,
-        expected: "absent, because hooks on BeforeTool and AfterTool do not see calls of MCP servers that run at the model API; `coverage.allow` may list `responses.mcp`",
-        why: MCP_WHY,
-    },
-    FieldSpec {
-        api: Api::OpenAiResponses,
-        name: "responses.hosted_tools",
-        path: RESPONSES,
-        field: "tools",
-        kind: RequestField::HostedTool,
-        access: Open,
-        if_allowed: Hooked,
-        expected: "inspected",
-        why: HOSTED_WHY,
-    },
-    FieldSpec {
-        api: Api::OpenAiChat,
-        name: "chat.completions.files",
-        path: CHAT,
-        field: "file_id",
-        kind: RequestField::StoredFile,
-        access: ByName,
-        if_allowed: Passed,
-        expected: "absent, because hooks do not see files that are stored upstream; `coverage.allow` may list `chat.completions.files`",
-        why: FILES_WHY,
-    },
-    FieldSpec {
-        api: Api::OpenAiChat,
-        name: "chat.completions.mcp",
-        path: CHAT,
-        field: "tools[].type: mcp",
-        kind: RequestField::HostedServer,
-        access: ByName,
-        if_allowed: Passed,
-        expected: "absent, because hooks on BeforeTool and AfterTool do not see calls of MCP servers that run at the model API; `coverage.allow` may list `chat.completions.mcp`",
-        why: MCP_WHY,
-    },
-    FieldSpec {
-        api: Api::OpenAiChat,
-        name: "chat.completions.hosted_tools",
-        path: CHAT,
-        field: "tools, web_search_options",
-        kind: RequestField::HostedTool,
-        access: Open,
-        if_allowed: Hooked,
-        expected: "inspected",
-        why: HOSTED_WHY,
-    },
-];
+field_table! {
+    Gemini "/{version}/models/{model}:generateContent":
+        "models.mcp" "tools[].mcpServers" HostedServer ByName, Passed;
+    Vertex "/{version}/publishers/google/models/{model}:generateContent":
+        "publishers.models.mcp" "tools[].mcpServers" HostedServer ByName, Passed;
+    CodeAssist "/v1internal:generateContent":
+        "v1internal.mcp" "tools[].mcpServers" HostedServer ByName, Passed;
+    Anthropic "/{version}/messages":
+        "messages.container" "container, container_upload" Container ByName, Passed;
+        "messages.files" "file_id" StoredFile ByName, Passed;
+        "messages.mcp" "mcp_servers" HostedServer ByName, Passed;
+        "messages.hosted_tools" "tools" HostedTool Open, Hooked;
+        "messages.thread" "thread" Thread THREAD, Passed;
+    OpenAiResponses "/{version}/responses":
+        "responses.state" "previous_response_id" PreviousResponse ByName, Hooked;
+        "responses.conversation" "conversation" Conversation CONVERSATION, Passed;
+        "responses.item_reference" "item_reference" ItemReference ITEM_REFERENCE, Passed;
+        "responses.background" "background" Background ByName, RequestOnly;
+        "responses.prompt" "prompt" StoredPrompt ByName, Passed;
+        "responses.files" "file_id" StoredFile ByName, Passed;
+        "responses.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
+        "responses.hosted_tools" "tools" HostedTool Open, Hooked;
+    OpenAiChat "/{version}/chat/completions":
+        "chat.completions.files" "file_id" StoredFile ByName, Passed;
+        "chat.completions.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
+        "chat.completions.hosted_tools" "tools, web_search_options" HostedTool Open, Hooked;
+}
 
 impl FieldSpec {
     /// Returns the coverage of what the field refers to, under a config that allows the field
@@ -264,10 +162,27 @@ impl FieldSpec {
 
     /// Returns the error for a request that has the field although it may not.
     pub fn error(&self) -> DialectError {
-        let field = self.field.split(',').next().unwrap_or_default();
+        let (refusal, name) = (self.kind.refusal(), self.name);
+        let allow = match self.access {
+            ByName => format!("; `coverage.allow` may list `{name}`"),
+            Open | Never(_) | Access::Socket => String::new(),
+        };
         DialectError::Field {
-            field: field.to_owned(),
-            expected: self.expected,
+            field: self.first_name().to_owned(),
+            expected: format!("absent, because {refusal}{allow}").into(),
+        }
+    }
+
+    /// Returns the first of the names that the API has for the field.
+    fn first_name(&self) -> &'static str {
+        self.field.split(',').next().unwrap_or_default()
+    }
+
+    /// Returns the reason for its coverage: the rest of a sentence that begins with its name.
+    pub const fn why(&self) -> &'static str {
+        match self.access.refusal() {
+            Some(refusal) => refusal,
+            None => self.kind.meaning(),
         }
     }
 }
@@ -293,14 +208,21 @@ impl AllowedFields {
     ///
     /// # Errors
     ///
-    /// Fails if the field is not allowed.
+    /// Fails if the field is not allowed. One that the API is not known to have never is.
     pub fn check(self, api: Api, field: RequestField) -> Result<(), DialectError> {
-        if self.contains(field) {
-            return Ok(());
+        let fields = FIELDS.iter().filter(|spec| spec.kind == field);
+        match fields.clone().find(|spec| spec.api == api) {
+            Some(spec) if spec.access == Open || self.contains(field) => Ok(()),
+            Some(spec) => Err(spec.error()),
+            None => {
+                let expected = format!("absent, because {}", field.refusal());
+                let names = fields.map(FieldSpec::first_name);
+                Err(DialectError::Field {
+                    field: names.take(1).collect(),
+                    expected: expected.into(),
+                })
+            }
         }
-        let mut fields = FIELDS.iter();
-        let spec = fields.find(|spec| spec.api == api && spec.kind == field);
-        spec.map_or(Ok(()), |spec| Err(spec.error()))
     }
 }
 
@@ -335,5 +257,38 @@ mod tests {
         let none = AllowedFields::default();
         let error = none.check(Api::OpenAiResponses, RequestField::Conversation);
         assert!(error.unwrap_err().to_string().contains("conversation"));
+    }
+
+    #[test]
+    fn a_field_passes_only_where_its_api_has_a_row_that_allows_it() {
+        let kinds: Vec<RequestField> = FIELDS.iter().map(|spec| spec.kind).collect();
+        for api in Api::ALL {
+            let all = AllowedFields::of(api, |_| true);
+            for kind in &kinds {
+                let mut rows = FIELDS.iter();
+                let row = rows.find(|spec| spec.api == api && spec.kind == *kind);
+                let passes = |access: Access| access == Open || access == ByName;
+                let expected = row.is_some_and(|row| passes(row.access));
+                assert_eq!(all.check(api, *kind).is_ok(), expected, "{api:?} {kind:?}");
+                let by_default = row.is_some_and(|row| row.access == Open);
+                let none = AllowedFields::default().check(api, *kind);
+                assert_eq!(none.is_ok(), by_default, "{api:?} {kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_field_the_reason_and_the_setting() {
+        let none = AllowedFields::default();
+        let error = |api, field| none.check(api, field).unwrap_err().to_string();
+        assert_eq!(
+            error(Api::Anthropic, RequestField::Container),
+            "`container` must be absent, because hooks do not see files and skills in a container; \
+             `coverage.allow` may list `messages.container`"
+        );
+        assert_eq!(
+            error(Api::Gemini, RequestField::Thread),
+            "`thread` must be absent, because hooks cannot see the conversation that it continues"
+        );
     }
 }

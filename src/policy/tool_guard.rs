@@ -36,9 +36,6 @@ pub(super) const KIND: PolicyKind = PolicyKind::new::<ToolGuard>(
     ],
 );
 
-/// Prefix of the names of MCP servers that the model API calls.
-const HOSTED_MCP_PREFIX: &str = "mcp:";
-
 /// Restricts the tools that are offered and called, and their arguments.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "ToolGuardSettings")]
@@ -77,7 +74,7 @@ impl ToolGuard {
     /// Returns whether a tool may be offered. MCP servers that the model API calls must be
     /// listed, because their calls do not pass hookgate.
     fn offers(&self, name: &str) -> bool {
-        let is_default = !name.starts_with(HOSTED_MCP_PREFIX);
+        let is_default = !dialect::is_hosted_server(name);
         let allowed = self.0.allow.as_ref();
         allowed.map_or(is_default, |globs| globs.matches(name)) && !self.0.deny.matches(name)
     }

@@ -95,7 +95,7 @@ fn field_coverage(row: &FieldSpec, config: &Config) -> (HookCoverage, String) {
         (_, HookCoverage::Refused) => "; refused where hooks or policies run",
         _ => "",
     };
-    let why = row.access.refusal().unwrap_or(row.why);
+    let why = row.why();
     (runs, format!("`{}` {why}{rest}", row.name))
 }
 

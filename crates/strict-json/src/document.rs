@@ -356,6 +356,7 @@ impl Document {
 
 fn wrong_type(spellings: &[&str], expected: &'static str) -> DocumentError {
     let field = spellings.first().copied().unwrap_or_default().to_owned();
+    let expected = expected.into();
     DocumentError::Field { field, expected }
 }
 

@@ -46,6 +46,8 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 
 pub use self::{
@@ -178,7 +180,7 @@ pub enum DocumentError {
         /// Name of the field.
         field: String,
         /// Expected type or value.
-        expected: &'static str,
+        expected: Cow<'static, str>,
     },
     /// A field contradicts another part of the request.
     #[error("`{field}` does not match {other}")]

@@ -7,6 +7,14 @@ const TOOLS: &[&str] = &["tools"];
 /// Prefix of the names of MCP servers among the tools of a request.
 const PREFIX: &str = "mcp:";
 
+/// Names of the tool of the Gemini API that holds MCP servers.
+const GEMINI: [&str; 2] = ["mcpServers", "mcp_servers"];
+
+/// Returns whether a tool's name is that of MCP servers which the model API calls.
+pub fn is_hosted_server(name: &str) -> bool {
+    name.starts_with(PREFIX) || GEMINI.contains(&name)
+}
+
 /// Returns whether a request declares an MCP server that the model API calls.
 ///
 /// # Errors
@@ -14,7 +22,7 @@ const PREFIX: &str = "mcp:";
 /// Fails if the tools are ambiguous.
 pub fn has_hosted_server(document: &Document) -> Result<bool, DialectError> {
     for tool in document.children(TOOLS)?.unwrap_or_default() {
-        if tool.fields().any(|(key, _)| key.starts_with(PREFIX)) {
+        if tool.fields().any(|(key, _)| is_hosted_server(&key)) {
             return Ok(true);
         }
     }

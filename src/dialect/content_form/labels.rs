@@ -28,14 +28,45 @@ pub fn write_labels(
     before: &Document,
     after: &Document,
 ) -> Result<(), DialectError> {
-    let (Some(before), Some(after)) = (before.child(LABELS)?, after.child(LABELS)?) else {
+    write_labels_at(LABELS, body, before, after)
+}
+
+/// Writes edited labels that have another name in the content form.
+pub fn write_labels_at(
+    name: &[&str],
+    body: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let (Some(before), Some(after)) = (before.child(name)?, after.child(name)?) else {
         return Ok(());
     };
     for (key, known) in before.fields() {
         match after.bytes_of(&[&*key])? {
             Some(value) if value != known => body.set_bytes(&[&*key], value)?,
-            Some(_) | None => (),
+            Some(_) => (),
+            // Its name was edited.
+            None => body.remove(&[&*key])?,
         }
     }
     Ok(())
+}
+
+/// Adds the labels of a later piece; different values of one field become a list.
+pub fn join_labels(labels: &mut Map<String, Value>, later: Map<String, Value>) {
+    for (key, value) in later {
+        match (labels.get_mut(&key), value) {
+            (Some(known), value) if *known == value => (),
+            (Some(Value::Array(known)), Value::Array(list)) => known.extend(list),
+            (Some(Value::Array(known)), value) => known.push(value),
+            (Some(known), value) => *known = Value::Array(vec![known.take(), value]),
+            (None, value) => drop(labels.insert(key, value)),
+        }
+    }
+}
+
+/// Removes the fields that are labels.
+pub fn remove_labels(body: &mut Document, known: &[&str]) -> Result<(), DialectError> {
+    let labels = read_labels(body, known)?;
+    labels.keys().try_for_each(|key| body.remove(&[key]))
 }

@@ -126,6 +126,10 @@ method_table! { OpenAiResponses:
     POST "/{version}/webhook_endpoints" "webhook_endpoints.create" Other, AGENTS;
     // Families that are refused as a whole, but for the methods above.
     ANY "/{version}/organization/{path*}" "organization.others" Other, ADMINISTRATION;
+    ANY "/{version}/projects/{id}/roles" "projects.others" Other, ADMINISTRATION;
+    ANY "/{version}/projects/{id}/roles/{path*}" "projects.others" Other, ADMINISTRATION;
+    ANY "/{version}/projects/{id}/groups/{path*}" "projects.others" Other, ADMINISTRATION;
+    ANY "/{version}/projects/{id}/users/{path*}" "projects.others" Other, ADMINISTRATION;
     ANY "/{version}/realtime/{path*}" "realtime.others" Other, REALTIME;
     ANY "/{version}/live/{path*}" "openai_api.live.others" Other, REALTIME;
     ANY "/{version}/assistants/{path*}" "assistants.others" Other, ASSISTANTS;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     QUIET_TOOL_HOOK,
-    family::{Family, Said, Turn},
+    family::{ALL, Family, Said, Turn},
 };
 use crate::harness::{Agent, Answer, TestGateway, Upstream, hook, respond, run};
 
@@ -206,6 +206,10 @@ fn with_server(family: Family) -> String {
                 &json!({ "mcp_servers": [{ "type": "url", "name": "docs", "url": "https://example.org" }] }),
             );
         }
+        Family::Gemini => {
+            let transport = json!({ "url": "https://example.org" });
+            json!({ "mcpServers": [{ "name": "docs", "streamableHttpTransport": transport }] })
+        }
         _ => json!({ "type": "mcp", "server_label": "docs", "server_url": "https://example.org" }),
     };
     let mut request = family.request(false, &[Turn::User("hi")]);
@@ -215,7 +219,7 @@ fn with_server(family: Family) -> String {
 
 fn allowed_server(family: Family) -> &'static str {
     match family {
-        Family::Gemini => "",
+        Family::Gemini => "models.mcp",
         Family::Anthropic => "messages.mcp",
         Family::Responses => "responses.mcp",
         Family::Chat => "chat.completions.mcp",
@@ -224,7 +228,7 @@ fn allowed_server(family: Family) -> &'static str {
 
 #[tokio::test]
 async fn a_hosted_mcp_server_is_refused_where_hooks_on_tools_run() {
-    for family in NEW {
+    for &family in ALL {
         let body = with_server(family);
         for event in ["BeforeTool", "AfterTool"] {
             let upstream = model(family).await;
@@ -251,7 +255,7 @@ async fn a_hosted_mcp_server_passes_hooks_that_do_not_guard_tools_and_is_withhel
     let observe =
         "hooks: { BeforeTool: [{ hooks: [{ command: cat > /dev/null, mode: observe }] }] }\n";
     let guard = "policies: [{ policy: tool_guard, deny: [other] }]\n";
-    for family in NEW {
+    for &family in ALL {
         let body = with_server(family);
         for (config, passes) in [
             (QUIET.to_owned(), true),
