@@ -114,3 +114,6 @@ pub fn dialect_of(line: RequestLine<'_>) -> &'static dyn Dialect {
         (None, _) => &google::gemini::Gemini,
     }
 }
+
+#[cfg(test)]
+mod tests;

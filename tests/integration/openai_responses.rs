@@ -236,6 +236,56 @@ async fn a_denied_call_goes_back_with_its_reasoning() {
 }
 
 #[tokio::test]
+async fn reasoning_before_a_denied_call_is_complete_and_goes_upstream_with_the_call_only() {
+    let upstream = Upstream::mock().await;
+    let rule = "{ tool: rm, argument: /path, not_matches: secret }";
+    let config =
+        format!("policies: [{{ policy: tool_guard, rules: [{rule}], reason: not here }}]\n");
+    let gateway = gateway(&upstream, &config).await;
+    let mut body = json!({
+        "model": "gpt-5.1",
+        "stream": true,
+        "store": false,
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": { "effort": "medium", "summary": "auto" },
+        "input": [user(r#"Use rm {"path":"secret"}"#)],
+        "tools": [function("rm")],
+    });
+
+    let answer = ask(&gateway, &body).await;
+
+    let (names, response) = stream(&answer);
+    let count = |name: &str| names.iter().filter(|known| *known == name).count();
+    let items = response["output"].as_array().unwrap().clone();
+    let types: Vec<&str> = items
+        .iter()
+        .filter_map(|item| item["type"].as_str())
+        .collect();
+    assert_eq!(types, ["reasoning", "reasoning", "message"], "{response}");
+    assert_eq!(count("response.output_item.added"), 3);
+    assert_eq!(count("response.output_item.done"), 3);
+    let asked = upstream.seen().last().unwrap().json();
+    assert_eq!(asked["input"][1], items[0], "{asked}");
+
+    let input = body["input"].as_array_mut().unwrap();
+    input.extend(items.iter().cloned().chain([user("And now")]));
+    stream(&ask(&gateway, &body).await);
+
+    let asked = upstream.seen().last().unwrap().json();
+    let asked = asked["input"].as_array().unwrap();
+    let types: Vec<&str> = asked
+        .iter()
+        .filter_map(|item| item["type"].as_str())
+        .collect();
+    assert_eq!(
+        types.join(" "),
+        "message reasoning function_call function_call_output reasoning message message"
+    );
+    assert_eq!(asked[1], items[0]);
+    assert_eq!(asked[4], items[1]);
+}
+
+#[tokio::test]
 async fn a_stream_with_reasoning_and_a_tool_loop_passes_hooks() {
     let upstream = Upstream::mock().await;
     let quiet = || hook::running("quiet", "cat > /dev/null");

@@ -95,6 +95,19 @@ impl ToolCallKind {
         }
     }
 
+    /// Returns the fields of a call that hold its arguments.
+    pub const fn inputs(self) -> &'static [&'static str] {
+        match self {
+            Self::Computer => COMPUTER_FIELDS,
+            Self::Function
+            | Self::Custom
+            | Self::LocalShell
+            | Self::Shell
+            | Self::ApplyPatch
+            | Self::ToolSearch => self.arguments_field(),
+        }
+    }
+
     /// Returns the name of the called tool.
     pub fn name(self, item: &Document) -> Result<String, DialectError> {
         match self.fixed_name() {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::dialect::{
-    content_form::source_of,
+    content_form::{LABELS, source_of},
     document::Document,
     error::DialectError,
     openai_responses::{
@@ -22,6 +22,8 @@ pub struct ChunkView {
     /// Name of the model that answered.
     pub model: Option<String>,
     pub response_id: Option<String>,
+    /// Texts of its event beside those of the model.
+    pub labels: Option<Document>,
     /// Whether it was edited since it was read.
     pub is_edited: bool,
 }
@@ -62,6 +64,7 @@ impl ChunkView {
             usage: form.child(&["usageMetadata"])?,
             model: form.string(&["modelVersion"])?,
             response_id: form.string(&["responseId"])?,
+            labels: form.child(LABELS)?,
             is_edited: form.is_edited(),
             ..Self::default()
         };

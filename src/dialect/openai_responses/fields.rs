@@ -38,6 +38,8 @@ pub const ITEM: &[&str] = &["item"];
 pub const MODEL: &[&str] = &["model"];
 pub const NAME: &[&str] = &["name"];
 pub const OUTPUT: &[&str] = &["output"];
+/// A copy of all texts of a response that some servers add.
+pub const OUTPUT_TEXT: &[&str] = &["output_text"];
 pub const ROLE: &[&str] = &["role"];
 pub const STATUS: &[&str] = &["status"];
 pub const SUMMARY: &[&str] = &["summary"];

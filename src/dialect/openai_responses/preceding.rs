@@ -7,7 +7,10 @@ use crate::dialect::{
     content_form::PRECEDING,
     document::Document,
     error::DialectError,
-    openai_responses::{calls::ToolCallKind, fields::to_value},
+    openai_responses::{
+        calls::ToolCallKind,
+        fields::{ID, TYPE, to_value},
+    },
 };
 
 /// Adds its items to the part of a call.
@@ -37,4 +40,27 @@ pub fn current_items(part: &Document) -> Result<Vec<Document>, DialectError> {
         }
     }
     Ok(items)
+}
+
+/// Returns the reasoning items in front of a call.
+pub fn reasoning_of(part: &Document) -> Result<Vec<Document>, DialectError> {
+    let mut reasoning = Vec::new();
+    for item in part.children(&[PRECEDING])?.unwrap_or_default() {
+        if item.string(TYPE)?.as_deref() == Some("reasoning") {
+            reasoning.push(item);
+        }
+    }
+    Ok(reasoning)
+}
+
+/// Returns whether two reasoning items are copies of one. Some agents omit its id.
+pub fn is_same_reasoning(one: &Document, other: &Document) -> Result<bool, DialectError> {
+    for field in [ID, &["encrypted_content"]] {
+        if let (Some(one), Some(other)) = (one.string(field)?, other.string(field)?)
+            && !one.is_empty()
+        {
+            return Ok(one == other);
+        }
+    }
+    Ok(false)
 }

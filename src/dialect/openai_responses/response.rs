@@ -2,7 +2,7 @@
 //! our own.
 
 pub mod agreement;
-mod form;
+pub mod form;
 pub mod item;
 pub mod object;
 pub mod splice;
@@ -22,7 +22,7 @@ use crate::dialect::{
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::{OUTPUT, object, parse},
+        fields::{OUTPUT, OUTPUT_TEXT, object, parse},
     },
 };
 
@@ -57,9 +57,7 @@ pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Byte
         let mut ids = NewIds::of_response(&body)?;
         let output = splice_output(&items, &view.parts, &mut ids)?;
         edited.set_bytes(OUTPUT, write_array(output))?;
-        if edited.has(&["output_text"]) {
-            edited.remove(&["output_text"])?;
-        }
+        edited.remove(OUTPUT_TEXT)?;
     }
     if before.finish_reason != view.finish_reason {
         object::set_finish_reason(&mut edited, view.finish_reason.as_deref())?;

@@ -74,12 +74,12 @@ fn decide_denied(
         context.record(&ExchangeEvent::ToolCallDenied { tool });
     }
     let repeats = count_denials(turn, &buffer.calls);
+    hide(turn, &dialect::denied_step("", &buffer.calls)?);
     let limits = &context.snapshot.config.events;
     if repeats >= limits.max_same_denials || turn.denied_rounds >= limits.max_denied_rounds {
         context.record_action(ExchangeAction::Deny);
         return Ok(AnswerDecision::End(reason));
     }
-    hide(turn, &dialect::denied_step("", &buffer.calls)?);
     turn.denied_rounds += 1;
     let contents = dialect::denied_step(&buffer.text, &buffer.calls)?;
     ask_again(turn, buffer, &contents)

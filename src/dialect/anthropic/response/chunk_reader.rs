@@ -111,6 +111,7 @@ impl ReadChunks for MessageReader {
         if is_of_message && !self.has_started {
             return Err(no_message());
         }
+        check_fields(&event)?;
         match event.kind {
             MessageEventKind::MessageStart => self.read_message(&event, data).map(Some),
             MessageEventKind::BlockStart => self.read_start(&event, data),
@@ -361,4 +362,25 @@ fn not_open() -> DialectError {
 
 fn no_message() -> DialectError {
     field_error("message_start", "the first event, without content")
+}
+
+/// Checks that an event has texts only in the field that its type has them in: hooks see no
+/// other.
+fn check_fields(event: &MessageEvent) -> Result<(), DialectError> {
+    let own = match event.kind {
+        MessageEventKind::MessageStart => MESSAGE,
+        MessageEventKind::BlockStart => CONTENT_BLOCK,
+        MessageEventKind::BlockDelta | MessageEventKind::MessageDelta => DELTA,
+        MessageEventKind::Other => return Ok(()),
+        MessageEventKind::BlockStop
+        | MessageEventKind::MessageStop
+        | MessageEventKind::Ping
+        | MessageEventKind::Error => &[],
+    };
+    let others = [MESSAGE, CONTENT_BLOCK, DELTA];
+    let mut others = others.into_iter().filter(|field| *field != own);
+    match others.find(|field| event.document.has(field)) {
+        Some(field) => Err(DialectError::Ambiguous(field.concat())),
+        None => Ok(()),
+    }
 }

@@ -1,10 +1,10 @@
 //! The message of a choice, or a piece of it: its parts, and edits of them.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::source_of,
+    content_form::{read_labels, source_of},
     document::{Document, write_array},
     error::DialectError,
     openai_chat::{
@@ -20,7 +20,7 @@ const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 const REASONING_DETAILS: &[&str] = &["reasoning_details"];
 
 /// Fields of a message that hold no text, or are edited otherwise.
-pub const ANSWER_FIELDS: &[&str] = &[
+const ANSWER_FIELDS: &[&str] = &[
     "audio",
     "content",
     "function_call",
@@ -106,15 +106,46 @@ fn read_thought(message: &Document) -> Result<Option<(&'static str, String)>, Di
     if thought.is_some() {
         return Ok(thought);
     }
-    let details = message.children(REASONING_DETAILS)?.unwrap_or_default();
+    let text = read_details(message)?;
+    let [_, name] = REASONING;
+    Ok((!text.is_empty()).then_some((name, text)))
+}
+
+/// Returns the text in the details of a thought.
+fn read_details(message: &Document) -> Result<String, DialectError> {
     let mut text = String::new();
-    for detail in &details {
+    for detail in message.children(REASONING_DETAILS)?.unwrap_or_default() {
         for field in [TEXT, &["summary"]] {
             text.extend(detail.string(field)?);
         }
     }
-    let [_, name] = REASONING;
-    Ok((!text.is_empty()).then_some((name, text)))
+    Ok(text)
+}
+
+/// Returns the fields of a message that hookgate does not interpret, and copies of its thoughts
+/// that hold another text.
+pub fn read_answer_labels(message: &Document) -> Result<Map<String, Value>, DialectError> {
+    let mut labels = read_labels(message, ANSWER_FIELDS)?;
+    let thought = read_thought(message)?.map(|(_, text)| text);
+    let [_, second] = REASONING;
+    let copies = [
+        (second, read_string(message, &[second])?.unwrap_or_default()),
+        ("reasoning_details", read_details(message)?),
+    ];
+    for (name, text) in copies {
+        if !text.is_empty() && Some(text) != thought {
+            labels.extend(message.get(&[name])?.map(|value| (name.to_owned(), value)));
+        }
+    }
+    let audio = message.child(&["audio"])?;
+    if audio.is_some_and(|audio| audio.has(&["transcript"])) {
+        labels.extend(
+            message
+                .get(&["audio"])?
+                .map(|value| ("audio".to_owned(), value)),
+        );
+    }
+    Ok(labels)
 }
 
 /// A part of an edited message.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::{SOURCE, read_labels},
+    content_form::{SOURCE, read_labels, remove_labels},
     document::Document,
     error::DialectError,
     openai_chat::{
@@ -34,6 +34,11 @@ const RESPONSE_FIELDS: &[&str] = &[
     "system_fingerprint",
     "usage",
 ];
+
+/// Removes the fields of an answer that hookgate does not interpret.
+pub fn remove_other_fields(body: &mut Document) -> Result<(), DialectError> {
+    remove_labels(body, RESPONSE_FIELDS)
+}
 
 /// Returns the fields of the content form beside the candidates.
 pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError> {

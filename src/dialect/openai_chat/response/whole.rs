@@ -6,13 +6,13 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::{read_labels, write_labels},
+    content_form::write_labels,
     document::Document,
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
         response::{
-            answer::{ANSWER_FIELDS, AnswerPlace, EditedAnswer, PlacedAnswer, read_message},
+            answer::{AnswerPlace, EditedAnswer, PlacedAnswer, read_answer_labels, read_message},
             envelope::{numbered_parts, read_envelope, write_usage},
             finish_reason::{final_reason, read_reason},
             preceding::{Thoughts, add_preceding},
@@ -86,7 +86,7 @@ impl Choice {
         if let Some(reason) = self.reason() {
             candidate.insert("finishReason".to_owned(), reason.into());
         }
-        let labels = read_labels(&self.message, ANSWER_FIELDS)?;
+        let labels = read_answer_labels(&self.message)?;
         if !labels.is_empty() {
             candidate.insert("labels".to_owned(), labels.into());
         }

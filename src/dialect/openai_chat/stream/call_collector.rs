@@ -22,6 +22,8 @@ pub struct CallCollector {
     /// Positions in `calls` by the indexes of the API.
     positions: HashMap<u64, usize>,
     function_call: Option<CallPieces>,
+    /// Whether clients could read other calls than these.
+    is_irregular: bool,
 }
 
 /// A call that is not complete yet.
@@ -65,13 +67,17 @@ impl CallCollector {
         };
         let known = known.filter(|position| self.is_same(*position, id.as_deref()));
         let position = match known {
-            Some(position) => position,
+            Some(position) => {
+                self.is_irregular |= index.is_none() || id.is_some() || has_name(piece)?;
+                position
+            }
             None if self.calls.len() >= MAX_CALLS => {
                 return Err(field_error("tool_calls", "fewer"));
             }
             None => {
                 self.calls.push(CallPieces::new(piece.clone(), is_custom));
                 let position = self.calls.len() - 1;
+                self.is_irregular |= index != Some(position as u64);
                 self.positions.extend(index.map(|index| (index, position)));
                 position
             }
@@ -91,6 +97,12 @@ impl CallCollector {
             (Some(known), Some(id)) => known.is_empty() || known == id,
             (None, _) | (_, None) => true,
         }
+    }
+
+    /// Returns whether the pieces have the form that the API gives them: numbered without gaps,
+    /// with id and name in the first one. Clients read others differently.
+    pub const fn is_regular(&self) -> bool {
+        !self.is_irregular
     }
 
     /// Returns the complete calls, each as a message has it.
@@ -117,9 +129,15 @@ impl CallPieces {
 
     fn add(&mut self, piece: &Document, is_later: bool) -> Result<(), DialectError> {
         if let Some(function) = piece.child(FUNCTION)? {
+            if self.is_custom || piece.child(CUSTOM)?.is_some() {
+                return Err(DialectError::Ambiguous("function".to_owned()));
+            }
             self.add_function(&function)?;
         }
         if let Some(custom) = piece.child(CUSTOM)? {
+            if self.first.child(FUNCTION)?.is_some() {
+                return Err(DialectError::Ambiguous("custom".to_owned()));
+            }
             self.add_name(custom.string(NAME)?)?;
             self.input.extend(custom.string(INPUT)?);
             self.is_custom = true;
@@ -186,6 +204,17 @@ impl CallPieces {
         call.set(ARGUMENTS, &self.input.as_str().into())?;
         Document::from_checked(call.to_bytes())
     }
+}
+
+fn has_name(piece: &Document) -> Result<bool, DialectError> {
+    for field in [FUNCTION, CUSTOM] {
+        if let Some(inner) = piece.child(field)?
+            && inner.string(NAME)?.is_some_and(|name| !name.is_empty())
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns whether a delta has pieces of calls.

@@ -1,21 +1,43 @@
 //! One event of a stream: its choices, and new events in its form.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
+    content_form::{LABELS, read_labels, remove_labels},
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     openai::is_set,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE},
-        response::answer::{AnswerPlace, PlacedAnswer, read_texts},
+        response::answer::{AnswerPlace, PlacedAnswer, read_answer_labels, read_texts},
         stream::call_collector::has_calls,
     },
 };
 
 /// Data of the event that ends a stream.
 pub const DONE: &[u8] = b"[DONE]";
+
+/// Maximum number of choices of one answer.
+const MAX_CHOICES: u64 = 1024;
+
+/// Fields of a choice that hold no text of the model, or are edited otherwise.
+const CHOICE_FIELDS: &[&str] = &[
+    "content_filter_offsets",
+    "content_filter_results",
+    "delta",
+    "finish_reason",
+    "index",
+    "logprobs",
+    "matched_stop",
+    "native_finish_reason",
+    "stop_reason",
+];
+
+/// Fields of choices that hookgate does not interpret, in the content form.
+pub const CHOICE_LABELS: &[&str] = &["choiceLabels"];
 
 /// A choice in an event.
 #[derive(Debug)]
@@ -26,18 +48,30 @@ pub struct EventChoice {
     /// Texts of the delta.
     pub texts: Vec<PlacedAnswer>,
     pub has_calls: bool,
+    /// Fields of the delta that hookgate does not interpret.
+    pub labels: Map<String, Value>,
+    /// Fields of the choice that hookgate does not interpret.
+    pub choice_labels: Map<String, Value>,
     /// Reason for the end, if the choice ends here.
     pub finish_reason: Option<String>,
 }
 
 impl EventChoice {
     fn read(position: usize, document: Document) -> Result<Self, DialectError> {
-        let index = document.get(INDEX)?.and_then(|index| index.as_u64());
+        let index = match document.get(INDEX)? {
+            None | Some(Value::Null) => position as u64,
+            Some(index) => index.as_u64().ok_or_else(wrong_index)?,
+        };
+        if index >= MAX_CHOICES {
+            return Err(wrong_index());
+        }
         let delta = document.child(DELTA)?.unwrap_or_else(Document::empty);
         let finish_reason = document.string(FINISH_REASON)?;
         Ok(Self {
-            index: index.unwrap_or(position as u64),
+            index,
             texts: read_texts(&delta)?,
+            labels: read_answer_labels(&delta)?,
+            choice_labels: read_labels(&document, CHOICE_FIELDS)?,
             has_calls: has_calls(&delta)?,
             finish_reason: finish_reason.filter(|reason| !reason.is_empty()),
             delta,
@@ -74,13 +108,40 @@ impl EventChoice {
 ///
 /// # Errors
 ///
-/// Fails for wrong types, since hooks could not see the text.
+/// Fails for wrong types, since hooks could not see the text, and for two choices with one index.
 pub fn read_choices(event: &Document) -> Result<Vec<EventChoice>, DialectError> {
     let choices = event.children(CHOICES)?.unwrap_or_default();
     let choices = choices.into_iter().enumerate();
-    choices
-        .map(|(position, choice)| EventChoice::read(position, choice))
-        .collect()
+    let choices = choices.map(|(position, choice)| EventChoice::read(position, choice));
+    let choices: Vec<EventChoice> = choices.collect::<Result<_, _>>()?;
+    let indexes: BTreeSet<u64> = choices.iter().map(|choice| choice.index).collect();
+    if indexes.len() < choices.len() {
+        return Err(DialectError::Ambiguous("index".to_owned()));
+    }
+    Ok(choices)
+}
+
+/// Adds the labels of a choice and of its delta to a candidate.
+pub fn insert_labels(
+    candidate: &mut Map<String, Value>,
+    labels: &Map<String, Value>,
+    choice_labels: &Map<String, Value>,
+) {
+    let both = LABELS.iter().zip([labels]);
+    for (name, labels) in both.chain(CHOICE_LABELS.iter().zip([choice_labels])) {
+        if !labels.is_empty() {
+            candidate.insert((*name).to_owned(), labels.clone().into());
+        }
+    }
+}
+
+/// Removes the fields of a choice that hookgate does not interpret.
+pub fn remove_choice_labels(choice: &mut Document) -> Result<(), DialectError> {
+    remove_labels(choice, CHOICE_FIELDS)
+}
+
+fn wrong_index() -> DialectError {
+    field_error("index", "the number of a choice")
 }
 
 /// Returns whether an event holds token counts and no choice.

@@ -10,7 +10,7 @@ use crate::dialect::{
     error::DialectError,
     openai_chat::{
         fields::{ID, ROLE},
-        response::own::OwnChoice,
+        response::{envelope::remove_other_fields, own::OwnChoice},
         stream::event::{EventChoice, event_with},
     },
     sse_event::write_plain_event,
@@ -61,13 +61,27 @@ impl ChatEventWriter {
         Ok(false)
     }
 
-    pub fn use_template(&mut self, event: &Document, choices: &[EventChoice]) {
-        if self.template.is_none() && !choices.is_empty() {
-            self.template = Some(event.clone());
-        }
+    /// Notes the choices of an event, and takes its form if it is the first one.
+    pub fn use_template(
+        &mut self,
+        event: &Document,
+        choices: &[EventChoice],
+    ) -> Result<(), DialectError> {
         for choice in choices {
             self.choices.entry(choice.index).or_default();
         }
+        if self.template.is_none() && !choices.is_empty() {
+            self.set_template(event)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the form of an event, without fields that policies could have edited.
+    pub fn set_template(&mut self, event: &Document) -> Result<(), DialectError> {
+        let mut template = event.clone();
+        remove_other_fields(&mut template)?;
+        self.template = Some(template);
+        Ok(())
     }
 
     /// Writes an event of the model, with the id of the first answer.

@@ -7,20 +7,20 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::read_labels,
+    content_form::{LABELS, join_labels},
     document::Document,
     error::DialectError,
     openai_chat::{
         fields::parse,
         response::{
-            answer::{ANSWER_FIELDS, AnswerPlace, PlacedAnswer},
+            answer::{AnswerPlace, PlacedAnswer},
             envelope::{numbered_parts, read_envelope},
             finish_reason::read_reason,
             preceding::{Thoughts, add_preceding},
         },
         stream::{
             call_collector::CallCollector,
-            event::{is_usage, read_choices},
+            event::{insert_labels, is_usage, read_choices},
         },
         tool_call::{read_call, read_function_call},
     },
@@ -45,6 +45,8 @@ pub struct HeldChoice {
     pub texts: Vec<PlacedAnswer>,
     /// Fields of the deltas that hookgate does not interpret.
     pub labels: Map<String, Value>,
+    /// Fields of the choices that hookgate does not interpret.
+    choice_labels: Map<String, Value>,
     collector: CallCollector,
     /// Reason for the end, and the event that has it.
     pub finish: Option<(String, Document)>,
@@ -56,7 +58,7 @@ impl HeldEvents {
         let mut held = Self::default();
         for data in events {
             let event = parse(data.clone())?;
-            held.envelope.extend(read_envelope(&event)?);
+            held.add_envelope(read_envelope(&event)?);
             if is_usage(&event)? {
                 held.usage.push(event);
                 continue;
@@ -66,13 +68,26 @@ impl HeldEvents {
                 let known = known.or_insert_with(|| HeldChoice::new(event.clone()));
                 known.texts.extend(choice.texts);
                 known.collector.push(&choice.delta)?;
-                known.add_labels(read_labels(&choice.delta, ANSWER_FIELDS)?);
+                join_labels(&mut known.labels, choice.labels);
+                join_labels(&mut known.choice_labels, choice.choice_labels);
                 if let Some(reason) = choice.finish_reason {
                     known.finish = Some((reason, event.clone()));
                 }
             }
         }
         Ok(held)
+    }
+
+    /// Adds what surrounds the choices of another event.
+    fn add_envelope(&mut self, mut envelope: Map<String, Value>) {
+        let name = LABELS.concat();
+        if let (Some(Value::Object(known)), Some(Value::Object(labels))) =
+            (self.envelope.get_mut(&name), envelope.get(&name))
+        {
+            join_labels(known, labels.clone());
+            envelope.remove(&name);
+        }
+        self.envelope.extend(envelope);
     }
 
     /// Returns the chunk of the content form. `refused` are the choices whose text so far is a
@@ -88,9 +103,7 @@ impl HeldEvents {
             let mut fields = Map::new();
             fields.insert("index".to_owned(), (*index).into());
             fields.insert("content".to_owned(), content);
-            if !choice.labels.is_empty() {
-                fields.insert("labels".to_owned(), choice.labels.clone().into());
-            }
+            insert_labels(&mut fields, &choice.labels, &choice.choice_labels);
             if let Some((reason, _)) = &choice.finish {
                 let is_refused = refused.contains(index) || choice.has_refusal();
                 let reason = if is_refused {
@@ -116,24 +129,20 @@ impl HeldChoice {
             template,
             texts: Vec::new(),
             labels: Map::new(),
+            choice_labels: Map::new(),
             collector: CallCollector::default(),
             finish: None,
-        }
-    }
-
-    /// Adds the labels of another delta; lists are joined.
-    fn add_labels(&mut self, labels: Map<String, Value>) {
-        for (key, value) in labels {
-            match (self.labels.get_mut(&key), value) {
-                (Some(Value::Array(known)), Value::Array(list)) => known.extend(list),
-                (_, value) => drop(self.labels.insert(key, value)),
-            }
         }
     }
 
     fn has_refusal(&self) -> bool {
         let mut texts = self.texts.iter();
         texts.any(|(place, _)| *place == AnswerPlace::Refusal)
+    }
+
+    /// Returns whether every client reads the same calls.
+    pub const fn has_regular_calls(&self) -> bool {
+        self.collector.is_regular()
     }
 
     /// Returns the complete calls, each as a message has it.

@@ -6,17 +6,19 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
+    content_form::LABELS,
     document::Document,
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
         response::{
             answer::{AnswerPlace, EditedAnswer, EditedPart},
+            envelope::remove_other_fields,
             finish_reason::final_reason,
         },
         stream::{
             call_collector::{call_piece, complete_call},
-            event::read_choices,
+            event::{CHOICE_LABELS, read_choices, remove_choice_labels},
             held::{HeldChoice, HeldEvents},
         },
         tool_call::{rewrite_call, rewrite_function_call, write_call},
@@ -41,6 +43,8 @@ pub struct LastChunk {
     pub choices: Vec<LastChoice>,
     /// Events with token counts and no choice.
     pub usage: Vec<Document>,
+    /// Whether fields of the events that hookgate does not interpret were edited.
+    pub has_edited_labels: bool,
     /// Candidates that the events do not have.
     pub added: Vec<Document>,
 }
@@ -58,6 +62,8 @@ pub struct LastChoice {
     pub calls: Vec<Bytes>,
     pub function_call: Option<Bytes>,
     pub finish: Option<LastFinish>,
+    /// Whether every client reads the same calls in the events.
+    pub has_regular_calls: bool,
 }
 
 /// The end of a choice.
@@ -68,6 +74,7 @@ pub struct LastFinish {
     /// Reasons of the content form.
     before: String,
     after: String,
+    has_edited_labels: bool,
 }
 
 /// Reads the last chunk from its events, with its edits.
@@ -75,15 +82,18 @@ pub fn last_chunk(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<LastChunk, Di
     let held = HeldEvents::read(events)?;
     let mut old = candidates(edit.before)?;
     let mut new = candidates(edit.after)?;
+    let has_edited_labels = edit.before.bytes_of(LABELS)? != edit.after.bytes_of(LABELS)?;
     let mut choices = Vec::with_capacity(held.choices.len());
     for (index, choice) in held.choices {
         let before = old.remove(&index).unwrap_or_default();
         let after = new.remove(&index).unwrap_or_default();
-        choices.push(LastChoice::read(index, choice, &before, &after)?);
+        let read = LastChoice::read(index, choice, &before, &after, has_edited_labels)?;
+        choices.push(read);
     }
     Ok(LastChunk {
         choices,
         usage: held.usage,
+        has_edited_labels,
         added: new.into_values().flatten().collect(),
     })
 }
@@ -117,6 +127,7 @@ impl LastChoice {
         held: HeldChoice,
         before: &[Document],
         after: &[Document],
+        has_edited_labels: bool,
     ) -> Result<Self, DialectError> {
         let read = held.parts()?;
         let (old, new) = (parts_of(before)?, parts_of(after)?);
@@ -127,10 +138,13 @@ impl LastChoice {
             Ok(reasons.into_iter().flatten().next())
         };
         let (reason_before, reason_after) = (reason(before)?, reason(after)?);
-        let labels = match after.first() {
-            Some(candidate) => candidate.get(&["labels"])?,
-            None => None,
+        let labels_of = |candidates: &[Document], name: &[&str]| match candidates.first() {
+            Some(candidate) => candidate.get(name),
+            None => Ok(None),
         };
+        let labels = labels_of(after, LABELS)?;
+        let has_edited_labels = has_edited_labels
+            || labels_of(before, CHOICE_LABELS)? != labels_of(after, CHOICE_LABELS)?;
         let mut choice = Self {
             index,
             content: answer.speech("\n\n")?,
@@ -143,6 +157,7 @@ impl LastChoice {
             calls: Vec::new(),
             function_call: None,
             finish: None,
+            has_regular_calls: held.has_regular_calls(),
             template: held.template.clone(),
         };
         choice.add_blocks(&answer)?;
@@ -155,6 +170,7 @@ impl LastChoice {
                 known,
                 before: reason_before.unwrap_or_default(),
                 after,
+                has_edited_labels,
             });
         Ok(choice)
     }
@@ -255,6 +271,10 @@ impl LastFinish {
             return Ok(event);
         };
         let mut document = choice.document;
+        if self.has_edited_labels {
+            remove_choice_labels(&mut document)?;
+            remove_other_fields(&mut event)?;
+        }
         let is_plain = choice.texts.is_empty() && !choice.has_calls;
         if !(is_plain && choice.delta.fields().all(|(key, _)| is_opening(&key))) {
             document.set(DELTA, &Value::Object(Map::new()))?;

@@ -7,20 +7,20 @@ use strict_json::unquote;
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{TextTemplate, read_labels},
+    content_form::TextTemplate,
     document::Document,
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_chat::{
         fields::{CHOICES, MESSAGE, parse},
         response::{
-            answer::{ANSWER_FIELDS, AnswerPlace},
+            answer::AnswerPlace,
             envelope::{numbered_parts, read_envelope},
             preceding::Thoughts,
             whole::read_whole,
         },
         stream::{
-            event::{DONE, EventChoice, is_usage, read_choices},
+            event::{DONE, EventChoice, insert_labels, is_usage, read_choices},
             held::HeldEvents,
         },
     },
@@ -29,9 +29,6 @@ use crate::dialect::{
 
 /// Maximum number of bytes that wait for the end of an answer.
 const MAX_HELD_BYTES: usize = 64 * 1024 * 1024;
-
-/// Maximum number of choices of one answer.
-const MAX_CHOICES: u64 = 1024;
 
 /// Reads the events of one answer.
 #[derive(Debug, Default)]
@@ -48,6 +45,8 @@ pub struct ChatChunkReader {
     template: Option<(TextTemplate, Option<&'static str>)>,
     /// Whether the answer has ended: by a finish reason, an error or `[DONE]`.
     is_ended: bool,
+    /// Whether `[DONE]` was read.
+    is_done: bool,
 }
 
 /// A chunk of the content form, and the events that it was read from.
@@ -61,8 +60,12 @@ impl ChatChunkReader {
     /// Fails if hooks could not see all of it.
     pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>, DialectError> {
         if data.trim_ascii() == DONE {
-            self.is_ended = true;
+            (self.is_ended, self.is_done) = (true, true);
             return Ok(None);
+        }
+        if self.is_done {
+            // Only some clients read it.
+            return Err(field_error("[DONE]", "the last event"));
         }
         let event = parse(data.clone())?;
         if is_whole(&event)? {
@@ -118,9 +121,6 @@ impl ChatChunkReader {
     }
 
     fn note(&mut self, choice: &EventChoice) -> Result<(), DialectError> {
-        if choice.index >= MAX_CHOICES {
-            return Err(field_error("index", "the number of a choice"));
-        }
         self.is_ended |= choice.finish_reason.is_some();
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
@@ -159,7 +159,8 @@ fn new_template(
         return None;
     };
     let has = |pointer: &str| chunk.pointer(pointer).is_some();
-    if has("/labels") || has("/usageMetadata") || has("/candidates/0/labels") {
+    let others = ["/labels", "/usageMetadata", "/candidates/0/labels"];
+    if others.into_iter().any(has) || !choice.choice_labels.is_empty() {
         return None;
     }
     let (place, text) = choice.only_text()?;
@@ -181,8 +182,8 @@ fn read_chunk(event: &Document, choices: &[EventChoice]) -> Result<Value, Dialec
     let mut chunk = read_envelope(event)?;
     let mut candidates = Vec::new();
     for choice in choices {
-        let labels = read_labels(&choice.delta, ANSWER_FIELDS)?;
-        if choice.texts.is_empty() && labels.is_empty() {
+        let (labels, others) = (&choice.labels, &choice.choice_labels);
+        if choice.texts.is_empty() && labels.is_empty() && others.is_empty() {
             continue;
         }
         let mut candidate = Map::new();
@@ -192,9 +193,7 @@ fn read_chunk(event: &Document, choices: &[EventChoice]) -> Result<Value, Dialec
             let content = json!({ "role": "model", "parts": parts });
             candidate.insert("content".to_owned(), content);
         }
-        if !labels.is_empty() {
-            candidate.insert("labels".to_owned(), labels.into());
-        }
+        insert_labels(&mut candidate, labels, others);
         candidates.push(Value::Object(candidate));
     }
     if !candidates.is_empty() {
@@ -205,7 +204,12 @@ fn read_chunk(event: &Document, choices: &[EventChoice]) -> Result<Value, Dialec
 
 impl ReadChunks for ChatChunkReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
-        if let Some(chunk) = self.read_alike(&data) {
+        let chunk = if self.is_done {
+            None
+        } else {
+            self.read_alike(&data)
+        };
+        if let Some(chunk) = chunk {
             return Ok(Some(chunk));
         }
         self.read_event(data)?.map(to_document).transpose()

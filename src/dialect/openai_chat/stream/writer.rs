@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::WriteChunks,
-    content_form::{TextEvent, write_labels},
+    content_form::{TextEvent, write_labels, write_labels_at},
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
@@ -13,11 +13,11 @@ use crate::dialect::{
         fields::{CHOICES, DELTA, FINISH_REASON, LOGPROBS, parse},
         response::{
             answer::EditedAnswer,
-            envelope::write_usage,
+            envelope::{remove_other_fields, write_usage},
             own::{OwnChoice, own_choices, own_envelope},
         },
         stream::{
-            event::{DONE, EventChoice, is_usage, read_choices},
+            event::{CHOICE_LABELS, DONE, EventChoice, is_usage, read_choices},
             event_writer::ChatEventWriter,
             last_chunk::{ChunkEdit, LastChoice, candidates, last_chunk, parts_of},
         },
@@ -72,7 +72,7 @@ impl ChatChunkWriter {
         if self.events.begins_later_answer(&event, choices)? {
             return Ok(());
         }
-        self.events.use_template(&event, choices);
+        self.events.use_template(&event, choices)?;
         self.keep_alike(&event, choices);
         if !edit.is_edited() {
             return self.events.write_model_event(out, event);
@@ -145,9 +145,10 @@ impl ChatChunkWriter {
         let has_calls = self.events.choices.values().any(|choice| choice.calls > 0);
         let is_complete = last.choices.iter().any(LastChoice::is_finished);
         if let (None, Some(choice)) = (&self.events.template, last.choices.first()) {
-            self.events.template = Some(choice.template.clone());
+            self.events.set_template(&choice.template)?;
         }
-        if !edit.is_edited() && !has_calls {
+        let is_regular = last.choices.iter().all(|choice| choice.has_regular_calls);
+        if !edit.is_edited() && !has_calls && is_regular {
             for event in events {
                 self.events.write_model_event(out, parse(event.clone())?)?;
             }
@@ -165,6 +166,9 @@ impl ChatChunkWriter {
         }
         for mut usage in last.usage {
             write_usage(&mut usage, edit.before, edit.after)?;
+            if last.has_edited_labels {
+                remove_other_fields(&mut usage)?;
+            }
             if is_complete {
                 self.usage = None;
                 self.events.write_model_event(out, usage)?;
@@ -290,6 +294,7 @@ fn write_delta(
     }
     if let (Some(before), Some(after)) = (before.first(), after.first()) {
         write_labels(&mut delta, before, after)?;
+        write_labels_at(CHOICE_LABELS, &mut document, before, after)?;
     }
     if delta.is_edited() {
         document.set_child(DELTA, &delta)?;

@@ -13,6 +13,7 @@ use crate::dialect::{
         calls::{ToolCallKind, call_id},
         fields::NAME,
         form_fields::{CONTENTS, PARTS},
+        preceding::{is_same_reasoning, reasoning_of},
         request::{
             content::{is_original, read_blocks, write_blocks},
             declarations::Declarations,
@@ -96,21 +97,32 @@ pub fn write_contents(
     for content in before.children(CONTENTS)?.unwrap_or_default() {
         originals.extend(source_of(&content).map(|index| (index, content)));
     }
+    let contents = after.children(CONTENTS)?.unwrap_or_default();
+    let mut returned = Vec::new();
+    for content in contents
+        .iter()
+        .filter(|content| source_of(content).is_none())
+    {
+        for part in content.children(PARTS)?.unwrap_or_default() {
+            returned.extend(reasoning_of(&part)?);
+        }
+    }
     let mut writer = ItemWriter {
         items: &input.items,
         originals,
+        returned,
         new_items: NewItems::new(declarations, input)?,
         next: 0,
         waiting: Vec::new(),
         written: Vec::new(),
     };
-    for content in after.children(CONTENTS)?.unwrap_or_default() {
-        match source_of(&content) {
-            Some(index) => writer.write(index, &content)?,
-            None => writer.insert(&content)?,
+    for content in &contents {
+        match source_of(content) {
+            Some(index) => writer.write(index, content)?,
+            None => writer.insert(content)?,
         }
     }
-    writer.pass_until(input.items.len());
+    writer.pass_until(input.items.len())?;
     writer.keep_waiting();
     input.list = Some(writer.written);
     Ok(())
@@ -119,12 +131,15 @@ pub fn write_contents(
 /// Writes the new list of items from start to end.
 ///
 /// INVARIANT: nothing is inserted between a reasoning item and the item that follows it, and
-/// a reasoning item is removed with that item.
+/// a reasoning item is removed with that item. The agent has reasoning whose call was denied,
+/// without the call: it goes upstream with the call only.
 struct ItemWriter<'a> {
     items: &'a [InputItem],
     /// Unedited contents by the indexes of their items.
     originals: HashMap<usize, Document>,
     new_items: NewItems<'a>,
+    /// Reasoning items of new contents.
+    returned: Vec<Document>,
     /// Index of the first item that is not passed yet.
     next: usize,
     /// Reasoning items, and hidden ones behind them, that wait for the next shown item.
@@ -135,7 +150,7 @@ struct ItemWriter<'a> {
 impl ItemWriter<'_> {
     /// Writes the item of a content, edited or not.
     fn write(&mut self, index: usize, content: &Document) -> Result<(), DialectError> {
-        self.pass_until(index);
+        self.pass_until(index)?;
         self.next = index + 1;
         let (Some(item), Some(original)) = (self.items.get(index), self.originals.get(&index))
         else {
@@ -162,7 +177,7 @@ impl ItemWriter<'_> {
             let hidden = following
                 .iter()
                 .take_while(|item| matches!(item.kind, InputKind::System | InputKind::Hidden));
-            self.pass_until(self.next + hidden.count());
+            self.pass_until(self.next + hidden.count())?;
         }
         let items = self.new_items.of_content(content)?;
         self.written.extend(items);
@@ -170,11 +185,15 @@ impl ItemWriter<'_> {
     }
 
     /// Passes the items before `end`: shown ones were removed, others are kept.
-    fn pass_until(&mut self, end: usize) {
+    fn pass_until(&mut self, end: usize) -> Result<(), DialectError> {
         let passed = self.items.get(self.next..end).unwrap_or_default();
         for (index, item) in (self.next..).zip(passed) {
             match item.kind {
-                InputKind::Reasoning => self.waiting.push(index),
+                InputKind::Reasoning => {
+                    if !self.is_returned(&item.document)? {
+                        self.waiting.push(index);
+                    }
+                }
                 InputKind::System | InputKind::Hidden if !self.waiting.is_empty() => {
                     self.waiting.push(index);
                 }
@@ -183,6 +202,17 @@ impl ItemWriter<'_> {
             }
         }
         self.next = self.next.max(end);
+        Ok(())
+    }
+
+    /// Returns whether a new content holds a reasoning item, too.
+    fn is_returned(&self, item: &Document) -> Result<bool, DialectError> {
+        for returned in &self.returned {
+            if is_same_reasoning(item, returned)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn keep_waiting(&mut self) {

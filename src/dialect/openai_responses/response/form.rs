@@ -7,7 +7,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_responses::{
-        fields::{ID, MODEL, OUTPUT},
+        fields::{ID, MODEL, OUTPUT, OUTPUT_TEXT},
         response::{
             item::{OutputKind, item_parts_with, item_texts},
             object::finish_reason,
@@ -53,8 +53,12 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
 }
 
 /// Checks the copy of all texts that some servers add.
-fn check_copy(body: &Document) -> Result<(), DialectError> {
-    let Some(copy) = body.string(&["output_text"])? else {
+///
+/// # Errors
+///
+/// Fails if it holds another text than the items.
+pub fn check_copy(body: &Document) -> Result<(), DialectError> {
+    let Some(copy) = body.string(OUTPUT_TEXT)? else {
         return Ok(());
     };
     let mut whole = String::new();

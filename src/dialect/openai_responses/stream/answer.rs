@@ -6,10 +6,7 @@ use crate::dialect::{
     document::Document,
     openai_responses::{
         response::object::NewIds,
-        stream::{
-            ending::Ending, event::StreamEvent, open_items::OpenItem, piece::WrittenPiece,
-            sender::EventSender,
-        },
+        stream::{ending::Ending, open_items::OpenItem, piece::WrittenPiece, sender::EventSender},
     },
 };
 
@@ -30,17 +27,7 @@ pub struct EventWriter {
     pub(super) open: Vec<OpenItem>,
     /// Complete items as sent, by output index.
     pub(super) done: BTreeMap<u64, Document>,
-    /// End of a reasoning item that waits for the item that it belongs to.
-    pub(super) held: Option<HeldEnd>,
     pub(super) ending: Option<Ending>,
     /// The latest piece of a text that was written as it came.
     pub(super) alike: Option<WrittenPiece>,
-}
-
-/// End of a reasoning item.
-#[derive(Debug)]
-pub(super) struct HeldEnd {
-    pub event: StreamEvent,
-    pub upstream: u64,
-    pub index: u64,
 }

@@ -8,9 +8,10 @@ use crate::dialect::{
     error::DialectError,
     openai_responses::{
         chunk_view::{ChunkView, ViewedPart},
-        fields::{ID, OUTPUT, TYPE, object, to_value},
+        fields::{ID, OUTPUT, OUTPUT_TEXT, TYPE, object, to_value},
         response::{
             agreement::agree,
+            form::check_copy,
             item::item_parts,
             object::{NewIds, NewResponse, finish_reason, new_items, set_finish_reason},
             splice::splice_output,
@@ -66,7 +67,6 @@ impl EventWriter {
     fn send_whole_item(&mut self, out: &mut BytesMut, item: Document) -> Result<u64, DialectError> {
         self.sender.is_changed = true;
         self.close_own_items(out)?;
-        self.release_held(out, None)?;
         let index = self.new_index();
         send_complete(&mut self.sender, out, index, &item)?;
         self.done.insert(index, item);
@@ -163,15 +163,16 @@ impl EventWriter {
             return self.sender.send(out, &mut event, None);
         };
         let output = response.children(OUTPUT)?.unwrap_or_default();
-        if let Some(awaited) = self.awaited_item() {
-            let has_item = (0..).zip(&output).any(|(index, _)| index == awaited);
-            self.release_held(out, (!has_item).then_some(awaited))?;
+        if self.sender.is_changed {
+            self.close_items(out, &output)?;
         }
         if self.sender.is_changed || !self.agrees(&output)? {
             let items = self.output_items(&output)?;
             response.set_bytes(OUTPUT, write_array(items))?;
-            // A copy of all texts that some servers add.
-            response.remove(&["output_text"])?;
+            response.remove(OUTPUT_TEXT)?;
+        }
+        if check_copy(&response).is_err() {
+            response.remove(OUTPUT_TEXT)?;
         }
         self.keep_id(&mut response)?;
         let before = finish_reason(&response)?.unwrap_or("OTHER");
@@ -246,15 +247,12 @@ impl EventWriter {
         let Some(open) = self.open.iter().find(|open| open.index == index) else {
             return Ok(None);
         };
-        let mut copy = item.clone();
-        open.write_item(&mut copy)?;
-        Ok(Some(copy))
+        open.copy_of(item).map(Some)
     }
 
     fn write_own_end(&mut self, out: &mut BytesMut, ending: &Ending) -> Result<(), DialectError> {
         self.ensure_started(out, &ChunkView::default())?;
-        self.release_held(out, None)?;
-        self.close_items(out)?;
+        self.close_items(out, &[])?;
         let mut response = match &self.response {
             Some(response) => response.clone(),
             None => object(&NewResponse::of_view(&ChunkView::default())?.to_value())?,

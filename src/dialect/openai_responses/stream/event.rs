@@ -14,6 +14,7 @@ use crate::dialect::{
 pub const OUTPUT_INDEX: &[&str] = &["output_index"];
 pub const SEQUENCE_NUMBER: &[&str] = &["sequence_number"];
 pub const DELTA: &[&str] = &["delta"];
+pub const OBFUSCATION: &[&str] = &["obfuscation"];
 pub const PART: &[&str] = &["part"];
 pub const RESPONSE: &[&str] = &["response"];
 const CONTENT_INDEX: &[&str] = &["content_index"];

@@ -7,7 +7,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_responses::{
-        calls::{ToolCallKind, arguments_text, input_text},
+        calls::{ToolCallKind, input_text},
         chunk_view::ViewedPart,
         fields::{ARGUMENTS, INPUT, ITEM, STATUS, first_byte, to_value},
         response::item::{OutputKind, item_parts},
@@ -144,12 +144,17 @@ pub fn send_complete(
     item: &Document,
 ) -> Result<(), DialectError> {
     let mut start = item.clone();
-    let arguments = match OutputKind::of(item)? {
-        OutputKind::Call(ToolCallKind::Function) => Some(ARGUMENTS),
+    let arguments: Option<(&str, &str)> = match OutputKind::of(item)? {
+        OutputKind::Call(ToolCallKind::Function) => {
+            Some(("arguments", "response.function_call_arguments"))
+        }
+        OutputKind::Call(ToolCallKind::Custom) => {
+            Some(("input", "response.custom_tool_call_input"))
+        }
         _ => None,
     };
-    if let Some(field) = arguments {
-        start.set(field, &json!(""))?;
+    if let Some((field, _)) = arguments {
+        start.set(&[field], &json!(""))?;
     }
     if first_byte(&start, STATUS)?.is_some() {
         start.set(STATUS, &json!("in_progress"))?;
@@ -158,14 +163,13 @@ pub fn send_complete(
         Ok(json!({ "output_index": index, "item": to_value(item)? }))
     };
     sender.send_own(out, "response.output_item.added", with_item(&start)?);
-    if let Some(field) = arguments {
-        let text = arguments_text(&item.get(field)?.unwrap_or_default());
-        let text = item.string(field)?.unwrap_or(text);
+    if let Some((field, name)) = arguments {
+        let text = item.string(&[field])?.unwrap_or_default();
         let id = item.string(&["id"])?;
         let delta = json!({ "item_id": id, "output_index": index, "delta": text });
-        sender.send_own(out, "response.function_call_arguments.delta", delta);
-        let done = json!({ "item_id": id, "output_index": index, "arguments": text });
-        sender.send_own(out, "response.function_call_arguments.done", done);
+        sender.send_own(out, &format!("{name}.delta"), delta);
+        let done = json!({ "item_id": id, "output_index": index, field: text });
+        sender.send_own(out, &format!("{name}.done"), done);
     }
     sender.send_own(out, "response.output_item.done", with_item(item)?);
     Ok(())

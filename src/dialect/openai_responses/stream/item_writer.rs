@@ -8,9 +8,10 @@ use crate::dialect::{
         chunk_view::{ChunkView, ViewedPart},
         response::item::{ItemSlot, OutputKind},
         stream::{
-            answer::{EventWriter, HeldEnd},
+            answer::EventWriter,
             event::{EventClass, StreamEvent},
-            item_events::{edited_item, send_edited, send_events},
+            item_agreement::events_agree,
+            item_events::{edited_item, send_complete, send_edited, send_events},
             open_items::{OpenItem, write_delta},
             piece::WrittenPiece,
         },
@@ -36,7 +37,6 @@ impl EventWriter {
     ) -> Result<(), DialectError> {
         let upstream = event.output_index()?.unwrap_or(0);
         self.close_own_items(out)?;
-        self.release_held(out, Some(upstream))?;
         let index = self.next_item(upstream);
         let mut item = OpenItem::new(index, Some(upstream), event.item()?)?;
         take_texts(&mut item, event, view)?;
@@ -105,7 +105,8 @@ impl EventWriter {
             }
             None if upstream.is_none() && !text.is_empty() => self.sender.send(out, event, None)?,
             None if !is_thought => self.write_text(out, &text, view)?,
-            None => (),
+            // A thought has no place outside of an item.
+            None => self.sender.is_changed = true,
         }
         self.write_text(out, &other, view)
     }
@@ -134,7 +135,7 @@ impl EventWriter {
         item.note(event)?;
         self.sender.is_changed |= item.write_copies(event)?;
         if event.class == EventClass::ItemDone {
-            return self.end_item(out, event, upstream, item.index);
+            return self.end_item(out, event, item.index);
         }
         self.sender.send(out, event, Some(item.index))?;
         self.open.insert(position, item);
@@ -156,57 +157,23 @@ impl EventWriter {
             return self.write_text(out, &texts.collect::<String>(), view);
         }
         self.close_own_items(out)?;
-        self.release_held(out, Some(upstream))?;
         let index = self.next_item(upstream);
         let mut item = OpenItem::new(index, Some(upstream), event.item()?)?;
         let released = take_texts(&mut item, event, view)?;
         self.sender.is_changed |= released.is_some();
         self.sender.is_changed |= item.write_copies(event)?;
-        self.end_item(out, event, upstream, index)
+        self.end_item(out, event, index)
     }
 
-    /// Sends the end of an item. That of a reasoning item waits for the item that it belongs
-    /// to: agents send reasoning back, and the API refuses it alone.
-    pub(super) fn end_item(
+    /// Sends the end of an item.
+    fn end_item(
         &mut self,
         out: &mut BytesMut,
         event: &mut StreamEvent,
-        upstream: u64,
         index: u64,
     ) -> Result<(), DialectError> {
-        if OutputKind::of(&event.item()?)? == OutputKind::Reasoning {
-            self.release_held(out, Some(upstream))?;
-            self.held = Some(HeldEnd {
-                event: event.clone(),
-                upstream,
-                index,
-            });
-            return Ok(());
-        }
         self.done.insert(index, event.item()?);
         self.sender.send(out, event, Some(index))
-    }
-
-    /// Sends the held end of a reasoning item if the item that it belongs to follows.
-    pub(super) fn release_held(
-        &mut self,
-        out: &mut BytesMut,
-        next: Option<u64>,
-    ) -> Result<(), DialectError> {
-        let Some(mut held) = self.held.take() else {
-            return Ok(());
-        };
-        if next != Some(held.upstream + 1) {
-            self.sender.is_changed = true;
-            return Ok(());
-        }
-        self.done.insert(held.index, held.event.item()?);
-        self.sender.send(out, &mut held.event, Some(held.index))
-    }
-
-    /// Returns the output index of the item that a held reasoning item belongs to.
-    pub(super) fn awaited_item(&self) -> Option<u64> {
-        self.held.as_ref().map(|held| held.upstream + 1)
     }
 
     /// Writes an item that arrives as one chunk, or text in its place.
@@ -227,18 +194,22 @@ impl EventWriter {
             } else if part.source.is_some() && !is_sent {
                 is_sent = true;
                 self.close_own_items(out)?;
-                self.release_held(out, Some(upstream))?;
                 let index = self.next_item(upstream);
                 let edited = if view.is_edited {
                     edited_item(&item, part)?
                 } else {
                     None
                 };
+                let sender = &mut self.sender;
                 match &edited {
-                    None => send_events(&mut self.sender, out, events, index)?,
+                    _ if !events_agree(events, &item)? => {
+                        sender.is_changed = true;
+                        send_complete(sender, out, index, edited.as_ref().unwrap_or(&item))?;
+                    }
+                    None => send_events(sender, out, events, index)?,
                     Some(edited) => {
-                        self.sender.is_changed = true;
-                        send_edited(&mut self.sender, out, events, index, edited)?;
+                        sender.is_changed = true;
+                        send_edited(sender, out, events, index, edited)?;
                     }
                 }
                 self.done
@@ -263,10 +234,11 @@ impl EventWriter {
         let index = self.indexes.get(&upstream).copied();
         // Annotations refer to places in the model's text.
         let is_kept = !event.name.contains("annotation") || !self.sender.is_changed;
-        match index.filter(|_| is_kept) {
-            Some(index) => self.sender.send(out, event, Some(index)),
-            None => Ok(()),
+        if let Some(index) = index.filter(|_| is_kept) {
+            return self.sender.send(out, event, Some(index));
         }
+        self.sender.is_changed = true;
+        Ok(())
     }
 }
 

@@ -1,9 +1,10 @@
-//! Writes texts of our own: the beginning of a stream, and messages.
+//! Writes texts of our own: the beginning of a stream, messages, and ends of open items.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::dialect::{
+    document::Document,
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
@@ -14,7 +15,7 @@ use crate::dialect::{
         },
         stream::{
             answer::EventWriter,
-            open_items::{OpenItem, TEXT_DELTA, new_message_start},
+            open_items::{OpenItem, TEXT_DELTA, TextProgress, new_message_start},
         },
     },
 };
@@ -69,7 +70,8 @@ impl EventWriter {
         self.sender.is_changed = true;
         let is_usable = |item: &OpenItem| {
             let last = item.texts.last();
-            item.kind == OutputKind::Message && last.is_some_and(|text| !text.is_done)
+            item.kind == OutputKind::Message
+                && last.is_some_and(|text| text.progress == TextProgress::Open)
         };
         let position = if let Some(position) = self.open.iter().rposition(is_usable) {
             position
@@ -91,7 +93,6 @@ impl EventWriter {
     }
 
     pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        self.release_held(out, None)?;
         let id = self.ids.as_mut().map(|ids| ids.next("msg"));
         let start = new_message_start(&id.unwrap_or_default())?;
         let index = self.new_index();
@@ -131,33 +132,47 @@ impl EventWriter {
         let is_own = |item: &mut OpenItem| item.upstream.is_none();
         let own: Vec<OpenItem> = self.open.extract_if(.., is_own).collect();
         own.iter()
-            .try_for_each(|item| self.close_message(out, item))
+            .try_for_each(|item| self.close_item(out, item, item.complete()?))
     }
 
-    /// Completes all open messages. Reasoning that has no end is given up, since the API
-    /// accepts it as a whole only.
-    pub(super) fn close_items(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        let open = std::mem::take(&mut self.open);
-        let mut messages = open.iter().filter(|item| item.kind == OutputKind::Message);
-        messages.try_for_each(|item| self.close_message(out, item))
+    /// Completes all open items. `output` are those of the last event, if upstream sent it:
+    /// they hold what no earlier event did.
+    pub(super) fn close_items(
+        &mut self,
+        out: &mut BytesMut,
+        output: &[Document],
+    ) -> Result<(), DialectError> {
+        for item in std::mem::take(&mut self.open) {
+            let position = item.upstream.and_then(|index| usize::try_from(index).ok());
+            let complete = match position.and_then(|position| output.get(position)) {
+                Some(last) if OutputKind::of(last)? == item.kind => item.copy_of(last)?,
+                Some(_) | None => item.complete()?,
+            };
+            self.close_item(out, &item, complete)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn close_message(
+    fn close_item(
         &mut self,
         out: &mut BytesMut,
         item: &OpenItem,
+        complete: Document,
     ) -> Result<(), DialectError> {
-        for text in item.texts.iter().filter(|text| !text.is_done) {
-            let mut fields = item.place(text.slot);
-            fields.insert(text.field().to_owned(), text.sent.as_str().into());
-            let name = text.delta_name.replace(".delta", ".done");
-            self.sender.send_own(out, &name, fields.into());
-            let mut fields = item.place(text.slot);
-            fields.insert("part".to_owned(), text.block());
-            self.sender
-                .send_own(out, "response.content_part.done", fields.into());
+        for text in &item.texts {
+            if text.progress == TextProgress::Open {
+                let mut fields = item.place(text.slot);
+                fields.insert(text.field().to_owned(), text.sent.as_str().into());
+                let name = text.delta_name.replace(".delta", ".done");
+                self.sender.send_own(out, &name, fields.into());
+            }
+            if text.progress != TextProgress::PartDone {
+                let mut fields = item.place(text.slot);
+                fields.insert("part".to_owned(), text.block());
+                self.sender
+                    .send_own(out, text.part_done_name(), fields.into());
+            }
         }
-        let complete = item.complete()?;
         let fields = json!({ "output_index": item.index, "item": to_value(&complete)? });
         self.sender
             .send_own(out, "response.output_item.done", fields);

@@ -6,7 +6,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_responses::{
-        fields::{CONTENT, ID, ITEM, STATUS, object},
+        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, object},
         marks::clear_marks,
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
         stream::event::{DELTA, EventClass, PART, StreamEvent},
@@ -15,6 +15,8 @@ use crate::dialect::{
 
 pub const TEXT_DELTA: &str = "response.output_text.delta";
 const REFUSAL_DELTA: &str = "response.refusal.delta";
+const SUMMARY_DELTA: &str = "response.reasoning_summary_text.delta";
+const REASONING_DELTA: &str = "response.reasoning_text.delta";
 
 /// An item of which the agent has received the beginning.
 #[derive(Debug)]
@@ -38,8 +40,18 @@ pub struct OpenText {
     pub sent: String,
     /// Type of the events that send it.
     pub delta_name: &'static str,
-    /// Whether the agent has received its end.
-    pub is_done: bool,
+    pub progress: TextProgress,
+}
+
+/// What the agent has received of a text's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TextProgress {
+    /// The text is not complete yet.
+    Open,
+    /// The text is complete, its part is not.
+    TextDone,
+    /// The part is complete.
+    PartDone,
 }
 
 impl OpenItem {
@@ -59,15 +71,15 @@ impl OpenItem {
     pub fn text_mut(&mut self, slot: ItemSlot) -> Option<&mut OpenText> {
         if !self.texts.iter().any(|text| text.slot == slot) {
             let delta_name = match (self.kind, slot) {
-                (_, ItemSlot::Summary(_)) => "response.reasoning_summary_text.delta",
-                (OutputKind::Reasoning, _) => "response.reasoning_text.delta",
+                (_, ItemSlot::Summary(_)) => SUMMARY_DELTA,
+                (OutputKind::Reasoning, _) => REASONING_DELTA,
                 (_, _) => TEXT_DELTA,
             };
             self.texts.push(OpenText {
                 slot,
                 sent: String::new(),
                 delta_name,
-                is_done: false,
+                progress: TextProgress::Open,
             });
         }
         self.texts.iter_mut().find(|text| text.slot == slot)
@@ -78,11 +90,16 @@ impl OpenItem {
         let is_refusal = match (event.class, event.document.child(PART)?) {
             (EventClass::PartAdded | EventClass::PartDone, Some(part)) => part.has(&["refusal"]),
             (EventClass::Delta, _) => event.name == REFUSAL_DELTA,
+            (EventClass::TextDone(_), _) => false,
             _ => return Ok(()),
         };
-        let is_done = matches!(event.class, EventClass::PartDone);
+        let progress = match event.class {
+            EventClass::TextDone(_) => TextProgress::TextDone,
+            EventClass::PartDone => TextProgress::PartDone,
+            _ => TextProgress::Open,
+        };
         if let Some(text) = self.text_mut(event.slot()?) {
-            text.is_done |= is_done;
+            text.progress = text.progress.max(progress);
             if is_refusal {
                 text.delta_name = REFUSAL_DELTA;
             }
@@ -132,7 +149,7 @@ impl OpenItem {
     }
 
     /// Writes the texts as sent into a copy of the item.
-    pub fn write_item(&self, item: &mut Document) -> Result<(), DialectError> {
+    fn write_item(&self, item: &mut Document) -> Result<(), DialectError> {
         for (field, slot) in BLOCK_LISTS {
             let mut blocks = item.children(field)?.unwrap_or_default();
             for (index, block) in (0..).zip(&mut blocks) {
@@ -145,12 +162,34 @@ impl OpenItem {
         Ok(())
     }
 
-    /// Returns the complete item, built from what was sent.
+    /// Returns a copy of the item with the texts as sent.
+    pub fn copy_of(&self, item: &Document) -> Result<Document, DialectError> {
+        let mut copy = item.clone();
+        self.write_item(&mut copy)?;
+        Ok(copy)
+    }
+
+    /// Returns the complete item, built from what was sent. Reasoning keeps its encrypted
+    /// content as far as upstream sent it.
     pub fn complete(&self) -> Result<Document, DialectError> {
         let mut item = self.item.clone();
-        let blocks: Vec<Value> = self.texts.iter().map(OpenText::block).collect();
-        item.set(CONTENT, &blocks.into())?;
-        item.set(STATUS, &json!("completed"))?;
+        let is_reasoning = self.kind == OutputKind::Reasoning;
+        let is_summary = |text: &&OpenText| matches!(text.slot, ItemSlot::Summary(_));
+        let (summary, content): (Vec<_>, Vec<_>) = self.texts.iter().partition(is_summary);
+        for (field, texts, is_required) in [
+            (SUMMARY, summary, is_reasoning),
+            (CONTENT, content, !is_reasoning),
+        ] {
+            if is_required || !texts.is_empty() {
+                let blocks: Vec<Value> = texts.into_iter().map(OpenText::block).collect();
+                item.set(field, &blocks.into())?;
+            }
+        }
+        if !is_reasoning {
+            item.set(STATUS, &json!("completed"))?;
+        } else if item.has(STATUS) {
+            item.set(STATUS, &json!("incomplete"))?;
+        }
         Ok(item)
     }
 
@@ -170,12 +209,25 @@ impl OpenItem {
 }
 
 impl OpenText {
-    /// Returns the text as a block of a message.
+    /// Returns the text as a block of its item.
     pub fn block(&self) -> Value {
-        if self.delta_name == REFUSAL_DELTA {
-            return json!({ "type": "refusal", "refusal": self.sent });
+        let sent = &self.sent;
+        match self.delta_name {
+            REFUSAL_DELTA => json!({ "type": "refusal", "refusal": sent }),
+            SUMMARY_DELTA => json!({ "type": "summary_text", "text": sent }),
+            REASONING_DELTA => json!({ "type": "reasoning_text", "text": sent }),
+            _ => {
+                json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": sent })
+            }
         }
-        json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": self.sent })
+    }
+
+    /// Returns the type of the event that completes its part.
+    pub fn part_done_name(&self) -> &'static str {
+        match self.delta_name {
+            SUMMARY_DELTA => "response.reasoning_summary_part.done",
+            _ => "response.content_part.done",
+        }
     }
 
     /// Returns the name of the field that holds the text in its block.

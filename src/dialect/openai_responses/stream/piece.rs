@@ -10,12 +10,10 @@ use crate::dialect::{
     content_form::{TextEvent, TextTemplate},
     openai_responses::{
         response::item::ItemSlot,
-        stream::event::{DELTA, SEQUENCE_NUMBER, StreamEvent},
+        stream::event::{DELTA, OBFUSCATION, SEQUENCE_NUMBER, StreamEvent},
     },
     text_edit::TextStream,
 };
-
-const OBFUSCATION: &[&str] = &["obfuscation"];
 
 /// Fields of events that hold nothing to inspect but the piece.
 const KNOWN: &[&str] = &[

@@ -1,6 +1,6 @@
 //! Reads events as chunks of the content form.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::dialect::{
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
-        fields::{ID, MODEL, OUTPUT},
+        fields::{MODEL, OUTPUT, OUTPUT_TEXT},
         response::{
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
             object::finish_reason,
@@ -21,7 +21,11 @@ use crate::dialect::{
         },
         stream::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
+            event_chunk::{EventChunk, chunk_of, envelope_of, insert, numbered},
+            event_labels::{add_labels, check_blocks},
+            item_agreement::check_pieces,
             piece::ReadPiece,
+            read_items::ReadItems,
             texts::StreamedTexts,
         },
     },
@@ -30,29 +34,15 @@ use crate::dialect::{
 /// Maximum number of bytes of the items whose events are collected.
 const MAX_COLLECTED_BYTES: usize = 64 << 20;
 
-/// Maximum number of items in one response.
-const MAX_ITEMS: usize = 4096;
-
-/// A chunk of the content form, and the events that it was read from.
-#[derive(Debug)]
-pub struct EventChunk {
-    /// The chunk in the content form.
-    pub form: Value,
-    /// Data of its events.
-    pub wire: Vec<Bytes>,
-    /// Whether a text ends with the chunk.
-    pub ends_text: bool,
-}
-
 /// Reads the events of one response.
 #[derive(Debug, Default)]
 pub struct EventReader {
+    has_begun: bool,
+    items: ReadItems,
     texts: StreamedTexts,
     /// Events of items that become one chunk each, by output index.
-    collected: BTreeMap<u64, Vec<Bytes>>,
+    collected: BTreeMap<u64, Vec<StreamEvent>>,
     collected_bytes: usize,
-    /// Output indexes of all items so far.
-    seen: BTreeSet<u64>,
     has_refusal: bool,
     /// The latest event with a piece of a text.
     alike: Option<ReadPiece>,
@@ -69,57 +59,80 @@ impl EventReader {
     ///
     /// # Errors
     ///
-    /// Fails if hooks could not see all of the event.
+    /// Fails if hooks could not see all of the event, or if clients could read it differently.
     pub fn read_event(&mut self, data: Bytes) -> Result<Option<EventChunk>, DialectError> {
         if data.trim_ascii() == DONE {
             self.end.push(data);
             return Ok(None);
         }
-        let event = StreamEvent::parse(data.clone())?;
-        if matches!(event.class, EventClass::Ended | EventClass::Failed) {
-            self.end.push(data);
-            self.end_event = Some(event);
-            return Ok(None);
+        let event = StreamEvent::parse(data)?;
+        if let Some(end) = &self.end_event {
+            // An error may be followed by the failed response.
+            let is_end = event.name == "response.failed" && end.class == EventClass::Failed;
+            return if is_end { Ok(None) } else { Err(ended()) };
         }
-        let index = event.output_index()?;
-        if event.class == EventClass::ItemAdded {
-            return self.begin_item(&event, data);
-        }
-        // Arguments of a call are collected even if its beginning was not sent.
-        let is_of_call = event.class == EventClass::Delta && event.name.contains("_call");
-        if let Some(index) = index.filter(|index| is_of_call || self.collected.contains_key(index))
-        {
-            self.collect(index, data)?;
-            return match event.class {
-                EventClass::ItemDone => self.end_item(&event).map(Some),
-                _ => Ok(None),
-            };
-        }
+        check_blocks(&event)?;
         match event.class {
-            EventClass::Created => {
-                self.restart();
-                created_chunk(&event, data).map(Some)
+            EventClass::Ended | EventClass::Failed => {
+                self.end.push(event.document.original_bytes());
+                self.end_event = Some(event);
+                self.alike = None;
+                Ok(None)
             }
-            EventClass::Delta => self.read_delta(&event, data).map(Some),
-            EventClass::ItemDone if !OutputKind::of(&event.item()?)?.is_streamed() => {
-                self.collected.insert(index.unwrap_or(0), vec![data]);
-                self.end_item(&event).map(Some)
-            }
-            _ => self.read_copies(&event, data).map(Some),
+            EventClass::Created | EventClass::Progress => self.read_progress(&event).map(Some),
+            EventClass::ItemAdded => self.begin_item(event),
+            _ => self.read_item_event(event),
         }
     }
 
-    /// Forgets the items of a response that is followed by another one.
-    fn restart(&mut self) {
-        self.texts.clear();
-        self.seen.clear();
-        self.reasoning.clear();
+    /// Reads an event about a response that has not ended.
+    fn read_progress(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
+        if event.class == EventClass::Created && std::mem::replace(&mut self.has_begun, true) {
+            return Err(DialectError::Ambiguous("response.created".to_owned()));
+        }
+        let mut form = json!({});
+        if let Some(response) = event.document.child(RESPONSE)? {
+            let output = response.list(OUTPUT)?.unwrap_or_default();
+            let copy = response.string(OUTPUT_TEXT)?.unwrap_or_default();
+            if !output.is_empty() || !copy.is_empty() {
+                return Err(field_error("output", "empty until the response ends"));
+            }
+            if event.class == EventClass::Created {
+                form = envelope_of(&response)?;
+            }
+        }
+        EventChunk::of_event(form, event)
+    }
+
+    /// Reads an event of an item, or one that belongs to none.
+    fn read_item_event(&mut self, event: StreamEvent) -> Result<Option<EventChunk>, DialectError> {
+        let index = event.output_index()?;
+        // Arguments of a call are collected even if its beginning was not sent.
+        let is_of_call = event.class == EventClass::Delta && event.name.contains("_call");
+        let is_collected = |index: &u64| {
+            self.collected.contains_key(index) || is_of_call && !self.items.is_streamed(*index)
+        };
+        if let Some(index) = index.filter(is_collected) {
+            if event.class == EventClass::ItemDone {
+                return self.end_item(event).map(Some);
+            }
+            self.items.note_event(index)?;
+            self.collect(index, event)?;
+            return Ok(None);
+        }
+        match event.class {
+            EventClass::Delta => self.read_delta(&event).map(Some),
+            EventClass::ItemDone if !OutputKind::of(&event.item()?)?.is_streamed() => {
+                self.end_item(event).map(Some)
+            }
+            _ => self.read_copies(&event).map(Some),
+        }
     }
 
     /// Keeps an event until its item is complete.
-    fn collect(&mut self, index: u64, data: Bytes) -> Result<(), DialectError> {
-        self.collected_bytes += data.len();
-        self.collected.entry(index).or_default().push(data);
+    fn collect(&mut self, index: u64, event: StreamEvent) -> Result<(), DialectError> {
+        self.collected_bytes += event.document.original_bytes().len();
+        self.collected.entry(index).or_default().push(event);
         if self.collected_bytes > MAX_COLLECTED_BYTES {
             return Err(DialectError::Json("the response is too long".to_owned()));
         }
@@ -141,7 +154,7 @@ impl EventReader {
         let wire = std::mem::take(&mut self.end);
         let response = event.document.child(RESPONSE)?;
         let response = response.unwrap_or_else(Document::empty);
-        let parts = unseen_parts(&response, &self.seen)?;
+        let parts = unseen_parts(&response, self.items.count())?;
         let is_failure = event.class == EventClass::Failed;
         let reason = match finish_reason(&response)? {
             _ if is_failure => "OTHER",
@@ -159,6 +172,7 @@ impl EventReader {
         if let Some(model) = response.string(MODEL)? {
             insert(&mut form, "modelVersion", model.into());
         }
+        add_labels(&mut form, &event)?;
         Ok(EventChunk {
             form,
             wire,
@@ -179,89 +193,86 @@ impl EventReader {
         Ok(Some(chunk))
     }
 
-    fn note_item(&mut self, index: u64) -> Result<(), DialectError> {
-        self.seen.insert(index);
-        if self.seen.len() > MAX_ITEMS {
-            return Err(DialectError::Json(
-                "the response has too many items".to_owned(),
-            ));
-        }
-        Ok(())
-    }
-
-    fn begin_item(
-        &mut self,
-        event: &StreamEvent,
-        data: Bytes,
-    ) -> Result<Option<EventChunk>, DialectError> {
+    fn begin_item(&mut self, event: StreamEvent) -> Result<Option<EventChunk>, DialectError> {
         let Some(index) = event.output_index()? else {
             return Err(field_error("output_index", "the index of an item"));
         };
-        self.note_item(index)?;
-        if OutputKind::of(&event.item()?)?.is_streamed() {
-            return self.read_copies(event, data).map(Some);
+        let kind = OutputKind::of(&event.item()?)?;
+        self.items.begin(index, kind)?;
+        self.texts.forget(index);
+        if kind.is_streamed() {
+            return self.read_copies(&event).map(Some);
         }
-        self.collected_bytes += data.len();
-        self.collected.insert(index, vec![data]);
+        self.collect(index, event)?;
         Ok(None)
     }
 
-    /// Returns the chunk of a collected item.
-    fn end_item(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
-        let index = event.output_index()?.unwrap_or(0);
-        self.note_item(index)?;
-        let wire = self.collected.remove(&index).unwrap_or_default();
+    /// Returns the chunk of an item that arrives as a whole.
+    fn end_item(&mut self, event: StreamEvent) -> Result<EventChunk, DialectError> {
+        let (index, item) = (event.output_index()?, event.item()?);
+        self.items.end(index, OutputKind::of(&item)?)?;
+        let mut events = self
+            .collected
+            .remove(&index.unwrap_or(0))
+            .unwrap_or_default();
+        events.push(event);
+        let wire: Vec<Bytes> = events
+            .iter()
+            .map(|event| event.document.original_bytes())
+            .collect();
         let bytes: usize = wire.iter().map(Bytes::len).sum();
         self.collected_bytes = self.collected_bytes.saturating_sub(bytes);
-        let item = event.item()?;
-        check_pieces(&item, &wire)?;
+        check_pieces(&item, &events)?;
         let parts = item_parts_with(&self.reasoning, &item)?;
         let parts = numbered(parts.into_iter().map(|(_, part)| part));
         self.reasoning.clear();
+        let mut form = chunk_of(&parts);
+        if let Some(last) = events.last() {
+            add_labels(&mut form, last)?;
+        }
         Ok(EventChunk {
-            form: chunk_of(&parts),
+            form,
             wire,
             ends_text: false,
         })
     }
 
-    fn read_delta(&mut self, event: &StreamEvent, data: Bytes) -> Result<EventChunk, DialectError> {
+    fn read_delta(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
-        let index = event.output_index()?.unwrap_or(0);
-        self.note_item(index)?;
-        self.texts.append(index, event.slot()?, &piece)?;
+        let (index, slot) = (event.output_index()?.unwrap_or(0), event.slot()?);
+        self.items.note_event(index)?;
+        self.texts.append(index, slot, &piece)?;
         self.has_refusal |= event.name == "response.refusal.delta";
-        self.alike = ReadPiece::new(event, index, event.slot()?);
+        self.alike = ReadPiece::new(event, index, slot);
         let mut part = json!({ "text": piece, SOURCE: 0 });
         if event.is_thought() {
             insert(&mut part, "thought", true.into());
         }
-        Ok(EventChunk {
-            form: chunk_of(&[part]),
-            wire: vec![data],
-            ends_text: false,
-        })
+        EventChunk::of_event(chunk_of(&[part]), event)
     }
 
     /// Reads an event that repeats texts, or holds none. Texts that no earlier event held
     /// are parts of the chunk; their sources are their positions in the event.
-    fn read_copies(
-        &mut self,
-        event: &StreamEvent,
-        data: Bytes,
-    ) -> Result<EventChunk, DialectError> {
+    fn read_copies(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
         let index = event.output_index()?.unwrap_or(0);
         let mut is_thought = event.is_thought();
-        if event.class == EventClass::ItemDone {
-            let item = event.item()?;
-            self.note_item(index)?;
-            self.has_refusal |= has_refusal(&item)?;
-            is_thought = OutputKind::of(&item)? == OutputKind::Reasoning;
-            if is_thought {
-                self.reasoning.push(item);
-            } else {
-                self.reasoning.clear();
+        match event.class {
+            EventClass::ItemDone => {
+                let item = event.item()?;
+                let kind = OutputKind::of(&item)?;
+                self.items.end(event.output_index()?, kind)?;
+                self.has_refusal |= has_refusal(&item)?;
+                is_thought = kind == OutputKind::Reasoning;
+                if is_thought {
+                    self.reasoning.push(item);
+                } else {
+                    self.reasoning.clear();
+                }
             }
+            EventClass::TextDone(_) | EventClass::PartAdded | EventClass::PartDone => {
+                self.items.note_event(index)?;
+            }
+            _ => (),
         }
         let mut parts = Vec::new();
         for (number, (slot, text)) in event.complete_texts()?.into_iter().enumerate() {
@@ -273,27 +284,22 @@ impl EventReader {
                 parts.push(part);
             }
         }
+        if matches!(event.class, EventClass::TextDone(_) | EventClass::PartDone) {
+            self.texts.end(index, event.slot()?);
+        }
+        if event.ends_text() {
+            self.alike = None;
+        }
         let form = match (parts.is_empty(), event.ends_text()) {
             (true, false) => json!({}),
             // Policies release a text into the candidate whose text ends.
             (true, true) => json!({ "candidates": [{ "index": 0 }] }),
             (false, _) => chunk_of(&parts),
         };
+        let chunk = EventChunk::of_event(form, event)?;
         Ok(EventChunk {
-            form,
-            wire: vec![data],
             ends_text: event.ends_text(),
-        })
-    }
-}
-
-impl EventChunk {
-    fn into_document(self) -> Result<ResponseDocument, DialectError> {
-        let document = ResponseDocument::from_form(&self.form, self.wire)?;
-        Ok(if self.ends_text {
-            document.ending_text()
-        } else {
-            document
+            ..chunk
         })
     }
 }
@@ -312,50 +318,15 @@ impl ReadChunks for EventReader {
     }
 }
 
-/// Checks that the pieces of a call agree with the complete item, since agents may read
-/// either.
-fn check_pieces(item: &Document, wire: &[Bytes]) -> Result<(), DialectError> {
-    let OutputKind::Call(_) = OutputKind::of(item)? else {
-        return Ok(());
-    };
-    let mut joined: Option<String> = None;
-    let mut complete = None;
-    for data in wire {
-        let event = StreamEvent::parse(data.clone())?;
-        let document = &event.document;
-        match event.name.as_str() {
-            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                let piece = document.string(DELTA)?.unwrap_or_default();
-                joined.get_or_insert_default().push_str(&piece);
-            }
-            "response.function_call_arguments.done" => {
-                complete = document.string(&["arguments"])?;
-            }
-            "response.custom_tool_call_input.done" => complete = document.string(&["input"])?,
-            _ => (),
-        }
-    }
-    let arguments = match item.string(&["type"])?.as_deref() {
-        Some("custom_tool_call") => item.string(&["input"])?,
-        Some("function_call") => item.string(&["arguments"])?,
-        Some(_) | None => return Ok(()),
-    };
-    let mut copies = [joined, complete].into_iter().flatten();
-    if copies.any(|copy| Some(&copy) != arguments.as_ref()) {
-        return Err(DialectError::Ambiguous("arguments".to_owned()));
-    }
-    Ok(())
-}
-
 /// Returns the parts of items that the last event holds and no event before it. Their
 /// sources are their positions among the parts of all its items.
-fn unseen_parts(response: &Document, seen: &BTreeSet<u64>) -> Result<Vec<Value>, DialectError> {
+fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>, DialectError> {
     let (mut parts, mut number) = (Vec::new(), 0);
-    for (index, item) in (0_u64..).zip(response.children(OUTPUT)?.unwrap_or_default()) {
-        for (_, mut part) in item_parts(&item)? {
+    for (index, item) in response.children(OUTPUT)?.iter().flatten().enumerate() {
+        for (_, mut part) in item_parts(item)? {
             insert(&mut part, SOURCE, number.into());
             number += 1;
-            if !seen.contains(&index) {
+            if index >= seen {
                 parts.push(part);
             }
         }
@@ -363,37 +334,7 @@ fn unseen_parts(response: &Document, seen: &BTreeSet<u64>) -> Result<Vec<Value>,
     Ok(parts)
 }
 
-fn numbered(parts: impl Iterator<Item = Value>) -> Vec<Value> {
-    let numbered = parts.enumerate().map(|(number, mut part)| {
-        insert(&mut part, SOURCE, number.into());
-        part
-    });
-    numbered.collect()
-}
-
-fn created_chunk(event: &StreamEvent, data: Bytes) -> Result<EventChunk, DialectError> {
-    let mut form = json!({});
-    if let Some(response) = event.document.child(RESPONSE)? {
-        for (key, field) in [("modelVersion", MODEL), ("responseId", ID)] {
-            if let Some(value) = response.string(field)? {
-                insert(&mut form, key, value.into());
-            }
-        }
-    }
-    Ok(EventChunk {
-        form,
-        wire: vec![data],
-        ends_text: false,
-    })
-}
-
-fn chunk_of(parts: &[Value]) -> Value {
-    let content = json!({ "role": "model", "parts": parts });
-    json!({ "candidates": [{ "index": 0, "content": content }] })
-}
-
-fn insert(object: &mut Value, key: &str, value: Value) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert(key.to_owned(), value);
-    }
+/// Returns the error about an event behind the end, which only some clients read.
+fn ended() -> DialectError {
+    field_error("response.completed", "the last event")
 }

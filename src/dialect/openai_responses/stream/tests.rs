@@ -130,6 +130,17 @@ fn texts_without_pieces_are_seen() {
     }
 }
 
+/// A late denial: the model's stream breaks off, and a text of hooks follows.
+fn denied_after(data: &[Bytes], position: usize) -> String {
+    let mut reader = EventReader::default();
+    let read = data.iter().take(position);
+    let read = read.map(|data| reader.read(data.clone()).unwrap());
+    let mut chunks: Vec<ResponseDocument> = read.flatten().collect();
+    let form = json!({ "candidates": [{ "index": 0, "finishReason": "STOP", "content": { "parts": [{ "text": "denied" }] } }] });
+    chunks.push(ResponseDocument::parse(form.to_string().into()).unwrap());
+    written(&chunks)
+}
+
 fn items() -> impl Strategy<Value = Vec<Item>> {
     let pieces = vec("[a-zs]{0,3}|secret|é\"\\\\", 0..4).prop_map(Item::Text);
     let item = prop_oneof![
@@ -158,7 +169,14 @@ proptest! {
             Item::Text(pieces) => Some(pieces.concat().replace('s', "*")),
             _ => None,
         }).collect();
-        prop_assert_eq!(checked_texts(&stream), texts);
+        prop_assert_eq!(checked(&stream).0, texts);
+    }
+
+    #[test]
+    fn late_denials_leave_consistent_streams(items in items(), position in 0..40_usize) {
+        let data = stream_of("r1", &items);
+        let (text, _) = checked(&denied_after(&data, position.min(data.len() - 1)));
+        prop_assert!(text.ends_with("denied"));
     }
 
     #[test]
@@ -167,6 +185,6 @@ proptest! {
         withhold(&mut chunks, "rm");
         let stream = written(&chunks);
         prop_assert!(!stream.contains("rm.txt"));
-        checked_texts(&stream);
+        checked(&stream);
     }
 }

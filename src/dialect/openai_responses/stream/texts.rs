@@ -1,6 +1,6 @@
 //! Texts of a stream as far as they have arrived. Each text is repeated by later events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::dialect::{error::DialectError, openai_responses::response::item::ItemSlot};
 
@@ -14,6 +14,8 @@ const EMPTY_TEXT_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub struct StreamedTexts {
     texts: HashMap<(u64, ItemSlot), String>,
+    /// Texts that have ended.
+    ended: HashSet<(u64, ItemSlot)>,
     bytes: usize,
 }
 
@@ -22,8 +24,12 @@ impl StreamedTexts {
     ///
     /// # Errors
     ///
-    /// Fails if the texts become too long.
+    /// Fails if the text has ended, since only some clients read the piece, or if the texts
+    /// become too long.
     pub fn append(&mut self, item: u64, slot: ItemSlot, piece: &str) -> Result<(), DialectError> {
+        if self.ended.contains(&(item, slot)) {
+            return Err(DialectError::Ambiguous("delta".to_owned()));
+        }
         let text = self.texts.entry((item, slot)).or_insert_with(|| {
             self.bytes += EMPTY_TEXT_BYTES;
             String::new()
@@ -47,7 +53,9 @@ impl StreamedTexts {
     ) -> Result<Option<String>, DialectError> {
         let known = self.texts.get(&(item, slot));
         let known = known.map(String::as_str).unwrap_or_default();
-        let Some(new) = text.strip_prefix(known).filter(|new| !new.is_empty()) else {
+        let is_open = !self.ended.contains(&(item, slot));
+        let new = text.strip_prefix(known);
+        let Some(new) = new.filter(|new| is_open && !new.is_empty()) else {
             return Ok(None);
         };
         let new = new.to_owned();
@@ -55,9 +63,14 @@ impl StreamedTexts {
         Ok(Some(new))
     }
 
-    /// Forgets all texts, since another response begins.
-    pub fn clear(&mut self) {
-        self.texts.clear();
-        self.bytes = 0;
+    /// Notes that a text is complete.
+    pub fn end(&mut self, item: u64, slot: ItemSlot) {
+        self.ended.insert((item, slot));
+    }
+
+    /// Forgets the texts of an earlier item with the same index.
+    pub fn forget(&mut self, item: u64) {
+        self.texts.retain(|(known, _), _| *known != item);
+        self.ended.retain(|(known, _)| *known != item);
     }
 }

@@ -19,6 +19,7 @@ use crate::dialect::{
             answer::EventWriter,
             ending::Ending,
             event::{DONE, EventClass, RESPONSE, StreamEvent},
+            event_labels::write_labels,
         },
     },
 };
@@ -47,10 +48,14 @@ impl EventWriter {
         match events.as_mut_slice() {
             [] => self.write_own(out, view),
             [event] if is_end(event) => {
+                write_labels(event, view)?;
                 let ending = Ending::of_upstream(event.clone(), wire, view);
                 self.write_last(out, ending, view)
             }
             all if all.last().is_some_and(ends_item) && is_one_item(all)? => {
+                if let Some(last) = all.last_mut() {
+                    write_labels(last, view)?;
+                }
                 self.write_item(out, all, view)
             }
             [event] => self.write_event(out, event, view),
@@ -64,6 +69,7 @@ impl EventWriter {
         event: &mut StreamEvent,
         view: &ChunkView,
     ) -> Result<(), DialectError> {
+        write_labels(event, view)?;
         match event.class {
             EventClass::Created => self.start_response(out, event),
             EventClass::Progress if self.is_continued => Ok(()),
@@ -95,8 +101,7 @@ impl EventWriter {
         }
         self.is_continued = true;
         self.sender.is_changed = true;
-        self.held = None;
-        self.close_items(out)?;
+        self.close_items(out, &[])?;
         self.indexes.clear();
         self.next_upstream = 0;
         self.ending = None;

@@ -41,18 +41,27 @@ fn an_edited_call_is_edited_in_every_event() {
 }
 
 #[test]
-fn reasoning_is_withheld_with_its_call() {
+fn reasoning_in_front_of_a_withheld_call_is_complete() {
     let items = [Item::Reasoning("plan".to_owned()), call("rm")];
-    let mut chunks = chunks_of(&stream_of("r1", &items));
+    let data = stream_of("r1", &items);
+    let mut chunks = chunks_of(&data);
     withhold(&mut chunks, "rm");
     let stream = written(&chunks);
-    let events = parsed(&stream);
-    assert!(
-        !events
-            .iter()
-            .any(|event| event["type"] == "response.output_item.done")
-    );
-    assert_eq!(events.last().unwrap()["response"]["output"], json!([]));
+    assert!(stream.starts_with(&sse(&data[..8])), "{stream}");
+    let (_, output) = checked(&stream);
+    assert_eq!(output.len(), 1);
+    assert_eq!(output[0]["encrypted_content"], "gAAA");
+}
+
+#[test]
+fn reasoning_that_breaks_off_is_completed_as_it_was_sent() {
+    let data = stream_of("r1", &[Item::Reasoning("plan".to_owned()), text(&["a"])]);
+    let stream = denied_after(&data, 5);
+    let (text, output) = checked(&stream);
+    assert_eq!(text, "denied");
+    let summary = json!([{ "type": "summary_text", "text": "plan" }]);
+    assert_eq!(output[0]["summary"], summary);
+    assert_eq!(output[0]["encrypted_content"], "gAAA");
 }
 
 #[test]

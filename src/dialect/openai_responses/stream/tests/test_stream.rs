@@ -213,74 +213,96 @@ pub(super) fn written(chunks: &[ResponseDocument]) -> String {
     String::from_utf8(out.to_vec()).unwrap()
 }
 
-/// The text that each copy in a stream holds, and the items of its last event. Checks that
-/// all copies agree, and that numbers have no gap.
+/// The text of the messages of a stream, and the items of its last event. Checks that the
+/// stream is a sequence of events that the API could send: every item, part and text begins
+/// and ends once and in order, all copies agree, and numbers have no gap.
 #[track_caller]
 pub(super) fn checked(stream: &str) -> (String, Vec<Value>) {
-    let events = parsed(stream);
-    let mut texts: BTreeMap<u64, [String; 4]> = BTreeMap::new();
-    let mut done = BTreeMap::new();
-    let mut added = 0;
+    let mut events = parsed(stream);
     for (number, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], number, "{event}");
-        let Some(index) = event["output_index"].as_u64() else {
-            continue;
-        };
-        let copies = texts.entry(index).or_default();
-        match event["type"].as_str().unwrap() {
-            "response.output_item.added" => {
-                assert_eq!(index, added);
-                added += 1;
-            }
-            "response.output_text.delta" => copies[0] += event["delta"].as_str().unwrap(),
-            "response.output_text.done" => copies[1] += event["text"].as_str().unwrap(),
-            "response.content_part.done" => copies[2] += event["part"]["text"].as_str().unwrap(),
-            "response.output_item.done" => {
-                done.insert(index, event["item"].clone());
-                let content = event["item"]["content"].as_array();
-                for block in content.into_iter().flatten() {
-                    copies[3] += block["text"].as_str().unwrap_or_default();
-                }
-            }
-            _ => (),
-        }
     }
-    for copies in texts.values() {
-        assert!(copies.iter().all(|copy| *copy == copies[0]), "{copies:?}");
-    }
-    let last = events.last().unwrap();
-    assert_eq!(last["type"], "response.completed");
-    assert_eq!(last["response"]["status"], "completed");
-    let output = last["response"]["output"].as_array().unwrap();
-    assert_eq!(*output, done.into_values().collect::<Vec<_>>());
-    let texts = texts.into_values().map(|[text, ..]| text);
-    (texts.collect(), output.clone())
-}
-
-/// Texts of a stream in which reasoning may have no end.
-pub(super) fn checked_texts(stream: &str) -> String {
-    let mut events = parsed(stream);
     let last = events.pop().unwrap();
     assert_eq!(last["type"], "response.completed");
-    let mut texts: BTreeMap<u64, String> = BTreeMap::new();
-    let mut done = Vec::new();
-    for (number, event) in events.iter().enumerate() {
-        assert_eq!(event["sequence_number"], number);
-        let index = event["output_index"].as_u64().unwrap_or_default();
-        match event["type"].as_str().unwrap() {
-            "response.output_text.delta" => {
-                *texts.entry(index).or_default() += event["delta"].as_str().unwrap();
+    assert_eq!(last["response"]["status"], "completed");
+    let mut items: Vec<CheckedItem> = Vec::new();
+    for event in &events {
+        let name = event["type"].as_str().unwrap();
+        let Some(index) = event["output_index"].as_u64() else {
+            assert!(["response.created", "response.in_progress"].contains(&name));
+            continue;
+        };
+        let index = usize::try_from(index).unwrap();
+        if name == "response.output_item.added" {
+            assert_eq!(index, items.len(), "{event}");
+            items.push(CheckedItem::default());
+        }
+        items[index].take(name, event);
+    }
+    let done: Vec<Value> = items.iter().map(|item| item.done.clone()).collect();
+    assert_eq!(last["response"]["output"], json!(done));
+    let messages = items.iter().filter(|item| item.done["type"] == "message");
+    let texts = messages.flat_map(|item| item.texts.values().map(|text| text.sent.as_str()));
+    (texts.collect(), done)
+}
+
+/// An item as a client builds it.
+#[derive(Default)]
+struct CheckedItem {
+    texts: BTreeMap<(bool, u64), CheckedText>,
+    done: Value,
+}
+
+#[derive(Default)]
+struct CheckedText {
+    sent: String,
+    is_done: bool,
+    is_part_done: bool,
+}
+
+impl CheckedItem {
+    #[track_caller]
+    fn take(&mut self, name: &str, event: &Value) {
+        assert!(self.done.is_null(), "after its end: {event}");
+        let summary = event["summary_index"].as_u64();
+        let place = summary.or(event["content_index"].as_u64());
+        let Some(place) = place.map(|index| (summary.is_some(), index)) else {
+            if name == "response.output_item.done" {
+                self.end(&event["item"]);
             }
-            "response.output_text.done" => {
-                let sent = texts.get(&index).cloned().unwrap_or_default();
-                assert_eq!(event["text"], sent);
-            }
-            "response.output_item.done" => done.push(event["item"].clone()),
-            _ => (),
+            return;
+        };
+        if name.ends_with("_part.added") {
+            let known = self.texts.insert(place, CheckedText::default());
+            assert!(known.is_none(), "begins twice: {event}");
+        }
+        let text = self.texts.get_mut(&place).expect("the part has begun");
+        assert!(!text.is_part_done, "after its end: {event}");
+        if let Some(delta) = event["delta"].as_str() {
+            assert!(!text.is_done, "after its end: {event}");
+            text.sent += delta;
+        } else if name.ends_with("_part.done") {
+            assert!(text.is_done, "the part ends before its text: {event}");
+            text.is_part_done = true;
+            assert_eq!(event["part"]["text"], text.sent);
+        } else if name.ends_with("_text.done") {
+            text.is_done = true;
+            assert_eq!(event["text"], text.sent);
         }
     }
-    assert_eq!(last["response"]["output"], json!(done));
-    texts.into_values().collect()
+
+    #[track_caller]
+    fn end(&mut self, item: &Value) {
+        assert!(self.texts.values().all(|text| text.is_part_done), "{item}");
+        for (key, is_summary) in [("summary", true), ("content", false)] {
+            let blocks = item[key].as_array().into_iter().flatten();
+            let blocks: Vec<&Value> = blocks.map(|block| &block["text"]).collect();
+            let texts = self.texts.iter().filter(|(place, _)| place.0 == is_summary);
+            let texts: Vec<&str> = texts.map(|(_, text)| text.sent.as_str()).collect();
+            assert_eq!(json!(blocks), json!(texts), "{item}");
+        }
+        self.done = item.clone();
+    }
 }
 
 /// Masks `s`, and holds the end of each text back until the next piece.

@@ -1,0 +1,109 @@
+//! Items of a stream as far as they have arrived.
+
+use std::collections::BTreeMap;
+
+use crate::dialect::{error::DialectError, openai_responses::response::item::OutputKind};
+
+/// Maximum number of items in one response.
+const MAX_ITEMS: usize = 4096;
+
+/// How far an item has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ItemProgress {
+    /// The event with its beginning.
+    Begun(OutputKind),
+    /// Texts or arguments, without such an event.
+    Unannounced,
+    Done,
+}
+
+/// The items of one response, by output index.
+///
+/// INVARIANT: no event belongs to an item that has ended, since clients put its text into
+/// different items, or drop it.
+#[derive(Debug, Default)]
+pub struct ReadItems {
+    progress: BTreeMap<u64, ItemProgress>,
+    count: usize,
+}
+
+impl ReadItems {
+    /// Notes the beginning of an item. Some servers give several items the same index, one
+    /// after the other; they are renumbered.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an item with this index has not ended yet, and for too many items.
+    pub fn begin(&mut self, index: u64, kind: OutputKind) -> Result<(), DialectError> {
+        if self.is_open(index) {
+            return Err(ambiguous());
+        }
+        self.insert(index, ItemProgress::Begun(kind))
+    }
+
+    /// Notes an event of an item.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the item has ended.
+    pub fn note_event(&mut self, index: u64) -> Result<(), DialectError> {
+        match self.progress.get(&index) {
+            Some(ItemProgress::Done) => Err(ambiguous()),
+            Some(ItemProgress::Begun(_) | ItemProgress::Unannounced) => Ok(()),
+            None => self.insert(index, ItemProgress::Unannounced),
+        }
+    }
+
+    /// Notes the end of an item. One whose event has no index may be the only event of its
+    /// item.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the item has ended, or has begun as an item of another kind.
+    pub fn end(&mut self, index: Option<u64>, kind: OutputKind) -> Result<(), DialectError> {
+        let known = self.progress.get(&index.unwrap_or(0));
+        match (known, index) {
+            (Some(ItemProgress::Done), Some(_)) => return Err(ambiguous()),
+            (Some(ItemProgress::Begun(begun)), _) if *begun != kind => {
+                return Err(DialectError::Ambiguous("item".to_owned()));
+            }
+            (Some(ItemProgress::Begun(_) | ItemProgress::Unannounced), _) => {
+                self.progress.insert(index.unwrap_or(0), ItemProgress::Done);
+                return Ok(());
+            }
+            (Some(ItemProgress::Done), None) | (None, _) => (),
+        }
+        self.insert(index.unwrap_or(0), ItemProgress::Done)
+    }
+
+    /// Returns whether an item has begun and not ended.
+    pub fn is_open(&self, index: u64) -> bool {
+        let progress = self.progress.get(&index);
+        progress.is_some_and(|progress| *progress != ItemProgress::Done)
+    }
+
+    /// Returns whether the events of an item are texts that hooks see one by one.
+    pub fn is_streamed(&self, index: u64) -> bool {
+        let progress = self.progress.get(&index);
+        matches!(progress, Some(ItemProgress::Begun(kind)) if kind.is_streamed())
+    }
+
+    /// Returns the number of items.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    fn insert(&mut self, index: u64, progress: ItemProgress) -> Result<(), DialectError> {
+        self.progress.insert(index, progress);
+        self.count += 1;
+        if self.count > MAX_ITEMS {
+            let message = "the response has too many items";
+            return Err(DialectError::Json(message.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn ambiguous() -> DialectError {
+    DialectError::Ambiguous("output_index".to_owned())
+}
