@@ -2,6 +2,7 @@
 //! gateway: nothing changes but what hooks change.
 
 mod events;
+mod llxprt;
 
 use std::{fs, io::Read, path::Path};
 
