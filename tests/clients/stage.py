@@ -44,7 +44,7 @@ class Stage:
             for name in ["alpha", "beta"]:
                 (self.project / f"{name}.txt").write_text(f"contents of {name}\n")
             write_json(self.home / ".gemini" / "settings.json", self.gemini_settings())
-            self.mock, _ = stack.enter_context(self.server("mock", "--listen", "127.0.0.1:0", *self.told_to_mock()))
+            self.mock, _ = stack.enter_context(self.server("mock", "--listen", "127.0.0.1:0", *self.sent_to_mock()))
             self.serving = stack.enter_context(contextlib.ExitStack())
             self.serve("127.0.0.1:0")
             self.stack = stack.pop_all()
@@ -61,7 +61,7 @@ class Stage:
                 if home in (process / "environ").read_bytes().split(b"\0"):
                     os.kill(int(process.name), signal.SIGKILL)
 
-    def told_to_mock(self):
+    def sent_to_mock(self):
         if self.script is None:
             return self.mock_options
         responses = self.home / "answers.responses"
@@ -133,7 +133,7 @@ class Stage:
         return GEMINI_SETTINGS | {"security": GEMINI_SETTINGS["security"] | pointed["security"]}
 
     def agent_environment(self):
-        # A token stands in for the login, which would need a browser.
+        # A token in place of the login, which would need a browser.
         login = {"GOOGLE_CLOUD_ACCESS_TOKEN": "a-token", "GOOGLE_CLOUD_PROJECT": "a-project"} if self.way == "code-assist" else {}
         # Otherwise it starts itself once more, with another limit of memory.
         alone = {"GEMINI_CLI_NO_RELAUNCH": "true"}

@@ -32,7 +32,7 @@ class Messages:
 
     @staticmethod
     def thoughts(body):
-        """What stands for the model's thoughts in the history: signatures or encrypted content."""
+        """The model's thoughts in the history: signatures or encrypted content."""
         blocks = [block for it in body["messages"] if isinstance(it["content"], list) for block in it["content"]]
         return [it["signature"] for it in blocks if it["type"] == "thinking"]
 

@@ -54,7 +54,7 @@ async fn each_port_serves_its_own_paths_only() {
 }
 
 #[tokio::test]
-async fn a_path_that_nobody_serves_is_counted() {
+async fn an_unknown_path_is_counted() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
 

@@ -62,7 +62,7 @@ fn request() -> String {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_told_so_at_once() {
+async fn a_connection_over_the_limit_is_refused_at_once() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "limits: { connections: 2 }").await;
     let first = TcpStream::connect(gate.agents).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who calls: how callers are known, what each may use, and that nobody else gets
+//! Who calls: how callers are known, what each may use, and that no other gets
 //! in.
 
 mod browsers;

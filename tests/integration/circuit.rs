@@ -207,7 +207,7 @@ async fn what_the_first_has_not_seen_goes_to_the_fallback() {
 }
 
 #[tokio::test]
-async fn what_the_first_may_have_taken_is_sent_to_nobody_else() {
+async fn a_request_that_the_first_upstream_may_have_received_is_sent_to_no_other() {
     let second = Upstream::mock().await;
     let first = Upstream::raw(|asked, mut socket| async move {
         if asked.body.contains("hang") {

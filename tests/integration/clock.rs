@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::harness::{Agent, Served, Upstream, prompt, serving};
 
-/// Adds to the time of day what stands in a file. The clock that waits are measured
+/// Adds the content of a file to the time of day. The clock that waits are measured
 /// by is left alone, as a clock that is set leaves it.
 const SHIM: &str = r#"
 #define _GNU_SOURCE

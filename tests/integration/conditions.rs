@@ -141,7 +141,7 @@ async fn a_hook_runs_for_some_tool_calls() {
     assert_eq!(removing["hookgate"]["hooks"][0]["diagnostics"], Value::Null);
     assert_eq!(listing["hookgate"]["hooks"], json!([]));
     assert_eq!(reading["hookgate"]["hooks"], json!([]));
-    // Nobody knows whether it should have run, so it did, and says so.
+    // It is unknown whether it should have run, so it did, and says so.
     assert_eq!(odd["hookgate"]["verdict"], "deny");
     assert_eq!(
         odd["hookgate"]["hooks"][0]["diagnostics"][0],

@@ -143,7 +143,7 @@ fn policies_that_can_do_nothing_are_refused() {
 }
 
 #[test]
-fn a_key_that_travels_in_the_clear_is_told_of() {
+fn a_key_that_travels_in_the_clear_is_a_warning() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("key"), "k").unwrap();
     let said = |upstream: &str| {
@@ -178,7 +178,7 @@ fn a_key_that_travels_in_the_clear_is_told_of() {
 }
 
 #[test]
-fn files_of_the_decision_log_that_are_too_small_are_told_of() {
+fn files_of_the_decision_log_that_are_too_small_are_a_warning() {
     let upstream = "upstreams: { gemini: { url: https://example.org } }\n";
     let said = |size: &str| {
         let audit = format!("audit: {{ path: a.jsonl, rotate: {{ size: {size} }} }}\n");

@@ -235,7 +235,7 @@ async fn an_upload_says_what_it_is_and_no_other_call_does() {
 }
 
 #[tokio::test]
-async fn operators_are_told_what_their_config_makes_of_the_table() {
+async fn the_coverage_command_prints_the_table_under_the_config() {
     let upstream = upstream().await;
     let config = "upstreams: { gemini: { url: \"{upstream}\" } }\ncoverage: { allow: [\"batches.*\", files.get] }\n";
     let gate = TestGateway::start(&upstream, config).await;

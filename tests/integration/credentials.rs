@@ -1,4 +1,4 @@
-//! Whose key goes where, and that none is told to anybody else.
+//! Whose key goes where, and that none is sent anywhere else.
 
 mod echoes;
 mod headers;

@@ -138,7 +138,7 @@ async fn what_no_hook_listens_to_passes_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_denial_is_told_in_the_words_of_the_api() {
+async fn a_denial_has_the_form_of_the_api() {
     let upstream = Upstream::mock().await;
     let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
     let gate = TestGateway::start(&upstream, &deny).await;

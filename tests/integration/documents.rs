@@ -27,7 +27,7 @@ fn pages() -> Vec<PathBuf> {
     pages.chain([house().join("README.md")]).collect()
 }
 
-/// What stands in a page's blocks of this language.
+/// The content of a page's blocks of this language.
 fn blocks(page: &Path, language: &str) -> Vec<String> {
     let (mut blocks, mut block) = (Vec::new(), None::<(usize, String)>);
     for line in read(page).lines() {

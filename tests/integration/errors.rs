@@ -161,7 +161,7 @@ async fn a_head_that_stalls_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_reaches_nobody() {
+async fn a_body_that_breaks_off_reaches_no_upstream() {
     let (sign, mut signs) = mpsc::unbounded_channel();
     let upstream = Upstream::raw(move |_, mut socket| {
         let sign = sign.clone();

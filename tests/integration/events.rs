@@ -1,4 +1,4 @@
-//! Agents report events over REST, and are told what hooks come to.
+//! Agents report events over REST, and receive the outcome of hooks.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, TestGateway, Upstream, assert_refused, hook, prompt};
 
-/// One event: its own fields, what a hook prints, what the agent is told, and
+/// One event: its own fields, what a hook prints, what the agent receives, and
 /// the verdict.
 struct Case {
     event: &'static str,
@@ -211,7 +211,7 @@ async fn without_hooks_the_answer_is_empty() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_hooks_on_advisory_events() {
+async fn reports_do_not_wait_for_hooks_on_advisory_events() {
     let upstream = Upstream::mock().await;
     // The hook ends only after the answer is here.
     let wait = "until [ -e answered ]; do sleep 0.01; done; cat > hook.json";

@@ -64,7 +64,7 @@ fn every_example_does_what_its_cases_say() {
 }
 
 #[test]
-fn what_differs_from_what_is_expected_is_told_and_fails() {
+fn a_difference_from_the_expected_outcome_is_printed_and_fails() {
     let (code, stdout, stderr) = test(&format!(
         "\
 hooks:
@@ -337,7 +337,7 @@ fn a_dry_run_starts_no_hook() {
 }
 
 #[test]
-fn programs_are_told_in_json() {
+fn programs_get_the_result_as_json() {
     let folder = explained();
     let mut command = hookgate(&[
         "explain",

@@ -66,7 +66,7 @@ async fn what_the_organisations_hooks_say_is_the_hooks_output() {
 }
 
 #[tokio::test]
-async fn an_event_that_nobody_waits_for_has_no_output() {
+async fn an_advisory_event_has_no_output() {
     let gate = gate().await;
     let url = format!("http://{}", gate.agents);
     let event = json!({ "hook_event_name": "SessionEnd", "reason": "exit" });
@@ -78,7 +78,7 @@ async fn an_event_that_nobody_waits_for_has_no_output() {
 
 #[tokio::test]
 async fn a_gateway_that_cannot_be_asked_warns_or_refuses() {
-    // Bound and never served: nobody answers there.
+    // Bound and never served: nothing answers there.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let quick = ["--timeout", "300"];

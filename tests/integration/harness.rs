@@ -30,7 +30,7 @@ pub use self::{
 
 use tokio::sync::oneshot;
 
-/// Whoever holds it keeps something running.
+/// Keeps something running while it is held.
 type Running = oneshot::Sender<()>;
 
 /// A future that completes when the returned value is dropped.

@@ -1,6 +1,6 @@
 //! The scenarios of gemini-cli's own hook tests, with the hooks in the gateway
 //! and an agent that has none: they come to what those tests assert. What a
-//! gateway cannot do stands in `docs/gemini-cli-hooks.md`.
+//! gateway cannot do is in `docs/gemini-cli-hooks.md`.
 
 use std::fs;
 
@@ -547,7 +547,7 @@ fn counted(command: &str) -> String {
     format!("echo run >> runs; {command}")
 }
 
-/// Context of hooks, as it stands in a request.
+/// Context of hooks, as a request has it.
 fn tagged(context: &str) -> String {
     format!("<hook_context>{context}</hook_context>")
 }

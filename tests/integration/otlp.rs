@@ -1,4 +1,4 @@
-//! A collector is told of calls, and costs them nothing.
+//! Calls are exported to a collector, and do not wait for it.
 
 mod collector;
 mod records;

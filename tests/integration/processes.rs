@@ -265,7 +265,7 @@ fn check_says_that_a_config_is_good() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_with_the_right_code() {
+fn senseless_arguments_are_an_error_with_the_right_code() {
     let folder = TempDir::new().unwrap();
     for arguments in [
         &["fly"][..],
@@ -290,7 +290,7 @@ fn what_makes_no_sense_is_told_with_the_right_code() {
 }
 
 #[test]
-fn a_port_in_use_is_told_in_one_line() {
+fn a_port_in_use_is_an_error_of_one_line() {
     let folder = TempDir::new().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
@@ -378,7 +378,7 @@ async fn each_api_is_masked(line: &str, directory: &Path) {
 
 #[tokio::test]
 async fn the_demo_prints_lines_that_work() {
-    // Whoever has the port, the demo finds another.
+    // If the port is taken, the demo finds another.
     let _taken = TcpListener::bind("127.0.0.1:8787");
     let folder = TempDir::new().unwrap();
     let mut command = hookgate(&["demo"]);

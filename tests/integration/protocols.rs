@@ -1,4 +1,4 @@
-//! Hooks of several families at one gateway: each is told and understood in its
+//! Hooks of several families at one gateway: each gets and gives events in its
 //! own words.
 
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ async fn ask(gate: &TestGateway, operation: &str, body: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// What agents of an event are told, explained.
+/// The response to an agent that reports an event, explained.
 async fn report(files: &[File], event: &Value) -> (Value, TestGateway) {
     let upstream = Upstream::mock().await;
     let gate = gate(&upstream, files).await;
@@ -252,7 +252,7 @@ async fn arguments_are_laid_over_or_replaced_in_the_order_of_the_hooks() {
 }
 
 #[tokio::test]
-async fn context_stands_in_the_conversation_as_each_family_has_it() {
+async fn context_is_in_the_conversation_in_the_form_of_each_family() {
     let context = |text: &str| {
         json!({ "systemMessage": format!("for people: {text}"),
             "hookSpecificOutput": { "additionalContext": text } })
@@ -303,7 +303,7 @@ async fn llxprts_message_about_a_tool_that_runs_is_for_the_model_too() {
 }
 
 #[tokio::test]
-async fn what_is_told_to_the_model_goes_where_a_conversation_is() {
+async fn messages_for_the_model_are_part_of_the_conversation() {
     let upstream = Upstream::mock().await;
     let output = json!({ "systemMessage": "careful" });
     let files = [("llxprt", "BeforeModel", saying("careful", &output))];

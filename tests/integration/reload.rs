@@ -181,7 +181,7 @@ async fn a_config_swapped_by_links_is_read_anew() {
 }
 
 #[tokio::test]
-async fn a_log_beside_the_config_wakes_nobody() {
+async fn writes_to_a_log_beside_the_config_cause_no_reload() {
     let gate = Reloadable::start(plainly).await;
     let mut log = fs::File::create(gate.folder.path().join("log")).unwrap();
     gate.write(DENY);

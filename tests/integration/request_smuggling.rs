@@ -27,7 +27,7 @@ const HIDDEN: &str = "GET /v1beta/models HTTP/1.1\r\nhost: x\r\nx-goog-api-key: 
 /// What a request with two meanings may come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// An error; nobody is asked.
+    /// An error; no upstream is called.
     Refused,
     /// One request, by the reading that RFC 9112 prescribes; then the end.
     Once,
@@ -361,7 +361,7 @@ async fn requests_in_one_go_are_answered_one_by_one() {
 async fn a_refused_request_takes_what_is_behind_it_along() {
     let (upstream, gate) = gate().await;
     for refused in [
-        // Its body is not read, so nobody knows where the next one begins.
+        // Its body is not read, so it is unknown where the next one begins.
         request("/nowhere", "content-length: 1000\r\n", HIDDEN),
         request(
             PATHS[0],
@@ -438,7 +438,7 @@ async fn an_upgrade_is_not_taken() {
 }
 
 #[tokio::test]
-async fn an_old_client_is_told_so_and_reaches_nobody() {
+async fn an_old_client_gets_an_error_and_reaches_no_upstream() {
     let (upstream, gate) = gate().await;
     let length = BODY.len();
     let bytes = format!(
@@ -453,7 +453,7 @@ async fn an_old_client_is_told_so_and_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn who_asks_before_sending_is_told_to_go_on_only_if_it_may() {
+async fn a_client_that_expects_100_continue_gets_it_only_if_it_may_send() {
     let (upstream, gate) = gate().await;
     let expect = "connection: close\r\nexpect: 100-continue\r\n";
     let head = |more: &str| {

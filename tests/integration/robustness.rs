@@ -197,7 +197,7 @@ fn count(value: &Value) -> usize {
     1 + inner
 }
 
-/// Replaces the value that stands at this place, counted from the outside in.
+/// Replaces the value at this place, counted from the outside in.
 fn replace(value: &mut Value, at: &Cell<usize>, with: &Value) {
     let left = at.get();
     at.set(left.wrapping_sub(1));

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::harness::{Agent, Asked, Served, Upstream, prompt, respond, serving};
 
-/// Of the config and the environment: nobody but their addressee sees them.
+/// Of the config and the environment: only their addressee sees them.
 const CONFIGURED: [&str; 6] = [
     "CANARY-upstream-key",
     "CANARY-collector-key",
@@ -181,7 +181,7 @@ async fn no_canary_turns_up_where_it_does_not_belong() {
     look_at_requests(&collector, &["CANARY-collector-key"]);
 }
 
-/// Each model answers in a way of its own; what it says may be told of it alone.
+/// Each model answers in a way of its own; what it says may be recorded for it alone.
 async fn ask_for_answers_and_errors(agent: &Agent) {
     let agent = agent
         .clone()

@@ -102,7 +102,7 @@ async fn what_both_save_at_once_is_merged() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_redis_that_hangs() {
+async fn calls_do_not_wait_for_a_redis_that_hangs() {
     let redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
     one.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
@@ -133,7 +133,7 @@ async fn nobody_waits_for_a_redis_that_hangs() {
 }
 
 #[tokio::test]
-async fn a_redis_that_forgot_everything_is_told_again() {
+async fn a_redis_that_lost_its_data_receives_it_again() {
     let mut redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
     one.save(&key("a"), denying(1), &[Fingerprint(1)]).await;

@@ -88,7 +88,7 @@ async fn sessions_are_listed_newest_first_and_say_nothing_of_what_was_said() {
 }
 
 #[tokio::test]
-async fn sessions_of_one_name_are_told_apart_by_their_callers() {
+async fn sessions_of_one_name_are_separate_for_each_caller() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &denying()).await;
     for key in ["k1", "k2"] {

@@ -1,4 +1,4 @@
-//! How a gateway ends: whoever can end in time does, and nobody is cut silently.
+//! How a gateway ends: calls that can end in time do, and none is cut silently.
 
 use std::{
     net::SocketAddr,
@@ -29,7 +29,7 @@ use crate::{
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 const STREAMS: usize = 200;
 
-/// A model API whose streams end when they are told to.
+/// A model API whose streams end when notified.
 struct Held {
     upstream: Upstream,
     go_on: watch::Sender<bool>,

@@ -90,7 +90,7 @@ async fn every_legal_form_is_read_and_goes_out_in_one_form() {
 }
 
 #[tokio::test]
-async fn a_stream_nobody_hooks_passes_byte_for_byte() {
+async fn a_stream_without_hooks_passes_byte_for_byte() {
     let odd = "\u{feff}: hi\n\nevent: x\ndata: no JSON 😀\r\rdata: [DONE]\n";
     for size in [1, 7, 9999] {
         let upstream = cut(odd, size).await;
@@ -160,7 +160,7 @@ fn text_of(data: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_late_denial_is_told_as_a_message_whatever_the_config_says() {
+async fn a_late_denial_is_a_message_in_every_config() {
     for path in [SSE, ARRAY] {
         let upstream = Upstream::mock().await;
         let says = r#"{"decision":"deny","reason":"not today"}"#;
@@ -318,7 +318,7 @@ async fn a_silent_upstream_breaks_the_stream() {
     }
 }
 
-/// An upstream that sends the beginning of an answer, and breaks off when told.
+/// An upstream that sends the beginning of an answer, and breaks off when notified.
 async fn breaking() -> (Upstream, Arc<Notify>) {
     let told = Arc::new(Notify::new());
     let notified = Arc::clone(&told);

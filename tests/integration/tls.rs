@@ -376,7 +376,7 @@ async fn what_cannot_be_tls_is_a_bad_config() {
 }
 
 #[test]
-fn a_certificate_that_is_out_of_date_is_told_of() {
+fn an_expired_certificate_is_a_warning() {
     let authority = Authority::new("ours");
     let (now, past, future) = (
         CertificateParams::default(),

@@ -189,7 +189,7 @@ fn check_asked(vector: &Value, upstream: &Upstream, checks: &mut Checks) {
     }
 }
 
-/// What the agent was told.
+/// What the agent received.
 fn check_answer(
     form: &str,
     vector: &Value,
@@ -318,7 +318,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Differences, collected so that all of them are told at once.
+/// Differences, collected so that all of them are shown at once.
 #[derive(Default)]
 struct Checks {
     differences: Vec<String>,

@@ -79,7 +79,11 @@ fn a_family_matches_all_methods_and_deeper_paths_but_no_path_of_another_row() {
         ("PUT", "/v1/organization/x", "organization.others"),
         ("GET", "/v1/organization/a/b/c", "organization.others"),
         ("GET", "/organization/a-b/c_d", "organization.others"),
-        ("GET", "/v1/projects/proj_A/users/u/roles", "projects.others"),
+        (
+            "GET",
+            "/v1/projects/proj_A/users/u/roles",
+            "projects.others",
+        ),
         ("POST", "/v1/projects/proj_A/roles", "projects.others"),
         ("GET", "/v1/threads/t1", "threads.retrieve"),
         ("GET", "/v1/threads/t1/runs/r1/steps", "threads.others"),

@@ -12,16 +12,16 @@ MODEL = "gemini-2.5-flash"
 def main(mode, *rest):
     client = genai.Client()
     if mode == "whole":
-        return told([[client.models.generate_content(model=MODEL, contents="turn 1")]])
+        return summary([[client.models.generate_content(model=MODEL, contents="turn 1")]])
     if mode == "stream":
-        return told([list(client.models.generate_content_stream(model=MODEL, contents="turn 1"))])
+        return summary([list(client.models.generate_content_stream(model=MODEL, contents="turn 1"))])
     if mode == "talk":
         return talk(client, rest[0] == "streamed", json.loads(rest[1]))
     chat = client.chats.create(model=MODEL)
-    return told([list(chat.send_message_stream(f"turn {it}")) for it in [1, 2, 3]])
+    return summary([list(chat.send_message_stream(f"turn {it}")) for it in [1, 2, 3]])
 
 
-def told(answers):
+def summary(answers):
     """The text of each answer, and the number of chunks of the last one."""
     return {"texts": [text(it) for it in answers], "chunks": len(answers[-1])}
 

@@ -124,7 +124,7 @@ def gemini_cli_reads_what_a_policy_masks_in_a_stream():
 
 
 @case
-def gemini_cli_is_told_of_a_call_that_a_policy_refuses():
+def gemini_cli_learns_of_a_call_that_a_policy_refuses():
     rule = {"tool": "read_file", "argument": "/file_path", "not_matches": "alpha"}
     guard = {"policy": "tool_guard", "deny": ["run_shell_command"], "rules": [rule]}
     with Stage(settings={"policies": [guard]}) as stage:
@@ -138,7 +138,7 @@ def gemini_cli_is_told_of_a_call_that_a_policy_refuses():
 
 
 @case
-def gemini_cli_does_not_retry_a_denial_told_as_an_error():
+def gemini_cli_does_not_retry_a_denial_that_is_an_error():
     with Stage(settings={"denials": "error"}, BeforeModel="deny.sh") as stage:
         run = stage.gemini("Say hello", "-m", "gemini-2.5-flash")
         check(run.returncode, 1, run)

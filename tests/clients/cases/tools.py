@@ -128,7 +128,7 @@ def what_a_hook_adds_to_a_result_stays_with_it():
 
 
 @case
-def a_denied_prompt_is_told_once_and_the_next_one_works():
+def a_denied_prompt_is_answered_once_and_the_next_one_works():
     with Stage(BeforeAgent="no_aurora.sh") as stage:
         run = stage.asks_gemini("Tell me of project aurora")
         check(run.stdout.strip(), "Project Aurora is not for models.", run)

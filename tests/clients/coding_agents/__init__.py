@@ -13,7 +13,7 @@ class CodingAgent:
 
     name = ""
     wire = None
-    thinks = True  # it sends back what stands for the model's thoughts
+    thinks = True  # it sends signatures of the model's thoughts back
     resumes = True  # a run can go on with the conversation of the last one
     reader = ""  # the tool by which it reads files
     reader_in_hooks = "read_file"  # its name for hooks of gemini-cli

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# BeforeTool: nobody writes files.
+# BeforeTool: refuses to write files.
 if grep -q '"tool_name": *"write_file"'; then
   echo "nothing is written here" >&2
   exit 2

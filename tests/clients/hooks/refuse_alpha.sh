@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# BeforeTool: nobody reads alpha.
+# BeforeTool: refuses to read alpha.
 if grep -q alpha; then
   echo "alpha is nobody's business" >&2
   exit 2

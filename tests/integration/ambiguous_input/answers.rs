@@ -76,7 +76,7 @@ async fn refused(upstream: &Upstream, paths: &[&str], what: &str) {
 }
 
 #[tokio::test]
-async fn an_answer_that_could_be_read_in_two_ways_reaches_nobody() {
+async fn an_ambiguous_answer_reaches_no_agent() {
     for (what, text) in unclear() {
         let whole = text.clone();
         let upstream =
@@ -95,7 +95,7 @@ async fn an_answer_that_could_be_read_in_two_ways_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_json_by_its_own_word_reaches_nobody() {
+async fn an_answer_with_a_media_type_other_than_json_reaches_no_agent() {
     for media_type in [
         "text/html",
         "text/plain",
@@ -191,7 +191,7 @@ async fn what_comes_compressed_unasked_is_decoded_and_masked() {
 }
 
 #[tokio::test]
-async fn what_comes_compressed_otherwise_reaches_nobody() {
+async fn an_answer_with_an_unknown_encoding_reaches_no_agent() {
     let zipped = gzip(honest().as_bytes());
     let bomb = gzip(&vec![b' '; 4 << 20]);
     for (encoding, body) in [

@@ -20,7 +20,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_json_by_its_own_word_reaches_nobody() {
+async fn a_body_with_a_media_type_other_than_json_reaches_no_upstream() {
     let (upstream, gate) = masked().await;
     for door in Door::all() {
         for (lines, reason) in [
@@ -92,7 +92,7 @@ async fn what_is_compressed_is_decoded_and_masked() {
 
 #[expect(clippy::too_many_lines, reason = "a table of tricks")]
 #[tokio::test]
-async fn what_cannot_be_decoded_reaches_nobody() {
+async fn a_body_that_cannot_be_decoded_reaches_no_upstream() {
     let (upstream, gate) = masked().await;
     let body = Door::all().next().unwrap().honest();
     let zipped = gzip(body.as_bytes());
@@ -225,7 +225,7 @@ async fn a_zip_bomb_takes_no_more_room_than_any_body() {
 }
 
 #[tokio::test]
-async fn what_nobody_reads_goes_on_as_it_came() {
+async fn a_body_without_hooks_passes_as_it_came() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
     let body = format!(r#"{{"contents":[{{"parts":[{{"text":"{SECRET}"}}]}}]}}"#);

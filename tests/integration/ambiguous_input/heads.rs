@@ -108,7 +108,7 @@ async fn a_fragment_goes_nowhere() {
 }
 
 #[tokio::test]
-async fn a_query_that_could_change_the_call_reaches_nobody() {
+async fn a_query_that_could_change_the_call_reaches_no_upstream() {
     let (upstream, gate) = masked().await;
     for door in Door::all().filter(|it| !it.method.contains('?')) {
         for (query, reason) in [
@@ -151,7 +151,7 @@ async fn a_query_that_could_change_the_call_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn a_header_that_could_change_the_call_reaches_nobody() {
+async fn a_header_that_could_change_the_call_reaches_no_upstream() {
     let (upstream, gate) = masked().await;
     for door in Door::all() {
         for lines in [
@@ -216,7 +216,7 @@ async fn of_headers_only_those_on_the_list_travel() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_told_so() {
+async fn a_head_that_is_too_large_is_an_error() {
     let (upstream, gate) = masked().await;
     let door = Door::all().next().unwrap();
     for lines in [

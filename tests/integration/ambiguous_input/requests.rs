@@ -177,7 +177,7 @@ fn cut(door: Door, at: &str) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn a_body_that_could_be_read_in_two_ways_reaches_nobody() {
+async fn an_ambiguous_body_reaches_no_upstream() {
     let (upstream, gate) = masked().await;
     for door in Door::all() {
         for (name, reason, trick) in TRICKS {
@@ -200,7 +200,7 @@ fn wrapped(door: Door, model: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_body_that_names_another_model_than_its_path_reaches_nobody() {
+async fn a_body_that_names_another_model_than_its_path_reaches_no_upstream() {
     let (upstream, gate) = masked().await;
     for door in Door::all().filter(|it| !it.way.wraps) {
         for other in [

@@ -33,7 +33,7 @@ async fn a_log_is_verified_and_the_first_broken_line_named() {
     let noted = ["audit", "verify", "audit.jsonl", "--contains", last];
     assert_eq!(run(&noted, folder.path()).0, 0);
 
-    // Whoever cuts off the end is found out by who has noted a hash.
+    // A cut-off end is found by a hash that was noted before.
     let file = folder.path().join("audit.jsonl");
     let text = fs::read_to_string(&file).unwrap();
     let (head, _) = text.trim_end().rsplit_once('\n').unwrap();

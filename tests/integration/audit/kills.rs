@@ -106,7 +106,7 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
 }
 
 /// What a crash of the machine may leave behind, and a killed process alone
-/// rarely does: the begin of a line that nobody waited for.
+/// rarely does: the beginning of a line that no call waited for.
 fn tear(log: &Path, dice: &mut Dice) {
     // It may have been killed between two files.
     let Ok(mut text) = fs::read(log) else {
@@ -118,7 +118,7 @@ fn tear(log: &Path, dice: &mut Dice) {
     fs::write(log, text).unwrap();
 }
 
-/// Calls until nobody answers.
+/// Calls until there is no answer.
 async fn call(base: String, number: Arc<AtomicU64>) {
     let client = reqwest::Client::builder()
         .no_proxy()

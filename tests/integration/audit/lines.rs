@@ -135,7 +135,7 @@ async fn the_chunks_of_a_stream_are_one_line() {
 }
 
 #[tokio::test]
-async fn a_denial_is_known_before_it_is_told() {
+async fn a_denial_is_logged_before_it_is_sent() {
     let upstream = Upstream::mock().await;
     let hooks = [("BeforeModel", hook::refusing("guard", "not such a word"))];
     let gate = TestGateway::start(&upstream, &audited(&hooks)).await;
@@ -161,7 +161,7 @@ async fn a_denial_is_known_before_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_denial_in_mid_stream_is_known_before_it_is_told() {
+async fn a_denial_in_mid_stream_is_logged_before_it_is_sent() {
     let upstream = Upstream::mock().await;
     let hooks = [("AfterModel", hook::refusing("after", "no more"))];
     let gate = TestGateway::start(&upstream, &audited(&hooks)).await;
@@ -250,7 +250,7 @@ async fn content_is_written_down_where_the_operator_wants_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_reads_is_written_down_with_its_prints() {
+async fn an_abandoned_call_is_logged_with_its_fingerprints() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, AUDIT).await;
 

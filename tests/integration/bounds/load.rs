@@ -50,7 +50,7 @@ async fn a_storm_of_hooks_passes_and_operators_get_through() {
 }
 
 #[tokio::test]
-async fn events_that_nobody_waits_for_are_bounded_too() {
+async fn advisory_events_are_bounded_too() {
     let upstream = Upstream::mock().await;
     let config = "limits: { in_flight: 8 }\n\
          hooks: { Notification: [{ hooks: [{ command: \"cat > /dev/null; sleep 1\" }] }] }";

@@ -19,7 +19,7 @@ fn agent(gate: &TestGateway, name: &str) -> Agent {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_is_told_when_to_come_back_and_no_hook_runs() {
+async fn a_rate_limited_caller_gets_a_retry_after_and_no_hook_runs() {
     let upstream = Upstream::mock().await;
     let limits = "  limits: { requests_per_minute: 2 }\n";
     let callers = auth(&[("team-a", ""), ("team-b", ", requests_per_minute: 3")]);

@@ -24,7 +24,7 @@ fn ways(gate: &TestGateway, key: &str) -> Vec<(Agent, String)> {
         .map(|(name, value)| (agent().sending(name, value), GENERATE.to_owned()))
         .collect();
     ways.push((agent(), format!("{GENERATE}?key={key}")));
-    // gemini-cli shows its key twice if it is told to use a bearer.
+    // gemini-cli shows its key twice if it is set to use a bearer.
     let twice = agent().sending("x-goog-api-key", key);
     let twice = twice.sending("authorization", format!("Bearer {key}"));
     ways.push((twice, GENERATE.to_owned()));
@@ -124,7 +124,7 @@ async fn of_two_keys_only_that_for_hookgate_counts() {
     let asked = upstream.seen().pop().unwrap();
     assert_eq!(asked.header("x-goog-api-key"), "QUERY");
 
-    // But not a key of hookgate, whoever has it.
+    // But not a key of hookgate of any caller.
     for key in ["team-a-key", "team-b-key"] {
         let agent = both().sending("x-goog-api-key", key);
         let agent = agent.sending("authorization", format!("Bearer {key}"));
@@ -186,7 +186,7 @@ async fn who_guesses_is_not_asked_any_more() {
     assert_refused(&answer, 429, "TOO_MANY_ATTEMPTS");
     let wait: u64 = answer.header("retry-after").parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");
-    // Nor does a right guess show; whoever was let in before goes on.
+    // Nor does a right guess show; callers that were authenticated before go on.
     let answer = agent("team-b").generate("m", &prompt("hi")).await;
     assert_refused(&answer, 429, "TOO_MANY_ATTEMPTS");
     assert_eq!(

@@ -36,7 +36,7 @@ fn config(upstream: &Upstream) -> String {
     text
 }
 
-/// Shows each credential where agents show it; gives all that they are told.
+/// Shows each credential where agents show it; returns all answers.
 async fn show(agents: SocketAddr) -> String {
     let agent = || Agent::at(agents).sending("x-hookgate-session", "s");
     let generate = "/v1beta/models/m:generateContent";

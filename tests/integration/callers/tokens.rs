@@ -159,7 +159,7 @@ async fn a_good_token_names_its_caller_and_goes_no_further() {
         assert_eq!(asked.header("authorization"), "");
         let denied = bearer(&gate, &token).generate("m", &prompt("secret")).await;
         assert_refused(&denied, 403, "POLICY_DENIED");
-        // Wherever it stands beside a key for hookgate, it is not passed on.
+        // In every place beside a key for hookgate, it is not passed on.
         let elsewhere = gate.agent().sending("x-hookgate-key", &token);
         let elsewhere = elsewhere.sending("x-goog-api-key", &token);
         let answer = elsewhere.generate("m", &prompt("hi")).await;
@@ -238,7 +238,7 @@ async fn a_token_that_is_not_good_in_every_respect_is_refused() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_token_is_none_of_those_with_keys_and_is_limited() {
+async fn a_caller_with_a_token_is_no_caller_with_a_key_and_is_limited() {
     let (upstream, issuer) = (Upstream::mock().await, Issuer::new());
     let more = ", name: email, models: [small], requests_per_minute: 2";
     let gate = gate(&upstream, &issuer, more).await;
@@ -283,7 +283,7 @@ async fn keys_are_fetched_and_follow_the_issuer() {
     );
     let gate = TestGateway::start(&upstream, &config).await;
     let old_agent = bearer(&gate, &old.token(&json!({}), &json!({})));
-    // It serves, but nobody is known.
+    // It serves, but knows no caller.
     assert_eq!(gate.operator().get("/readyz").await.status, 200);
     assert_refused(
         &old_agent.generate("m", &prompt("hi")).await,

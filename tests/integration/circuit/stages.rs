@@ -42,8 +42,8 @@ enum Fault {
 
 const FAULTS: [Fault; 3] = [Fault::Stall, Fault::Close, Fault::Reset];
 
-/// Asks of such an upstream: the agent is told what is wrong, and nothing is left.
-async fn assert_told(gate: &TestGateway, fault: Fault) {
+/// Asks of such an upstream: the agent gets the error, and nothing is left.
+async fn assert_reported(gate: &TestGateway, fault: Fault) {
     let (status, reason) = match fault {
         Fault::Stall => (504, "UPSTREAM_TIMEOUT"),
         Fault::Close | Fault::Reset => (503, "UPSTREAM_UNREACHABLE"),
@@ -83,7 +83,7 @@ async fn before_or_in_the_head_it_is_an_error() {
         for fault in FAULTS {
             let upstream = failing(bytes, fault).await;
             let gate = TestGateway::start(&upstream, QUICK).await;
-            assert_told(&gate, fault).await;
+            assert_reported(&gate, fault).await;
         }
     }
 }
@@ -124,7 +124,7 @@ async fn an_answer_that_is_held_is_an_error_if_it_breaks() {
     for fault in FAULTS {
         let upstream = failing(bytes, fault).await;
         let gate = TestGateway::start(&upstream, &format!("{QUICK}\n{JUDGED}")).await;
-        assert_told(&gate, fault).await;
+        assert_reported(&gate, fault).await;
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Chat, MODEL, asked, call, log, parts, script, text};
 use crate::harness::{TestGateway, Upstream, hook};
 
-/// Refuses answers that hold `draft`, and logs what it is told.
+/// Refuses answers that hold `draft`, and logs its input.
 fn guard(output: &Value) -> String {
     let output = output.to_string().replace('"', "\\\"");
     let python = format!(
@@ -58,7 +58,7 @@ async fn a_denied_answer_is_tried_again_with_the_reason_as_prompt() {
 }
 
 #[tokio::test]
-async fn an_answer_that_never_gets_better_stands() {
+async fn an_answer_that_never_gets_better_is_accepted() {
     let answers: Vec<Value> = (0..9).map(|_| json!([text("draft")])).collect();
     let upstream = Upstream::scripted(&script(&answers)).await;
     let config = guard(&better()) + "events: { max_answer_retries: 2 }\n";
@@ -150,7 +150,7 @@ async fn a_hook_may_stop_the_session_there() {
 }
 
 #[tokio::test]
-async fn an_event_that_nobody_wants_derived_is_left_alone() {
+async fn an_event_without_hooks_is_not_derived() {
     let upstream = Upstream::scripted(&script(&[json!([text("draft")])])).await;
     let config = guard(&better()) + "events: { derive: [BeforeTool] }\n";
     let gate = TestGateway::start(&upstream, &config).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Chat, MODEL, asked, call, log, script, text};
 use crate::harness::{Agent, TestGateway, Upstream, hook, respond};
 
-/// Refuses every result that holds `SECRET`, and logs what it is told.
+/// Refuses every result that holds `SECRET`, and logs its input.
 fn guard() -> (&'static str, Value) {
     let python = "import json,sys; e=json.load(sys.stdin); t=json.dumps(e[\"tool_response\"]); print(json.dumps(e[\"tool_name\"]), file=open(\"log\",\"a\")); print(json.dumps({\"decision\":\"deny\",\"reason\":\"hidden\"} if \"SECRET\" in t else {}))";
     let hook = hook::running("dlp", &format!("python3 -c '{python}'"));
@@ -33,14 +33,14 @@ fn said(role: &str, parts: &[Value]) -> Value {
 }
 
 #[track_caller]
-fn told_nothing(upstream: &Upstream, secret: &str) {
+fn never_received(upstream: &Upstream, secret: &str) {
     for seen in upstream.seen() {
         assert!(!seen.body.contains(secret), "{}", seen.body);
     }
 }
 
 #[tokio::test]
-async fn a_result_is_judged_whoever_says_it() {
+async fn a_result_is_inspected_in_every_role() {
     for role in [json!("model"), json!("function"), json!(7), Value::Null] {
         let upstream = Upstream::mock().await;
         let gate = TestGateway::start(&upstream, &hook::config(&[guard()])).await;
@@ -51,7 +51,7 @@ async fn a_result_is_judged_whoever_says_it() {
 
         gate.agent().generate(MODEL, &chat.body()).await;
 
-        told_nothing(&upstream, "SECRET");
+        never_received(&upstream, "SECRET");
         assert_eq!(log(&gate), ["read_file"], "{role}");
     }
 }
@@ -68,7 +68,7 @@ async fn nothing_beside_a_hidden_result_is_left_in_its_part() {
 
     chat.says("user", &part).ask(&gate).await;
 
-    told_nothing(&upstream, "SECRET");
+    never_received(&upstream, "SECRET");
     let part = &asked(&upstream)[0][2]["parts"][0];
     assert_eq!(part["thoughtSignature"], "c2ln");
 }
@@ -84,7 +84,7 @@ async fn hooks_see_the_media_of_a_result() {
 
     chat.says("user", &part).ask(&gate).await;
 
-    told_nothing(&upstream, "SECRET");
+    never_received(&upstream, "SECRET");
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn a_count_of_two_conversations_is_refused() {
     let path = "/v1beta/models/m:countTokens";
     gate.agent().post(path, body.to_string()).await;
 
-    told_nothing(&upstream, "SECRET");
+    never_received(&upstream, "SECRET");
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn what_is_hidden_stays_hidden_when_all_of_a_request_was_denied() {
     chat.ask(&gate).await;
 
     assert_eq!(upstream.seen().len(), 1);
-    told_nothing(&upstream, "SECRET");
+    never_received(&upstream, "SECRET");
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn a_prompt_is_judged_however_it_is_dressed() {
 
             assert_eq!(upstream.seen().len(), 0, "{parts:?}");
             chat.heard(&told).user("well").ask(&gate).await;
-            told_nothing(&upstream, "bad");
+            never_received(&upstream, "bad");
         }
     }
 }

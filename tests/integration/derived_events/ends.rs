@@ -59,7 +59,7 @@ async fn a_session_of_which_nothing_is_heard_ends_once() {
 }
 
 #[tokio::test]
-async fn nobody_is_told_of_an_end_that_is_not_derived() {
+async fn no_hook_runs_at_an_end_that_is_not_derived() {
     let upstream = Upstream::mock().await;
     let more = "events: { derive: [BeforeAgent] }\n";
     let prompts = ("BeforeAgent", hook::running("prompts", "echo '{}'"));
@@ -68,7 +68,7 @@ async fn nobody_is_told_of_an_end_that_is_not_derived() {
     session(&gate, &Chat::asking("one")).await;
     assert_eq!(remembered(&gate).await, 1);
     all_ended(&gate).await;
-    // A session that ends later, while this one would be told of.
+    // A session that ends later, while this one would be reported.
     session(&gate, &Chat::asking("two")).await;
     all_ended(&gate).await;
 

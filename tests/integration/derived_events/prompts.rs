@@ -22,7 +22,7 @@ fn said(answer: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn a_denied_prompt_is_told_once_and_the_next_one_works() {
+async fn a_denied_prompt_is_answered_once_and_the_next_one_works() {
     let upstream = Upstream::mock().await;
     let config = guard(&json!({ "decision": "deny", "reason": "not that" }));
     let gate = TestGateway::start(&upstream, &config).await;

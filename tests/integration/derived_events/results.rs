@@ -40,7 +40,7 @@ async fn a_denied_result_is_hidden_in_every_later_request() {
 }
 
 #[tokio::test]
-async fn hooks_are_told_of_the_call_and_of_what_came_of_it() {
+async fn hooks_see_the_call_and_its_result() {
     let upstream = Upstream::mock().await;
     let config = hook::config(&[("AfterTool", hook::saying("seen", &json!({})))]);
     let gate = TestGateway::start(&upstream, &config).await;

@@ -1,4 +1,4 @@
-//! Code Assist alone: what stands around requests and answers, and whose session
+//! Code Assist alone: the envelope of requests and answers, and whose session
 //! they are of.
 
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn looking() -> String {
     ])
 }
 
-/// Three chunks, spelled as nobody here would.
+/// Three chunks in an unusual spelling.
 const CHUNKS: [&str; 3] = [
     r#"{ "traceId":"t1" ,"response" : {"candidates":[{"content":{"role":"model","parts":[{"text":"one "}]}}] } }"#,
     r#"{"response":{"candidates":[ {"content":{"role":"model","parts":[{"text":"two "}]}}]},"traceId":"t2","remainingCredits":[{"creditAmount":"1e3"}]}"#,
@@ -41,7 +41,7 @@ async fn upstream() -> Upstream {
 }
 
 #[tokio::test]
-async fn what_a_model_reads_stands_in_the_request_alone() {
+async fn the_texts_for_a_model_are_in_the_request_alone() {
     let upstream = upstream().await;
     let gate = TestGateway::start(&upstream, &looking()).await;
     for field in [
@@ -62,7 +62,7 @@ async fn what_a_model_reads_stands_in_the_request_alone() {
 }
 
 #[tokio::test]
-async fn what_nobody_edits_keeps_its_bytes() {
+async fn unedited_content_keeps_its_bytes() {
     let upstream = upstream().await;
     let body = r#"{ "project":"p" , "model" : "models/m","request":{ "contents" : [ {"role":"user","parts":[{"text":"h\u0069"}]}], "n":1.0e2 },"user_prompt_id":"u" }"#;
     for more in ["", "after_model: buffered\n"] {
@@ -89,7 +89,7 @@ async fn what_nobody_edits_keeps_its_bytes() {
 }
 
 #[tokio::test]
-async fn an_edit_is_spliced_into_what_stands_around() {
+async fn an_edit_is_spliced_into_its_envelope() {
     let upstream = upstream().await;
     let swap = hook::saying("swap", &hook::request(&json!({ "model": "other" })));
     let mask = hook::saying("mask", &hook::response(&json!({ "text": "x" })));

@@ -96,7 +96,7 @@ async fn labels_and_embeddings_go_on_as_they_are() {
 }
 
 #[tokio::test]
-async fn models_are_shown_by_whoever_has_them() {
+async fn models_are_listed_by_each_upstream_that_has_them() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
     for path in [

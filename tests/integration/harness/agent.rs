@@ -116,7 +116,7 @@ impl Agent {
         self.try_to_open(path, body).await.unwrap()
     }
 
-    /// The same, where it may be that nobody answers.
+    /// The same, where there may be no answer.
     pub async fn try_to_open(
         &self,
         path: &str,

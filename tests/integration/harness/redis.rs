@@ -59,7 +59,7 @@ impl Redis {
         self.child = serve(self.port, &self.folder, &self.more);
     }
 
-    /// Lets it hang: connections are there, and nobody answers.
+    /// Lets it hang: connections are accepted, and nothing answers.
     pub fn hang(&self) {
         self.signal(Signal::STOP);
     }

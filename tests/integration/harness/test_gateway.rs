@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::{Agent, Running, Upstream, until_dropped};
 
-/// The real gateway. Told to stop when dropped.
+/// The real gateway. Stops when dropped.
 pub struct TestGateway {
     pub agents: SocketAddr,
     pub operators: SocketAddr,

@@ -91,7 +91,7 @@ async fn a_refused_chunk_is_the_last() {
 }
 
 #[tokio::test]
-async fn a_refused_answer_is_told_as_the_models_words_or_as_an_error() {
+async fn a_refused_answer_is_a_message_of_the_model_or_an_error() {
     for (denials, status) in [("message", 200), ("error", 403)] {
         let more = format!("denials: {denials}");
         let (_upstream, gate) = start(&on_secret(&denial()), &more).await;
@@ -167,7 +167,7 @@ async fn a_buffered_answer_is_replaced_as_a_whole() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_refused_buffered_answer_is_told() {
+async fn nothing_of_a_refused_buffered_answer_is_sent() {
     let (_upstream, gate) = start(&on_secret(&denial()), "after_model: buffered").await;
 
     let stream = gate.agent().stream(MODEL, &prompt("hello")).await;

@@ -38,7 +38,7 @@ impl Form {
 
 /// An answer in place of the model's.
 #[track_caller]
-fn check_told(form: Form, answer: &Answer, text: &str) {
+fn check_denial(form: Form, answer: &Answer, text: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let kind = match form {
         Form::Events => "text/event-stream",
@@ -91,19 +91,19 @@ fn denial() -> Value {
 }
 
 #[tokio::test]
-async fn a_denial_is_told_as_the_models_words() {
+async fn a_denial_is_a_message_of_the_model() {
     let (upstream, gate) = start(&denial(), "").await;
     for form in FORMS {
         let answer = form.ask(&gate.agent(), &prompt("hello")).await;
 
-        check_told(form, &answer, "not today");
+        check_denial(form, &answer, "not today");
         assert_eq!(answer.header("x-hookgate-action"), "deny");
     }
     assert!(upstream.seen().is_empty());
 }
 
 #[tokio::test]
-async fn a_denial_is_told_as_an_error_if_the_operator_wants_that() {
+async fn a_denial_is_an_error_if_the_config_says_so() {
     let (upstream, gate) = start(&denial(), "denials: error").await;
     for form in FORMS {
         let answer = form.ask(&gate.agent(), &prompt("hello")).await;
@@ -150,18 +150,18 @@ async fn a_helper_call_of_gemini_cli_is_refused_by_an_error() {
     let subagent = agent.generate(MODEL, &with_tools).await;
 
     check_error(&helper, "not today");
-    check_told(Form::Events, &talk, "not today");
-    check_told(Form::Unary, &subagent, "not today");
+    check_denial(Form::Events, &talk, "not today");
+    check_denial(Form::Unary, &subagent, "not today");
 }
 
 #[tokio::test]
-async fn a_stop_is_told_with_its_own_words() {
+async fn a_stop_has_a_message_of_its_own() {
     let stop = json!({ "continue": false, "stopReason": "enough", "reason": "other" });
     let (upstream, gate) = start(&stop, "").await;
     for form in FORMS {
         let answer = form.ask(&gate.agent(), &prompt("hello")).await;
 
-        check_told(form, &answer, "enough");
+        check_denial(form, &answer, "enough");
         assert_eq!(answer.header("x-hookgate-action"), "stop");
     }
     assert!(upstream.seen().is_empty());
@@ -173,7 +173,7 @@ async fn a_refusal_without_words_has_some() {
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
-    check_told(Form::Unary, &answer, "No reason provided");
+    check_denial(Form::Unary, &answer, "No reason provided");
 }
 
 #[tokio::test]
@@ -183,14 +183,14 @@ async fn a_hook_answers_in_place_of_the_model() {
     for form in FORMS {
         let answer = form.ask(&gate.agent(), &prompt("hello")).await;
 
-        check_told(form, &answer, "cached");
+        check_denial(form, &answer, "cached");
         assert_eq!(answer.header("x-hookgate-action"), "respond");
     }
     assert!(upstream.seen().is_empty());
 }
 
 #[tokio::test]
-async fn an_answer_with_a_denial_is_told_and_counts_as_a_denial() {
+async fn an_answer_with_a_denial_is_sent_and_counts_as_a_denial() {
     let mut output = hook::response(&json!({ "text": "an answer" }));
     output["decision"] = json!("deny");
     output["reason"] = json!("a reason");
@@ -198,7 +198,7 @@ async fn an_answer_with_a_denial_is_told_and_counts_as_a_denial() {
     for form in FORMS {
         let answer = form.ask(&gate.agent(), &prompt("hello")).await;
 
-        check_told(form, &answer, "an answer");
+        check_denial(form, &answer, "an answer");
         assert_eq!(answer.header("x-hookgate-action"), "deny");
     }
     assert!(upstream.seen().is_empty());
@@ -213,7 +213,7 @@ async fn a_stop_outranks_an_answer() {
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
-    check_told(Form::Unary, &answer, "enough");
+    check_denial(Form::Unary, &answer, "enough");
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn a_malformed_answer_weakens_no_denial() {
 
         let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
-        check_told(Form::Unary, &answer, "not today");
+        check_denial(Form::Unary, &answer, "not today");
     }
 }
 

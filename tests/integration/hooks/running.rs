@@ -17,7 +17,7 @@ fn with(mut hook: Value, key: &str, value: Value) -> Value {
     hook
 }
 
-/// Hooks that fail, each in its own way, and how that is told.
+/// Hooks that fail, each in its own way, and how that is reported.
 fn failing() -> [(Value, &'static str); 3] {
     let hook = |command| hook::running("broken", command);
     [

@@ -1,4 +1,4 @@
-//! What hooks are told of a call, and what the agent is told of hooks.
+//! The facts of a call that hooks get, and those of hooks that the agent gets.
 
 use serde_json::json;
 
@@ -117,7 +117,7 @@ async fn a_hook_sees_the_whole_document_if_it_asks() {
 }
 
 #[tokio::test]
-async fn the_agent_is_told_in_headers_what_hooks_did() {
+async fn headers_of_the_answer_say_what_hooks_did() {
     let upstream = Upstream::mock().await;
     let output = json!({ "systemMessage": "mind the gäp, 100%\nplease" });
     let hooks = hook::config(&[
@@ -150,7 +150,7 @@ async fn the_agent_is_told_in_headers_what_hooks_did() {
 }
 
 #[tokio::test]
-async fn a_call_without_hooks_is_told_as_one() {
+async fn a_call_without_hooks_is_reported_as_one() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
 

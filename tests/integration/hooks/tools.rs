@@ -17,7 +17,7 @@ fn with_tools() -> Value {
     })
 }
 
-/// A script whose answer, in one piece and in chunks, reads and deletes; told
+/// A script whose answer, in one piece and in chunks, reads and deletes; shown
 /// that it may not, it only reads.
 fn calls() -> String {
     let part = |name| json!({ "functionCall": { "name": name, "args": {} } });
@@ -121,7 +121,7 @@ async fn tools_are_selected_from_the_request_as_edited() {
     assert_eq!(seen["llm_request"]["messages"][0]["content"], "edited");
 }
 
-/// What `calls` comes to when only `read_file` is allowed, whoever said so.
+/// What `calls` comes to when only `read_file` is allowed, by a hook or a policy.
 async fn check_bound(event: &str, output: &Value) {
     let upstream = Upstream::scripted(&calls()).await;
     let hooks = hook::config(&[(event, hook::saying("hook", output))]);
@@ -158,7 +158,7 @@ async fn a_list_in_the_request_binds_the_answer_too() {
 }
 
 #[tokio::test]
-async fn what_nobody_selects_is_not_bound() {
+async fn tools_are_not_bound_without_a_selection() {
     let upstream = Upstream::scripted(&calls()).await;
     let hooks = hook::config(&[("BeforeToolSelection", hook::saying("hook", &json!({})))]);
     let gate = TestGateway::start(&upstream, &hooks).await;

@@ -6,7 +6,7 @@ use super::{attribute, collector, records, spans, telemetry};
 use crate::harness::{TestGateway, Upstream, hook, prompt};
 
 #[tokio::test]
-async fn lines_are_told_without_content_with_and_without_a_file() {
+async fn lines_are_exported_without_content_with_and_without_a_file() {
     let no = hook::saying(
         "no",
         &json!({ "decision": "deny", "reason": "a secret reason" }),
@@ -60,7 +60,7 @@ async fn lines_are_told_without_content_with_and_without_a_file() {
 }
 
 #[tokio::test]
-async fn who_floods_the_door_is_counted_and_not_told_of_one_by_one() {
+async fn a_flood_of_rejected_requests_is_counted_and_not_exported_one_by_one() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
     let gate = TestGateway::start(&upstream, &telemetry(&collector, ", traces: false")).await;

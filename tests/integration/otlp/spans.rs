@@ -8,7 +8,7 @@ use crate::harness::{TestGateway, Upstream, exchange, hook, prompt, respond};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const AGENTS_SPAN: &str = "b7ad6b7169203331";
 
-/// An agent's `traceparent`, which says that nobody need look.
+/// An agent's `traceparent`, which says that it is not sampled.
 fn parent() -> String {
     format!("00-{TRACE}-{AGENTS_SPAN}-00")
 }
@@ -165,7 +165,7 @@ async fn without_spans_the_agents_headers_travel_unchanged() {
 }
 
 #[tokio::test]
-async fn a_refusal_an_error_and_a_failed_hook_are_told_apart() {
+async fn a_refusal_an_error_and_a_failed_hook_are_different_statuses() {
     let upstream = Upstream::with(|_| respond(503, "application/json", "{}")).await;
     let collector = collector().await;
     let config = telemetry(&collector, "")

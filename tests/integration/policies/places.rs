@@ -7,7 +7,7 @@ use super::MODEL;
 use crate::harness::{TestGateway, Upstream, hook, prompt, run};
 
 #[tokio::test]
-async fn a_builtin_hook_stands_on_its_event_alone() {
+async fn a_builtin_hook_runs_on_its_event_alone() {
     let upstream = Upstream::mock().await;
     let config = "
 hooks:
@@ -130,7 +130,7 @@ async fn operators_see_every_policy_on_each_of_its_events() {
 }
 
 #[test]
-fn what_is_wrong_with_a_policy_is_said_where_it_stands() {
+fn an_error_in_a_policy_names_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let config = "\
 upstreams: { gemini: { url: http://localhost:1 } }

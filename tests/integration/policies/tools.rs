@@ -54,8 +54,8 @@ async fn what_is_allowed_is_offered_byte_for_byte() {
     assert_eq!(upstream.only().body, body);
 }
 
-/// A model that says and calls this, in a chunk per part; told that a call was
-/// refused, it repeats what it was told.
+/// A model that says and calls this, in a chunk per part; after a refusal of
+/// a call it repeats the reason.
 async fn model(parts: Vec<Value>) -> Upstream {
     Upstream::with(move |asked| {
         let request = asked.json();

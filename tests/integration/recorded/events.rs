@@ -22,7 +22,7 @@ const EVENTS: [&str; 7] = [
     "AfterAgent",
 ];
 
-/// In one piece: tools that answer at once are told of at once.
+/// In one piece: tools that answer at once are reported at once.
 const WRITE: &str = "line=$(cat); echo \"$line\" >> log";
 
 #[tokio::test]
@@ -126,7 +126,7 @@ fn events(gate: &TestGateway) -> Vec<String> {
         });
     }
     events.dedup();
-    // Tools that answer at once are told of in any order.
+    // Tools that answer at once are reported in any order.
     let of_tools = |it: &String| it.starts_with("AfterTool");
     for together in events.chunk_by_mut(|a, b| of_tools(a) && of_tools(b)) {
         together.sort();

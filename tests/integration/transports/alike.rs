@@ -123,7 +123,7 @@ impl Bench {
     }
 }
 
-/// How a failure is told.
+/// How a failure is reported.
 fn cause(way: &str) -> &str {
     match way {
         "http" => "unexpected status 500",

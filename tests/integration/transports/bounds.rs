@@ -142,7 +142,7 @@ async fn a_hook_that_ignores_its_end_is_gone_soon_with_all_it_started() {
 }
 
 #[tokio::test]
-async fn a_child_that_holds_the_pipes_delays_nobody_for_long() {
+async fn a_child_that_holds_the_pipes_delays_no_call_for_long() {
     let leaves = "cat > /dev/null; echo no >&2; sleep 600 & echo $! > child; \
          date +%s%3N > ended; exit 2";
     for prewarm in EACH {

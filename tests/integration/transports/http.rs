@@ -92,7 +92,7 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test]
-async fn the_url_is_shown_to_nobody_even_if_the_hook_has_no_name() {
+async fn the_url_is_never_shown_even_if_the_hook_has_no_name() {
     let server = saying(&json!({})).await;
     let upstream = Upstream::mock().await;
     let hooks = json!({ "BeforeModel": [{ "hooks": [hook(&server)] }] });

@@ -23,7 +23,7 @@ const EACH: [Option<u32>; 2] = [None, Some(1)];
 const GOES_ON: &str = "read -r _; echo '{\"decision\":\"deny\",\"reason\":\"no\"}'; \
      until [ -e go ]; do sleep 0.01; done; touch ended";
 
-/// The same, but nobody lets it end; it has a child.
+/// The same, but it is never ended; it has a child.
 const STAYS: &str = "read -r _; echo '{\"decision\":\"deny\",\"reason\":\"no\"}'; \
      sleep 600 & wait";
 

@@ -141,7 +141,7 @@ async fn spares_are_counted() {
 }
 
 #[tokio::test]
-async fn a_spare_is_told_of_its_session_by_the_event_alone() {
+async fn a_prewarmed_process_learns_its_session_from_the_event_alone() {
     let say = r#"[[ $(cat) =~ '"session_id":"'([a-z0-9]*) ]]; told=${BASH_REMATCH[1]}
         echo "$told ${GEMINI_SESSION_ID-none} ${TERMINAI_SESSION_ID-none} $PWD $GEMINI_CWD" >&2
         exit 2"#;
@@ -246,7 +246,7 @@ async fn a_hook_that_does_not_wait_is_started_ever_more_seldom() {
     let before = starts();
     let begun = Instant::now();
 
-    // Its spares help nobody, and do no harm.
+    // Its prewarmed processes are of no use, and do no harm.
     for _ in 0..3 {
         let answer = gateway.agent.generate("m", &prompt("hello")).await;
         assert_denied(&answer, "Hook guard failed: exit code 1");
@@ -401,7 +401,7 @@ fn a_check_starts_no_spare() {
 }
 
 #[test]
-fn spares_that_cannot_all_wait_are_told() {
+fn prewarmed_processes_beyond_the_limit_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let check = |spares: u32| {
         let text = format!(

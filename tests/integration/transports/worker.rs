@@ -142,7 +142,7 @@ async fn an_output_that_is_no_object_fails_the_call_alone() {
     }
 }
 
-/// What workers do instead of answering, and how that is told.
+/// What workers do instead of answering, and how that is reported.
 const FAULTS: &[(&str, &str)] = &[
     ("exit 0", "process exited unexpectedly"),
     ("kill -9 $$", "process exited unexpectedly"),
@@ -231,7 +231,7 @@ async fn a_worker_that_cannot_run_is_started_ever_more_seldom() {
 }
 
 #[tokio::test]
-async fn a_late_answer_is_nobodys() {
+async fn a_late_answer_is_used_for_no_event() {
     let slow = "[ -e once ] || { touch once; until [ -e go ]; do sleep 0.01; done; }";
     let hook = json!({
         "command": worker(&format!("{slow}; answer '{{}}'"), ""),

@@ -30,7 +30,7 @@ fn calling(partial_args: &Value) -> Value {
     chunk(&candidate(&json!([{ "functionCall": call }]), &json!({})))
 }
 
-/// What agents are told of these chunks, chunk by chunk and as a whole.
+/// What agents receive of these chunks, chunk by chunk and as a whole.
 async fn told(chunks: &[Value]) -> [String; 2] {
     let chunks = chunks.to_vec();
     let upstream = Upstream::with(move |_| stream(&chunks)).await;

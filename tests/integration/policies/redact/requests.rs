@@ -1,4 +1,4 @@
-//! Requests that say things where nobody looks for them.
+//! Requests with texts in unusual places.
 
 use serde_json::{Value, json};
 
