@@ -75,12 +75,13 @@ pub fn events_agree(events: &[StreamEvent], item: &Document) -> Result<bool, Dia
         let mut rest = event.document.clone();
         rest.remove(SEQUENCE_NUMBER)?;
         rest.remove(OBFUSCATION)?;
-        if event.class == EventClass::ItemAdded
-            && !is_part_of(&to_value(&event.item()?)?, &complete)
-        {
-            return Ok(false);
+        match event.class {
+            EventClass::ItemAdded if !is_part_of(&to_value(&event.item()?)?, &complete) => {
+                return Ok(false);
+            }
+            EventClass::ItemAdded | EventClass::ItemDone => rest.remove(ITEM)?,
+            _ => (),
         }
-        rest.remove(ITEM)?;
         if first_byte(&rest, DELTA)? == Some(b'"') {
             let piece = rest.string(DELTA)?.unwrap_or_default();
             rest.remove(DELTA)?;
