@@ -3,6 +3,7 @@
 //! One file for each page. Values are computed when they are asked for.
 
 pub mod config;
+pub mod config_change;
 pub mod content;
 pub mod coverage;
 pub mod live_tail;

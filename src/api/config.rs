@@ -18,9 +18,10 @@ use crate::{
     config::AdminRole,
     error::{ApiError, ErrorReason},
     middleware::require_role,
-    state::{App, ReloadError},
+    state::App,
     view::{
         config::{self, ConfigDiff, ConfigView, StoredRevisionView},
+        config_change::{self, not_applied, on_blocking_thread},
         overview::{self, Overview},
     },
 };
@@ -78,7 +79,7 @@ pub(super) async fn get_config_diff(
         let message = "`from` and `to` must be versions or numbers of revisions";
         return Err(ApiError::new(ErrorReason::BadQuery, message));
     };
-    let found = blocking(move || config::diff(&app, &from, &to)).await?;
+    let found = on_blocking_thread(move || config::diff(&app, &from, &to)).await?;
     let found = found.map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))?;
     Ok(Json(found))
 }
@@ -92,7 +93,7 @@ pub(super) async fn get_config_diff(
 pub(super) async fn get_config_history(
     State(app): State<App>,
 ) -> Result<Json<Vec<StoredRevisionView>>, ApiError> {
-    let history = blocking(move || config::history(&app)).await?;
+    let history = on_blocking_thread(move || config::history(&app)).await?;
     Ok(Json(history.map_err(|error| not_applied(&error))?))
 }
 
@@ -115,8 +116,8 @@ pub(super) async fn promote(
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }
     let PromotionRequest { revision, report } = request;
-    let promoted = blocking(move || app.promote(&revision, &principal.name, report)).await?;
-    Ok(Json(promoted.map_err(|error| not_applied(&error))?.into()))
+    let promoted = config_change::promote(app, revision, principal.name, report).await?;
+    Ok(Json(promoted.into()))
 }
 
 /// Takes the revision into use that was in use before, until the config file changes.
@@ -129,10 +130,8 @@ pub(super) async fn roll_back(
     principal: AdminPrincipal,
 ) -> Result<Json<Promotion>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
-    let rolled_back = blocking(move || app.roll_back(&principal.name)).await?;
-    Ok(Json(
-        rolled_back.map_err(|error| not_applied(&error))?.into(),
-    ))
+    let rolled_back = config_change::roll_back(app, principal.name).await?;
+    Ok(Json(rolled_back.into()))
 }
 
 impl From<PromotionRecord> for Promotion {
@@ -142,18 +141,6 @@ impl From<PromotionRecord> for Promotion {
             to: record.to,
         }
     }
-}
-
-/// Runs a function that reads files on a thread for blocking tasks.
-async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ApiError> {
-    let read = tokio::task::spawn_blocking(read).await;
-    read.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "reading revisions failed"))
-}
-
-fn not_applied(error: &ReloadError) -> ApiError {
-    ApiError::new(ErrorReason::BadConfig, error.to_string())
 }
 
 fn is_sha256(text: &str) -> bool {

@@ -18,7 +18,10 @@ use crate::{
     error::{ApiError, ErrorReason},
     middleware::require_role,
     state::{App, ReloadCause, ReloadError},
-    view::config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView, StoredRevisionView},
+    view::{
+        config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView, StoredRevisionView},
+        config_change::{self, on_blocking_thread},
+    },
 };
 
 const ADDRESS: &str = "/console/config";
@@ -41,7 +44,7 @@ pub(in crate::console) async fn show(
 ) -> Result<Response, ApiError> {
     let fields = FormFields::from_query(query.as_deref());
     let compared = [fields.get("from"), fields.get("to")].map(str::to_owned);
-    let read = blocking(move || {
+    let read = on_blocking_thread(move || {
         let diff = match &compared {
             [from, to] if from.is_empty() && to.is_empty() => None,
             [from, to] => Some(requested_diff(&app, from, to)?),
@@ -81,10 +84,9 @@ pub(in crate::console) async fn reload(
     principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Response, ApiError> {
-    fields.check_csrf(&principal)?;
-    require_role(&principal, AdminRole::Operator)?;
+    check_operator(&fields, &principal)?;
     let cause = ReloadCause::User(principal.name);
-    let has_changed = blocking(move || {
+    let has_changed = on_blocking_thread(move || {
         let before = app.snapshot().config.version.clone();
         // The page shows a refused config, and the log has its problems.
         drop(app.reload(cause));
@@ -109,11 +111,9 @@ pub(in crate::console) async fn promote(
     principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Response, ApiError> {
-    fields.check_csrf(&principal)?;
-    require_role(&principal, AdminRole::Operator)?;
+    check_operator(&fields, &principal)?;
     let revision = fields.get("revision").to_owned();
-    let promoted = blocking(move || app.promote(&revision, &principal.name, None));
-    promoted.await?.map_err(|error| not_applied(&error))?;
+    config_change::promote(app, revision, principal.name, None).await?;
     Ok(back_with(PROMOTED))
 }
 
@@ -128,10 +128,8 @@ pub(in crate::console) async fn roll_back(
     principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Response, ApiError> {
-    fields.check_csrf(&principal)?;
-    require_role(&principal, AdminRole::Operator)?;
-    let rolled_back = blocking(move || app.roll_back(&principal.name));
-    rolled_back.await?.map_err(|error| not_applied(&error))?;
+    check_operator(&fields, &principal)?;
+    config_change::roll_back(app, principal.name).await?;
     Ok(back_with(PROMOTED))
 }
 
@@ -139,16 +137,9 @@ fn back_with(result: &str) -> Response {
     Redirect::to(&format!("{ADDRESS}?{RELOADED}={result}")).into_response()
 }
 
-/// Runs a function that reads files on a thread for blocking tasks.
-async fn blocking<T: Send + 'static>(
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ApiError> {
-    let run = tokio::task::spawn_blocking(run).await;
-    run.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "config task aborted"))
-}
-
-fn not_applied(error: &ReloadError) -> ApiError {
-    ApiError::new(ErrorReason::BadConfig, error.to_string())
+fn check_operator(fields: &FormFields, principal: &AdminPrincipal) -> Result<(), ApiError> {
+    fields.check_csrf(principal)?;
+    require_role(principal, AdminRole::Operator)
 }
 
 /// Returns the result of the reload that led to the page.

@@ -1,0 +1,54 @@
+//! Changes of the config in use that operators ask for.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use crate::{
+    audit_log::PromotionRecord,
+    error::{ApiError, ErrorReason},
+    state::{App, ReloadError},
+};
+
+/// Takes a stored revision into use. `report` is the SHA-256 of the report on which the
+/// promotion is based.
+///
+/// # Errors
+///
+/// Returns the reason why the revision is not in use.
+pub async fn promote(
+    app: App,
+    revision: String,
+    by: Arc<str>,
+    report: Option<String>,
+) -> Result<PromotionRecord, ApiError> {
+    let promoted = on_blocking_thread(move || app.promote(&revision, &by, report)).await?;
+    promoted.map_err(|error| not_applied(&error))
+}
+
+/// Takes the revision into use that was in use before.
+///
+/// # Errors
+///
+/// Returns the reason why the revision is not in use.
+pub async fn roll_back(app: App, by: Arc<str>) -> Result<PromotionRecord, ApiError> {
+    let rolled_back = on_blocking_thread(move || app.roll_back(&by)).await?;
+    rolled_back.map_err(|error| not_applied(&error))
+}
+
+/// Runs a function that reads or writes files of the config on a thread for blocking tasks.
+///
+/// # Errors
+///
+/// Fails if the function panics.
+pub async fn on_blocking_thread<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let run = spawn_blocking(run).await;
+    run.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "config task aborted"))
+}
+
+/// Returns the error for a change that was not made.
+pub fn not_applied(error: &ReloadError) -> ApiError {
+    ApiError::new(ErrorReason::BadConfig, error.to_string())
+}
