@@ -20,6 +20,18 @@ pub const RESPONSE: &[&str] = &["response"];
 const CONTENT_INDEX: &[&str] = &["content_index"];
 const SUMMARY_INDEX: &[&str] = &["summary_index"];
 
+/// Fields of all events that hold no text of their own.
+pub const EVENT_FIELDS: &[&str] = &[
+    "type",
+    "sequence_number",
+    "item_id",
+    "output_index",
+    "content_index",
+    "summary_index",
+    "logprobs",
+    "obfuscation",
+];
+
 /// Terminator that some servers send behind the last event.
 pub const DONE: &[u8] = b"[DONE]";
 

@@ -12,24 +12,12 @@ use crate::dialect::{
         fields::{ITEM, OUTPUT, first_byte},
         response::item::{BLOCK_LISTS, OutputKind, text_field},
         stream::{
-            event::{EventClass, PART, RESPONSE, StreamEvent},
+            event::{EVENT_FIELDS, EventClass, PART, RESPONSE, StreamEvent},
             item_agreement::strings_of,
         },
         visible_fields::visible_fields,
     },
 };
-
-/// Fields of all events that hold no text of their own.
-const EVENT_FIELDS: &[&str] = &[
-    "type",
-    "sequence_number",
-    "item_id",
-    "output_index",
-    "content_index",
-    "summary_index",
-    "logprobs",
-    "obfuscation",
-];
 
 /// Fields of messages and reasoning that hold no text, or that hooks see otherwise.
 const MESSAGE_FIELDS: &[&str] = &[

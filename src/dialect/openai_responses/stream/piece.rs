@@ -10,28 +10,16 @@ use crate::dialect::{
     content_form::{TextEvent, TextTemplate},
     openai_responses::{
         response::item::ItemSlot,
-        stream::event::{DELTA, OBFUSCATION, SEQUENCE_NUMBER, StreamEvent},
+        stream::event::{DELTA, EVENT_FIELDS, OBFUSCATION, SEQUENCE_NUMBER, StreamEvent},
     },
     text_edit::TextStream,
 };
 
-/// Fields of events that hold nothing to inspect but the piece.
-const KNOWN: &[&str] = &[
-    "type",
-    "sequence_number",
-    "item_id",
-    "output_index",
-    "content_index",
-    "summary_index",
-    "delta",
-    "logprobs",
-    "obfuscation",
-];
-
 /// Returns the template of an unedited event; `None` if it holds anything else to inspect.
 fn text_event(event: &StreamEvent) -> Option<TextEvent> {
     let document = &event.document;
-    if !document.fields().all(|(key, _)| KNOWN.contains(&&*key)) {
+    let is_known = |key: &str| DELTA.contains(&key) || EVENT_FIELDS.contains(&key);
+    if !document.fields().all(|(key, _)| is_known(&key)) {
         return None;
     }
     let field = |field: &[&str]| document.bytes_of(field).ok().flatten();
