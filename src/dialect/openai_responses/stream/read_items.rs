@@ -14,6 +14,8 @@ enum ItemProgress {
     Begun(OutputKind),
     /// Texts or arguments, without such an event.
     Unannounced,
+    /// Texts whose events have no index. They may be of no item.
+    Unindexed,
     Done,
 }
 
@@ -38,7 +40,24 @@ impl ReadItems {
         if self.is_open(index) {
             return Err(ambiguous());
         }
-        self.insert(index, ItemProgress::Begun(kind))
+        let begun = ItemProgress::Begun(kind);
+        if self.progress.get(&index) == Some(&ItemProgress::Unindexed) {
+            self.progress.insert(index, begun);
+            return Ok(());
+        }
+        self.insert(index, begun)
+    }
+
+    /// Notes a piece of a text without an index, which most clients add to the first item.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the first item has ended.
+    pub fn note_unindexed(&mut self) -> Result<(), DialectError> {
+        match self.progress.get(&0) {
+            None => self.insert(0, ItemProgress::Unindexed),
+            Some(_) => self.note_event(0),
+        }
     }
 
     /// Notes an event of an item.
@@ -49,7 +68,7 @@ impl ReadItems {
     pub fn note_event(&mut self, index: u64) -> Result<(), DialectError> {
         match self.progress.get(&index) {
             Some(ItemProgress::Done) => Err(ambiguous()),
-            Some(ItemProgress::Begun(_) | ItemProgress::Unannounced) => Ok(()),
+            Some(_) => Ok(()),
             None => self.insert(index, ItemProgress::Unannounced),
         }
     }
@@ -67,11 +86,11 @@ impl ReadItems {
             (Some(ItemProgress::Begun(begun)), _) if *begun != kind => {
                 return Err(DialectError::Ambiguous("item".to_owned()));
             }
-            (Some(ItemProgress::Begun(_) | ItemProgress::Unannounced), _) => {
+            (Some(ItemProgress::Done), None) | (None, _) => (),
+            (Some(_), _) => {
                 self.progress.insert(index.unwrap_or(0), ItemProgress::Done);
                 return Ok(());
             }
-            (Some(ItemProgress::Done), None) | (None, _) => (),
         }
         self.insert(index.unwrap_or(0), ItemProgress::Done)
     }
@@ -79,7 +98,10 @@ impl ReadItems {
     /// Returns whether an item has begun and not ended.
     pub fn is_open(&self, index: u64) -> bool {
         let progress = self.progress.get(&index);
-        progress.is_some_and(|progress| *progress != ItemProgress::Done)
+        matches!(
+            progress,
+            Some(ItemProgress::Begun(_) | ItemProgress::Unannounced)
+        )
     }
 
     /// Returns whether the events of an item are texts that hooks see one by one.

@@ -239,8 +239,12 @@ impl EventReader {
 
     fn read_delta(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
-        let (index, slot) = (event.output_index()?.unwrap_or(0), event.slot()?);
-        self.items.note_event(index)?;
+        let (index, slot) = (event.output_index()?, event.slot()?);
+        match index {
+            Some(index) => self.items.note_event(index)?,
+            None => self.items.note_unindexed()?,
+        }
+        let index = index.unwrap_or(0);
         self.texts.append(index, slot, &piece)?;
         self.has_refusal |= event.name == "response.refusal.delta";
         self.alike = ReadPiece::new(event, index, slot);

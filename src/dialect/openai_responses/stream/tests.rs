@@ -33,6 +33,21 @@ fn an_unedited_stream_keeps_its_bytes() {
 }
 
 #[test]
+fn an_item_may_begin_after_a_piece_without_an_index() {
+    let mut data = stream_of("r1", &[text(&["a"])]);
+    let piece = json!({ "type": "response.output_text.delta", "sequence_number": 2, "delta": "x" });
+    data.insert(2, Bytes::from(piece.to_string()));
+
+    let chunks = chunks_of(&data);
+
+    let texts = chunks.iter().flat_map(ResponseDocument::plain_texts);
+    assert_eq!(texts.collect::<String>(), "xa");
+    let again = parsed(&written(&chunks));
+    let again = again.iter().map(|event| Bytes::from(event.to_string()));
+    assert_eq!(chunks_of(&again.collect::<Vec<_>>()).len(), chunks.len());
+}
+
+#[test]
 fn a_terminator_is_kept() {
     let mut data = stream_of("r1", &[text(&["a"])]);
     let expected = sse(&data) + "data: [DONE]\n\n";
