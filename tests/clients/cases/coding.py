@@ -55,8 +55,11 @@ def runs_tools_in_parallel_with_hooks_on_every_event(agent):
             contains(agent.shown(run), f"contents of {name}", run)
         requests = agent.requests(stage)
         check(len(requests), 2, run)
-        check([f"contents of {it}" in result for it, result in zip(["alpha", "beta"], agent.results(requests[1]))],
-              [True, True], run)
+        # An agent may put the result that came first before the others.
+        results = agent.results(requests[1])
+        check(len(results), 2, run)
+        for name in ["alpha", "beta"]:
+            check([f"contents of {name}" in it for it in results].count(True), 1, run)
         events = [it["hook_event_name"] for it in stage.events() if it["hook_event_name"] != "BeforeModel"]
         check([events[0], events[1], events[-1]], ["SessionStart", "BeforeAgent", "AfterAgent"], run)
         check([it["tool_name"] for it in stage.events("BeforeTool")], [agent.reader_in_hooks] * 2, run)
