@@ -18,18 +18,20 @@ mod record;
 mod recorder_sink;
 mod run_stats;
 mod time_range;
+mod token_counts;
 
 pub use self::{
     body_digest::{BodyDigest, BodyHasher},
     decision_log::{AuditError, AuditLog, Checkpoint},
     hook_run_record::HookRunRecord,
     open_log::OpenLogs,
-    promotion_record::{PromotionKind, PromotionRecord},
+    promotion_record::{PromotionKind, PromotionRecord, RolloutKind, RolloutRecord},
     record::{
         AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
-        RequestRecord, TextDigest, TokenCounts, ViewRecord, short_name,
+        RequestRecord, TextDigest, ViewRecord, short_name,
     },
     recorder_sink::DecisionLogSink,
+    token_counts::TokenCounts,
 };
 
 #[cfg(test)]

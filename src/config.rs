@@ -54,6 +54,7 @@ pub use self::{
             ProofCase, ProofCases, ProofEntry, ProofSettings, ProofToolCall, ProofToolResult,
         },
         revisions::RevisionSettings,
+        rollout::{AbortConditions, RolloutSettings, RolloutUnit},
         sessions::{EventSettings, SessionSettings, StoreSettings},
         telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings, Telemetry},
         tool_names::ToolMeaning,

@@ -69,6 +69,16 @@ use crate::{
 /// Synchronous steps stay outside of async functions: each nested future is copied into its
 /// parent, which makes all of them larger.
 pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Request>) -> Response {
+    let unit = authenticated
+        .snapshot
+        .rollout_unit(&authenticated.identity.name);
+    let (authenticated, request) = match unit {
+        None => (authenticated, request),
+        Some(unit) => match Box::pin(route::assign(unit, authenticated, request)).await {
+            Ok(assigned) => assigned,
+            Err(error) => return error.into_response(),
+        },
+    };
     let (head, body) = request.into_parts();
     let recorder = recording::start(app, &authenticated, &head);
     let body = recording::record_body(&recorder, BodySide::Request, body);

@@ -36,8 +36,7 @@ use crate::{
     config::Config,
     middleware::OnBodyEnd,
     state::{
-        App, AppResources, BuildError, ConfigSource, RevisionError, end_tasks, expire_sessions,
-        prove_guards,
+        App, AppResources, BuildError, ConfigSource, end_tasks, expire_sessions, prove_guards,
     },
 };
 
@@ -79,9 +78,6 @@ pub enum ServerError {
     /// The handler of SIGHUP cannot be installed.
     #[error("cannot handle signals: {0}")]
     Signal(#[source] io::Error),
-    /// The revision of the config cannot be stored.
-    #[error(transparent)]
-    Revision(#[from] RevisionError),
 }
 
 impl Server {
@@ -92,29 +88,38 @@ impl Server {
     ///
     /// Returns the reason why the server cannot start.
     pub async fn bind(config: Config, resources: AppResources) -> Result<Self, ServerError> {
+        Self::new(App::new(config, resources).await?)
+    }
+
+    /// Like [`Server::bind`], with config reloads: on SIGHUP, on changes of the config files, and
+    /// through the admin API. Signals and changes are noticed from this call on. `source` has
+    /// read the config; its revision is stored.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the server cannot start.
+    pub async fn bind_reloading(
+        config: Config,
+        resources: AppResources,
+        source: ConfigSource,
+    ) -> Result<Self, ServerError> {
+        let mut server = Self::new(App::with_reloads(config, resources, source).await?)?;
+        let trigger = ReloadTrigger::new(&server.app).map_err(ServerError::Signal)?;
+        server.reload_trigger = Some(trigger);
+        Ok(server)
+    }
+
+    fn new(app: App) -> Result<Self, ServerError> {
+        let snapshot = app.snapshot();
+        let config = &snapshot.config;
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
-            app: App::new(config, resources).await?,
+            app,
             agents: bind(agents)?,
             operators: bind(operators)?,
             runtimes: RuntimePool::start().map_err(ServerError::Threads)?.into(),
             reload_trigger: None,
         })
-    }
-
-    /// Enables config reloads: on SIGHUP, on changes of the config files, and through the
-    /// admin API. Signals and changes are noticed from this call on. Stores the revision of the
-    /// config, which `source` has read.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the revision cannot be stored, or the signal handler cannot be
-    /// installed.
-    pub fn reloading(mut self, source: ConfigSource) -> Result<Self, ServerError> {
-        self.app = self.app.with_reloads(source)?;
-        let trigger = ReloadTrigger::new(&self.app).map_err(ServerError::Signal)?;
-        self.reload_trigger = Some(trigger);
-        Ok(self)
     }
 
     /// Serves until `shutdown` completes, then shuts down gracefully: in-flight requests

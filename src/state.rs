@@ -12,6 +12,9 @@ mod recorders;
 mod resources;
 mod revision_store;
 mod revisions;
+mod rollout;
+mod rollout_progress;
+mod rollout_sink;
 mod session_expiry;
 mod snapshot;
 mod traffic;
@@ -20,7 +23,7 @@ mod upstreams;
 pub use self::{
     app::App,
     clock::utc_timestamp,
-    config_source::{ConfigSource, ReadConfig, SourceError},
+    config_source::{ConfigInput, ConfigSource, ReadConfig, SourceError},
     content_owners::{ContentOwners, MAX_TTL},
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
@@ -28,6 +31,7 @@ pub use self::{
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},
+    rollout_progress::{Proportion, RolloutStatus},
     session_expiry::expire_sessions,
     snapshot::{BuildError, Snapshot},
     traffic::{MethodTraffic, Traffic, UnknownPath},

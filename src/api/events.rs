@@ -21,6 +21,8 @@ use uuid::Uuid;
 
 use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
+    auth::Identity,
+    config::RolloutUnit,
     dialect,
     error::{ApiError, ErrorReason},
     event::{
@@ -83,6 +85,7 @@ pub(super) async fn report_event(
     let body = read_body(body, &snapshot).await?;
     let fields = parse_fields(&body)?;
     let name = event_name(&fields)?;
+    let snapshot = assigned_snapshot(snapshot, &identity, &fields);
     let has_option = |wanted| {
         let query = query.as_deref().unwrap_or_default();
         query.split('&').any(|option| option == wanted)
@@ -284,6 +287,20 @@ impl From<Diagnostic> for DiagnosticReport {
             detail: diagnostic.detail,
         }
     }
+}
+
+/// Returns the snapshot of the event's session, while another config is rolled out.
+fn assigned_snapshot(
+    snapshot: Arc<Snapshot>,
+    identity: &Identity,
+    fields: &Map<String, Value>,
+) -> Arc<Snapshot> {
+    let Some(unit) = snapshot.rollout_unit(&identity.name) else {
+        return snapshot;
+    };
+    let session = fields.get("session_id").and_then(Value::as_str);
+    let session = session.filter(|_| unit == RolloutUnit::Session);
+    snapshot.for_session(&identity.caller().key, session.unwrap_or_default())
 }
 
 fn session_key(context: &Context) -> SessionKey {

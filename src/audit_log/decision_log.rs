@@ -108,6 +108,15 @@ impl AuditLog {
         Ok(self)
     }
 
+    /// Returns the same log for another config, whose version its records name.
+    #[must_use]
+    pub fn for_config(&self, config: &str) -> Self {
+        Self {
+            config: config.into(),
+            ..self.clone()
+        }
+    }
+
     /// Puts the settings into force, and starts writing unless it was started before.
     pub fn start(&self, tasks: &TaskTracker) {
         if let Some(exporter) = &self.exporter {

@@ -10,13 +10,16 @@ use data_encoding::HEXLOWER;
 use serde::Serialize;
 
 use super::{
-    body_digest::BodyDigest, hook_run_record::HookRunRecord, promotion_record::PromotionRecord,
+    body_digest::BodyDigest,
+    hook_run_record::HookRunRecord,
+    promotion_record::{PromotionRecord, RolloutRecord},
     time_range::TimeRange,
+    token_counts::TokenCounts,
 };
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
-    observe::{ReloadOutcome, TokenUsage},
+    observe::ReloadOutcome,
 };
 
 /// Bytes of a name that are stored; agents and models choose names.
@@ -71,6 +74,8 @@ pub enum AuditRecord {
     Viewed(ViewRecord),
     /// A stored revision of the config is in use.
     Promoted(PromotionRecord),
+    /// A rollout has begun, taken a step, or ended.
+    Rollout(RolloutRecord),
     /// Rejected requests that have no records of their own.
     Suppressed {
         /// Number of suppressed requests.
@@ -235,30 +240,6 @@ pub struct CallSpan {
     pub elapsed: Duration,
 }
 
-/// Token counts of upstream's `usageMetadata`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct TokenCounts {
-    /// Tokens of the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<u64>,
-    /// Tokens of the response.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub candidates: Option<u64>,
-    /// All tokens, thoughts and tool use included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<u64>,
-}
-
-impl From<TokenUsage> for TokenCounts {
-    fn from(usage: TokenUsage) -> Self {
-        Self {
-            prompt: usage.prompt,
-            candidates: usage.candidates,
-            total: usage.total,
-        }
-    }
-}
-
 /// A view of content, or a watch that keeps it.
 #[derive(Debug, Default, Serialize)]
 pub struct ViewRecord {
@@ -343,6 +324,7 @@ impl AuditRecord {
             | Self::Rejected(_)
             | Self::Viewed(_)
             | Self::Promoted(_)
+            | Self::Rollout(_)
             | Self::Suppressed { .. } => Trace::default(),
         }
     }

@@ -8,10 +8,11 @@ use super::{
     decision_log::{AuditLog, Checkpoint},
     record::{
         AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
-        RequestRecord, TokenCounts, short_name,
+        RequestRecord, short_name,
     },
     run_stats::RunStats,
     time_range::milliseconds,
+    token_counts::TokenCounts,
 };
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},

@@ -16,7 +16,7 @@ use crate::{
     hook,
     observe::{self, LogGuard},
     server::Server,
-    state::{AppResources, ConfigSource, end_tasks},
+    state::{AppResources, ConfigInput, ConfigSource, end_tasks},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -53,12 +53,17 @@ impl ServeArgs {
             ..Overrides::default()
         };
         let file = self.config;
-        let read = move |stored| {
-            let overrides = Overrides {
-                stored,
-                ..overrides.clone()
+        let read = move |input: ConfigInput<'_>| {
+            let mut overrides = overrides.clone();
+            let file = match (input, &file) {
+                (ConfigInput::Stored(files), file) => {
+                    overrides.stored = Some(files);
+                    file.as_deref()
+                }
+                (ConfigInput::Other(other), _) => Some(other),
+                (ConfigInput::File, file) => file.as_deref(),
             };
-            match &file {
+            match file {
                 Some(file) => Config::load(file, &overrides, &hook::registry()),
                 None => Config::without_file(&overrides, &hook::registry()),
             }
@@ -75,7 +80,7 @@ impl ServeArgs {
             let resources = AppResources::default();
             let tasks = resources.tasks.clone();
             let server = tokio::select! {
-                server = Server::bind(config, resources) => server?.reloading(source)?,
+                server = Server::bind_reloading(config, resources, source) => server?,
                 () = &mut stop => {
                     end_tasks(&tasks).await;
                     return Ok(());

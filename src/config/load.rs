@@ -130,6 +130,7 @@ impl Config {
         loader.check_trace();
         let (transcripts, audit_path) = (loader.transcripts(), loader.audit_path());
         let revisions = loader.revision_folder();
+        loader.check_rollout();
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
         loader.annotate_policies();
         loader.fail_if_problems()?;

@@ -17,6 +17,7 @@ pub(super) mod listeners;
 pub(super) mod policies;
 pub(super) mod proofs;
 pub(super) mod revisions;
+pub(super) mod rollout;
 pub(super) mod sessions;
 pub(super) mod telemetry;
 pub(super) mod tool_names;

@@ -115,6 +115,11 @@ impl Milliseconds {
     }
 }
 
+/// Parses a duration with a unit.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    parse(text, DURATION_UNITS_MS).map(Duration::from_millis)
+}
+
 /// `32MiB` → 32 × 2²⁰.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     units.iter().find_map(|(unit, factor)| {

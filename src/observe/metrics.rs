@@ -123,6 +123,12 @@ metrics! {
     pub trace_dropped_details: Counter = "trace_dropped_details";
     /// Calls that the live trace did not keep for lack of memory.
     pub trace_dropped_records: Counter = "trace_dropped_records";
+    /// Share of the sessions under the config that is rolled out, in percent.
+    pub rollout_share: Gauge = "rollout_share_percent";
+    /// Calls and reported events during a rollout, by config.
+    rollout_calls: Family<Labels<1>, Counter> = "rollout_calls";
+    /// Rollouts that a difference of the two configs has ended.
+    pub rollout_aborts: Counter = "rollout_aborts";
     /// Bytes that the live trace holds, exchanges in flight included.
     pub trace_bytes: Gauge = "trace_bytes";
 }
@@ -232,6 +238,12 @@ impl Metrics {
     pub fn record_denial(&self, event: EventName) {
         let labels = [("event", event.as_str().into())];
         self.denials.get_or_create(&labels).inc();
+    }
+
+    /// Counts a call under one of the configs of a rollout.
+    pub fn record_rollout_call(&self, arm: &'static str) {
+        let labels = [("config", arm.into())];
+        self.rollout_calls.get_or_create(&labels).inc();
     }
 
     /// Counts a config reload.

@@ -18,6 +18,7 @@ mod store;
 
 pub use self::{
     filter::{FILTER_KEYS, FilterError, TraceFilter},
+    histogram::DurationHistogram,
     in_flight::{InFlightCall, InFlightCalls},
     record::{
         CallDetail, CallRecord, RecordKind, SessionMatch, TimeSplit, TracedRound, TracedTokens,

@@ -1,10 +1,13 @@
 //! Resolves a request: its session name, its method, and whether the caller may use it.
 
+mod config_assignment;
+
 use std::sync::Arc;
 
 use http::{HeaderMap, request::Parts};
 use serde_json::Value;
 
+pub(super) use self::config_assignment::assign;
 use super::{earlier_responses, request_context::RequestContext, session_name};
 use crate::{
     auth::Identity,

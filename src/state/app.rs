@@ -13,6 +13,7 @@ use super::{
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
+    rollout_sink::AbortStore,
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
@@ -48,40 +49,44 @@ impl App {
     /// Returns an error if something that the config asks for cannot be built, or if a
     /// guard is not proven. No hook process is left then.
     pub async fn new(config: Config, resources: AppResources) -> Result<Self, BuildError> {
-        let snapshot = Snapshot::build(config, &resources, None)?;
-        if let Err(error) = snapshot.prove(&resources).await {
-            // Workers end with their snapshot.
-            drop(snapshot);
-            end_tasks(&resources.tasks).await;
-            return Err(error.into());
-        }
-        let snapshot = snapshot.open_logs(&resources, None)?;
-        let reloads = ReloadState::default();
-        reloads
-            .revisions
-            .add(revision(&snapshot, ReloadCause::Start));
-        Ok(Self {
-            snapshot: Arc::new(RwLock::new(Arc::new(snapshot))),
-            resources: Arc::new(resources),
-            reloads: Arc::new(reloads),
-        })
+        let snapshot = Box::pin(first_snapshot(config, &resources, None)).await;
+        Ok(Self::of(
+            ended_on_error(snapshot, &resources).await?,
+            resources,
+            None,
+        ))
     }
 
-    /// Returns the same application, whose config can be reloaded from `source`, which has read
-    /// it. Stores its revision. Blocks.
+    /// Builds an application like [`Self::new`], whose config can be reloaded from `source`, which
+    /// has read it. Stores its revision.
     ///
     /// # Errors
     ///
-    /// Fails if the revision cannot be stored.
-    pub fn with_reloads(self, source: ConfigSource) -> Result<Self, RevisionError> {
-        let first = revision(&self.snapshot(), ReloadCause::Start);
-        source.store(&first.config, &first.cause.to_string(), None)?;
-        let reloads = Arc::new(ReloadState {
-            source: Some(source),
+    /// Returns an error like [`Self::new`], or if the revision cannot be stored.
+    pub async fn with_reloads(
+        config: Config,
+        resources: AppResources,
+        source: ConfigSource,
+    ) -> Result<Self, BuildError> {
+        let snapshot = Box::pin(first_snapshot(config, &resources, Some(&source))).await;
+        let snapshot = ended_on_error(snapshot, &resources).await?;
+        source.store(&snapshot.config, &ReloadCause::Start.to_string(), None)?;
+        Ok(Self::of(snapshot, resources, Some(source)))
+    }
+
+    fn of(snapshot: Snapshot, resources: AppResources, source: Option<ConfigSource>) -> Self {
+        let reloads = ReloadState {
+            source,
             ..ReloadState::default()
-        });
-        reloads.revisions.add(first);
-        Ok(Self { reloads, ..self })
+        };
+        reloads
+            .revisions
+            .add(revision(&snapshot, ReloadCause::Start));
+        Self {
+            snapshot: Arc::new(RwLock::new(Arc::new(snapshot))),
+            resources: Arc::new(resources),
+            reloads: Arc::new(reloads),
+        }
     }
 
     /// Starts background tasks and prewarmed hook processes. Needs a runtime.
@@ -222,7 +227,8 @@ impl App {
         cause: &ReloadCause,
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), ReloadError> {
-        let snapshot = self.build_new_snapshot(config)?;
+        let mut snapshot = self.build_new_snapshot(config)?;
+        self.build_candidate(&mut snapshot)?;
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.
         self.source()?
@@ -289,6 +295,19 @@ impl App {
         opened.map_err(|error| rejected(error.into()))
     }
 
+    /// Builds and proves the snapshot of the config that is rolled out, if there is one.
+    fn build_candidate(&self, snapshot: &mut Snapshot) -> Result<(), ReloadError> {
+        let source = self.source()?;
+        let candidate = snapshot.build_candidate(source, &self.resources);
+        let candidate = candidate.map_err(|error| ReloadError(error.to_string()))?;
+        if let Some(candidate) = candidate {
+            self.prove(&candidate)?;
+            let store = AbortStore::new(source, &self.resources);
+            snapshot.add_candidate(candidate, store, Some(&self.snapshot()));
+        }
+        Ok(())
+    }
+
     /// Proves the guards of a new snapshot, unless the gateway shuts down.
     fn prove(&self, snapshot: &Snapshot) -> Result<(), ReloadError> {
         let proved = snapshot.prove(&self.resources);
@@ -298,6 +317,36 @@ impl App {
             None => Err(ReloadError("the gateway is shutting down".to_owned())),
         }
     }
+}
+
+/// Builds the snapshot of a start, with that of a rollout, and proves their guards.
+async fn first_snapshot(
+    config: Config,
+    resources: &AppResources,
+    source: Option<&ConfigSource>,
+) -> Result<Snapshot, BuildError> {
+    let snapshot = Snapshot::build(config, resources, None)?;
+    snapshot.prove(resources).await?;
+    let mut snapshot = snapshot.open_logs(resources, None)?;
+    if let Some(source) = source
+        && let Some(candidate) = snapshot.build_candidate(source, resources)?
+    {
+        candidate.prove(resources).await?;
+        let store = AbortStore::new(source, resources);
+        snapshot.add_candidate(candidate, store, None);
+    }
+    Ok(snapshot)
+}
+
+/// Waits for the end of workers, which end with their snapshot, if it cannot be used.
+async fn ended_on_error(
+    snapshot: Result<Snapshot, BuildError>,
+    resources: &AppResources,
+) -> Result<Snapshot, BuildError> {
+    if snapshot.is_err() {
+        end_tasks(&resources.tasks).await;
+    }
+    snapshot
 }
 
 fn revision(snapshot: &Snapshot, cause: ReloadCause) -> ConfigRevision {

@@ -4,21 +4,35 @@
 //! config file is that at the time of the promotion; a change of the file ends it.
 
 use std::{
+    ffi::OsStr,
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use thiserror::Error;
 
-use super::revision_store::{ActiveRevision, RevisionError, RevisionStore, StoredRevision};
+use super::revision_store::{
+    ActiveRevision, RevisionError, RevisionStore, StoredRevision, is_version,
+};
 use crate::{
     audit_log::{PromotionKind, PromotionRecord},
     config::{Config, ConfigError, ConfigFiles},
 };
 
-/// Reads the config from its file, or from the files of a stored revision.
-pub type ReadConfig = dyn Fn(Option<Arc<ConfigFiles>>) -> Result<Config, ConfigError> + Send + Sync;
+/// Reads a config from one of its sources.
+pub type ReadConfig = dyn Fn(ConfigInput<'_>) -> Result<Config, ConfigError> + Send + Sync;
+
+/// Where [`ReadConfig`] finds a config.
+#[derive(Debug, Clone)]
+pub enum ConfigInput<'a> {
+    /// The config file of the command line.
+    File,
+    /// Another file in its directory, with the same command line.
+    Other(&'a Path),
+    /// The files of a stored revision.
+    Stored(Arc<ConfigFiles>),
+}
 
 /// Reason why there is no config.
 #[derive(Debug, Error)]
@@ -71,7 +85,7 @@ impl ConfigSource {
     ///
     /// Returns every problem of the config, or of the stored revision.
     pub fn read(&self) -> Result<Config, SourceError> {
-        let file = (self.read)(None)?;
+        let file = (self.read)(ConfigInput::File)?;
         let kept = file.revisions.as_ref().filter(|_| !file.texts.is_empty());
         let store = kept.cloned().map(RevisionStore::new);
         let active = store.as_ref().map(RevisionStore::active);
@@ -107,7 +121,7 @@ impl ConfigSource {
     pub(super) fn read_stored(&self, revision: StoredRevision) -> Result<Config, SourceError> {
         let (state, store) = self.state_and_store()?;
         let StoredRevision { version, files, .. } = revision;
-        let mut config = match (self.read)(Some(files)) {
+        let mut config = match (self.read)(ConfigInput::Stored(files)) {
             Ok(config) => config,
             Err(source) => return Err(SourceError::Stored { version, source }),
         };
@@ -119,6 +133,62 @@ impl ConfigSource {
         let more: Vec<_> = more.filter(|file| !config.files.contains(file)).collect();
         config.files.extend(more);
         Ok(config)
+    }
+
+    /// Reads the config that is rolled out: a stored revision, or another file in the directory
+    /// of the config file, whose revision is stored.
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of the config.
+    pub(super) fn read_candidate(&self, to: &str) -> Result<Config, SourceError> {
+        match self.stored(to) {
+            Err(RevisionError::Unknown(_)) if !is_version(to) => (),
+            stored => return self.read_stored(stored?),
+        }
+        let (state, store) = self.state_and_store()?;
+        let directory = state.files.first().and_then(|file| file.parent());
+        let path = directory.unwrap_or(Path::new("")).join(to);
+        let in_directory = Path::new(to).file_name() == Some(OsStr::new(to));
+        if !in_directory {
+            return Err(RevisionError::Elsewhere(to.to_owned()).into());
+        }
+        let config = match (self.read)(ConfigInput::Other(&path)) {
+            Ok(config) => config,
+            Err(source) => {
+                let version = to.to_owned();
+                return Err(SourceError::Stored { version, source });
+            }
+        };
+        let mut needed = vec![state.file_version.as_str()];
+        if let Some(active) = &state.active {
+            needed.extend(active.previous.as_deref());
+            needed.push(&active.revision);
+        }
+        store.save(&config, "rollout", &needed)?;
+        Ok(config)
+    }
+
+    /// Returns whether the rollout of a version under the config in use was aborted.
+    pub(super) fn is_aborted(&self, version: &str) -> bool {
+        let active = self.active();
+        active.is_some_and(|active| active.aborted.as_deref() == Some(version))
+    }
+
+    /// Stores that the rollout of a version was aborted, so that a restart does not begin it
+    /// anew.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be stored.
+    pub(super) fn store_abort(&self, version: &str) -> Result<(), RevisionError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let SourceState { store, active, .. } = &mut *state;
+        let (Some(store), Some(active)) = (store, active) else {
+            return Ok(());
+        };
+        active.aborted = Some(version.to_owned());
+        store.set_active(active)
     }
 
     /// Stores a config that is about to be in use. With `promotion`, it stays in use until the
@@ -136,13 +206,11 @@ impl ConfigSource {
         let Ok((mut state, store)) = self.state_and_store() else {
             return Ok(());
         };
-        let before = state.active.take();
+        let before = state.active.clone();
         let is_same = |active: &&ActiveRevision| {
             (&active.revision, &active.file) == (&config.version, &state.file_version)
         };
-        if let Some(active) = before.as_ref().filter(is_same) {
-            state.active = Some(active.clone());
-            self.replace(state);
+        if before.as_ref().is_some_and(|active| is_same(&active)) {
             return Ok(());
         }
         let previous = match before {
@@ -156,6 +224,7 @@ impl ConfigSource {
             previous,
             by: promotion.map_or_else(String::new, |promotion| promotion.by.clone()),
             report: promotion.and_then(|promotion| promotion.report.clone()),
+            aborted: None,
         };
         let needed = [Some(&active.file), active.previous.as_ref()];
         let needed: Vec<&str> = needed.into_iter().flatten().map(String::as_str).collect();

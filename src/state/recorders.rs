@@ -48,6 +48,9 @@ impl Snapshot {
     ) -> Vec<Box<dyn Sink>> {
         let metrics = MetricsSink(Arc::clone(&self.metrics));
         let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(metrics), Box::new(LogSink)];
+        if let Some(rollout) = &self.rollout {
+            sinks.push(Box::new(rollout.sink()));
+        }
         if let Some(decision_log) = decision_log {
             sinks.push(Box::new(decision_log));
         }

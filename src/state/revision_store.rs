@@ -57,6 +57,9 @@ pub struct ActiveRevision {
     pub by: String,
     /// SHA-256 of the report on which the promotion is based.
     pub report: Option<String>,
+    /// Version whose rollout was aborted under this revision.
+    #[serde(default)]
+    pub aborted: Option<String>,
 }
 
 /// Reason why a revision cannot be stored or read.
@@ -68,6 +71,11 @@ pub enum RevisionError {
     /// No revision has this version.
     #[error("no revision of the config has the version `{0}`")]
     Unknown(String),
+    /// The config of a rollout is not in the directory of the config file.
+    #[error(
+        "`rollout.to` must be a version, or the name of a file in the directory of the config file: `{0}`"
+    )]
+    Elsewhere(String),
     /// A file of the folder cannot be read or written.
     #[error("revision file `{path}`: {source}")]
     Io {
@@ -239,7 +247,8 @@ fn file_name(version: &str) -> String {
     format!("{version}.json")
 }
 
-fn is_version(text: &str) -> bool {
+/// Returns whether a text has the form of a version.
+pub(super) fn is_version(text: &str) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     text.len() == VERSION_DIGITS && text.bytes().all(is_digit)
 }

@@ -10,6 +10,7 @@ use tokio::{
 
 use super::{app::App, clock::utc_timestamp, snapshot::Snapshot};
 use crate::{
+    config::RolloutUnit,
     event::{Caller, Context, EventName, EventOrigin, SessionEnd},
     hook::EventScope,
     session::{SessionKey, SessionSource, SessionState},
@@ -52,10 +53,28 @@ async fn collect_expired(
             transcripts.expire();
         }
         for (key, state) in expired {
-            let snapshot = Arc::clone(&snapshot);
+            let snapshot = assigned_snapshot(&snapshot, &key, &state);
             // Ignore send errors during shutdown.
             sender.send((snapshot, key, state)).await.ok();
         }
+    }
+}
+
+/// Returns the snapshot of a session while another config is rolled out. Sessions without a
+/// name, which are assigned by their first prompt, end under the config in use.
+fn assigned_snapshot(
+    snapshot: &Arc<Snapshot>,
+    key: &SessionKey,
+    state: &SessionState,
+) -> Arc<Snapshot> {
+    let caller = snapshot.authenticator.name_of(&key.caller);
+    let unit = snapshot.rollout_unit(caller.unwrap_or_default());
+    let is_named = state.source != SessionSource::History;
+    let snapshot = Arc::clone(snapshot);
+    match unit {
+        Some(RolloutUnit::Caller) => snapshot.for_session(&key.caller, ""),
+        Some(RolloutUnit::Session) if is_named => snapshot.for_session(&key.caller, &key.id),
+        _ => snapshot,
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::{
-    clock::utc_timestamp, live_trace::LiveTrace, method_policy::hook_coverage,
-    resources::AppResources, upstreams::Upstreams,
+    clock::utc_timestamp, config_source::SourceError, live_trace::LiveTrace,
+    method_policy::hook_coverage, resources::AppResources, revision_store::RevisionError,
+    rollout_sink::RolloutReporter, upstreams::Upstreams,
 };
 use crate::{
     audit_log::{AuditError, AuditLog},
@@ -53,6 +54,10 @@ pub struct Snapshot {
     pub(super) tracer: Option<Arc<Tracer>>,
     /// Whether any event is derived from model calls; every request needs it.
     pub derives_any: bool,
+    /// Snapshot of the config that is rolled out, for a share of the sessions.
+    pub(super) candidate: Option<Arc<Self>>,
+    /// Counts the calls of this config during a rollout.
+    pub(super) rollout: Option<RolloutReporter>,
 }
 
 /// Reason why a snapshot cannot be built.
@@ -70,6 +75,12 @@ pub enum BuildError {
     /// The decision log cannot be opened.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// The revision of the config cannot be stored.
+    #[error(transparent)]
+    Revision(#[from] RevisionError),
+    /// There is no config to roll out.
+    #[error("rollout: {0}")]
+    Rollout(#[source] SourceError),
 }
 
 impl Snapshot {
@@ -127,6 +138,8 @@ impl Snapshot {
             audit: None,
             config: Arc::new(config),
             derives_any: false,
+            candidate: None,
+            rollout: None,
         };
         snapshot.derives_any = EventName::ALL.iter().any(|event| snapshot.derives(*event));
         Ok(snapshot)
@@ -250,6 +263,7 @@ impl Snapshot {
             resources.tasks.spawn(refresh);
         });
         self.engine.start();
+        self.start_candidate();
     }
 }
 

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::timestamp::rfc3339;
 use crate::{
     config::Config,
-    state::{App, ConfigRevision, ReloadError},
+    state::{App, ConfigRevision, ReloadError, Snapshot},
 };
 
 /// Time after which a difference may be coarser than the smallest one.
@@ -33,6 +33,9 @@ pub struct ConfigView {
     pub warnings: Vec<String>,
     /// Configs that are or were in use, newest first. Of many, the last ones.
     pub revisions: Vec<RevisionView>,
+    /// Rollout of another config, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutView>,
     /// The last reload, if its config was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedView>,
@@ -78,6 +81,32 @@ pub struct StoredRevisionView {
     pub state: &'static str,
     /// Whether it is that of the config file.
     pub is_file: bool,
+}
+
+/// Rollout of another config to a share of the sessions.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RolloutView {
+    /// Version that is rolled out.
+    pub to: String,
+    /// Share of the sessions under it, in percent.
+    pub percent: u8,
+    /// Whether a difference of the two configs has ended the rollout.
+    pub is_aborted: bool,
+    /// Calls since the last step: of the config in use, and of the other.
+    pub arms: Vec<RolloutArmView>,
+}
+
+/// Calls of one config of a rollout since the last step.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RolloutArmView {
+    /// Version of the config.
+    pub version: String,
+    /// Calls and reported events.
+    pub calls: u64,
+    /// Those that were denied or stopped.
+    pub denied: u64,
+    /// Those in which a hook failed.
+    pub hook_failures: u64,
 }
 
 /// A config that was refused.
@@ -136,6 +165,7 @@ pub fn current(app: &App) -> ConfigView {
             .map(ToString::to_string)
             .collect(),
         revisions: revisions(app),
+        rollout: rollout(&snapshot),
         refused,
     }
 }
@@ -207,6 +237,24 @@ pub fn diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ReloadError> 
         from: from.version.clone(),
         to: to.version.clone(),
         diff,
+    })
+}
+
+fn rollout(snapshot: &Snapshot) -> Option<RolloutView> {
+    let (to, status) = snapshot.rollout_status()?;
+    let versions = [snapshot.config.version.as_str(), to].into_iter();
+    let arms = versions.zip(status.denied).zip(status.hook_failures);
+    let arms = arms.map(|((version, denied), failures)| RolloutArmView {
+        version: version.to_owned(),
+        calls: denied.of,
+        denied: denied.count,
+        hook_failures: failures.count,
+    });
+    Some(RolloutView {
+        to: to.to_owned(),
+        percent: status.share,
+        is_aborted: status.is_aborted,
+        arms: arms.collect(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod kills;
 mod promotions;
+mod rollouts;
 
 use std::{
     fs,

@@ -9,7 +9,7 @@ use std::{
 use rustix::fs::Access;
 
 use super::loader::Loader;
-use crate::config::units::Size;
+use crate::config::{settings::rollout::RolloutSettings, units::Size};
 
 /// The smallest useful size of an audit log file, in bytes.
 const MIN_AUDIT_FILE_BYTES: usize = 64 * 1024;
@@ -85,6 +85,19 @@ impl Loader {
             self.problem(pointer, format!("{what} {reason}: `{}`", path.display()));
         }
         Some(folder)
+    }
+
+    /// Checks that a rollout has a share and a folder for its revision.
+    pub(super) fn check_rollout(&mut self) {
+        let Some(rollout) = self.section::<RolloutSettings>("/rollout") else {
+            return;
+        };
+        if rollout.shares().is_empty() {
+            self.problem("/rollout", "`rollout` needs `percent` or `steps`");
+        }
+        if self.value.get("revisions").is_none() {
+            self.problem("/rollout", "`rollout` needs `revisions`");
+        }
     }
 
     fn absolute(&self, path: &Path) -> PathBuf {

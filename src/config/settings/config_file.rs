@@ -18,6 +18,7 @@ use super::{
     policies::{HookMode, PolicySpec},
     proofs::{ProofCases, ProofSettings},
     revisions::RevisionSettings,
+    rollout::RolloutSettings,
     sessions::{EventSettings, SessionSettings},
     telemetry::{LogSettings, Telemetry},
     tool_names::{ToolMeaning, ToolMeaningSchema},
@@ -136,6 +137,8 @@ pub struct Config {
     pub trace: TraceSettings,
     /// The folder in which configs that were in use are kept. Default: none are kept.
     pub revisions: Option<RevisionSettings>,
+    /// The rollout of another config to a share of the sessions. Default: none.
+    pub rollout: Option<RolloutSettings>,
     /// Policies made of the models and tools that each caller may use. They run after
     /// all others and see their edits.
     #[serde(skip)]

@@ -19,7 +19,9 @@ use crate::{
     middleware::require_role,
     state::{App, ReloadCause, ReloadError},
     view::{
-        config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView, StoredRevisionView},
+        config::{
+            self, ConfigDiff, ConfigView, RefusedView, RevisionView, RolloutView, StoredRevisionView,
+        },
         config_change::{self, on_blocking_thread},
     },
 };
@@ -61,6 +63,7 @@ pub(in crate::console) async fn show(
         }
         @if let Some(refused) = &view.refused { (refused_reload(refused)) }
         @if view.refused.is_none() { (reload_result(fields.get(RELOADED))) }
+        @if let Some(rollout) = &view.rollout { (rollout_state(rollout)) }
         (reload_form(&principal))
         (warnings(&view.warnings))
         (revisions(&view.revisions, diff.as_ref()))
@@ -213,6 +216,30 @@ fn revisions(revisions: &[RevisionView], diff: Option<&ConfigDiff>) -> Markup {
             }
         }
         @if let Some(diff) = diff { (difference(diff)) }
+    }
+}
+
+fn rollout_state(rollout: &RolloutView) -> Markup {
+    let rows = html! {
+        @for arm in &rollout.arms {
+            tr {
+                th scope="row" { code { (arm.version) } }
+                td { (arm.calls) }
+                td { (arm.denied) }
+                td { (arm.hook_failures) }
+            }
+        }
+    };
+    let headings = ["Version", "Calls", "Denied", "With failed hooks"];
+    html! {
+        @if rollout.is_aborted {
+            p.problem role="status" { "The rollout of " code { (rollout.to) }
+                " was aborted. It begins again when the config file changes." }
+        } @else {
+            p role="status" { "The config " code { (rollout.to) } " is rolled out to "
+                (rollout.percent) " % of the sessions." }
+        }
+        (table("Calls since the last step", &headings, &rows))
     }
 }
 

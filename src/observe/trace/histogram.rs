@@ -11,7 +11,7 @@ const BUCKETS: usize = 60;
 /// Durations in buckets whose bounds grow by the square root of two, from one microsecond. A
 /// percentile is at most 42 % above the true value.
 #[derive(Debug)]
-pub(crate) struct DurationHistogram {
+pub struct DurationHistogram {
     counts: [AtomicU64; BUCKETS],
 }
 
@@ -25,7 +25,7 @@ impl Default for DurationHistogram {
 
 impl DurationHistogram {
     /// Adds durations of which only the sum is known, as their mean.
-    pub(crate) fn add(&self, times: u64, sum: Duration) {
+    pub fn add(&self, times: u64, sum: Duration) {
         let micros = u64::try_from(sum.as_micros()).unwrap_or(u64::MAX);
         let mean = micros.checked_div(times).unwrap_or_default();
         if let Some(count) = self.counts.get(bucket(mean)) {
@@ -35,7 +35,7 @@ impl DurationHistogram {
 
     /// Returns the upper bound in microseconds of the bucket that holds this share of all
     /// durations; `None` if there are none.
-    pub(crate) fn percentile(&self, percent: u64) -> Option<u64> {
+    pub fn percentile(&self, percent: u64) -> Option<u64> {
         let counts = self.counts.each_ref();
         let counts = counts.map(|count| count.load(Ordering::Relaxed));
         let total: u64 = counts.iter().sum();
@@ -46,6 +46,12 @@ impl DurationHistogram {
             total > 0 && seen >= rank
         });
         position.map(upper_bound)
+    }
+
+    /// Returns the number of durations in buckets above that of `micros`.
+    pub fn count_above(&self, micros: u64) -> u64 {
+        let above = self.counts.iter().skip(bucket(micros) + 1);
+        above.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -84,6 +90,8 @@ mod tests {
         assert!((50_000..=71_000).contains(&median), "{median}");
         assert!((99_000..=141_000).contains(&p99), "{p99}");
         assert_eq!(DurationHistogram::default().percentile(50), None);
+        assert_eq!(histogram.count_above(1000), 99);
+        assert_eq!(histogram.count_above(200_000), 0);
     }
 
     #[test]

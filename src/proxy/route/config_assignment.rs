@@ -1,0 +1,130 @@
+//! Assigns a request to one of two configs while one of them is rolled out.
+
+use axum::{body::Body, extract::Request};
+use bytes::Bytes;
+use http::request::Parts;
+use serde_json::Value;
+
+use crate::{
+    config::RolloutUnit,
+    error::ApiError,
+    middleware::Authenticated,
+    proxy::{request_body, session_name},
+    upstream::content_headers::{self, ContentEncoding, MediaType},
+};
+
+/// Where the conversation of a request is, in the bodies of all APIs.
+const CONVERSATIONS: [&str; 4] = ["/contents", "/request/contents", "/messages", "/input"];
+
+/// Keys of texts in the items of a conversation, and of lists of such items.
+const TEXTS: [&str; 3] = ["text", "content", "parts"];
+
+/// Replaces the snapshot of a request by that of its session. A session without a name is
+/// assigned by its caller and the text of its first prompt, for which the body is read here.
+///
+/// # Errors
+///
+/// Returns an error if the body is too large or late.
+pub(in crate::proxy) async fn assign(
+    unit: RolloutUnit,
+    authenticated: Authenticated,
+    request: Box<Request>,
+) -> Result<(Authenticated, Box<Request>), ApiError> {
+    let Authenticated { identity, snapshot } = authenticated;
+    let (head, mut body) = request.into_parts();
+    // A malformed name is refused later.
+    let named = session_name::split(head.uri.path(), &head.headers);
+    let named = named.ok().and_then(|(_, name)| name);
+    let session = match (unit, named) {
+        (RolloutUnit::Caller, _) => String::new(),
+        (RolloutUnit::Session, Some(name)) => name.id,
+        (RolloutUnit::Session, None) => {
+            let config = &snapshot.config;
+            if has_readable_conversation(&head, config.limits.body) {
+                let (limits, timeout) = (&config.limits, config.timeouts.body);
+                let bytes = request_body::read(body, &head, limits, timeout).await?;
+                let prompt = first_prompt(&bytes);
+                body = Body::from(bytes);
+                prompt
+            } else {
+                String::new()
+            }
+        }
+    };
+    let snapshot = snapshot.for_session(&identity.caller().key, &session);
+    let request = Box::new(Request::from_parts(head, body));
+    Ok((Authenticated { identity, snapshot }, request))
+}
+
+/// Returns whether the body is JSON that can be read here and again later.
+fn has_readable_conversation(head: &Parts, limit: usize) -> bool {
+    let length = request_body::content_length(&head.headers);
+    length.is_some_and(|length| (1..=limit).contains(&length))
+        && content_headers::media_type(&head.headers) == MediaType::Json
+        && content_headers::encoding(&head.headers) == ContentEncoding::Identity
+}
+
+/// Returns the text of the first prompt of a user; empty if there is none. Cache marks and other
+/// fields, which agents move, do not belong to it.
+fn first_prompt(body: &Bytes) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let conversation = CONVERSATIONS
+        .iter()
+        .find_map(|pointer| body.pointer(pointer));
+    let mut text = String::new();
+    match conversation {
+        Some(Value::Array(items)) => {
+            let is_users = |item: &&Value| {
+                let role = item.get("role").and_then(Value::as_str);
+                matches!(role, None | Some("user"))
+            };
+            if let Some(item) = items.iter().find(is_users) {
+                collect_text(item, &mut text);
+            }
+        }
+        Some(Value::String(prompt)) => text.clone_from(prompt),
+        _ => (),
+    }
+    text
+}
+
+fn collect_text(item: &Value, text: &mut String) {
+    match item {
+        Value::String(part) => text.push_str(part),
+        Value::Array(items) => items.iter().for_each(|item| collect_text(item, text)),
+        Value::Object(fields) => {
+            let parts = TEXTS.iter().filter_map(|key| fields.get(*key));
+            parts.for_each(|part| collect_text(part, text));
+        }
+        _ => (),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_prompt_is_the_same_in_later_requests() {
+        let later = json!([{ "role": "model", "parts": [{ "text": "yes" }] }]);
+        let bodies = [
+            json!({ "contents": [{ "role": "user", "parts": [{ "text": "fix it" }] }, later] }),
+            json!({ "request": { "contents": [{ "parts": [{ "text": "fix it" }] }] } }),
+            json!({ "messages": [
+                { "role": "system", "content": "You are an agent." },
+                { "role": "user", "content": "fix it" }] }),
+            json!({ "messages": [{ "role": "user", "content": [
+                { "type": "text", "text": "fix it", "cache_control": { "type": "ephemeral" } }] }] }),
+            json!({ "input": "fix it" }),
+            json!({ "input": [{ "role": "user", "content": [
+                { "type": "input_text", "text": "fix it" }] }] }),
+        ];
+        for body in bodies {
+            assert_eq!(first_prompt(&body.to_string().into()), "fix it", "{body}");
+        }
+        assert_eq!(first_prompt(&"no JSON".into()), "");
+        assert_eq!(first_prompt(&"{}".into()), "");
+    }
+}

@@ -1,0 +1,152 @@
+//! The rollout of another config to a share of the sessions.
+//!
+//! INVARIANT: a request is assigned once, before anything of it is decided, and a session is
+//! assigned by its name, or else by its caller and first prompt. So no request and no session
+//! runs under two configs, but for a session that a change of the share moves.
+
+use std::{sync::Arc, time::Instant};
+
+use tokio::runtime::Handle;
+
+use super::{
+    config_source::ConfigSource,
+    resources::AppResources,
+    rollout_progress::{RolloutArm, RolloutChange, RolloutProgress, RolloutStatus},
+    rollout_sink::{AbortStore, RolloutReporter},
+    snapshot::{BuildError, Snapshot},
+};
+use crate::config::{Config, RolloutUnit};
+
+impl Snapshot {
+    /// Returns the unit by which calls of a caller are assigned to one of two configs; `None` if
+    /// all of them run under this one.
+    pub fn rollout_unit(&self, caller: &str) -> Option<RolloutUnit> {
+        let reporter = self.rollout.as_ref().filter(|_| self.candidate.is_some())?;
+        if let Some(change) = reporter.progress.advance(Instant::now()) {
+            reporter.report(change);
+        }
+        reporter.progress.takes_part(caller)
+    }
+
+    /// Returns the snapshot of a session, or of all sessions of a caller if it is empty: this
+    /// one, or that of the config that is rolled out. Applies to callers with a
+    /// [`Self::rollout_unit`].
+    #[must_use]
+    pub fn for_session(self: Arc<Self>, caller_key: &str, session: &str) -> Arc<Self> {
+        let arm = self.rollout.as_ref();
+        let arm = arm.map(|reporter| reporter.progress.arm_of(caller_key, session));
+        match (&self.candidate, arm) {
+            (Some(candidate), Some(RolloutArm::Candidate)) => Arc::clone(candidate),
+            _ => self,
+        }
+    }
+
+    /// Returns the version that is rolled out, and how far the rollout is.
+    pub fn rollout_status(&self) -> Option<(&str, RolloutStatus)> {
+        let progress = &self.rollout.as_ref()?.progress;
+        Some((&progress.to, progress.status()))
+    }
+
+    /// Builds the snapshot of the config that is rolled out, if there is one. The settings of
+    /// listeners, callers, sessions, logs and the trace are those of the config in use.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the config cannot be read, or any part cannot be built.
+    pub(super) fn build_candidate(
+        &self,
+        source: &ConfigSource,
+        resources: &AppResources,
+    ) -> Result<Option<Self>, BuildError> {
+        let current = &self.config;
+        let Some(settings) = &current.rollout else {
+            return Ok(None);
+        };
+        let config = source.read_candidate(&settings.to);
+        let config = config.map_err(BuildError::Rollout)?;
+        if config.version == current.version {
+            tracing::warn!("the config of the rollout is in use");
+            return Ok(None);
+        }
+        let config = Config {
+            listen: current.listen,
+            tls: current.tls.clone(),
+            admin: current.admin.clone(),
+            auth: current.auth.clone(),
+            browsers: current.browsers.clone(),
+            sessions: current.sessions.clone(),
+            log: current.log,
+            audit: current.audit.clone(),
+            telemetry: current.telemetry.clone(),
+            trace: current.trace,
+            ..config
+        };
+        Self::build(config, resources, Some(self)).map(Some)
+    }
+
+    /// Adds the snapshot of the config that is rolled out. A rollout of `previous` with the same
+    /// versions and settings goes on.
+    pub(super) fn add_candidate(
+        &mut self,
+        mut candidate: Self,
+        store: AbortStore,
+        previous: Option<&Self>,
+    ) {
+        let Some(settings) = &self.config.rollout else {
+            return;
+        };
+        let (from, to) = (&self.config.version, candidate.config.version.clone());
+        let is_aborted = store.source.is_aborted(&to);
+        let new = Arc::new(RolloutProgress::new(from, &to, settings, is_aborted));
+        let running = previous.and_then(|previous| previous.rollout.as_ref());
+        let running = running.map(|reporter| &reporter.progress);
+        let running = running.filter(|running| running.is_same(&new));
+        let reporter = RolloutReporter {
+            progress: Arc::clone(running.unwrap_or(&new)),
+            arm: RolloutArm::Current,
+            metrics: Arc::clone(&self.metrics),
+            audit: self.audit.clone(),
+            store,
+        };
+        candidate.audit = self
+            .audit
+            .as_ref()
+            .map(|audit| Arc::new(audit.for_config(&to)));
+        candidate.rollout = Some(RolloutReporter {
+            arm: RolloutArm::Candidate,
+            ..reporter.clone()
+        });
+        let config = Arc::make_mut(&mut self.config);
+        let files = candidate.config.files.iter();
+        let more: Vec<_> = files
+            .filter(|file| !config.files.contains(file))
+            .cloned()
+            .collect();
+        config.files.extend(more);
+        self.rollout = Some(reporter);
+        self.candidate = Some(Arc::new(candidate));
+    }
+
+    /// Starts the hooks of the config that is rolled out, and reports its share.
+    pub(super) fn start_candidate(&self) {
+        self.metrics.rollout_share.set(0);
+        let (Some(candidate), Some(reporter)) = (&self.candidate, &self.rollout) else {
+            return;
+        };
+        candidate.engine.start();
+        let share = reporter.progress.share();
+        if share > 0 {
+            reporter.report(RolloutChange::Step(share));
+        }
+    }
+}
+
+impl AbortStore {
+    pub(super) fn new(source: &ConfigSource, resources: &AppResources) -> Self {
+        Self {
+            source: source.clone(),
+            tasks: resources.tasks.clone(),
+            runtime: Handle::current(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Counts a call for the rollout under whose configs it runs.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::{
+    config_source::ConfigSource,
+    rollout_progress::{CallOutcome, RolloutArm, RolloutChange, RolloutProgress},
+};
+use crate::{
+    audit_log::{AuditLog, AuditRecord, RolloutKind, RolloutRecord},
+    event::{Action, HookStatus},
+    observe::{
+        Metrics,
+        recorder::{Exchange, ExchangeAction, ExchangeEvent, Sink},
+    },
+};
+
+/// One of the two configs of a rollout, and where its changes are reported.
+#[derive(Debug, Clone)]
+pub(super) struct RolloutReporter {
+    pub(super) progress: Arc<RolloutProgress>,
+    pub(super) arm: RolloutArm,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) audit: Option<Arc<AuditLog>>,
+    pub(super) store: AbortStore,
+}
+
+/// Stores aborts on a thread for blocking tasks.
+#[derive(Debug, Clone)]
+pub(super) struct AbortStore {
+    pub(super) source: ConfigSource,
+    pub(super) tasks: TaskTracker,
+    pub(super) runtime: Handle,
+}
+
+/// Counts one call for its config.
+#[derive(Debug)]
+pub(super) struct RolloutSink {
+    reporter: RolloutReporter,
+    call: CallOutcome,
+}
+
+impl RolloutReporter {
+    /// Creates the sink of a call under one of the configs.
+    pub(super) fn sink(&self) -> RolloutSink {
+        RolloutSink {
+            reporter: self.clone(),
+            call: CallOutcome::default(),
+        }
+    }
+
+    /// Reports a change in the log, the metrics and the decision log.
+    pub(super) fn report(&self, change: RolloutChange) {
+        let RolloutProgress { from, to, .. } = &*self.progress;
+        let (action, difference) = match change {
+            RolloutChange::Step(_) => (RolloutKind::Step, None),
+            RolloutChange::Abort(difference) => (RolloutKind::Abort, Some(difference)),
+        };
+        let share = self.progress.share();
+        self.metrics.rollout_share.set(share.into());
+        if let Some(difference) = difference {
+            self.metrics.rollout_aborts.inc();
+            self.store.store(to.clone());
+            tracing::warn!(
+                config.from = from,
+                config.to = to,
+                rollout.measure = difference.measure,
+                rollout.current = %difference.current,
+                rollout.candidate = %difference.candidate,
+                "rollout aborted"
+            );
+        } else {
+            tracing::info!(
+                config.from = from,
+                config.to = to,
+                rollout.percent = share,
+                "rollout continues"
+            );
+        }
+        if let Some(audit) = &self.audit {
+            audit.append(&AuditRecord::Rollout(RolloutRecord {
+                action,
+                from: from.clone(),
+                to: to.clone(),
+                percent: share,
+                measure: difference.map(|difference| difference.measure),
+                current: difference.map(|difference| difference.current.to_string()),
+                candidate: difference.map(|difference| difference.candidate.to_string()),
+            }));
+        }
+    }
+}
+
+impl AbortStore {
+    fn store(&self, version: String) {
+        let source = self.source.clone();
+        let store = move || {
+            if let Err(error) = source.store_abort(&version) {
+                tracing::error!(%error, "failed to store the end of a rollout");
+            }
+        };
+        self.tasks.spawn_blocking_on(store, &self.runtime);
+    }
+}
+
+impl Sink for RolloutSink {
+    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        match event {
+            ExchangeEvent::HookFinished { run, .. } => {
+                self.call.hook_failed |= run.status() == HookStatus::Failed;
+                self.call.denied |= run.would.is_none() && !run.refused.is_empty();
+                self.call.hook_time += run.elapsed;
+            }
+            ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
+                self.call.denied |= decision.verdict >= Action::Deny;
+            }
+            ExchangeEvent::Finished | ExchangeEvent::Closed => {
+                let action = exchange.action;
+                self.call.denied |= matches!(action, ExchangeAction::Deny | ExchangeAction::Stop);
+                let reporter = &self.reporter;
+                let arm = reporter.arm;
+                reporter.metrics.record_rollout_call(arm.as_str());
+                if let Some(change) = reporter.progress.record(arm, self.call) {
+                    reporter.report(change);
+                }
+            }
+            _ => (),
+        }
+    }
+}

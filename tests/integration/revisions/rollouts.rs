@@ -1,0 +1,282 @@
+//! Rollouts: two configs at once, each session under one of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{Agent, PATIENCE, Served, Upstream, prompt, run};
+
+/// A gateway that rolls out `next.yaml`, which denies prompts with "banana".
+struct Rollout {
+    folder: TempDir,
+    upstream: Upstream,
+    served: Served,
+    agent: Agent,
+    operator: Agent,
+}
+
+impl Rollout {
+    async fn start(rollout: &str) -> Self {
+        let upstream = Upstream::mock().await;
+        let folder = TempDir::new().unwrap();
+        write(folder.path(), &upstream, rollout);
+        let mut served = Served::folder(folder.path());
+        Self {
+            agent: Agent::at(served.addr()),
+            operator: Agent::at(served.operators()),
+            folder,
+            upstream,
+            served,
+        }
+    }
+
+    /// The state of the rollout.
+    async fn state(&self) -> Value {
+        self.operator.get("/config").await.json()["rollout"].clone()
+    }
+
+    /// Whether a call is denied.
+    async fn denies(&self, session: &str, word: &str) -> bool {
+        let agent = self.agent.clone().sending("x-hookgate-session", session);
+        denied(&agent, word).await
+    }
+
+    /// Ends the gateway and returns the lines of its decision log, whose chain must hold.
+    fn end(self) -> Vec<Value> {
+        self.served.terminate();
+        self.served.ended(Duration::from_secs(10));
+        let log = self.folder.path().join("audit.jsonl");
+        chained_log::verify(&log).unwrap();
+        let lines = chained_log::lines(&log).unwrap();
+        let parse = |line: Result<chained_log::LogLine, _>| {
+            serde_json::from_slice(&line.unwrap().bytes).unwrap()
+        };
+        lines.map(parse).collect()
+    }
+
+    async fn until(&self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // A step is taken by the first call after its time.
+            self.denies("clock", "hello").await;
+            let state = self.state().await;
+            if is_met(&state) {
+                return state;
+            }
+            assert!(Instant::now() < deadline, "no {what}: {state:#}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+async fn denied(agent: &Agent, word: &str) -> bool {
+    let answer = agent.generate("m", &prompt(word)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    !answer.text().contains("You said")
+}
+
+fn write(folder: &Path, upstream: &Upstream, rollout: &str) {
+    let policy = |word: &str| format!("policies: [{{ policy: prompt_guard, deny: [{word}] }}]\n");
+    let rest = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
+         audit: {{ path: audit.jsonl, mode: best_effort }}\nrevisions: {{ path: revisions }}\n",
+        upstream.addr
+    );
+    let next = format!("{}{rest}", policy("banana"));
+    fs::write(folder.join("next.yaml"), next).unwrap();
+    let config = format!("{}{rest}rollout: {rollout}\n", policy("apple"));
+    fs::write(folder.join("hookgate.yaml"), config).unwrap();
+}
+
+/// The versions of the configs of each session in the decision log.
+fn configs_of_sessions(lines: &[Value]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut configs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in lines {
+        if let (Some(session), Some(config)) = (line["session"].as_str(), line["config"].as_str()) {
+            configs.entry(session).or_default().insert(config);
+        }
+    }
+    configs
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_session_runs_under_one_of_two_configs() {
+    let gate = Rollout::start("{ to: next.yaml, percent: 50 }").await;
+    let sessions: Vec<String> = (0..40).map(|number| format!("session-{number}")).collect();
+    let mut of_candidate = 0;
+
+    for session in &sessions {
+        let denies_banana = gate.denies(session, "banana").await;
+        assert_ne!(
+            denies_banana,
+            gate.denies(session, "apple").await,
+            "{session}"
+        );
+        let event = json!({
+            "hook_event_name": "BeforeAgent", "session_id": session, "prompt": "a banana"
+        });
+        let reported = gate.agent.report(&event, "explain=1").await.json();
+        let verdict = if denies_banana { "deny" } else { "proceed" };
+        assert_eq!(reported["hookgate"]["verdict"], verdict, "{reported:#}");
+        of_candidate += u32::from(denies_banana);
+    }
+
+    assert!((8..=32).contains(&of_candidate), "{of_candidate}");
+    let state = gate.state().await;
+    assert_eq!(state["percent"], 50, "{state:#}");
+    let calls = |arm: usize| state["arms"][arm]["calls"].as_u64().unwrap();
+    assert_eq!(calls(0) + calls(1), 120, "{state:#}");
+    assert_eq!(calls(1), u64::from(3 * of_candidate), "{state:#}");
+    let lines = gate.end();
+    let configs = configs_of_sessions(&lines);
+    assert_eq!(configs.len(), 40);
+    assert!(
+        configs.values().all(|versions| versions.len() == 1),
+        "{configs:#?}"
+    );
+    let versions: BTreeSet<&&str> = configs.values().flatten().collect();
+    assert_eq!(versions.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_without_a_name_is_assigned_by_its_first_prompt() {
+    let gate = Rollout::start("{ to: next.yaml, percent: 50 }").await;
+    let mut of_candidate = 0;
+
+    for number in 0..30 {
+        let first = json!({ "role": "user", "parts": [{ "text": format!("task {number}") }] });
+        let answer = json!({ "role": "model", "parts": [{ "text": "yes" }] });
+        let next = |word: &str| json!({ "role": "user", "parts": [{ "text": word }] });
+        let mut denials = Vec::new();
+        for word in ["banana", "apple", "banana"] {
+            let body = json!({ "contents": [first, answer, next(word)] });
+            let reply = gate.agent.generate("m", &body).await;
+            denials.push(!reply.text().contains("You said"));
+        }
+        let candidate = denials[0];
+        assert_eq!(denials, [candidate, !candidate, candidate], "task {number}");
+        of_candidate += u32::from(candidate);
+    }
+
+    assert!((4..=26).contains(&of_candidate), "{of_candidate}");
+}
+
+/// Calls of many sessions, a third of them with a banana; gives the number of denied ones.
+async fn call(gate: &Rollout, calls: u32) -> usize {
+    let calls = stream::iter(0..calls).map(|number| {
+        let word = if number % 3 == 0 { "banana" } else { "hello" };
+        let agent = gate.agent.clone();
+        let agent = agent.sending("x-hookgate-session", format!("session-{number}"));
+        async move { denied(&agent, word).await }
+    });
+    let denied = calls
+        .buffer_unordered(8)
+        .filter(|denied| std::future::ready(*denied));
+    denied.count().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_regression_ends_the_rollout_at_once_and_for_good() {
+    let rollout = "{ to: next.yaml, percent: 50, abort_if: { newly_denied: 1% } }";
+    let mut gate = Rollout::start(rollout).await;
+
+    let before = call(&gate, 700).await;
+    let state = gate
+        .until("abort", |state| state["is_aborted"] == true)
+        .await;
+    assert_eq!(state["percent"], 0, "{state:#}");
+    assert!((40..150).contains(&before), "{before}");
+    assert_eq!(call(&gate, 100).await, 0);
+    let metric = |name: &'static str| gate.operator.metric(name);
+    assert_eq!(metric("hookgate_rollout_aborts_total").await, 1);
+    assert_eq!(metric("hookgate_rollout_share_percent").await, 0);
+    let page = gate.operator.get("/console/config").await;
+    assert!(page.text().contains("was aborted"), "{}", page.text());
+
+    gate.served = Served::folder(gate.folder.path());
+    gate.agent = Agent::at(gate.served.addr());
+    gate.operator = Agent::at(gate.served.operators());
+    assert_eq!(gate.state().await["is_aborted"], true);
+    assert_eq!(call(&gate, 100).await, 0);
+
+    let lines = gate.end();
+    let aborts: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["action"] == "abort")
+        .collect();
+    assert_eq!(aborts.len(), 1, "{aborts:#?}");
+    assert_eq!(
+        (&aborts[0]["kind"], &aborts[0]["measure"]),
+        (&json!("rollout"), &json!("newly_denied"))
+    );
+    assert!(
+        aborts[0]["candidate"].as_str().unwrap().contains(" of 2"),
+        "{aborts:#?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_share_grows_by_steps_and_the_candidate_is_promoted() {
+    let gate = Rollout::start("{ to: next.yaml, steps: [0, 30, 100], hold: 300ms }").await;
+    assert_eq!(gate.state().await["percent"], 0);
+
+    let state = gate
+        .until("whole share", |state| state["percent"] == 100)
+        .await;
+    assert!(gate.denies("any", "banana").await);
+    let to = state["to"].as_str().unwrap().to_owned();
+    let promote = ["config", "promote", &to, "--url", &gate.operator.base];
+    let (code, out, err) = run(&promote, gate.folder.path());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+
+    assert_eq!(gate.state().await, Value::Null);
+    assert!(gate.denies("any", "banana").await && !gate.denies("any", "apple").await);
+    let lines = gate.end();
+    let rollout = lines.iter().filter(|line| line["kind"] == "rollout");
+    let percents: Vec<u64> = rollout
+        .map(|line| line["percent"].as_u64().unwrap())
+        .collect();
+    assert_eq!(percents, [30, 100]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_with_problems_is_refused() {
+    let gate = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let reload = || gate.operator.post("/reload", "");
+
+    fs::write(gate.folder.path().join("next.yaml"), "hoks: {}").unwrap();
+    let answer = reload().await;
+    assert_eq!(answer.status, 400);
+    assert!(
+        answer.text().contains("rollout: revision `next.yaml`"),
+        "{}",
+        answer.text()
+    );
+    for (to, problem) in [
+        (
+            "f00dfeedf00dfeed",
+            "no revision of the config has the version",
+        ),
+        ("../next.yaml", "must be a version, or the name of a file"),
+    ] {
+        write(
+            gate.folder.path(),
+            &gate.upstream,
+            &format!("{{ to: {to}, percent: 1 }}"),
+        );
+        let answer = reload().await;
+        assert!(
+            answer.status == 400 && answer.text().contains(problem),
+            "{}",
+            answer.text()
+        );
+    }
+    assert!(gate.denies("any", "banana").await);
+}
