@@ -17,6 +17,7 @@ mod key;
 mod man;
 mod mock;
 mod output;
+mod recording;
 mod runtime;
 mod serve;
 mod test;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use self::{failure::Failure, output::print};
-use crate::{api::openapi, config::Config, hook};
+use crate::{api::openapi, config::Config, hook, recording::RecordedExchange};
 
 /// Gateway that runs hooks between AI agents and a Gemini-style model API.
 #[derive(Debug, Parser)]
@@ -71,9 +72,16 @@ enum Command {
     /// List, compare, promote and roll back revisions of the config of a running gateway
     #[command(after_help = config::EXAMPLES)]
     Config(config::ConfigArgs),
-    /// Print the JSON Schema of the config
+    /// Show, export and verify recordings of exchanges
+    #[command(after_help = recording::EXAMPLES)]
+    Recording(recording::RecordingArgs),
+    /// Print the JSON Schema of the config, or of a line of a recording
     #[command(after_help = "Example: hookgate schema > config/schema.json")]
-    Schema,
+    Schema {
+        /// Print the schema of an exchange in a recording
+        #[arg(long)]
+        recording: bool,
+    },
     /// Print the `OpenAPI` document
     #[command(after_help = "Example: hookgate openapi > openapi/hookgate.yaml")]
     Openapi,
@@ -99,7 +107,12 @@ pub fn main() -> ExitCode {
         Command::Key(key) => key.run(),
         Command::Audit(audit) => audit.run(),
         Command::Config(config) => config.run(),
-        Command::Schema => print_schema(),
+        Command::Recording(recording) => recording.run(),
+        Command::Schema { recording: false } => print_schema(),
+        Command::Schema { recording: true } => {
+            let schema = schemars::schema_for!(RecordedExchange);
+            print(&format!("{:#}", schema.as_value())).map_err(Into::into)
+        }
         Command::Openapi => print_openapi(),
         Command::Completions(completions) => completions.run(Arguments::command()),
         Command::Man => man::run(Arguments::command()),

@@ -53,6 +53,10 @@ pub use self::{
         proofs::{
             ProofCase, ProofCases, ProofEntry, ProofSettings, ProofToolCall, ProofToolResult,
         },
+        record::{
+            RecordRedaction, RecordRetention, RecordSelection, RecordSettings, RecordedKind,
+            SampleUnit,
+        },
         revisions::RevisionSettings,
         rollout::{AbortConditions, RolloutSettings, RolloutUnit},
         sessions::{EventSettings, SessionSettings, StoreSettings},

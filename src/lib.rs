@@ -19,6 +19,7 @@ pub mod protocol;
 pub mod audit_log;
 pub mod auth;
 pub mod policy;
+pub mod recording;
 pub mod session;
 pub mod test_case;
 pub mod transport;

@@ -29,6 +29,7 @@ pub use self::{
         ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyEffects, PolicyKind,
         PolicyRequest, ResponsePolicy,
     },
+    redact::redact_patterns,
     session_counters::SessionCounters,
 };
 use crate::config::{Format, PolicyShape};

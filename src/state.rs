@@ -9,6 +9,7 @@ mod live_trace;
 mod method_policy;
 mod proof_schedule;
 mod recorders;
+mod recordings;
 mod resources;
 mod revision_store;
 mod revisions;

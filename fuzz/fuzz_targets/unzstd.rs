@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Bytes, DecompressError> {
-    let mut unzstd = BoundedUnzstd::new(LIMIT);
+    let mut unzstd = BoundedUnzstd::new(LIMIT)?;
     for piece in pieces {
         unzstd.push(piece)?;
     }

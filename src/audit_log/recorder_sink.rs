@@ -232,7 +232,7 @@ impl Sink for DecisionLogSink {
                     .for_each(|(run, times)| self.stats.add_run(run, *times));
             }
             ExchangeEvent::ChunkToHooks => self.stats.hooked_chunks += 1,
-            ExchangeEvent::Sending(body) => {
+            ExchangeEvent::Sending { body, .. } => {
                 self.rounds += 1;
                 self.tokens.end_round();
                 let sent = body.map(|body| self.audit.body_hasher().digest(body));

@@ -128,8 +128,7 @@ impl Config {
         loader.check_redis_url();
         loader.check_telemetry();
         loader.check_trace();
-        let (transcripts, audit_path) = (loader.transcripts(), loader.audit_path());
-        let revisions = loader.revision_folder();
+        let (transcripts, paths) = (loader.transcripts(), loader.written_paths());
         loader.check_rollout();
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
         loader.annotate_policies();
@@ -160,12 +159,7 @@ impl Config {
         config.caller_policies = caller_policies;
         config.hook_directory = hook_directory;
         config.sessions.transcripts = transcripts;
-        if let (Some(audit), Some(path)) = (&mut config.audit, audit_path) {
-            audit.path = path;
-        }
-        if let (Some(settings), Some(path)) = (&mut config.revisions, revisions) {
-            settings.path = path;
-        }
+        paths.write_to(&mut config);
         let merged = merge(blocks);
         loader.problems.extend(merged.problems);
         loader.fail_if_problems()?;

@@ -16,6 +16,7 @@ pub(super) mod limits;
 pub(super) mod listeners;
 pub(super) mod policies;
 pub(super) mod proofs;
+pub(super) mod record;
 pub(super) mod revisions;
 pub(super) mod rollout;
 pub(super) mod sessions;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+
 use super::{Action, HookResult, HookStatus, rule::RuleId};
 
 /// One run of a policy or hook.
@@ -25,6 +27,8 @@ pub struct HookRun {
     pub edited: bool,
     /// Calls that a policy removed from a response, or would have.
     pub refused: Vec<RefusedCall>,
+    /// Input that a hook received; empty for policies.
+    pub input: Bytes,
 }
 
 impl HookRun {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+
 use crate::{
     config::HookMode,
     event::{
@@ -34,6 +36,7 @@ pub(super) fn hook_run<E: EventKind>(
         would,
         edited: false,
         refused: Vec::new(),
+        input: Bytes::new(),
     }
 }
 

@@ -1,10 +1,18 @@
 //! Policies and hooks as the trace names them, with their place in the config.
 
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
+use serde_json::{Map, Value, json};
+
 use crate::{
     config::{BUILTIN, FailureMode, HookMode, HookSpec, PolicySpec, SourceSpan},
     event::EventName,
     observe::trace::{RuleIdentity, RulePosition},
+    recording::RuleDefinition,
 };
+
+/// Settings that hold secrets.
+const SECRET_SETTINGS: [&str; 2] = ["bearer", "key"];
 
 /// Effect of the config's switches on a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +53,44 @@ pub(super) fn policy_rule(events: &[EventName], spec: &PolicySpec) -> RuleIdenti
     }
 }
 
+/// Returns the definition of a hook: everything that decides its output on an input, without
+/// secrets.
+pub(super) fn hook_definition(spec: &HookSpec) -> RuleDefinition {
+    if let Some(policy) = spec.as_policy().filter(|_| spec.kind == BUILTIN) {
+        return policy_definition(&policy);
+    }
+    let transport = json!([
+        spec.protocol,
+        spec.timeout.as_millis().to_string(),
+        spec.on_failure,
+        format!("{:?} {:?}", spec.view, spec.system_messages),
+        spec.context,
+    ]);
+    definition(&spec.kind, &transport, &spec.settings.0)
+}
+
+/// Returns the definition of a policy, without secrets.
+pub(super) fn policy_definition(spec: &PolicySpec) -> RuleDefinition {
+    definition(BUILTIN, &json!(spec.policy), &spec.settings.0)
+}
+
+fn definition(kind: &str, fixed: &Value, settings: &Map<String, Value>) -> RuleDefinition {
+    let mut settings: Vec<(&String, Value)> = settings
+        .iter()
+        .filter(|(name, _)| !SECRET_SETTINGS.contains(&name.as_str()))
+        .map(|(name, value)| match (name.as_str(), value) {
+            ("env", Value::Object(env)) => (name, env.keys().cloned().collect()),
+            _ => (name, value.clone()),
+        })
+        .collect();
+    settings.sort_by_key(|(name, _)| *name);
+    let text = json!([kind, fixed, settings]).to_string();
+    RuleDefinition {
+        kind: kind.to_owned(),
+        definition: HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref()),
+    }
+}
+
 fn position(span: &SourceSpan) -> RulePosition {
     RulePosition {
         file: span.file.display().to_string(),
@@ -63,5 +109,39 @@ const fn failure_mode(mode: FailureMode) -> &'static str {
     match mode {
         FailureMode::Open => "open",
         FailureMode::Closed => "closed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn definition_of(hook: &str) -> String {
+        let text = format!(
+            "upstreams: {{ gemini: {{ url: 'http://127.0.0.1:1' }} }}\n\
+             hooks: {{ BeforeModel: [{{ hooks: [{hook}] }}] }}\n"
+        );
+        let file = Path::new("hookgate.yaml");
+        let config = Config::parse(&text, file, &crate::hook::registry()).unwrap();
+        let groups = &config.hooks[&EventName::BeforeModel];
+        hook_definition(&groups[0].hooks[0]).definition
+    }
+
+    #[test]
+    fn a_definition_is_what_decides_the_output_without_secrets() {
+        let one = definition_of("{ command: cat, name: a, env: { A: x } }");
+
+        let same = "{ env: { A: y }, command: cat, name: b, mode: observe }";
+        assert_eq!(definition_of(same), one);
+        for other in [
+            "{ command: cat }",
+            "{ command: tac, env: { A: x } }",
+            "{ command: cat, env: { A: x }, on_failure: closed }",
+        ] {
+            assert_ne!(definition_of(other), one, "{other}");
+        }
     }
 }

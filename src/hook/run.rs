@@ -164,7 +164,7 @@ async fn call<E: EventKind>(
     let call = HookCall {
         context: scope.context,
         event: E::NAME,
-        input,
+        input: input.clone(),
         protocol: hook.protocol,
         deadline: started + hook.spec.timeout,
     };
@@ -184,7 +184,10 @@ async fn call<E: EventKind>(
         answer.output.extract_system_message();
     }
     let elapsed = started.elapsed();
-    let run = hook_run::<E>((hook.rule, &hook.name), hook.spec.mode, answer, elapsed);
+    let run = HookRun {
+        input,
+        ..hook_run::<E>((hook.rule, &hook.name), hook.spec.mode, answer, elapsed)
+    };
     let event = E::NAME;
     scope
         .recorder

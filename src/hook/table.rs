@@ -9,7 +9,7 @@ use std::{
 use super::{
     condition_eval,
     configured_policy::ConfiguredPolicy,
-    rule_identity::{RuleState, hook_rule, policy_rule},
+    rule_identity::{RuleState, hook_definition, hook_rule, policy_definition, policy_rule},
     tool_matcher::ToolMatcher,
 };
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
     observe::trace::RuleIdentity,
     policy,
     protocol::{self, Protocol, ToolFamily, ToolNameOverride, ToolNames},
+    recording::RuleDefinition,
     transport::{self, Transport, TransportConfig, TransportDeps},
 };
 
@@ -90,6 +91,8 @@ pub struct HookTable {
     disabled: BTreeMap<EventName, Vec<RuleId>>,
     /// All policies and hooks by their number, disabled ones included.
     rules: Vec<RuleIdentity>,
+    /// Definitions of `rules`, in their order.
+    definitions: Vec<RuleDefinition>,
     free_slots: usize,
 }
 
@@ -128,7 +131,8 @@ impl HookTable {
             builder.add_policy(spec);
         }
         for (event, spec) in &config.disabled_hooks {
-            let rule = builder.add_rule(hook_rule(*event, spec, RuleState::Disabled));
+            let identity = hook_rule(*event, spec, RuleState::Disabled);
+            let rule = builder.add_rule(identity, hook_definition(spec));
             let disabled = builder.table.disabled.entry(*event).or_default();
             disabled.push(rule);
         }
@@ -142,6 +146,11 @@ impl HookTable {
     /// All policies and hooks by their number, disabled ones included.
     pub fn rules(&self) -> &[RuleIdentity] {
         &self.rules
+    }
+
+    /// Definitions of all policies and hooks by their number.
+    pub fn definitions(&self) -> &[RuleDefinition] {
+        &self.definitions
     }
 
     /// Hooks of an event that switches of the config disable.
@@ -201,9 +210,10 @@ struct TableBuilder<'a> {
 
 impl TableBuilder<'_> {
     /// Numbers a policy or hook.
-    fn add_rule(&mut self, rule: RuleIdentity) -> RuleId {
+    fn add_rule(&mut self, rule: RuleIdentity, definition: RuleDefinition) -> RuleId {
         let number = u32::try_from(self.table.rules.len()).unwrap_or(u32::MAX);
         self.table.rules.push(rule);
+        self.table.definitions.push(definition);
         RuleId(number)
     }
 
@@ -256,7 +266,8 @@ impl TableBuilder<'_> {
         self.reserve_slots(&*transport)?;
         let label = format!("hook `{}` on {event}", spec.label());
         let when = self.build_condition(spec.when.as_ref(), &[event], &label);
-        let rule = self.add_rule(hook_rule(event, spec, RuleState::Enabled));
+        let identity = hook_rule(event, spec, RuleState::Enabled);
+        let rule = self.add_rule(identity, hook_definition(spec));
         Ok(Hook {
             rule,
             name: spec.label().to_owned(),
@@ -344,7 +355,7 @@ impl TableBuilder<'_> {
             Err(error) => return self.report(&spec.span, format!("{label}: {error}")),
         };
         let when = self.build_condition(spec.when.as_ref(), events, &label);
-        let rule = self.add_rule(policy_rule(events, spec));
+        let rule = self.add_rule(policy_rule(events, spec), policy_definition(spec));
         let policy = Arc::new(ConfiguredPolicy {
             rule,
             when,

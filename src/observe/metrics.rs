@@ -109,6 +109,12 @@ metrics! {
     pub audit_dropped_lines: Counter = "audit_dropped_lines";
     /// Whether writing the decision log fails.
     pub audit_failing: Gauge = "audit_failing";
+    /// Exchanges written to recordings.
+    pub recording_exchanges: Counter = "recording_exchanges";
+    /// Exchanges missing from recordings, for lack of memory or because writing failed.
+    pub recording_dropped: Counter = "recording_dropped";
+    /// Failures to write recordings or to remove old ones.
+    pub recording_failures: Counter = "recording_failures";
     /// Spans and log records for the OTLP collector, by signal and outcome.
     otlp_items: Family<Labels<2>, Counter> = "otlp_items";
     /// Whether the circuit breaker of an upstream is open.

@@ -137,6 +137,11 @@ impl Recorder {
         self.state().sinks.iter().any(|sink| sink.wants_bodies())
     }
 
+    /// Returns whether a sink needs the bytes of upstream's responses.
+    pub fn wants_upstream(&self) -> bool {
+        self.state().sinks.iter().any(|sink| sink.wants_upstream())
+    }
+
     /// Returns whether a sink needs the inputs of hook events.
     pub fn wants_inputs(&self) -> bool {
         self.state().sinks.iter().any(|sink| sink.wants_inputs())
@@ -237,6 +242,7 @@ mod tests {
             would: None,
             edited: false,
             refused: Vec::new(),
+            input: bytes::Bytes::new(),
         }
     }
 

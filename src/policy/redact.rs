@@ -4,6 +4,8 @@
 mod redactor;
 mod response;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 pub(super) use self::redactor::FORMAT;
@@ -15,6 +17,7 @@ use super::definition::{
     Policy, PolicyContext, PolicyKind, PolicyRequest, PolicyResult, ResponsePolicy,
 };
 use crate::{
+    config::{Config, HookSpec},
     dialect::{self, TextEditor, TextKind},
     event::{AfterTool, ArgumentsMode, BeforeTool, Event, EventName, HookOutput},
 };
@@ -30,6 +33,29 @@ pub(super) const KIND: PolicyKind = PolicyKind::new::<Redact>(
     ],
 )
 .with_unseen("images, sound and files in requests and responses are not inspected, nor are declarations of tools and content that upstream has cached");
+
+/// Returns the patterns of all `redact` policies of a config, by unique names.
+pub fn redact_patterns(config: &Config) -> BTreeMap<String, String> {
+    let hooks = config.hooks.values().flatten();
+    let hooks = hooks
+        .flat_map(|group| &group.hooks)
+        .filter_map(HookSpec::as_policy);
+    let mut all = BTreeMap::new();
+    for policy in config.policies.iter().cloned().chain(hooks) {
+        let patterns = policy.settings.0.get("patterns").and_then(Value::as_object);
+        let is_redact = policy.policy == KIND.name;
+        for (name, pattern) in patterns.filter(|_| is_redact).into_iter().flatten() {
+            let pattern = pattern.as_str().unwrap_or_default();
+            let names = (2..).map(|number| format!("{name}-{number}"));
+            let mut names = std::iter::once(name.clone()).chain(names);
+            let is_free = |name: &String| all.get(name).is_none_or(|known| known == pattern);
+            if let Some(name) = names.find(is_free) {
+                all.insert(name, pattern.to_owned());
+            }
+        }
+    }
+    all
+}
 
 impl Policy for Redact {
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {

@@ -15,6 +15,7 @@ use crate::{
         recorder::{BodySide, Exchange, ExchangeEvent, Recorder},
     },
     state::App,
+    upstream::UpstreamResponse,
 };
 
 /// End of a response in which its token counts are.
@@ -38,7 +39,7 @@ pub(super) fn start(app: &App, authenticated: &Authenticated, head: &Parts) -> R
         rejected.caller = CallerRecord::from(&identity.caller());
         rejected
     };
-    snapshot.exchange_recorder(exchange, rejected, app.resources.abort.clone())
+    snapshot.exchange_recorder(exchange, head, rejected, app.resources.abort.clone())
 }
 
 /// Records the pieces of a body and its end, if a sink needs them.
@@ -69,6 +70,19 @@ impl Drop for BodyRecording {
     fn drop(&mut self) {
         self.recorder.record(&ExchangeEvent::BodyEnded(self.side));
     }
+}
+
+/// Records the head of upstream's response, and its body as it is read, if a sink needs them.
+pub(super) fn record_upstream(recorder: &Recorder, answer: UpstreamResponse) -> UpstreamResponse {
+    if !recorder.wants_upstream() {
+        return answer;
+    }
+    recorder.record(&ExchangeEvent::UpstreamHead {
+        status: answer.status.as_u16(),
+        headers: &answer.headers,
+    });
+    let recorder = recorder.clone();
+    answer.with_observer(move |piece| recorder.record(&ExchangeEvent::UpstreamPiece(piece)))
 }
 
 /// Records the token counts at the end of a response that is not parsed, if a sink needs them.

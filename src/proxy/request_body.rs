@@ -44,6 +44,7 @@ pub(super) async fn read_request(
 ) -> Result<ModelRequest, ApiError> {
     let config = &context.snapshot.config;
     let bytes = read(body, &context.head, &config.limits, config.timeouts.body).await?;
+    context.record(&ExchangeEvent::RequestRead(&bytes));
     let opened = context
         .dialect
         .open_request(&mut call, context.dialect.parse_request(bytes)?)?;
@@ -127,7 +128,10 @@ impl BodyDecoder {
                 Ok(Self::Plain(BytesMut::with_capacity(reserved)))
             }
             ContentEncoding::Gzip => Ok(Self::Gzip(Box::new(BoundedGunzip::new(limit)))),
-            ContentEncoding::Zstd => Ok(Self::Zstd(Box::new(BoundedUnzstd::new(limit)))),
+            ContentEncoding::Zstd => {
+                let unzstd = BoundedUnzstd::new(limit).map_err(|_| invalid_encoding())?;
+                Ok(Self::Zstd(Box::new(unzstd)))
+            }
             ContentEncoding::Other => {
                 let message = "unsupported `content-encoding`; supported: `gzip`, `zstd`";
                 Err(ApiError::new(ErrorReason::UnsupportedMediaType, message))

@@ -1,11 +1,13 @@
 //! Sends calls to the model API.
 
+use bytes::Bytes;
 use http::{HeaderMap, Uri, uri::PathAndQuery};
 use secrecy::ExposeSecret;
 
 use super::{
     cache_owner, earlier_responses,
     model_request::ModelRequest,
+    recording,
     reply::{Reply, unreadable},
     request_body::{content_length, too_large},
     request_context::RequestContext,
@@ -126,20 +128,20 @@ pub(super) async fn send(
     context: &RequestContext,
     call: &Call,
     outgoing: OutgoingRequest,
-    body: Option<&[u8]>,
+    body: Option<&Bytes>,
 ) -> Result<UpstreamResponse, ApiError> {
-    let recorder = &context.recorder;
-    recorder
-        .record_durably(&ExchangeEvent::Sending(body))
-        .await?;
+    let target = outgoing.target.as_str();
+    let sending = ExchangeEvent::Sending { target, body };
+    context.recorder.record_durably(&sending).await?;
     let record_target = |target| {
         context.record(&ExchangeEvent::UpstreamSelected(target));
     };
     let Some(mut usage) = context.identity.usage() else {
-        return Ok(context.upstream.send(outgoing, &record_target).await?);
+        let answer = context.upstream.send(outgoing, &record_target).await?;
+        return Ok(recording::record_upstream(&context.recorder, answer));
     };
     if call.operation.generates() {
-        let length = body.map(<[u8]>::len);
+        let length = body.map(Bytes::len);
         let length = length.or_else(|| content_length(&context.head.headers));
         usage.start(length.unwrap_or_default());
     }
@@ -150,9 +152,10 @@ pub(super) async fn send(
     } else if content_headers::encoding(&answer.headers) != ContentEncoding::Identity {
         return Err(unreadable());
     }
-    Ok(answer.with_observer(move |piece| {
+    let answer = answer.with_observer(move |piece| {
         if let Some(piece) = piece {
             usage.read(piece);
         }
-    }))
+    });
+    Ok(recording::record_upstream(&context.recorder, answer))
 }

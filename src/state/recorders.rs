@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::request::Parts;
 use tokio_util::sync::CancellationToken;
 
 use super::snapshot::Snapshot;
@@ -15,11 +16,12 @@ use crate::{
 };
 
 impl Snapshot {
-    /// Creates the recorder of a request to the proxy. `rejected` creates its decision log
+    /// Creates the recorder of a request to the proxy with this head. `rejected` creates its decision log
     /// record if it is rejected.
     pub fn exchange_recorder(
         &self,
         exchange: Exchange,
+        head: &Parts,
         rejected: impl FnOnce() -> RejectionRecord,
         aborted: CancellationToken,
     ) -> Recorder {
@@ -27,7 +29,9 @@ impl Snapshot {
         let log = log.map(|audit| DecisionLogSink::for_exchange(audit, rejected()));
         let trace = self.trace.sink(RecordKind::Call);
         let is_traced = trace.is_some();
-        let recorder = Recorder::for_exchange(exchange, self.sinks(log, trace), aborted);
+        let mut sinks = self.sinks(log, trace);
+        sinks.extend(self.recordings.sink(&exchange.caller.name, head));
+        let recorder = Recorder::for_exchange(exchange, sinks, aborted);
         if is_traced {
             recorder.list_in(self.trace.store.exchanges_in_flight());
         }

@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use super::{
     clock::utc_timestamp, config_source::SourceError, live_trace::LiveTrace,
-    method_policy::hook_coverage, resources::AppResources, revision_store::RevisionError,
-    rollout_sink::RolloutReporter, upstreams::Upstreams,
+    method_policy::hook_coverage, recordings::Recordings, resources::AppResources,
+    revision_store::RevisionError, rollout_sink::RolloutReporter, upstreams::Upstreams,
 };
 use crate::{
     audit_log::{AuditError, AuditLog},
@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub audit: Option<Arc<AuditLog>>,
     /// Live trace of exchanges.
     pub trace: LiveTrace,
+    /// Recording of exchanges, if it is enabled.
+    pub(super) recordings: Recordings,
     pub(super) metrics: Arc<Metrics>,
     /// Trace of all hook events, for `explain` and `test`.
     pub(super) tracer: Option<Arc<Tracer>>,
@@ -125,7 +127,10 @@ impl Snapshot {
         let tracer = resources.tracer.clone();
         let execution = tracer.as_ref().map(|tracer| tracer.execution());
         let counters = Arc::clone(&resources.session_counters);
+        let previous = previous.map(|previous| &previous.recordings);
+        let recordings = Recordings::new(&config, &table, &resources.metrics, previous)?;
         let mut snapshot = Self {
+            recordings,
             trace: LiveTrace::new(&resources.trace, table.rules(), &config.trace),
             engine: Engine::new(table, counters, execution.unwrap_or_default()),
             proofs,
@@ -252,6 +257,7 @@ impl Snapshot {
             audit.start(&resources.tasks);
         }
         self.trace.start();
+        self.recordings.start(&resources.tasks);
         let slots = self.engine.table().free_slots();
         resources.process_slots.resize(slots);
         if let Some(transcripts) = &self.transcripts {

@@ -47,11 +47,11 @@ pub struct ResponseBody {
     timer: ResettableTimer,
     gunzip: Option<Box<BoundedGunzip>>,
     key_mask: Option<Box<KeyMask>>,
-    observer: Option<BodyObserver>,
+    observers: Vec<BodyObserver>,
 }
 
 /// Callback for each piece of a body, and `None` for its clean end.
-type BodyObserver = Box<dyn FnMut(Option<&[u8]>) + Send>;
+type BodyObserver = Box<dyn FnMut(Option<&Bytes>) + Send>;
 
 impl UpstreamResponse {
     /// Wraps a response. With a `key_mask` the body is decoded, since keys are not
@@ -91,7 +91,7 @@ impl UpstreamResponse {
                 timer: ResettableTimer::default(),
                 gunzip,
                 key_mask: key_mask.map(Box::new),
-                observer: None,
+                observers: Vec::new(),
             },
         })
     }
@@ -106,8 +106,8 @@ impl UpstreamResponse {
 
     /// Calls `observer` with each piece of the body, and with `None` at its clean end.
     #[must_use]
-    pub fn with_observer(mut self, observer: impl FnMut(Option<&[u8]>) + Send + 'static) -> Self {
-        self.body.observer = Some(Box::new(observer));
+    pub fn with_observer(mut self, observer: impl FnMut(Option<&Bytes>) + Send + 'static) -> Self {
+        self.body.observers.push(Box::new(observer));
         self
     }
 
@@ -187,8 +187,8 @@ impl ResponseBody {
         })
     }
 
-    fn observe(&mut self, piece: &[u8]) {
-        if let Some(observer) = &mut self.observer {
+    fn observe(&mut self, piece: &Bytes) {
+        for observer in &mut self.observers {
             if !piece.is_empty() {
                 observer(Some(piece));
             }

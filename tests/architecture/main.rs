@@ -33,6 +33,7 @@ const LAYERS: &[&[&str]] = &[
         "audit_log",
         "auth",
         "policy",
+        "recording",
         "session",
         "test_case",
         "transport",

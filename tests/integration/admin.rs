@@ -179,8 +179,8 @@ async fn what_happens_is_counted() {
     }
 }
 
-#[tokio::test]
-async fn metrics_have_these_names() {
+/// Returns the names, types and descriptions of all metrics, after a denied call.
+async fn described_metrics() -> String {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[("BeforeModel", hook::refusing("guard", "no"))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
@@ -193,8 +193,13 @@ async fn metrics_have_these_names() {
     let answer = gate.operator().get("/metrics").await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert_eq!(answer.header("content-type"), kind);
-    let names: Vec<&str> = text.lines().filter(|it| it.starts_with("# ")).collect();
-    assert_snapshot!(names.join("\n"), @"
+    let lines: Vec<&str> = text.lines().filter(|it| it.starts_with("# ")).collect();
+    lines.join("\n")
+}
+
+#[tokio::test]
+async fn metrics_have_these_names() {
+    assert_snapshot!(described_metrics().await, @"
     # HELP hookgate_requests Requests answered, by operation, status and action.
     # TYPE hookgate_requests counter
     # HELP hookgate_request_duration_seconds Time from a request's head to the end of its response.
@@ -231,6 +236,12 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_audit_dropped_lines counter
     # HELP hookgate_audit_failing Whether writing the decision log fails.
     # TYPE hookgate_audit_failing gauge
+    # HELP hookgate_recording_exchanges Exchanges written to recordings.
+    # TYPE hookgate_recording_exchanges counter
+    # HELP hookgate_recording_dropped Exchanges missing from recordings, for lack of memory or because writing failed.
+    # TYPE hookgate_recording_dropped counter
+    # HELP hookgate_recording_failures Failures to write recordings or to remove old ones.
+    # TYPE hookgate_recording_failures counter
     # HELP hookgate_circuit_breaker_open Whether the circuit breaker of an upstream is open.
     # TYPE hookgate_circuit_breaker_open gauge
     # HELP hookgate_trace_lost_rows Records of the live trace that slow subscribers lost.
@@ -239,6 +250,10 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_trace_dropped_details counter
     # HELP hookgate_trace_dropped_records Calls that the live trace did not keep for lack of memory.
     # TYPE hookgate_trace_dropped_records counter
+    # HELP hookgate_rollout_share_percent Share of the sessions under the config that is rolled out, in percent.
+    # TYPE hookgate_rollout_share_percent gauge
+    # HELP hookgate_rollout_aborts Rollouts that a difference of the two configs has ended.
+    # TYPE hookgate_rollout_aborts counter
     # HELP hookgate_trace_bytes Bytes that the live trace holds, exchanges in flight included.
     # TYPE hookgate_trace_bytes gauge
     # EOF

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::run;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "serve",
     "demo",
     "mock",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 15] = [
     "key",
     "audit",
     "config",
+    "recording",
     "schema",
     "openapi",
     "completions",

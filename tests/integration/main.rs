@@ -49,6 +49,7 @@ mod processes;
 mod properties;
 mod protocols;
 mod recorded;
+mod recording;
 mod reload;
 mod request_smuggling;
 mod revisions;

@@ -9,13 +9,42 @@ use std::{
 use rustix::fs::Access;
 
 use super::loader::Loader;
-use crate::config::{settings::rollout::RolloutSettings, units::Size};
+use crate::config::{
+    settings::{
+        config_file::Config,
+        record::{RecordRedaction, RecordSettings},
+        rollout::RolloutSettings,
+    },
+    units::Size,
+};
 
 /// The smallest useful size of an audit log file, in bytes.
 const MIN_AUDIT_FILE_BYTES: usize = 64 * 1024;
 
 /// Permission bits with which the group or others may write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Absolute paths of the files and folders that hookgate writes.
+pub(super) struct WrittenPaths {
+    audit: Option<PathBuf>,
+    revisions: Option<PathBuf>,
+    record: Option<PathBuf>,
+}
+
+impl WrittenPaths {
+    /// Puts the paths in the place of those that the config names.
+    pub(super) fn write_to(self, config: &mut Config) {
+        if let (Some(audit), Some(path)) = (&mut config.audit, self.audit) {
+            audit.path = path;
+        }
+        if let (Some(revisions), Some(path)) = (&mut config.revisions, self.revisions) {
+            revisions.path = path;
+        }
+        if let (Some(record), Some(path)) = (&mut config.record, self.record) {
+            record.path = path;
+        }
+    }
+}
 
 impl Loader {
     pub(super) fn hook_directory(&mut self) -> PathBuf {
@@ -39,7 +68,16 @@ impl Loader {
         Some(directory)
     }
 
-    pub(super) fn audit_path(&mut self) -> Option<PathBuf> {
+    /// Checks the files and folders that hookgate writes, and makes their paths absolute.
+    pub(super) fn written_paths(&mut self) -> WrittenPaths {
+        WrittenPaths {
+            audit: self.audit_path(),
+            revisions: self.revision_folder(),
+            record: self.record_path(),
+        }
+    }
+
+    fn audit_path(&mut self) -> Option<PathBuf> {
         let size = "/audit/rotate/size";
         let bytes: Option<Size> = self.section(size);
         if bytes.is_some_and(|size| size.0 < MIN_AUDIT_FILE_BYTES) {
@@ -62,7 +100,7 @@ impl Loader {
         Some(file)
     }
 
-    pub(super) fn revision_folder(&mut self) -> Option<PathBuf> {
+    fn revision_folder(&mut self) -> Option<PathBuf> {
         let pointer = "/revisions/path";
         let path: PathBuf = self.section(pointer)?;
         let folder = self.absolute(&path);
@@ -98,6 +136,15 @@ impl Loader {
         if self.value.get("revisions").is_none() {
             self.problem("/rollout", "`rollout` needs `revisions`");
         }
+    }
+
+    fn record_path(&mut self) -> Option<PathBuf> {
+        let record: RecordSettings = self.section("/record")?;
+        if record.redact == RecordRedaction::None && record.encrypt_to.is_empty() {
+            let message = "secrets in prompts and answers are written in plain text; add `encrypt_to`, or remove `redact: none`";
+            self.warning("/record/redact", message);
+        }
+        Some(self.absolute(&record.path))
     }
 
     fn absolute(&self, path: &Path) -> PathBuf {

@@ -26,6 +26,9 @@ pub(super) fn add_to(options: ValidationOptions<'_>) -> ValidationOptions<'_> {
         .with_format("hook-url", |text: &str| {
             Url::parse(text).is_ok_and(|url| is_hook_url(&url))
         })
+        .with_format("age-recipient", |text: &str| {
+            text.parse::<age_file::Recipient>().is_ok()
+        })
         .with_format("jwks-url", is_jwks_url)
         .with_format("origin", is_origin)
 }

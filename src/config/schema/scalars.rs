@@ -21,6 +21,11 @@ pub(crate) struct BaseUrlSchema(String);
 #[schemars(rename = "Path", extend("minLength" = 1, "errorMessage" = "must be a path"))]
 pub(crate) struct FilePathSchema(String);
 
+/// A public key of age.
+#[derive(JsonSchema)]
+#[schemars(rename = "AgeRecipient", extend("format" = "age-recipient", "errorMessage" = "must be an age recipient: `age1` and 58 characters, as `age-keygen` prints it"))]
+pub(crate) struct AgeRecipientSchema(String);
+
 /// A maximum number of items.
 #[derive(JsonSchema)]
 #[schemars(rename = "Count", extend("minimum" = 1, "maximum" = 1_000_000, "errorMessage" = "must be a number from 1 to 1000000"))]

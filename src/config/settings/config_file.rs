@@ -17,6 +17,7 @@ use super::{
     listeners::{AdminSettings, Tls, TlsSection, set_by_loader},
     policies::{HookMode, PolicySpec},
     proofs::{ProofCases, ProofSettings},
+    record::RecordSettings,
     revisions::RevisionSettings,
     rollout::RolloutSettings,
     sessions::{EventSettings, SessionSettings},
@@ -129,6 +130,8 @@ pub struct Config {
     pub log: LogSettings,
     /// The audit log of requests, events and decisions. Default: none is written.
     pub audit: Option<AuditSettings>,
+    /// Recordings of exchanges with their content. Default: none.
+    pub record: Option<RecordSettings>,
     /// Exporters of traces and logs.
     #[serde(default)]
     pub telemetry: Telemetry,

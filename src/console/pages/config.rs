@@ -20,7 +20,8 @@ use crate::{
     state::{App, ReloadCause, ReloadError},
     view::{
         config::{
-            self, ConfigDiff, ConfigView, RefusedView, RevisionView, RolloutView, StoredRevisionView,
+            self, ConfigDiff, ConfigView, RefusedView, RevisionView, RolloutView,
+            StoredRevisionView,
         },
         config_change::{self, on_blocking_thread},
     },

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use http::HeaderMap;
 
 use crate::{
     dialect::MethodSpec,
@@ -95,8 +96,15 @@ pub enum ExchangeEvent<'a> {
     RetriesExhausted,
     /// The request is about to be sent to an address of upstream.
     UpstreamSelected(&'static str),
-    /// The call is about to go upstream. `None`: its body is passed through.
-    Sending(Option<&'a [u8]>),
+    /// The body of the request was read and decoded.
+    RequestRead(&'a Bytes),
+    /// The call is about to go upstream.
+    Sending {
+        /// Path and query, without credentials.
+        target: &'a str,
+        /// Body of the request; `None` if that of the agent is passed through.
+        body: Option<&'a Bytes>,
+    },
     /// A decision of hooks is about to go to the agent.
     Replying,
     /// The head of upstream's response has arrived.
@@ -104,6 +112,15 @@ pub enum ExchangeEvent<'a> {
         /// HTTP status of the model API.
         status: u16,
     },
+    /// The head of upstream's response, if a sink needs the bytes of upstream.
+    UpstreamHead {
+        /// HTTP status of the model API.
+        status: u16,
+        /// Headers, without those that contain a configured key.
+        headers: &'a HeaderMap,
+    },
+    /// A piece of upstream's response, decoded if it is inspected; `None` at its end.
+    UpstreamPiece(Option<&'a Bytes>),
     /// The request goes upstream other than the agent sent it.
     RequestEdited {
         /// The agent's request, without envelope.
@@ -137,7 +154,7 @@ pub enum ExchangeEvent<'a> {
     /// Upstream counted tokens, up to here.
     UsageReported(TokenUsage),
     /// A piece of a body passed.
-    BodyPiece(BodySide, &'a [u8]),
+    BodyPiece(BodySide, &'a Bytes),
     /// A body ended, or its rest was discarded.
     BodyEnded(BodySide),
     /// Upstream failed, or its response is unreadable.

@@ -31,6 +31,12 @@ pub trait Sink: fmt::Debug + Send {
         false
     }
 
+    /// Returns whether the sink needs [`ExchangeEvent::UpstreamHead`] and
+    /// [`ExchangeEvent::UpstreamPiece`].
+    fn wants_upstream(&self) -> bool {
+        false
+    }
+
     /// Returns whether the sink needs [`EventDecision::input`](super::EventDecision::input).
     fn wants_inputs(&self) -> bool {
         false

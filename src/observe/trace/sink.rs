@@ -293,7 +293,7 @@ impl Sink for TraceSink {
             }
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
             ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
-            ExchangeEvent::Sending(body) => {
+            ExchangeEvent::Sending { body, .. } => {
                 self.begin_round(exchange, body.map(|body| body.len() as u64));
             }
             other if self.call.is_some() => {

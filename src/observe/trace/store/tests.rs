@@ -74,6 +74,7 @@ fn run(decision: HookOutput) -> HookRun {
         would: None,
         edited: false,
         refused: Vec::new(),
+        input: Bytes::new(),
     }
 }
 

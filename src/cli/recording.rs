@@ -1,0 +1,221 @@
+//! `hookgate recording`: shows, exports and verifies recordings.
+
+mod har;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{
+    failure::Failure,
+    output::{print, print_error},
+};
+use crate::recording::{self, ReadError, RecordedExchange};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  hookgate recording show /var/lib/hookgate/recordings
+  hookgate recording verify /var/lib/hookgate/recordings --identity key.txt
+  hookgate recording export /var/lib/hookgate/recordings --har > recording.har";
+
+/// Command-line arguments of `recording`.
+#[derive(Debug, Args)]
+pub(super) struct RecordingArgs {
+    #[command(subcommand)]
+    command: RecordingCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RecordingCommand {
+    /// Print one line for each exchange, or one exchange with its content
+    #[command(after_help = "Examples:
+  hookgate recording show recordings --session my-session
+  hookgate recording show recordings --id 0d9f6f0e-… | jq .rounds")]
+    Show {
+        #[command(flatten)]
+        source: Source,
+        /// Only the exchange with this request id, as JSON with its content
+        #[arg(long)]
+        id: Option<String>,
+        /// Only exchanges of this session
+        #[arg(long)]
+        session: Option<String>,
+    },
+    /// Print all exchanges as JSON lines, or as a HAR file
+    #[command(after_help = "Example: hookgate recording export recordings --har > recording.har")]
+    Export {
+        #[command(flatten)]
+        source: Source,
+        /// Print an HTTP Archive (HAR 1.2) of what agents sent and received
+        #[arg(long)]
+        har: bool,
+    },
+    /// Read everything and report damaged parts; fails if there are any
+    #[command(after_help = "Example: hookgate recording verify recordings --identity key.txt")]
+    Verify {
+        #[command(flatten)]
+        source: Source,
+    },
+}
+
+/// A recording and the key to it.
+#[derive(Debug, Args)]
+struct Source {
+    /// Folder of the recording, or one segment
+    path: PathBuf,
+    /// File with the age identity that decrypts the recording
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+}
+
+impl RecordingArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            RecordingCommand::Show {
+                source,
+                id: Some(id),
+                session: _,
+            } => show_one(&source, &id),
+            RecordingCommand::Show {
+                source,
+                id: None,
+                session,
+            } => source.for_each(|exchange| {
+                let id = exchange.session.as_ref().map(|session| &session.id);
+                if session.is_none() || session.as_ref() == id {
+                    print(&summary(exchange))?;
+                }
+                Ok(())
+            }),
+            RecordingCommand::Export { source, har: false } => {
+                source.for_each(|exchange| Ok(print(&json(exchange)?)?))
+            }
+            RecordingCommand::Export { source, har: true } => har::export(&source),
+            RecordingCommand::Verify { source } => verify(&source),
+        }
+    }
+}
+
+impl Source {
+    /// Calls `visit` with each exchange.
+    ///
+    /// # Errors
+    ///
+    /// If `visit` fails, or a part of the recording is damaged. Damaged parts are printed, and
+    /// the rest is read.
+    fn for_each(
+        &self,
+        mut visit: impl FnMut(&RecordedExchange) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut damaged = 0;
+        for read in recording::read(&self.path, self.identity.as_deref())? {
+            match read {
+                Ok(exchange) => visit(&exchange)?,
+                Err(damage) => {
+                    damaged += 1;
+                    print_error(&damage.to_string());
+                }
+            }
+        }
+        if damaged == 0 {
+            return Ok(());
+        }
+        Err(Failure::Failed(format!("damaged parts: {damaged}")))
+    }
+}
+
+fn show_one(source: &Source, id: &str) -> Result<(), Failure> {
+    let mut is_found = false;
+    let read = source.for_each(|exchange| {
+        if exchange.id == id {
+            is_found = true;
+            print(&json(exchange)?)?;
+        }
+        Ok(())
+    });
+    if !is_found {
+        let path = source.path.display();
+        let missing = format!("`{path}` has no exchange with the id `{id}`");
+        return read.and(Err(Failure::Failed(missing)));
+    }
+    read
+}
+
+fn verify(source: &Source) -> Result<(), Failure> {
+    let segments = recording::segments(&source.path)?.len();
+    let mut exchanges = 0;
+    let verified = source.for_each(|_| {
+        exchanges += 1;
+        Ok(())
+    });
+    print(&format!("{segments} segments, {exchanges} exchanges"))?;
+    verified
+}
+
+fn json(exchange: &RecordedExchange) -> Result<String, Failure> {
+    serde_json::to_string(exchange).map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// Returns an exchange as a line of text. Agents choose some of its names.
+fn summary(exchange: &RecordedExchange) -> String {
+    let session = exchange.session.as_ref();
+    let session = session.map_or_else(String::new, |session| {
+        format!(" session={}#{}", session.id, session.place)
+    });
+    let status = exchange.answer.as_ref().map_or(0, |answer| answer.status);
+    let denied = exchange
+        .events
+        .iter()
+        .filter(|event| event.verdict == "deny");
+    let denied: Vec<String> = denied
+        .map(|event| {
+            let subject = event.subject.as_deref().unwrap_or_default();
+            format!(" denied={}({subject})", event.name)
+        })
+        .collect();
+    let denied = denied.concat();
+    let line = format!(
+        "{} {} {} {} {} {} status={status} rounds={} {}ms caller={}{session}{denied}",
+        exchange.time,
+        exchange.id,
+        exchange.outcome.action,
+        exchange.dialect,
+        exchange.method,
+        exchange.target,
+        exchange.rounds.len(),
+        exchange.outcome.ms,
+        exchange.caller,
+    );
+    line.escape_debug().to_string()
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_one_line() {
+        let exchange: RecordedExchange = serde_json::from_value(serde_json::json!({
+            "v": 1, "id": "i", "time": "T", "revision": "r", "caller": "team-a",
+            "session": { "id": "s", "place": 2, "source": "path", "match": "named" },
+            "dialect": "gemini", "operation": "generateContent", "method": "POST",
+            "target": "/v1\n", "headers": [], "request": { "text": "{}" }, "rounds": [],
+            "events": [{ "name": "BeforeTool", "ms": 1, "round": 1, "origin": "call",
+                "subject": "rm", "hooks": [], "verdict": "deny" }],
+            "answer": { "ms": 1, "status": 200, "body": "same" },
+            "outcome": { "action": "deny", "end": "complete", "ms": 7 },
+        }))
+        .unwrap();
+
+        assert_eq!(
+            summary(&exchange),
+            "T i deny gemini POST /v1\\n status=200 rounds=0 7ms caller=team-a session=s#2 \
+             denied=BeforeTool(rm)"
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! Recordings of exchanges: what the agent sent, what the model API answered, what policies and
+//! hooks decided, and what the agent received.
+//!
+//! A recording is a folder of segments: zstd frames of JSON lines, one [`RecordedExchange`] each.
+//! [`RecordingSink`] collects an exchange, and the writer thread of an [`ExchangeRecorder`]
+//! masks, compresses and writes it. [`read`] returns the exchanges of a folder or a file. This
+//! module must not hold credentials, or write what is not masked unless the config asks for it.
+
+mod format;
+mod json_strings;
+mod raw_exchange;
+mod reader;
+mod recorder;
+mod redaction;
+mod request_head;
+mod segment_writer;
+mod sink;
+
+pub use self::{
+    format::{
+        AnswerBody, RecordedAnswer, RecordedBody, RecordedChunk, RecordedEvent, RecordedExchange,
+        RecordedOutcome, RecordedRefusal, RecordedResponse, RecordedRound, RecordedRun,
+        RecordedSession,
+    },
+    reader::{Damage, DamageCause, Exchanges, ReadError, SegmentReader, read, segments},
+    recorder::{ExchangeRecorder, MaskPatterns, RuleDefinition},
+    sink::RecordingSink,
+};

@@ -1,0 +1,452 @@
+//! An exchange as the sink collects it, and its conversion into a line on the writer thread.
+
+use std::{
+    io::Read,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::SystemTime,
+};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use jiff::Timestamp;
+use stream_redact::Mask;
+
+use super::{
+    format::{
+        AnswerBody, RecordedAnswer, RecordedBody, RecordedChunk, RecordedEvent, RecordedExchange,
+        RecordedOutcome, RecordedResponse, RecordedRound, RecordedSession,
+    },
+    redaction::Redactor,
+    request_head::RequestHead,
+};
+
+/// Bytes that recordings hold in memory: exchanges in flight, and those that wait for the
+/// writer.
+pub(super) const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of one exchange, as received.
+pub(super) const MAX_EXCHANGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes of a body once it is decompressed.
+const MAX_DECODED_BYTES: usize = 2 * MAX_EXCHANGE_BYTES;
+
+/// Pieces up to this length are copied, so that they do not keep a read buffer in memory.
+const MAX_COPIED_BYTES: usize = 16 * 1024;
+
+/// Bytes beside the content of each piece, event and round.
+pub(super) const ITEM_BYTES: usize = 64;
+
+/// Bytes of memory of one exchange, which are released when it is dropped.
+#[derive(Debug)]
+pub(super) struct ReservedBytes {
+    used: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+/// A piece of a body and its time in milliseconds.
+#[derive(Debug)]
+pub(super) struct WirePiece {
+    ms: u64,
+    bytes: Bytes,
+}
+
+/// A call of the model API.
+#[derive(Debug)]
+pub(super) struct RawRound {
+    pub(super) ms: u64,
+    pub(super) target: String,
+    /// Body; `None` if the agent's is passed through.
+    pub(super) sent: Option<Bytes>,
+    pub(super) response: Option<RawResponse>,
+}
+
+/// A response of the model API, or to the agent.
+#[derive(Debug, Default)]
+pub(super) struct RawResponse {
+    pub(super) ms: u64,
+    pub(super) status: u16,
+    pub(super) head: Vec<(String, String)>,
+    pub(super) pieces: Vec<WirePiece>,
+    pub(super) is_complete: bool,
+}
+
+/// An exchange as the sink collects it.
+#[derive(Debug)]
+pub(super) struct RawExchange {
+    pub(super) started: SystemTime,
+    pub(super) head: RequestHead,
+    pub(super) session: Option<RecordedSession>,
+    /// Pieces of the request as received; empty once `request` is known.
+    pub(super) received: Vec<WirePiece>,
+    /// Body of the request, decoded.
+    pub(super) request: Option<Bytes>,
+    pub(super) rounds: Vec<RawRound>,
+    /// Events, with the inputs of their runs.
+    pub(super) events: Vec<(RecordedEvent, Vec<Bytes>)>,
+    pub(super) answer: Option<RawResponse>,
+    pub(super) is_tool_denied: bool,
+    pub(super) memory: ReservedBytes,
+}
+
+/// What is known of an exchange at its end.
+#[derive(Debug)]
+pub(super) struct ExchangeSummary {
+    pub(super) id: String,
+    pub(super) revision: Arc<str>,
+    pub(super) caller: String,
+    pub(super) dialect: String,
+    pub(super) operation: String,
+    pub(super) outcome: RecordedOutcome,
+}
+
+/// An exchange that waits for the writer.
+pub(super) struct QueuedExchange {
+    pub(super) raw: Box<RawExchange>,
+    pub(super) summary: ExchangeSummary,
+}
+
+/// A body with the ends of its pieces.
+struct WireBody {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    times: Vec<u64>,
+}
+
+impl ReservedBytes {
+    pub(super) const fn none(used: Arc<AtomicUsize>) -> Self {
+        Self { used, bytes: 0 }
+    }
+
+    /// Reserves more bytes. Returns false if they exceed the bounds.
+    pub(super) fn grow(&mut self, more: usize) -> bool {
+        if self.bytes + more > MAX_EXCHANGE_BYTES {
+            return false;
+        }
+        let used = self.used.fetch_add(more, Ordering::Relaxed) + more;
+        self.bytes += more;
+        used <= MAX_QUEUED_BYTES
+    }
+}
+
+impl Drop for ReservedBytes {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl WirePiece {
+    pub(super) fn new(ms: u64, bytes: &Bytes) -> Self {
+        let bytes = if bytes.len() > MAX_COPIED_BYTES {
+            bytes.clone()
+        } else {
+            Bytes::copy_from_slice(bytes)
+        };
+        Self { ms, bytes }
+    }
+}
+
+impl RawExchange {
+    /// Makes the line of the exchange; masked, unless `mask` is `None`.
+    pub(super) fn into_line(
+        self,
+        summary: ExchangeSummary,
+        mask: Option<&Mask>,
+    ) -> RecordedExchange {
+        let mut redactor = mask.map(Redactor::new);
+        let redactor = &mut redactor;
+        let received = match self.request {
+            Some(request) => WireBody::whole(&request),
+            None => WireBody::new(&self.received),
+        };
+        let answer = self.answer.map(|answer| {
+            let last = self.rounds.last().and_then(|round| round.response.as_ref());
+            let is_same = last.is_some_and(|last| last.has_bytes_of(&answer));
+            RecordedAnswer {
+                ms: answer.ms,
+                status: answer.status,
+                body: if is_same {
+                    AnswerBody::Same
+                } else {
+                    AnswerBody::Chunks(WireBody::new(&answer.pieces).into_chunks(redactor))
+                },
+            }
+        });
+        let rounds = self.rounds.into_iter();
+        let rounds = rounds.map(|round| round.into_recorded(&received.bytes, redactor));
+        let rounds = rounds.collect();
+        let events = self.events.into_iter();
+        let events = events.map(|(event, inputs)| masked_event(event, &inputs, redactor));
+        let events = events.collect();
+        let mut head = self.head;
+        if let Some(redactor) = redactor {
+            redactor.text(&mut head.target);
+            head.headers
+                .iter_mut()
+                .for_each(|(_, value)| redactor.text(value));
+        }
+        let request = received.into_body(redactor);
+        RecordedExchange {
+            v: RecordedExchange::VERSION,
+            id: summary.id,
+            time: timestamp(self.started),
+            revision: summary.revision.to_string(),
+            caller: summary.caller,
+            session: self.session,
+            dialect: summary.dialect,
+            operation: summary.operation,
+            method: head.method,
+            target: head.target,
+            headers: head.headers,
+            request,
+            rounds,
+            events,
+            answer,
+            outcome: summary.outcome,
+            masked: redactor.take().map(Redactor::found).unwrap_or_default(),
+        }
+    }
+}
+
+impl RawRound {
+    fn into_recorded(self, received: &[u8], redactor: &mut Option<Redactor<'_>>) -> RecordedRound {
+        let mut target = self.target;
+        if let Some(redactor) = redactor {
+            redactor.text(&mut target);
+        }
+        RecordedRound {
+            ms: self.ms,
+            target,
+            sent: match self.sent {
+                Some(sent) if *sent != *received => WireBody::whole(&sent).into_body(redactor),
+                _ => RecordedBody::Same,
+            },
+            response: self.response.map(|response| RecordedResponse {
+                ms: response.ms,
+                status: response.status,
+                head: response.head,
+                chunks: WireBody::new(&response.pieces).into_chunks(redactor),
+                complete: response.is_complete,
+            }),
+        }
+    }
+}
+
+impl RawResponse {
+    fn has_bytes_of(&self, other: &Self) -> bool {
+        let bytes = |response: &Self| -> usize {
+            response.pieces.iter().map(|piece| piece.bytes.len()).sum()
+        };
+        let flat = |response: &Self| WireBody::concat(&response.pieces);
+        bytes(self) == bytes(other) && flat(self) == flat(other)
+    }
+}
+
+impl WireBody {
+    fn whole(bytes: &Bytes) -> Self {
+        Self {
+            bytes: bytes.to_vec(),
+            ends: vec![bytes.len()],
+            times: vec![0],
+        }
+    }
+
+    /// Joins pieces. A compressed body is decoded, and becomes one piece.
+    fn new(pieces: &[WirePiece]) -> Self {
+        let bytes = Self::concat(pieces);
+        let times: Vec<u64> = pieces.iter().map(|piece| piece.ms).collect();
+        if let Some(decoded) = decoded(&bytes) {
+            return Self {
+                ends: vec![decoded.len()],
+                bytes: decoded,
+                times: times.last().copied().into_iter().collect(),
+            };
+        }
+        let ends = pieces.iter().scan(0, |end, piece| {
+            *end += piece.bytes.len();
+            Some(*end)
+        });
+        Self {
+            ends: ends.collect(),
+            bytes,
+            times,
+        }
+    }
+
+    fn concat(pieces: &[WirePiece]) -> Vec<u8> {
+        let length = pieces.iter().map(|piece| piece.bytes.len()).sum();
+        let mut bytes = Vec::with_capacity(length);
+        for piece in pieces {
+            bytes.extend_from_slice(&piece.bytes);
+        }
+        bytes
+    }
+
+    fn into_body(self, redactor: &mut Option<Redactor<'_>>) -> RecordedBody {
+        match self.masked(redactor) {
+            Ok(body) => match String::from_utf8(body.bytes) {
+                Ok(text) => RecordedBody::Text(text),
+                Err(error) => RecordedBody::from_bytes(error.as_bytes()),
+            },
+            Err(length) => RecordedBody::Omitted(length),
+        }
+    }
+
+    fn into_chunks(self, redactor: &mut Option<Redactor<'_>>) -> Vec<RecordedChunk> {
+        let last_ms = self.times.last().copied().unwrap_or_default();
+        let body = match self.masked(redactor) {
+            Ok(body) => body,
+            Err(length) => {
+                let bytes = RecordedBody::Omitted(length);
+                return vec![RecordedChunk { ms: last_ms, bytes }];
+            }
+        };
+        let mut start = 0;
+        let pieces = body.times.iter().zip(&body.ends);
+        let chunks = pieces.map(|(ms, end)| {
+            let bytes = body.bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            RecordedChunk {
+                ms: *ms,
+                bytes: RecordedBody::from_bytes(bytes),
+            }
+        });
+        chunks.collect()
+    }
+
+    /// Masks the body.
+    ///
+    /// # Errors
+    ///
+    /// The number of bytes of a body that is no text, and so cannot be masked.
+    fn masked(mut self, redactor: &mut Option<Redactor<'_>>) -> Result<Self, u64> {
+        let Some(redactor) = redactor else {
+            return Ok(self);
+        };
+        let text = str::from_utf8(&self.bytes).map_err(|_| self.bytes.len() as u64)?;
+        if let Some(masked) = redactor.body(text, &mut self.ends) {
+            self.bytes = masked.into_bytes();
+        }
+        Ok(self)
+    }
+}
+
+fn masked_event(
+    mut event: RecordedEvent,
+    inputs: &[Bytes],
+    redactor: &mut Option<Redactor<'_>>,
+) -> RecordedEvent {
+    for (run, input) in event.hooks.iter_mut().zip(inputs) {
+        let is_hook = !input.is_empty();
+        run.input = is_hook.then(|| HEXLOWER.encode(digest(&SHA256, input).as_ref()));
+    }
+    let Some(redactor) = redactor else {
+        return event;
+    };
+    let texts = event.subject.iter_mut().chain(&mut event.reason);
+    texts.for_each(|text| redactor.text(text));
+    for run in &mut event.hooks {
+        redactor.text(&mut run.name);
+        redactor.value(&mut run.output);
+        for refusal in &mut run.refused {
+            redactor.text(&mut refusal.tool);
+            redactor.text(&mut refusal.reason);
+        }
+    }
+    event
+}
+
+/// Decodes a body that begins like a gzip or zstd stream; `None` if it is none.
+fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let limit = MAX_DECODED_BYTES as u64;
+    let read = match bytes {
+        [0x1f, 0x8b, ..] => flate2::read::MultiGzDecoder::new(bytes)
+            .take(limit)
+            .read_to_end(&mut out),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            zstd::Decoder::new(bytes).and_then(|decoder| decoder.take(limit).read_to_end(&mut out))
+        }
+        _ => return None,
+    };
+    read.is_ok().then_some(out)
+}
+
+fn timestamp(time: SystemTime) -> String {
+    Timestamp::try_from(time).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(texts: &[&[u8]]) -> Vec<WirePiece> {
+        let pieces = texts.iter().enumerate();
+        pieces
+            .map(|(at, text)| WirePiece::new(at as u64, &Bytes::copy_from_slice(text)))
+            .collect()
+    }
+
+    #[test]
+    fn chunks_keep_their_cuts_also_within_a_character() {
+        let body = WireBody::new(&pieces(&[b"a\xc3", b"\xa9b"]));
+
+        let chunks = body.into_chunks(&mut None);
+
+        let bytes: Vec<_> = chunks
+            .iter()
+            .map(|chunk| chunk.bytes.bytes().unwrap())
+            .collect();
+        assert_eq!(bytes, [&b"a\xc3"[..], b"\xa9b"]);
+        assert_eq!(chunks[1].ms, 1);
+    }
+
+    #[test]
+    fn a_compressed_body_is_decoded_to_be_masked() {
+        let compressed = zstd::encode_all(&b"write to john@example.com"[..], 1).unwrap();
+        let mask = Mask::new(&["email"], &[], &stream_redact::Style::Label).unwrap();
+
+        let body = WireBody::new(&pieces(&[&compressed]));
+        let body = body.into_body(&mut Some(Redactor::new(&mask)));
+
+        assert_eq!(
+            body,
+            RecordedBody::Text("write to [REDACTED:email]".to_owned())
+        );
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_masked_are_omitted() {
+        let mask = Mask::new(&["email"], &[], &stream_redact::Style::Label).unwrap();
+        let body = |redactor: &mut Option<Redactor<'_>>| {
+            WireBody::new(&pieces(&[b"\xff\xfe"])).into_body(redactor)
+        };
+
+        assert_eq!(
+            body(&mut Some(Redactor::new(&mask))),
+            RecordedBody::Omitted(2)
+        );
+        assert_eq!(body(&mut None), RecordedBody::Base64("//4=".to_owned()));
+    }
+
+    #[test]
+    fn memory_is_bounded_for_one_and_for_all_exchanges() {
+        let used = Arc::new(AtomicUsize::new(0));
+        let mut all: Vec<ReservedBytes> = (0..4)
+            .map(|_| ReservedBytes::none(Arc::clone(&used)))
+            .collect();
+
+        assert!(all.iter_mut().all(|bytes| bytes.grow(MAX_EXCHANGE_BYTES)));
+        assert!(!all[0].grow(1));
+        let mut next = ReservedBytes::none(Arc::clone(&used));
+        assert!(!next.grow(1));
+        drop(next);
+        all.pop();
+        assert!(ReservedBytes::none(Arc::clone(&used)).grow(1));
+        drop(all);
+        assert_eq!(used.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,428 @@
+//! Reads recordings. What is damaged is reported with its file and place, and the rest is read.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use age_file::{DecryptError, Decryptor, Identity, KeyError};
+use memchr::memmem;
+use thiserror::Error;
+
+use super::format::RecordedExchange;
+
+/// Ending of the names of segments.
+pub const SEGMENT_SUFFIX: &str = ".hgr";
+
+/// Ending of the names of encrypted segments.
+pub const ENCRYPTED_SUFFIX: &str = ".hgr.age";
+
+/// First bytes of a zstd frame (RFC 8878, section 3.1.1).
+const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Most bytes of a segment that are read. Segments are rotated at 64 MiB.
+const MAX_SEGMENT_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Most decoded bytes of one frame.
+pub const MAX_FRAME_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Damaged frames of a segment after which the rest of it is skipped, because each may be decoded
+/// in vain.
+const MAX_DAMAGED_FRAMES: usize = 64;
+
+/// Reason why no recording can be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The folder or file cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Unreadable {
+        /// Path of the recording.
+        path: PathBuf,
+        /// Cause of the failure.
+        source: io::Error,
+    },
+    /// The file of the identity holds no key.
+    #[error("`{}`: {error}", path.display())]
+    Identity {
+        /// Path of the file.
+        path: PathBuf,
+        /// Mistake in the file.
+        error: KeyError,
+    },
+    /// A folder without segments.
+    #[error("`{}` contains no segment of a recording", .0.display())]
+    Empty(PathBuf),
+}
+
+/// A part of a recording that cannot be read.
+#[derive(Debug, Error)]
+#[error("{}: byte {byte}: {cause}", file.display())]
+pub struct Damage {
+    /// Path of the segment.
+    pub file: Arc<Path>,
+    /// Position of the frame in the segment, once decrypted.
+    pub byte: u64,
+    /// Why it cannot be read.
+    pub cause: DamageCause,
+}
+
+/// Reason why a part of a recording cannot be read.
+#[derive(Debug, Error)]
+pub enum DamageCause {
+    /// The file cannot be read.
+    #[error("unreadable: {0}")]
+    Io(#[from] io::Error),
+    /// The segment is encrypted, and no identity was given.
+    #[error("encrypted; `--identity` names the file with the key")]
+    NoIdentity,
+    /// The segment cannot be decrypted.
+    #[error("{0}")]
+    Decrypt(DecryptError),
+    /// The file is larger than any segment.
+    #[error("larger than a segment can be")]
+    TooLarge,
+    /// The end of the last frame is missing.
+    #[error("truncated")]
+    Truncated,
+    /// The bytes are not those that were written.
+    #[error("corrupt: {0}")]
+    Corrupt(String),
+    /// A line is no exchange of a known version.
+    #[error("line {line} of the frame: {error}")]
+    Line {
+        /// Number of the line in its frame, from 1.
+        line: u64,
+        /// Mistake in the line.
+        error: String,
+    },
+}
+
+/// Returns the exchanges of a recording, in the order in which they were written. `path` is a
+/// folder or a segment; `identity` is a file with keys that decrypt it.
+///
+/// # Errors
+///
+/// If the folder or the identity cannot be read, or there is no segment.
+pub fn read(path: &Path, identity: Option<&Path>) -> Result<Exchanges, ReadError> {
+    let identities = identity.map(read_identities).transpose()?;
+    Ok(Exchanges {
+        files: segments(path)?.into(),
+        identities: identities.unwrap_or_default(),
+        current: None,
+    })
+}
+
+/// Returns the segments of a folder in the order of their names, or the one file.
+///
+/// # Errors
+///
+/// If the folder cannot be read, or there is no segment.
+pub fn segments(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let unreadable = |source| ReadError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let files = segment_files(path).map_err(unreadable)?;
+    if files.is_empty() {
+        return Err(ReadError::Empty(path.to_owned()));
+    }
+    Ok(files)
+}
+
+/// Returns the segments of a folder in the order of their names.
+pub(super) fn segment_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?;
+    let files: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut files = files?;
+    files.retain(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let is_segment = name.ends_with(SEGMENT_SUFFIX) || name.ends_with(ENCRYPTED_SUFFIX);
+        name.starts_with("rec-") && is_segment
+    });
+    files.sort();
+    Ok(files)
+}
+
+/// The exchanges of a recording. Holds one segment in memory.
+#[derive(Debug)]
+pub struct Exchanges {
+    files: VecDeque<PathBuf>,
+    identities: Vec<Identity>,
+    current: Option<SegmentReader>,
+}
+
+impl Iterator for Exchanges {
+    type Item = Result<RecordedExchange, Damage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(next) = self.current.as_mut().and_then(Iterator::next) {
+                return Some(next);
+            }
+            let file = self.files.pop_front()?;
+            let (bytes, damage) = open(&file, &self.identities);
+            let reader = SegmentReader::new(&file, bytes);
+            self.current = Some(SegmentReader { damage, ..reader });
+        }
+    }
+}
+
+fn read_identities(path: &Path) -> Result<Vec<Identity>, ReadError> {
+    let text = fs::read_to_string(path).map_err(|source| ReadError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    Identity::parse_file(&text).map_err(|error| ReadError::Identity {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// Reads a segment and decrypts it. Returns what is readable, and why the rest is not.
+fn open(file: &Path, identities: &[Identity]) -> (Vec<u8>, Option<DamageCause>) {
+    let mut bytes = Vec::new();
+    let read = read_segment(file, identities, &mut bytes);
+    (bytes, read.err())
+}
+
+fn read_segment(
+    file: &Path,
+    identities: &[Identity],
+    bytes: &mut Vec<u8>,
+) -> Result<(), DamageCause> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let source = File::open(file)?.take(MAX_SEGMENT_BYTES + 1);
+    if !name.ends_with(ENCRYPTED_SUFFIX) {
+        let mut source = source;
+        source.read_to_end(bytes)?;
+    } else if identities.is_empty() {
+        return Err(DamageCause::NoIdentity);
+    } else {
+        let mut decryptor = Decryptor::new(source, identities).map_err(DamageCause::Decrypt)?;
+        decryptor
+            .read_to_end(bytes)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => DamageCause::Truncated,
+                _ => DamageCause::Corrupt(error.to_string()),
+            })?;
+    }
+    if bytes.len() as u64 > MAX_SEGMENT_BYTES {
+        bytes.clear();
+        return Err(DamageCause::TooLarge);
+    }
+    Ok(())
+}
+
+/// The exchanges of one segment.
+#[derive(Debug)]
+pub struct SegmentReader {
+    file: Arc<Path>,
+    bytes: Vec<u8>,
+    /// Position of the next frame.
+    next: usize,
+    /// Position of the frame that `lines` is of.
+    frame: usize,
+    lines: VecDeque<Vec<u8>>,
+    line: u64,
+    /// Why the segment is not complete.
+    damage: Option<DamageCause>,
+    damaged_frames: usize,
+}
+
+impl SegmentReader {
+    /// Reads the bytes of a segment, once decrypted.
+    pub fn new(file: &Path, bytes: Vec<u8>) -> Self {
+        Self {
+            file: file.into(),
+            bytes,
+            next: 0,
+            frame: 0,
+            lines: VecDeque::new(),
+            line: 0,
+            damage: None,
+            damaged_frames: 0,
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Result<RecordedExchange, DamageCause>> {
+        let line = self.lines.pop_front()?;
+        self.line += 1;
+        let exchange = parse(&line);
+        Some(exchange.map_err(|error| DamageCause::Line {
+            line: self.line,
+            error,
+        }))
+    }
+
+    /// Decodes the next frame. Returns false at the end of the segment.
+    fn next_frame(&mut self) -> Result<bool, DamageCause> {
+        self.frame = self.next;
+        let rest = self.bytes.get(self.next..).unwrap_or_default();
+        if rest.is_empty() {
+            return self.damage.take().map_or(Ok(false), Err);
+        }
+        self.line = 0;
+        match decode(rest) {
+            Ok((text, length)) => {
+                self.next += length;
+                let lines = text.split(|byte| *byte == b'\n');
+                self.lines = lines
+                    .filter(|line| !line.is_empty())
+                    .map(<[u8]>::to_vec)
+                    .collect();
+                Ok(true)
+            }
+            Err(cause) => {
+                // The next frame is found by its first bytes.
+                let after = rest.get(1..).unwrap_or_default();
+                let is_given_up = self.damaged_frames >= MAX_DAMAGED_FRAMES;
+                let found = memmem::find(after, &FRAME_MAGIC).filter(|_| !is_given_up);
+                self.damaged_frames += 1;
+                self.next = found.map_or(self.bytes.len(), |at| self.next + 1 + at);
+                // The last frame of an incomplete segment is cut.
+                let is_last = found.is_none();
+                Err(self.damage.take_if(|_| is_last).unwrap_or(cause))
+            }
+        }
+    }
+}
+
+impl Iterator for SegmentReader {
+    type Item = Result<RecordedExchange, Damage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = loop {
+            if let Some(next) = self.next_line() {
+                break next;
+            }
+            match self.next_frame() {
+                Ok(true) => (),
+                Ok(false) => return None,
+                Err(cause) => break Err(cause),
+            }
+        };
+        Some(next.map_err(|cause| Damage {
+            file: Arc::clone(&self.file),
+            byte: self.frame as u64,
+            cause,
+        }))
+    }
+}
+
+/// Decodes the first frame of `bytes`. Returns its content and its length.
+fn decode(bytes: &[u8]) -> Result<(Vec<u8>, usize), DamageCause> {
+    let corrupt = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => DamageCause::Truncated,
+        _ => DamageCause::Corrupt(error.to_string()),
+    };
+    let mut decoder = zstd::Decoder::with_buffer(bytes)
+        .map_err(corrupt)?
+        .single_frame();
+    let mut text = Vec::new();
+    (&mut decoder)
+        .take(MAX_FRAME_BYTES + 1)
+        .read_to_end(&mut text)
+        .map_err(corrupt)?;
+    if text.len() as u64 > MAX_FRAME_BYTES {
+        return Err(DamageCause::Corrupt("frame too large".to_owned()));
+    }
+    let rest = decoder.finish();
+    Ok((text, bytes.len() - rest.len()))
+}
+
+fn parse(line: &[u8]) -> Result<RecordedExchange, String> {
+    let exchange: RecordedExchange =
+        serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    if exchange.v != RecordedExchange::VERSION {
+        return Err(format!("unknown version {}", exchange.v));
+    }
+    Ok(exchange)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(id: &str) -> String {
+        let line = json!({
+            "v": 1, "id": id, "time": "T", "revision": "r", "caller": "", "dialect": "gemini",
+            "operation": "o", "method": "POST", "target": "/", "headers": [],
+            "request": { "text": id }, "rounds": [], "events": [],
+            "outcome": { "action": "pass", "end": "complete", "ms": 1 },
+        });
+        format!("{line}\n")
+    }
+
+    fn frame(text: &str) -> Vec<u8> {
+        let mut compressor = zstd::bulk::Compressor::new(1).unwrap();
+        compressor.include_checksum(true).unwrap();
+        compressor.compress(text.as_bytes()).unwrap()
+    }
+
+    /// Returns ids and errors in order.
+    fn read_all(bytes: Vec<u8>) -> Vec<String> {
+        let reader = SegmentReader::new(Path::new("rec-1.hgr"), bytes);
+        reader
+            .map(|read| read.map_or_else(|damage| damage.to_string(), |exchange| exchange.id))
+            .collect()
+    }
+
+    #[test]
+    fn frames_are_read_in_order() {
+        let bytes = [frame(&(line("a") + &line("b"))), frame(&line("c"))].concat();
+
+        assert_eq!(read_all(bytes), ["a", "b", "c"]);
+        assert_eq!(read_all(Vec::new()), [""; 0]);
+    }
+
+    #[test]
+    fn damage_is_named_with_its_place_and_the_rest_is_read() {
+        let (one, two) = (frame(&line("a")), frame(&line("b")));
+        let mut bad = one.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        let cut = two[..two.len() - 3].to_vec();
+        let start = one.len();
+
+        let read = read_all([one.clone(), bad, two.clone(), cut].concat());
+
+        assert_eq!((&*read[0], &*read[2], read.len()), ("a", "b", 4));
+        assert!(
+            read[1].starts_with(&format!("rec-1.hgr: byte {start}: corrupt")),
+            "{read:?}"
+        );
+        let last = 2 * start + two.len();
+        assert_eq!(read[3], format!("rec-1.hgr: byte {last}: truncated"));
+    }
+
+    #[test]
+    fn lines_of_other_versions_are_damage() {
+        let text = line("a").replace("\"v\":1", "\"v\":2") + "{}\n" + &line("b");
+
+        let read = read_all(frame(&text));
+
+        assert_eq!(
+            read[0],
+            "rec-1.hgr: byte 0: line 1 of the frame: unknown version 2"
+        );
+        assert!(
+            read[1].contains("line 2 of the frame: missing field"),
+            "{read:?}"
+        );
+        assert_eq!(read[2], "b");
+    }
+
+    #[test]
+    fn a_segment_of_nothing_but_damage_ends() {
+        let bytes = FRAME_MAGIC.repeat(10_000);
+
+        assert_eq!(read_all(bytes).len(), MAX_DAMAGED_FRAMES + 1);
+    }
+}

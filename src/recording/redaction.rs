@@ -1,0 +1,326 @@
+//! Masking of an exchange before it is written. Pure.
+//!
+//! Strings of JSON are masked without their escapes. Texts that are split over the events of a
+//! stream or over the parts of a message are masked as one text, so that a secret is found
+//! wherever it is cut.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    iter,
+    ops::Range,
+    sync::Arc,
+};
+
+use memchr::memchr;
+use serde_json::Value;
+use stream_redact::Mask;
+
+use super::json_strings::{JsonString, scan};
+
+/// Masks texts, and collects the names of the detectors that matched.
+#[derive(Debug)]
+pub(super) struct Redactor<'a> {
+    mask: &'a Mask,
+    found: BTreeSet<Arc<str>>,
+}
+
+/// A replacement of a part of a text.
+struct Splice {
+    place: Range<usize>,
+    text: String,
+}
+
+/// The strings that continue each other, by path; those without a path have a list each.
+#[derive(Default)]
+struct TextsByPath<'a> {
+    texts: Vec<Vec<JsonString<'a>>>,
+    by_path: HashMap<u64, usize>,
+}
+
+impl<'a> Redactor<'a> {
+    pub(super) fn new(mask: &'a Mask) -> Self {
+        Self {
+            mask,
+            found: BTreeSet::new(),
+        }
+    }
+
+    /// Returns the names of the detectors and patterns that matched.
+    pub(super) fn found(self) -> Vec<String> {
+        self.found.iter().map(ToString::to_string).collect()
+    }
+
+    /// Masks a text by itself.
+    pub(super) fn text(&mut self, text: &mut String) {
+        if let Some(masked) = self.mask.mask(text) {
+            self.found.extend(masked.detectors);
+            *text = masked.text;
+        }
+    }
+
+    /// Masks the strings of a value.
+    pub(super) fn value(&mut self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Object(fields) => {
+                for (mut key, mut field) in std::mem::take(fields) {
+                    self.text(&mut key);
+                    self.value(&mut field);
+                    fields.insert(key, field);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => (),
+        }
+    }
+
+    /// Masks a body: JSON, server-sent events with JSON, or text. `cuts` are positions in it,
+    /// in ascending order; a cut within a replaced string moves to its end. Returns `None` if
+    /// nothing was found.
+    pub(super) fn body(&mut self, body: &str, cuts: &mut [usize]) -> Option<String> {
+        let mut texts = TextsByPath::default();
+        let mut is_json = true;
+        for place in documents(body) {
+            let scanned = scan(body.get(place.clone()).unwrap_or_default());
+            is_json &= scanned.is_json;
+            scanned
+                .strings
+                .into_iter()
+                .for_each(|string| texts.add(string, place.start));
+        }
+        let mut splices = Vec::new();
+        for text in texts.texts {
+            self.mask_joined(&text, &mut splices);
+        }
+        splices.sort_by_key(|splice| splice.place.start);
+        let edited = (!splices.is_empty()).then(|| apply(body, &splices, cuts));
+        if is_json {
+            return edited;
+        }
+        // Secrets may be anywhere in what is no JSON.
+        let mut plain = edited.clone().unwrap_or_else(|| body.to_owned());
+        let before = plain.clone();
+        self.text(&mut plain);
+        if plain == before {
+            return edited;
+        }
+        let length = plain.len();
+        cuts.fill(length);
+        Some(plain)
+    }
+
+    /// Masks strings that are one text.
+    fn mask_joined(&mut self, strings: &[JsonString<'_>], splices: &mut Vec<Splice>) {
+        if let [string] = strings {
+            if let Some(masked) = self.mask.mask(&string.text) {
+                self.found.extend(masked.detectors);
+                splices.push(Splice::new(string, masked.text));
+            }
+            return;
+        }
+        let joined: String = strings.iter().map(|string| &*string.text).collect();
+        if !self.mask.finds(&joined) {
+            return;
+        }
+        let mut masker = self.mask.stream();
+        let mut pieces: Vec<String> = strings
+            .iter()
+            .map(|string| masker.push(&string.text))
+            .collect();
+        if let Some(last) = pieces.last_mut() {
+            last.push_str(&masker.finish());
+        }
+        self.found.extend(masker.found());
+        let changed = strings.iter().zip(pieces);
+        let changed = changed.filter(|(string, piece)| *string.text != **piece);
+        splices.extend(changed.map(|(string, piece)| Splice::new(string, piece)));
+    }
+}
+
+impl Splice {
+    fn new(string: &JsonString<'_>, text: String) -> Self {
+        Self {
+            place: string.place.clone(),
+            text: Value::String(text).to_string(),
+        }
+    }
+}
+
+impl<'a> TextsByPath<'a> {
+    /// Adds a string of a document that begins at `offset`.
+    fn add(&mut self, string: JsonString<'a>, offset: usize) {
+        let place = string.place.start + offset..string.place.end + offset;
+        let string = JsonString { place, ..string };
+        let next = self.texts.len();
+        let index = match string.path {
+            Some(path) => *self.by_path.entry(path).or_insert(next),
+            None => next,
+        };
+        match self.texts.get_mut(index) {
+            Some(text) => text.push(string),
+            None => self.texts.push(vec![string]),
+        }
+    }
+}
+
+/// Returns the places of the documents of a body: the data of server-sent events, or all of it.
+fn documents(body: &str) -> Vec<Range<usize>> {
+    let start = body.trim_start();
+    let fields = ["data:", "event:", "id:", ":", "retry:"];
+    if !fields.iter().any(|field| start.starts_with(field)) {
+        return iter::once(0..body.len()).collect();
+    }
+    let (mut places, mut at) = (Vec::new(), 0);
+    while at < body.len() {
+        let rest = body.as_bytes().get(at..).unwrap_or_default();
+        let length = memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = rest.get(..length).unwrap_or_default();
+        let is_json = |data: &[u8]| matches!(data.trim_ascii_start().first(), Some(b'{' | b'['));
+        match line.strip_prefix(b"data:") {
+            Some(b" [DONE]" | b"[DONE]" | b" [DONE]\r") => (),
+            Some(data) if is_json(data) => places.push(at + 5..at + length),
+            // Comments and names of events.
+            None if !is_json(line) && length < 64 => (),
+            _ => places.push(at..at + length),
+        }
+        at += length + 1;
+    }
+    places
+}
+
+/// Replaces parts of a text, and moves the cuts with it.
+fn apply(text: &str, splices: &[Splice], cuts: &mut [usize]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    let mut cuts = cuts.iter_mut().peekable();
+    for splice in splices {
+        let before = out.len();
+        while let Some(cut) = cuts.next_if(|cut| **cut <= splice.place.start) {
+            *cut = before + (*cut - at);
+        }
+        out.push_str(text.get(at..splice.place.start).unwrap_or_default());
+        out.push_str(&splice.text);
+        at = splice.place.end;
+        while let Some(cut) = cuts.next_if(|cut| **cut <= at) {
+            *cut = out.len();
+        }
+    }
+    for cut in cuts {
+        *cut = out.len() + (*cut - at);
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use stream_redact::{DETECTORS, Style};
+
+    use super::*;
+
+    fn mask() -> Mask {
+        let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
+        Mask::new(&names, &[("ticket", "TICKET-[0-9]{4}")], &Style::Label).unwrap()
+    }
+
+    fn masked(body: &str) -> String {
+        let mask = mask();
+        let masked = Redactor::new(&mask).body(body, &mut []);
+        masked.unwrap_or_else(|| body.to_owned())
+    }
+
+    #[test]
+    fn secrets_in_json_are_masked_whatever_their_escapes() {
+        assert_eq!(
+            masked(r#"{"a": "AKIA\u0049OSFODNN7EXAMPLE", "john@example.com":[1.50,true]}"#),
+            r#"{"a": "[REDACTED:aws_key]", "[REDACTED:email]":[1.50,true]}"#
+        );
+        assert_eq!(masked(r#"{"a":"b"}"#), r#"{"a":"b"}"#);
+    }
+
+    #[test]
+    fn a_secret_is_masked_at_every_cut_of_a_stream() {
+        let secret = "TICKET-0042";
+        for cut in 0..=secret.len() {
+            let (one, two) = secret.split_at(cut);
+            let google = |text: &str| {
+                format!(
+                    "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{text}\"}}]}},\"index\":0}}]}}\r\n\r\n"
+                )
+            };
+            let anthropic = |text: &str| {
+                format!(
+                    "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{text}\"}}}}\n\n"
+                )
+            };
+            let responses = |text: &str| {
+                format!(
+                    "data: {{\"type\":\"response.output_text.delta\",\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"{text}\"}}\n\n"
+                )
+            };
+            let array = |text: &str| {
+                format!(
+                    "{{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{text}\"}}]}}}}]}}"
+                )
+            };
+            for body in [
+                google("see ") + &google(one) + &google(two) + &google(" now"),
+                anthropic("see ") + &anthropic(one) + &anthropic(two),
+                responses(one) + &responses(two) + "data: [DONE]\n\n",
+                format!("[{},\n{}]", array(one), array(two)),
+                format!(
+                    "{{\"messages\":[{{\"content\":[{{\"text\":\"{one}\"}},{{\"text\":\"{two}\"}}]}}]}}"
+                ),
+            ] {
+                let masked = masked(&body);
+                assert!(masked.contains("[REDACTED:ticket]"), "{masked}");
+                let texts = |text: &str| {
+                    text.matches("\"text\":\"").count() + text.matches("\"delta\":\"").count()
+                };
+                assert_eq!(texts(&masked), texts(&body));
+                assert!(
+                    cut == 0 || cut == secret.len() || !masked.contains(&format!("\"{two}\"")),
+                    "{masked}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_secret_in_a_text_that_is_no_json_is_masked() {
+        for body in [
+            "write to john@example.com",
+            "{john@example.com}",
+            "{\"a\":\"john@example.com",
+            "data: john@example.com\n\n",
+            "data: {\"a\":\nx john@example.com\n",
+        ] {
+            assert!(!masked(body).contains("john@"), "{body}");
+        }
+    }
+
+    #[test]
+    fn cuts_keep_their_places_between_replaced_strings() {
+        let body = r#"{"a":"x","b":"john@example.com","c":"y"}"#;
+        let marks = [0, 8, 20, 32, body.len()];
+        let mut cuts = marks;
+        let mask = mask();
+
+        let out = Redactor::new(&mask).body(body, &mut cuts).unwrap();
+
+        assert_eq!(out, r#"{"a":"x","b":"[REDACTED:email]","c":"y"}"#);
+        let pieces: Vec<&str> = cuts
+            .windows(2)
+            .map(|cut| out.get(cut[0]..cut[1]).unwrap())
+            .collect();
+        assert_eq!(
+            pieces,
+            [
+                r#"{"a":"x""#,
+                r#","b":"[REDACTED:email]""#,
+                ",",
+                r#""c":"y"}"#
+            ]
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Heads of requests and responses without credentials. Pure.
+
+use http::{HeaderMap, HeaderName, Uri, request::Parts};
+use percent_encoding::percent_decode_str;
+
+/// Headers of requests that have an effect on hookgate or on the meaning of the body. None of
+/// them holds a credential.
+const REQUEST_HEADERS: [&str; 17] = [
+    "accept",
+    "anthropic-beta",
+    "anthropic-version",
+    "content-type",
+    "openai-beta",
+    "originator",
+    "session-id",
+    "thread-id",
+    "user-agent",
+    "x-app",
+    "x-claude-code-agent-id",
+    "x-claude-code-session-id",
+    "x-codex-turn-metadata",
+    "x-goog-api-client",
+    "x-hookgate-session",
+    "x-session-id",
+    "version",
+];
+
+/// Headers of responses that describe the body.
+const RESPONSE_HEADERS: [&str; 3] = ["content-type", "content-encoding", "retry-after"];
+
+/// Parameters of queries that hold credentials.
+const CREDENTIAL_PARAMETERS: [&str; 4] = ["key", "access_token", "api_key", "upload_id"];
+
+/// Head of the agent's request, without credentials.
+#[derive(Debug)]
+pub(super) struct RequestHead {
+    pub(super) method: String,
+    pub(super) target: String,
+    pub(super) headers: Vec<(String, String)>,
+}
+
+impl RequestHead {
+    pub(super) fn new(head: &Parts) -> Self {
+        Self {
+            method: head.method.to_string(),
+            target: without_credentials(&head.uri),
+            headers: listed(&head.headers, &REQUEST_HEADERS),
+        }
+    }
+}
+
+/// Returns the headers of a response that describe its body.
+pub(super) fn response_head(headers: &HeaderMap) -> Vec<(String, String)> {
+    listed(headers, &RESPONSE_HEADERS)
+}
+
+/// Returns the headers with these names.
+fn listed(headers: &HeaderMap, names: &[&'static str]) -> Vec<(String, String)> {
+    let names = names.iter().map(|name| HeaderName::from_static(name));
+    let all = names.flat_map(|name| {
+        let values = headers.get_all(&name).iter();
+        let values = values.filter_map(|value| Some(value.to_str().ok()?.to_owned()));
+        let values: Vec<String> = values.collect();
+        values
+            .into_iter()
+            .map(move |value| (name.to_string(), value))
+    });
+    all.collect()
+}
+
+/// Returns path and query without the parameters that hold credentials.
+fn without_credentials(uri: &Uri) -> String {
+    let is_credential = |pair: &&str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        CREDENTIAL_PARAMETERS.contains(&name.to_lowercase().as_str())
+    };
+    let query = uri.query().unwrap_or_default();
+    let pairs: Vec<&str> = query
+        .split('&')
+        .filter(|pair| !is_credential(pair))
+        .collect();
+    let query = pairs.join("&");
+    if query.is_empty() {
+        uri.path().to_owned()
+    } else {
+        format!("{}?{query}", uri.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_with_credentials_are_removed() {
+        for (uri, expected) in [
+            (
+                "/v1/models/m:generate?alt=sse&key=K",
+                "/v1/models/m:generate?alt=sse",
+            ),
+            ("/v1?%6bey=K", "/v1"),
+            ("/v1?KEY=K&a=b", "/v1?a=b"),
+            ("/v1", "/v1"),
+        ] {
+            assert_eq!(without_credentials(&uri.parse().unwrap()), expected);
+        }
+    }
+}

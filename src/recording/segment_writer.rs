@@ -1,0 +1,307 @@
+//! The thread that masks, compresses and writes exchanges, and removes old segments.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use age_file::Encryptor;
+use jiff::Timestamp;
+use stream_redact::Mask;
+use zstd::bulk::Compressor;
+
+use super::{
+    raw_exchange::QueuedExchange,
+    reader::{ENCRYPTED_SUFFIX, MAX_FRAME_BYTES, SEGMENT_SUFFIX, segment_files},
+};
+use crate::{
+    config::{RecordRetention, RecordSettings},
+    observe::Metrics,
+};
+
+/// Bytes of a segment after which a new one begins.
+const MAX_SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Time after which a new segment begins.
+const MAX_SEGMENT_AGE: Duration = Duration::from_mins(10);
+
+/// Bytes of lines that are compressed together.
+const FRAME_BYTES: usize = 1024 * 1024;
+
+/// Time after which lines are written although the frame is small.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Compression level: at higher ones the CPU time exceeds that of the calls.
+const COMPRESSION_LEVEL: i32 = 1;
+
+/// Writes exchanges into segments.
+pub(super) struct SegmentWriter {
+    settings: RecordSettings,
+    mask: Option<Mask>,
+    metrics: Arc<Metrics>,
+    /// Lines that are not written yet.
+    frame: Vec<u8>,
+    lines: u64,
+    /// Time at which the first of them was added.
+    frame_since: Instant,
+    segment: Option<Segment>,
+    /// Number of the next segment.
+    number: u64,
+    is_failing: bool,
+}
+
+/// A segment that is being written.
+struct Segment {
+    path: PathBuf,
+    file: SegmentFile,
+    bytes: u64,
+    opened: Instant,
+}
+
+enum SegmentFile {
+    Plain(File),
+    Encrypted(Box<Encryptor<File>>),
+}
+
+impl SegmentWriter {
+    pub(super) fn new(settings: RecordSettings, mask: Option<Mask>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            settings,
+            mask,
+            metrics,
+            frame: Vec::new(),
+            lines: 0,
+            frame_since: Instant::now(),
+            segment: None,
+            number: 0,
+            is_failing: false,
+        }
+    }
+
+    /// Writes exchanges until the recorder is dropped.
+    pub(super) fn run(mut self, queue: &Receiver<QueuedExchange>) {
+        // Shows at start what would be lost, and applies the retention.
+        if let Err(error) = self.prepare_folder() {
+            self.fail(&error);
+        }
+        loop {
+            match queue.recv_timeout(FLUSH_INTERVAL) {
+                Ok(exchange) => self.add(exchange),
+                Err(RecvTimeoutError::Timeout) => (),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let is_due = !self.frame.is_empty() && self.frame_since.elapsed() >= FLUSH_INTERVAL;
+            if self.frame.len() >= FRAME_BYTES || is_due {
+                self.flush();
+            }
+            let is_full = |segment: &Segment| {
+                segment.bytes >= MAX_SEGMENT_BYTES || segment.opened.elapsed() >= MAX_SEGMENT_AGE
+            };
+            if self.segment.as_ref().is_some_and(is_full) {
+                self.close();
+            }
+        }
+        self.flush();
+        self.close();
+    }
+
+    fn add(&mut self, QueuedExchange { raw, summary }: QueuedExchange) {
+        let line = raw.into_line(summary, self.mask.as_ref());
+        if self.frame.is_empty() {
+            self.frame_since = Instant::now();
+        }
+        let start = self.frame.len();
+        if serde_json::to_writer(&mut self.frame, &line).is_err() {
+            self.frame.truncate(start);
+            self.metrics.recording_dropped.inc();
+            return;
+        }
+        self.frame.push(b'\n');
+        self.lines += 1;
+    }
+
+    /// Writes the lines as one frame. If that fails, they are dropped and counted.
+    fn flush(&mut self) {
+        if self.frame.is_empty() {
+            return;
+        }
+        let (frame, lines) = (
+            std::mem::take(&mut self.frame),
+            std::mem::take(&mut self.lines),
+        );
+        match self.write(&frame) {
+            Ok(()) => {
+                self.metrics.recording_exchanges.inc_by(lines);
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!("recording: writing recovered");
+                }
+            }
+            Err(error) => {
+                self.fail(&error);
+                self.metrics.recording_dropped.inc_by(lines);
+                self.segment = None;
+            }
+        }
+    }
+
+    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+        if frame.len() as u64 > MAX_FRAME_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let compressed = compress(frame)?;
+        if self.segment.is_none() {
+            self.segment = Some(self.open()?);
+        }
+        let Some(segment) = &mut self.segment else {
+            return Ok(());
+        };
+        match &mut segment.file {
+            SegmentFile::Plain(file) => file.write_all(&compressed)?,
+            SegmentFile::Encrypted(file) => file.write_all(&compressed)?,
+        }
+        segment.bytes += compressed.len() as u64;
+        Ok(())
+    }
+
+    fn open(&mut self) -> io::Result<Segment> {
+        self.prepare_folder()?;
+        let is_encrypted = !self.settings.encrypt_to.is_empty();
+        let suffix = if is_encrypted {
+            ENCRYPTED_SUFFIX
+        } else {
+            SEGMENT_SUFFIX
+        };
+        let (path, file) = loop {
+            let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+            let name = format!("rec-{time}-{:04}{suffix}", self.number);
+            self.number += 1;
+            let path = self.settings.path.join(name);
+            let mut options = OpenOptions::new();
+            match options.write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => break (path, file),
+                // A recorder of an earlier config writes there, too.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
+                Err(error) => return Err(error),
+            }
+        };
+        let file = if is_encrypted {
+            let encryptor = Encryptor::new(file, &self.settings.encrypt_to)?;
+            SegmentFile::Encrypted(Box::new(encryptor))
+        } else {
+            SegmentFile::Plain(file)
+        };
+        Ok(Segment {
+            path,
+            file,
+            bytes: 0,
+            opened: Instant::now(),
+        })
+    }
+
+    /// Ends the segment that is being written.
+    fn close(&mut self) {
+        let Some(segment) = self.segment.take() else {
+            return;
+        };
+        if let SegmentFile::Encrypted(file) = segment.file
+            && let Err(error) = file.finish()
+        {
+            self.fail(&error);
+        }
+    }
+
+    /// Creates the folder and removes old segments.
+    fn prepare_folder(&self) -> io::Result<()> {
+        let folder = &self.settings.path;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        let current = self.segment.as_ref().map(|segment| &*segment.path);
+        remove_old(folder, self.settings.keep, current)
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.metrics.recording_failures.inc();
+        if !std::mem::replace(&mut self.is_failing, true) {
+            let path = self.settings.path.display();
+            tracing::error!(%error, recording.path = %path, "recording: writing failed");
+        }
+    }
+}
+
+fn compress(frame: &[u8]) -> io::Result<Vec<u8>> {
+    let mut compressor = Compressor::new(COMPRESSION_LEVEL)?;
+    compressor.include_checksum(true)?;
+    compressor.compress(frame)
+}
+
+/// Removes segments that are too old, and the oldest while all of them are too large.
+fn remove_old(folder: &Path, keep: RecordRetention, current: Option<&Path>) -> io::Result<()> {
+    let age = Duration::from_hours(24) * keep.days;
+    let oldest = SystemTime::now().checked_sub(age);
+    let mut segments = Vec::new();
+    for path in segment_files(folder)? {
+        if Some(&*path) != current
+            && let Ok(metadata) = fs::metadata(&path)
+        {
+            segments.push((path, metadata.len(), metadata.modified()?));
+        }
+    }
+    let mut total: u64 = segments.iter().map(|(_, bytes, _)| bytes).sum();
+    for (path, bytes, modified) in segments {
+        let is_old = oldest.is_some_and(|oldest| modified < oldest);
+        if is_old || total > keep.size {
+            total -= bytes;
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(folder: &Path, name: &str, bytes: usize, age: Duration) {
+        let path = folder.join(name);
+        fs::write(&path, vec![0; bytes]).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn old_segments_and_the_oldest_of_too_many_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (hour, day) = (Duration::from_hours(1), Duration::from_hours(24));
+        segment(folder.path(), "rec-1-0.hgr", 10, 3 * day);
+        segment(folder.path(), "rec-2-0.hgr.age", 10, 3 * hour);
+        segment(folder.path(), "rec-3-0.hgr", 10, 2 * hour);
+        segment(folder.path(), "rec-4-0.hgr", 10, hour);
+        segment(folder.path(), "notes.txt", 1000, 9 * day);
+
+        let keep = RecordRetention { days: 2, size: 25 };
+        remove_old(folder.path(), keep, None).unwrap();
+
+        assert_eq!(
+            names(folder.path()),
+            ["notes.txt", "rec-3-0.hgr", "rec-4-0.hgr"]
+        );
+    }
+}

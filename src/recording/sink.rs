@@ -1,0 +1,339 @@
+//! Collects the events of one exchange for its recording.
+
+use std::{sync::Arc, time::SystemTime};
+
+use bytes::Bytes;
+use http::request::Parts;
+use serde_json::Value;
+
+use super::{
+    format::{RecordedEvent, RecordedOutcome, RecordedRefusal, RecordedRun, RecordedSession},
+    raw_exchange::{
+        ExchangeSummary, ITEM_BYTES, RawExchange, RawResponse, RawRound, ReservedBytes, WirePiece,
+    },
+    recorder::{ExchangeRecorder, RuleDefinition},
+    request_head::{RequestHead, response_head},
+};
+use crate::{
+    event::{EventName, EventOrigin, HookOutput, HookRun},
+    observe::recorder::{BodySide, EventDecision, Exchange, ExchangeEvent, Sink},
+};
+
+/// Collects the events of one exchange.
+#[derive(Debug)]
+pub struct RecordingSink {
+    recorder: Arc<ExchangeRecorder>,
+    rules: Arc<[RuleDefinition]>,
+    revision: Arc<str>,
+    state: SinkState,
+}
+
+#[derive(Debug)]
+enum SinkState {
+    /// It is not known yet whether the exchange is in the sample.
+    Undecided(Box<RawExchange>),
+    Sampled(Box<RawExchange>),
+    NotSampled,
+    /// There is no memory for the exchange.
+    Lost,
+}
+
+impl RecordingSink {
+    /// Returns the sink of an exchange with this head.
+    pub fn new(
+        recorder: &Arc<ExchangeRecorder>,
+        rules: &Arc<[RuleDefinition]>,
+        revision: &Arc<str>,
+        head: &Parts,
+    ) -> Self {
+        let raw = RawExchange {
+            started: SystemTime::now(),
+            head: RequestHead::new(head),
+            session: None,
+            received: Vec::new(),
+            request: None,
+            rounds: Vec::new(),
+            events: Vec::new(),
+            answer: None,
+            is_tool_denied: false,
+            memory: ReservedBytes::none(recorder.memory()),
+        };
+        Self {
+            recorder: Arc::clone(recorder),
+            rules: Arc::clone(rules),
+            revision: Arc::clone(revision),
+            state: SinkState::Undecided(Box::new(raw)),
+        }
+    }
+
+    /// Returns the exchange, once there is memory for `bytes` more of it.
+    fn raw(&mut self, bytes: usize) -> Option<&mut RawExchange> {
+        let has_memory = match &mut self.state {
+            SinkState::Undecided(raw) | SinkState::Sampled(raw) => {
+                raw.memory.grow(bytes + ITEM_BYTES)
+            }
+            SinkState::NotSampled | SinkState::Lost => return None,
+        };
+        if !has_memory {
+            self.state = SinkState::Lost;
+        }
+        match &mut self.state {
+            SinkState::Undecided(raw) | SinkState::Sampled(raw) => Some(raw),
+            SinkState::NotSampled | SinkState::Lost => None,
+        }
+    }
+
+    /// Decides whether the exchange is recorded, unless that is decided. `session` is how its
+    /// session was found.
+    fn decide(&mut self, exchange: &Exchange, session: Option<(&'static str, &'static str)>) {
+        if !matches!(self.state, SinkState::Undecided(_)) {
+            return;
+        }
+        let state = std::mem::replace(&mut self.state, SinkState::NotSampled);
+        let (id, request) = (&exchange.session_id, &*exchange.request_id);
+        if let SinkState::Undecided(mut raw) = state
+            && self.recorder.is_sampled(id, request)
+        {
+            let (match_kind, source) = session.unwrap_or(("named", "named"));
+            raw.session = (!id.is_empty()).then(|| RecordedSession {
+                id: id.clone(),
+                place: self.recorder.next_place(id),
+                source: source.to_owned(),
+                match_kind: match_kind.to_owned(),
+            });
+            self.state = SinkState::Sampled(raw);
+        }
+    }
+
+    fn add_event(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
+        let event = RecordedEvent {
+            name: decision.event.as_str().to_owned(),
+            ms: milliseconds(exchange),
+            round: 0,
+            origin: decision.origin.as_str().to_owned(),
+            subject: decision.subject.map(str::to_owned),
+            hooks: self.runs(decision.runs),
+            verdict: decision.verdict.as_str().to_owned(),
+            reason: decision.reason(),
+        };
+        self.push_event(event, decision.runs);
+    }
+
+    /// Adds runs of policies on a chunk that decided nothing, if they had an effect.
+    fn add_inspection(&mut self, exchange: &Exchange, runs: &[HookRun]) {
+        if runs.iter().any(has_effect) {
+            let event = RecordedEvent {
+                name: EventName::AfterModel.as_str().to_owned(),
+                ms: milliseconds(exchange),
+                round: 0,
+                origin: EventOrigin::ModelCall.as_str().to_owned(),
+                subject: None,
+                hooks: self.runs(runs),
+                verdict: "proceed".to_owned(),
+                reason: None,
+            };
+            self.push_event(event, runs);
+        }
+    }
+
+    fn runs(&self, runs: &[HookRun]) -> Vec<RecordedRun> {
+        runs.iter()
+            .map(|run| recorded_run(run, self.rules.get(run.rule.0 as usize)))
+            .collect()
+    }
+
+    fn push_event(&mut self, mut event: RecordedEvent, runs: &[HookRun]) {
+        let inputs: Vec<Bytes> = runs.iter().map(|run| run.input.clone()).collect();
+        let texts: usize = inputs.iter().map(Bytes::len).sum();
+        let outputs = event.hooks.iter().map(|run| match &run.output {
+            Value::Null => 256,
+            output => 256 + output.to_string().len(),
+        });
+        let bytes = texts + outputs.sum::<usize>();
+        if let Some(raw) = self.raw(bytes) {
+            event.round = u32::try_from(raw.rounds.len()).unwrap_or(u32::MAX);
+            raw.events.push((event, inputs));
+        }
+    }
+
+    /// Records what happens between the gateway and the model API.
+    fn record_upstream(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        let ms = milliseconds(exchange);
+        match event {
+            ExchangeEvent::Sending { target, body } => {
+                self.decide(exchange, None);
+                // The body shares memory with the request, if it is unedited.
+                let bytes = body.map_or(0, Bytes::len);
+                if let Some(raw) = self.raw(bytes + target.len()) {
+                    raw.rounds.push(RawRound {
+                        ms,
+                        target: (*target).to_owned(),
+                        sent: body.cloned(),
+                        response: None,
+                    });
+                }
+            }
+            ExchangeEvent::UpstreamHead { status, headers } => {
+                if let Some(round) = self.raw(ITEM_BYTES).and_then(|raw| raw.rounds.last_mut()) {
+                    round.response = Some(RawResponse {
+                        ms,
+                        status: *status,
+                        head: response_head(headers),
+                        ..RawResponse::default()
+                    });
+                }
+            }
+            ExchangeEvent::UpstreamPiece(piece) => {
+                let bytes = piece.map_or(0, Bytes::len);
+                let round = self.raw(bytes).and_then(|raw| raw.rounds.last_mut());
+                let response = round.and_then(|round| round.response.as_mut());
+                match (response, piece) {
+                    (Some(response), Some(piece)) => {
+                        response.pieces.push(WirePiece::new(ms, piece));
+                    }
+                    (Some(response), None) => response.is_complete = true,
+                    (None, _) => (),
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Records what happens between the agent and the gateway.
+    fn record_agent(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        let ms = milliseconds(exchange);
+        match event {
+            ExchangeEvent::BodyPiece(side, piece) => {
+                let Some(raw) = self.raw(piece.len()) else {
+                    return;
+                };
+                match side {
+                    BodySide::Request => raw.received.push(WirePiece::new(ms, piece)),
+                    BodySide::Response => {
+                        let answer = raw.answer.get_or_insert_default();
+                        answer.pieces.push(WirePiece::new(ms, piece));
+                    }
+                }
+            }
+            ExchangeEvent::RequestRead(body) => {
+                if let Some(raw) = self.raw(0) {
+                    raw.received = Vec::new();
+                    raw.request = Some((*body).clone());
+                }
+            }
+            ExchangeEvent::ResponseStarted { status } | ExchangeEvent::Failed { status, .. } => {
+                if let Some(raw) = self.raw(0) {
+                    let answer = raw.answer.get_or_insert_default();
+                    (answer.ms, answer.status) = (ms, *status);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn finish(&mut self, exchange: &Exchange) {
+        self.decide(exchange, None);
+        let raw = match std::mem::replace(&mut self.state, SinkState::NotSampled) {
+            SinkState::Undecided(raw) | SinkState::Sampled(raw) => raw,
+            SinkState::NotSampled => return,
+            SinkState::Lost => return self.recorder.count_dropped(1),
+        };
+        if !self.recorder.records(exchange.action, raw.is_tool_denied) {
+            return;
+        }
+        let summary = ExchangeSummary {
+            id: exchange.request_id.to_string(),
+            revision: Arc::clone(&self.revision),
+            caller: exchange.caller.name.clone(),
+            dialect: exchange.api.to_owned(),
+            operation: exchange.operation.to_owned(),
+            outcome: RecordedOutcome {
+                action: exchange.action.as_str().to_owned(),
+                error: exchange.error.map(str::to_owned),
+                end: exchange.end.as_str().to_owned(),
+                tool_denied: raw.is_tool_denied,
+                ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
+            },
+        };
+        self.recorder.push(raw, summary);
+    }
+}
+
+impl Sink for RecordingSink {
+    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        match event {
+            ExchangeEvent::SessionFound {
+                match_kind, source, ..
+            } => self.decide(exchange, Some((match_kind, source))),
+            ExchangeEvent::EventDecided(decision) => {
+                if !decision.runs.is_empty() {
+                    self.add_event(exchange, decision);
+                }
+            }
+            ExchangeEvent::ChunkDecided(decision) => {
+                if decision.runs.iter().any(has_effect) {
+                    self.add_event(exchange, decision);
+                }
+            }
+            ExchangeEvent::ChunkInspected(runs) => self.add_inspection(exchange, runs),
+            ExchangeEvent::ToolCallDenied { .. } => {
+                if let Some(raw) = self.raw(0) {
+                    raw.is_tool_denied = true;
+                }
+            }
+            ExchangeEvent::Finished => self.finish(exchange),
+            ExchangeEvent::Sending { .. }
+            | ExchangeEvent::UpstreamHead { .. }
+            | ExchangeEvent::UpstreamPiece(_) => self.record_upstream(exchange, event),
+            other => self.record_agent(exchange, other),
+        }
+    }
+
+    fn wants_bodies(&self) -> bool {
+        !matches!(self.state, SinkState::NotSampled | SinkState::Lost)
+    }
+
+    fn wants_upstream(&self) -> bool {
+        self.wants_bodies()
+    }
+}
+
+fn recorded_run(run: &HookRun, rule: Option<&RuleDefinition>) -> RecordedRun {
+    let output = &run.answer.output;
+    let is_empty = *output == HookOutput::default();
+    let refused = run.refused.iter();
+    RecordedRun {
+        name: run.name.clone(),
+        kind: rule.map_or_else(String::new, |rule| rule.kind.clone()),
+        definition: rule.map_or_else(String::new, |rule| rule.definition.clone()),
+        input: None,
+        status: run.status().as_str().to_owned(),
+        output: if is_empty {
+            Value::Null
+        } else {
+            serde_json::to_value(output).unwrap_or_default()
+        },
+        ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
+        action: run.action.as_str().to_owned(),
+        would: run.would.map(|action| action.as_str().to_owned()),
+        edited: run.edited,
+        refused: refused
+            .map(|call| RecordedRefusal {
+                tool: call.tool.clone(),
+                reason: call.reason.clone(),
+            })
+            .collect(),
+    }
+}
+
+/// Returns whether a run on a chunk is recorded: hooks always, policies with an effect.
+fn has_effect(run: &HookRun) -> bool {
+    !run.input.is_empty()
+        || run.edited
+        || !run.refused.is_empty()
+        || run.answer.output != HookOutput::default()
+}
+
+fn milliseconds(exchange: &Exchange) -> u64 {
+    u64::from(exchange.micros_now()) / 1000
+}

@@ -1,0 +1,196 @@
+//! The content of a line: bodies, cuts, rounds, events.
+
+use data_encoding::HEXLOWER;
+use hookgate::recording::{AnswerBody, RecordedBody};
+use sha2::{Digest, Sha256};
+
+use super::{RECORD, assert_valid, only, recorded};
+use crate::{
+    families::family::{Family, Said, Turn, each},
+    harness::{Upstream, hook, prompt},
+};
+
+const GUARD: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
+
+#[tokio::test]
+async fn every_api_is_recorded_as_it_passed() {
+    let said = vec![Said::text(&["hel", "lo"]), Said::call("look", "é")];
+    for config in [RECORD.to_owned(), format!("{RECORD}{GUARD}")] {
+        for (family, is_stream) in each() {
+            let upstream = family.upstream(vec![said.clone()]).await;
+            let gateway = family.gateway(&upstream, &config).await;
+            let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+            let asked = upstream.seen().pop().unwrap();
+
+            let exchange = only(recorded(gateway).await);
+
+            assert_valid(&exchange);
+            let sent = exchange.sent_bytes(&exchange.rounds[0]).unwrap();
+            assert_eq!(sent, asked.body.as_bytes(), "{family:?}");
+            let response = exchange.rounds[0].response.as_ref().unwrap();
+            assert!(response.complete && response.status == 200, "{family:?}");
+            let expected = if is_stream {
+                family.events(&said)
+            } else {
+                family.whole(&said).to_string()
+            };
+            assert_eq!(response.bytes().unwrap(), expected.as_bytes(), "{family:?}");
+            assert_eq!(
+                exchange.answer_bytes().unwrap(),
+                &*answer.body,
+                "{family:?}"
+            );
+            let id = answer.headers["x-hookgate-request-id"].to_str().unwrap();
+            assert_eq!(exchange.id, id);
+            assert_eq!(exchange.outcome.end, "complete");
+            assert_eq!(exchange.target, family.path(is_stream));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_denied_tool_has_its_events_and_both_rounds() {
+    for (family, is_stream) in each() {
+        let answers = vec![
+            vec![Said::text(&["a"]), Said::call("rm", "x")],
+            vec![Said::text(&["sorry"])],
+        ];
+        let upstream = family.upstream(answers).await;
+        let gateway = family.gateway(&upstream, &format!("{RECORD}{GUARD}")).await;
+        family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+
+        let exchange = only(recorded(gateway).await);
+
+        assert_valid(&exchange);
+        assert_eq!(exchange.rounds.len(), 2, "{family:?}");
+        // The denied tool is not declared upstream.
+        assert!(
+            matches!(&exchange.rounds[0].sent, RecordedBody::Text(text) if !text.contains("\"rm\""))
+        );
+        assert!(
+            matches!(&exchange.rounds[1].sent, RecordedBody::Text(text) if text.contains("not here"))
+        );
+        assert!(matches!(
+            exchange.answer.as_ref().unwrap().body,
+            AnswerBody::Chunks(_)
+        ));
+        let mut runs = exchange.events.iter().flat_map(|event| &event.hooks);
+        let run = runs.find(|run| !run.refused.is_empty()).unwrap();
+        assert_eq!((&*run.refused[0].tool, &*run.kind), ("rm", "builtin"));
+        assert!(exchange.outcome.tool_denied);
+    }
+}
+
+#[tokio::test]
+async fn hooks_have_the_hash_of_their_input_and_their_output() {
+    let script = r#"cat > input; echo '{"systemMessage":"hello"}'"#;
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeModel", hook::running("note", script))]);
+    let gateway = crate::harness::TestGateway::start(&upstream, &format!("{RECORD}{hooks}")).await;
+    gateway
+        .agent()
+        .sending("x-hookgate-session", "s1")
+        .generate("m", &prompt("hi"))
+        .await;
+    gateway
+        .agent()
+        .sending("x-hookgate-session", "s1")
+        .generate("m", &prompt("hi"))
+        .await;
+    let input = gateway.file("input");
+
+    let exchanges = recorded(gateway).await;
+
+    let event = &exchanges[1].events[0];
+    assert_eq!(
+        (&*event.name, &*event.verdict, event.round),
+        ("BeforeModel", "proceed", 0)
+    );
+    let run = &event.hooks[0];
+    assert_eq!(
+        run.input.as_deref(),
+        Some(&*HEXLOWER.encode(&Sha256::digest(input)))
+    );
+    assert_eq!(run.output["systemMessage"], "hello");
+    assert_eq!(
+        (&*run.name, &*run.kind, run.definition.len()),
+        ("note", "command", 64)
+    );
+    let places: Vec<_> = exchanges
+        .iter()
+        .map(|exchange| exchange.session.clone().unwrap())
+        .collect();
+    assert_eq!(
+        (&*places[0].id, places[0].place, places[1].place),
+        ("s1", 0, 1)
+    );
+}
+
+#[tokio::test]
+async fn chunks_are_cut_where_they_arrived() {
+    let family = Family::Gemini;
+    let said: Vec<Said> = vec![Said::Text(
+        (0..20).map(|number| format!("piece {number} ")).collect(),
+    )];
+    let events = family.events(&said);
+    let cuts: Vec<String> = events
+        .split_inclusive("\r\n\r\n")
+        .map(str::to_owned)
+        .collect();
+    let pieces = cuts.clone();
+    let upstream = Upstream::with(move |_| {
+        let pieces = pieces.clone().into_iter();
+        let pieces = futures_util::stream::iter(pieces.map(Ok::<_, std::io::Error>));
+        let body = axum::body::Body::from_stream(pieces);
+        let mut response = axum::response::Response::new(body);
+        let media_type = http::HeaderValue::from_static("text/event-stream");
+        response.headers_mut().insert("content-type", media_type);
+        response
+    })
+    .await;
+    let gateway = family.gateway(&upstream, &format!("{RECORD}{GUARD}")).await;
+    family.ask(&gateway, true, &[Turn::User("hi")]).await;
+
+    let exchange = only(recorded(gateway).await);
+
+    let chunks = &exchange.rounds[0].response.as_ref().unwrap().chunks;
+    let joined: String = chunks
+        .iter()
+        .map(|chunk| match &chunk.bytes {
+            RecordedBody::Text(text) => text.clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(joined, events);
+    assert!(chunks.windows(2).all(|pair| pair[0].ms <= pair[1].ms));
+    // The network may join pieces, and never cuts them here.
+    let mut ends = chunks.iter().scan(0, |end, chunk| {
+        *end += chunk.bytes.bytes().unwrap().len();
+        Some(*end)
+    });
+    let known: Vec<usize> = cuts
+        .iter()
+        .scan(0, |end, cut| {
+            *end += cut.len();
+            Some(*end)
+        })
+        .collect();
+    assert!(ends.all(|end| known.contains(&end)));
+}
+
+#[tokio::test]
+async fn a_rejected_call_is_recorded_without_a_round() {
+    let upstream = Upstream::mock().await;
+    let gateway = crate::harness::TestGateway::start(&upstream, &format!("{RECORD}{GUARD}")).await;
+    gateway
+        .agent()
+        .post("/v1beta/models/m:generateContent", "{\"a\":")
+        .await;
+
+    let exchange = only(recorded(gateway).await);
+
+    assert_eq!(exchange.rounds, []);
+    assert_eq!(exchange.request, RecordedBody::Text("{\"a\":".to_owned()));
+    assert_eq!(exchange.outcome.action, "error");
+    assert_eq!(exchange.answer.unwrap().status, 400);
+}

@@ -1,0 +1,254 @@
+//! Segments: encryption, damage, retention, a path that cannot be written, a queue that is full.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use tempfile::TempDir;
+
+use super::{RECORD, exchanges};
+use crate::harness::{Agent, PATIENCE, TestGateway, Upstream, eventually, prompt, run};
+
+const IDENTITY: &str = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
+const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
+const OTHER_IDENTITY: &str =
+    "AGE-SECRET-KEY-1RHQXGMWXPQ7LU272J3WADENGYJ0CDSMPNTQWX65RR3728ZE9U5MQ3VZCY7";
+
+/// Records one call; returns the folder of the gateway and its segment.
+async fn one_segment(settings: &str) -> (TempDir, PathBuf) {
+    let upstream = Upstream::mock().await;
+    let config = format!("record: {{ path: recordings{settings} }}\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    gateway
+        .agent()
+        .generate("m", &prompt("hello recording"))
+        .await;
+    let folder = gateway.stop_keeping().await;
+    let segment = only_file(&folder.path().join("recordings"));
+    (folder, segment)
+}
+
+/// Waits until a metric has a value.
+async fn counted(operator: &Agent, metric: &str, expected: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while operator.metric(metric).await != expected {
+        assert!(Instant::now() < deadline, "{metric} is not {expected}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn only_file(folder: &Path) -> PathBuf {
+    let mut entries = fs::read_dir(folder).unwrap();
+    let path = entries.next().unwrap().unwrap().path();
+    assert!(entries.next().is_none());
+    path
+}
+
+fn command(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
+    run(&[&["recording"], arguments].concat(), folder.path())
+}
+
+#[tokio::test]
+async fn a_recording_is_the_owners_alone() {
+    let (folder, segment) = one_segment("").await;
+
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+
+    assert_eq!(mode(&segment), 0o600);
+    assert_eq!(mode(&folder.path().join("recordings")), 0o700);
+}
+
+#[tokio::test]
+async fn commands_show_export_and_verify() {
+    let (folder, _) = one_segment("").await;
+
+    let (code, shown, _) = command(&folder, &["show", "recordings"]);
+    assert_eq!(code, 0);
+    assert!(
+        shown.contains(" pass gemini POST /v1beta/models/m:generateContent status=200 rounds=1"),
+        "{shown}"
+    );
+    let id = shown.split(' ').nth(1).unwrap();
+    let (code, line, _) = command(&folder, &["show", "recordings", "--id", id]);
+    assert!(code == 0 && line.contains("hello recording"));
+    let (code, _, error) = command(&folder, &["show", "recordings", "--id", "none"]);
+    assert!(
+        code == 1 && error.contains("no exchange with the id `none`"),
+        "{error}"
+    );
+    let (code, exported, _) = command(&folder, &["export", "recordings"]);
+    assert_eq!((code, exported), (0, line));
+    let (code, har, _) = command(&folder, &["export", "recordings", "--har"]);
+    let har: serde_json::Value = serde_json::from_str(&har).unwrap();
+    let entry = &har["log"]["entries"][0];
+    assert_eq!((code, &entry["response"]["status"]), (0, &200.into()));
+    assert!(
+        entry["request"]["postData"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("hello recording")
+    );
+    let (code, verified, _) = command(&folder, &["verify", "recordings"]);
+    assert_eq!((code, &*verified), (0, "1 segments, 1 exchanges\n"));
+    let (code, schema, _) = run(&["schema", "--recording"], folder.path());
+    assert!(code == 0 && schema.contains("RecordedExchange"));
+}
+
+#[tokio::test]
+async fn an_encrypted_recording_opens_with_its_key_alone() {
+    let (folder, segment) = one_segment(&format!(", encrypt_to: [{RECIPIENT}]")).await;
+    fs::write(folder.path().join("key.txt"), IDENTITY).unwrap();
+    fs::write(folder.path().join("other.txt"), OTHER_IDENTITY).unwrap();
+
+    let bytes = fs::read(&segment).unwrap();
+    assert!(bytes.starts_with(b"age-encryption.org/v1\n"));
+    let (code, shown, error) = command(&folder, &["export", "recordings", "--identity", "key.txt"]);
+    assert!(code == 0 && shown.contains("hello recording"), "{error}");
+    let name = segment.file_name().unwrap().to_str().unwrap();
+    for (arguments, expected) in [
+        (&["--identity", "other.txt"][..], "encrypted to other keys"),
+        (&[], "encrypted; `--identity` names the file with the key"),
+    ] {
+        let arguments = [&["verify", "recordings"], arguments].concat();
+        let (code, verified, error) = command(&folder, &arguments);
+        assert_eq!((code, &*verified), (1, "1 segments, 0 exchanges\n"));
+        assert!(
+            error.contains(&format!("{name}: byte 0: {expected}")),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn damaged_segments_are_named_and_the_rest_is_read() {
+    for settings in [String::new(), format!(", encrypt_to: [{RECIPIENT}]")] {
+        let (folder, segment) = one_segment(&settings).await;
+        let key = folder.path().join("key.txt");
+        fs::write(&key, IDENTITY).unwrap();
+        let good = fs::read(&segment).unwrap();
+        let suffix = segment.to_str().unwrap().split_once(".hgr").unwrap().1;
+        let recordings = folder.path().join("recordings");
+        let mut tampered = good.clone();
+        let middle = good.len() - 40;
+        tampered[middle] ^= 1;
+        fs::write(
+            recordings.join(format!("rec-0-cut.hgr{suffix}")),
+            &good[..good.len() - 9],
+        )
+        .unwrap();
+        fs::write(
+            recordings.join(format!("rec-0-tampered.hgr{suffix}")),
+            tampered,
+        )
+        .unwrap();
+
+        let (code, verified, error) =
+            command(&folder, &["verify", "recordings", "--identity", "key.txt"]);
+
+        assert_eq!(
+            (code, &*verified),
+            (1, "3 segments, 1 exchanges\n"),
+            "{error}"
+        );
+        assert!(
+            error.contains("rec-0-cut.hgr") && error.contains("truncated"),
+            "{error}"
+        );
+        assert!(error.contains("rec-0-tampered.hgr"), "{error}");
+        assert!(error.contains("damaged parts: 2"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_frame_that_is_damaged_costs_only_its_own_lines() {
+    let (folder, segment) = one_segment("").await;
+    let good = fs::read(&segment).unwrap();
+    let mut bad = good.clone();
+    let last = bad.len() - 1;
+    bad[last] ^= 1;
+    fs::write(&segment, [&*good, &bad, &good].concat()).unwrap();
+
+    let (code, verified, error) = command(&folder, &["verify", "recordings"]);
+
+    assert_eq!(
+        (code, &*verified),
+        (1, "1 segments, 2 exchanges\n"),
+        "{error}"
+    );
+    assert!(
+        error.contains(&format!("byte {}: corrupt", good.len())),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn old_segments_are_removed_at_start() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let old = folder.path().join("rec-20000101T000000Z-0000.hgr");
+    fs::write(&old, "old").unwrap();
+    let file = File::options().write(true).open(&old).unwrap();
+    let age = Duration::from_hours(72);
+    file.set_modified(SystemTime::now() - age).unwrap();
+    let config = format!(
+        "record: {{ path: {}, keep: {{ days: 2, size: 1MiB }} }}\n",
+        folder.path().display()
+    );
+
+    let gateway = TestGateway::start(&upstream, &config).await;
+
+    eventually("the old segment is removed", PATIENCE, || !old.exists()).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_written_costs_no_call() {
+    let upstream = Upstream::mock().await;
+    let files = [("recordings", "a file, not a folder")];
+    let gateway = TestGateway::with_files(&upstream, RECORD, &files).await;
+    for _ in 0..3 {
+        let answer = gateway.agent().generate("m", &prompt("hi")).await;
+        assert_eq!(answer.status, 200);
+    }
+
+    let operator = gateway.operator();
+    counted(&operator, "hookgate_recording_dropped_total", 3).await;
+    assert!(operator.metric("hookgate_recording_failures_total").await >= 2);
+    assert_eq!(
+        operator.metric("hookgate_recording_exchanges_total").await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn exchanges_without_memory_are_dropped_and_counted() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{RECORD}limits: {{ body: 40MiB, memory: 200MiB }}\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let large = "x".repeat(17 * 1024 * 1024);
+    let answer = gateway.agent().generate("m", &prompt(&large)).await;
+    assert_eq!(answer.status, 200);
+    gateway.agent().generate("m", &prompt("small")).await;
+
+    let operator = gateway.operator();
+    counted(&operator, "hookgate_recording_dropped_total", 1).await;
+    counted(&operator, "hookgate_recording_exchanges_total", 1).await;
+    let folder = gateway.stop_keeping().await;
+    assert_eq!(exchanges(&folder.path().join("recordings")).len(), 1);
+}
+
+#[tokio::test]
+async fn a_config_with_a_wrong_recipient_is_rejected() {
+    let folder = TempDir::new().unwrap();
+    let config = "upstreams: { gemini: { url: 'http://127.0.0.1:1' } }\n\
+         record: { path: recordings, encrypt_to: [age1wrong] }\n";
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+    let (code, _, error) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 78);
+    assert!(error.contains("must be an age recipient"), "{error}");
+}

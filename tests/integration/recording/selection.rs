@@ -1,0 +1,84 @@
+//! Which exchanges are recorded.
+
+use std::collections::BTreeMap;
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
+use super::recorded;
+use crate::harness::{TestGateway, Upstream, prompt};
+
+const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [secret] }]\n";
+
+#[tokio::test]
+async fn sessions_are_recorded_whole_or_not_at_all() {
+    let upstream = Upstream::mock().await;
+    for hooks in ["", "policies: [{ policy: model_allow, models: ['*'] }]\n"] {
+        let config = format!("record: {{ path: recordings, what: {{ sample: 0.5 }} }}\n{hooks}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        for number in 0..90 {
+            let session = format!("session-{}", number % 30);
+            let agent = gateway.agent().sending("x-hookgate-session", session);
+            agent.generate("m", &prompt("hi")).await;
+        }
+
+        let mut calls: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for exchange in recorded(gateway).await {
+            let session = exchange.session.unwrap();
+            calls.entry(session.id).or_default().push(session.place);
+        }
+
+        assert!((5..26).contains(&calls.len()), "{}", calls.len());
+        assert!(
+            calls.values().all(|places| *places == [0, 1, 2]),
+            "{calls:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_the_named_callers_are_recorded() {
+    let upstream = Upstream::mock().await;
+    let sha256 = |key: &str| HEXLOWER.encode(&Sha256::digest(key));
+    let (one, two) = (
+        "key-of-team-a-0123456789abcdef",
+        "key-of-team-b-0123456789abcdef",
+    );
+    let config = format!(
+        "record: {{ path: recordings, what: {{ callers: [team-a] }} }}\n\
+         auth: {{ keys: [{{ name: team-a, sha256: {} }}, {{ name: team-b, sha256: {} }}] }}\n",
+        sha256(one),
+        sha256(two)
+    );
+    let gateway = TestGateway::start(&upstream, &config).await;
+    for key in [one, two, one] {
+        let agent = gateway.agent().sending("x-hookgate-key", key);
+        assert_eq!(agent.generate("m", &prompt("hi")).await.status, 200);
+    }
+
+    let callers: Vec<String> = recorded(gateway)
+        .await
+        .into_iter()
+        .map(|it| it.caller)
+        .collect();
+
+    assert_eq!(callers, ["team-a", "team-a"]);
+}
+
+#[tokio::test]
+async fn only_denied_exchanges_are_recorded_if_that_is_said() {
+    let upstream = Upstream::mock().await;
+    let config = format!("record: {{ path: recordings, what: {{ only: [denied] }} }}\n{GUARD}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    for text in ["hi", "a secret", "ho"] {
+        gateway.agent().generate("m", &prompt(text)).await;
+    }
+
+    let actions: Vec<String> = recorded(gateway)
+        .await
+        .into_iter()
+        .map(|exchange| exchange.outcome.action)
+        .collect();
+
+    assert_eq!(actions, ["deny"]);
+}
