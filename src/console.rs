@@ -38,7 +38,7 @@ use self::{
     access::{log_in, log_out, login_page, require_login},
     assets::get_asset,
     errors::{page_responses, unknown_page},
-    pages::{call, calls, config, coverage, denials, overview, rules, sessions, try_it},
+    pages::{call, calls, changes, config, coverage, denials, overview, rules, sessions, try_it},
 };
 use crate::{middleware::identify_admin_user, state::App};
 
@@ -59,8 +59,9 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/coverage", get(coverage::show))
         .route("/console/config", get(config::show))
         .route("/console/config/reload", post(config::reload))
-        .route("/console/config/promote", post(config::promote))
-        .route("/console/config/rollback", post(config::roll_back))
+        .route("/console/changes", get(changes::show))
+        .route("/console/changes/promote", post(changes::promote))
+        .route("/console/changes/rollback", post(changes::roll_back))
         .route("/console/try", get(try_it::show).post(try_it::submit))
         .route("/console/logout", post(log_out))
         .route("/console/{*path}", any(unknown_page))

@@ -10,8 +10,9 @@ use url::form_urlencoded;
 
 use crate::{
     auth::AdminPrincipal,
+    config::AdminRole,
     error::{ApiError, ErrorReason},
-    middleware::check_csrf_token,
+    middleware::{check_csrf_token, require_role},
 };
 
 /// Name of the field with the token against cross-site requests.
@@ -40,6 +41,17 @@ impl FormFields {
     /// Returns an error if the token is not that of the user's session.
     pub(super) fn check_csrf(&self, principal: &AdminPrincipal) -> Result<(), ApiError> {
         check_csrf_token(principal, self.get(CSRF_FIELD))
+    }
+
+    /// Checks the token against cross-site requests and the role of the user.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the token is not that of the user's session, or the user is no
+    /// operator.
+    pub(super) fn check_operator(&self, principal: &AdminPrincipal) -> Result<(), ApiError> {
+        self.check_csrf(principal)?;
+        require_role(principal, AdminRole::Operator)
     }
 
     fn parse(text: &[u8]) -> Self {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Pages of the navigation: address and title.
-const NAVIGATION: [(&str, &str); 8] = [
+const NAVIGATION: [(&str, &str); 9] = [
     ("/console/", "Overview"),
     ("/console/calls", "Calls"),
     ("/console/sessions", "Sessions"),
@@ -24,6 +24,7 @@ const NAVIGATION: [(&str, &str); 8] = [
     ("/console/rules", "Policies and hooks"),
     ("/console/coverage", "Coverage"),
     ("/console/config", "Config"),
+    ("/console/changes", "Changes"),
     ("/console/try", "Try it"),
 ];
 

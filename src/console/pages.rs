@@ -2,6 +2,7 @@
 
 pub(super) mod call;
 pub(super) mod calls;
+pub(super) mod changes;
 pub(super) mod config;
 pub(super) mod coverage;
 pub(super) mod denials;

@@ -119,5 +119,6 @@ export const pages = (scene) => [
   ["rules", "/console/rules"],
   ["coverage", "/console/coverage"],
   ["config", "/console/config?from=1&to=0"],
+  ["changes", "/console/changes"],
   ["try", `/console/try?call=${scene.edited}`],
 ];

@@ -1,4 +1,4 @@
-//! Config: what is in use, the revisions before it, their differences, reload, and promotion.
+//! Config: what is in use, the revisions before it, their differences, and reload.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,13 @@ use crate::{
     console::{
         form::{FormFields, csrf_field},
         page::{Page, table},
+        pages::changes::promotion_state,
     },
     error::{ApiError, ErrorReason},
-    middleware::require_role,
-    state::{App, ReloadCause, ReloadError},
+    state::{App, ReloadCause},
     view::{
-        config::{
-            self, ConfigDiff, ConfigView, RefusedView, RevisionView, RolloutView,
-            StoredRevisionView,
-        },
-        config_change::{self, on_blocking_thread},
+        config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView},
+        config_change::on_blocking_thread,
     },
 };
 
@@ -33,7 +30,6 @@ const ADDRESS: &str = "/console/config";
 const RELOADED: &str = "reloaded";
 const CHANGED: &str = "changed";
 const UNCHANGED: &str = "unchanged";
-const PROMOTED: &str = "promoted";
 
 /// Shows the config, and the difference of two revisions if the query names them.
 ///
@@ -52,23 +48,17 @@ pub(in crate::console) async fn show(
             [from, to] if from.is_empty() && to.is_empty() => None,
             [from, to] => Some(requested_diff(&app, from, to)?),
         };
-        let kept = app.active_revision().map(|_| config::history(&app));
-        Ok::<_, ApiError>((config::current(&app), diff, kept))
+        Ok::<_, ApiError>((config::current(&app), diff))
     });
-    let (view, diff, kept) = read.await??;
+    let (view, diff) = read.await??;
     let body = html! {
         p { "Version " code { (view.version) } ". The console does not change the config file." }
-        @if let Some(file) = &view.file_version {
-            p role="status" { "This revision was promoted. It stays in use until the config file changes, which has the version "
-                code { (file) } "." }
-        }
+        (promotion_state(&view))
         @if let Some(refused) = &view.refused { (refused_reload(refused)) }
         @if view.refused.is_none() { (reload_result(fields.get(RELOADED))) }
-        @if let Some(rollout) = &view.rollout { (rollout_state(rollout)) }
         (reload_form(&principal))
         (warnings(&view.warnings))
         (revisions(&view.revisions, diff.as_ref()))
-        @if let Some(kept) = &kept { (kept_revisions(kept, &principal)) }
         h2 { "Effective config" }
         p.hint { "Defaults are filled in, and each line has its origin. Secrets are references, and other texts that may be "
             "secret are masked." }
@@ -88,7 +78,7 @@ pub(in crate::console) async fn reload(
     principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Response, ApiError> {
-    check_operator(&fields, &principal)?;
+    fields.check_operator(&principal)?;
     let cause = ReloadCause::User(principal.name);
     let has_changed = on_blocking_thread(move || {
         let before = app.snapshot().config.version.clone();
@@ -101,49 +91,7 @@ pub(in crate::console) async fn reload(
     } else {
         UNCHANGED
     };
-    Ok(back_with(result))
-}
-
-/// Takes a kept revision into use for an operator.
-///
-/// # Errors
-///
-/// Returns an error if the user is no operator, the form is not that of the session, or the
-/// revision cannot be used.
-pub(in crate::console) async fn promote(
-    State(app): State<App>,
-    principal: AdminPrincipal,
-    fields: FormFields,
-) -> Result<Response, ApiError> {
-    check_operator(&fields, &principal)?;
-    let revision = fields.get("revision").to_owned();
-    config_change::promote(app, revision, principal.name, None).await?;
-    Ok(back_with(PROMOTED))
-}
-
-/// Takes the revision into use that was in use before, for an operator.
-///
-/// # Errors
-///
-/// Returns an error if the user is no operator, the form is not that of the session, or the
-/// revision cannot be used.
-pub(in crate::console) async fn roll_back(
-    State(app): State<App>,
-    principal: AdminPrincipal,
-    fields: FormFields,
-) -> Result<Response, ApiError> {
-    check_operator(&fields, &principal)?;
-    config_change::roll_back(app, principal.name).await?;
-    Ok(back_with(PROMOTED))
-}
-
-fn back_with(result: &str) -> Response {
-    Redirect::to(&format!("{ADDRESS}?{RELOADED}={result}")).into_response()
-}
-
-fn check_operator(fields: &FormFields, principal: &AdminPrincipal) -> Result<(), ApiError> {
-    fields.check_csrf(principal)?;
-    require_role(principal, AdminRole::Operator)
+    Ok(Redirect::to(&format!("{ADDRESS}?{RELOADED}={result}")).into_response())
 }
 
 /// Returns the result of the reload that led to the page.
@@ -151,7 +99,6 @@ fn reload_result(result: &str) -> Markup {
     html! {
         @match result {
             CHANGED => p role="status" { "The config files were read again. The new config is in use." },
-            PROMOTED => p role="status" { "The revision is in use." },
             UNCHANGED => p role="status" { "The config files were read again. Nothing has changed." },
             _ => {}
         }
@@ -220,75 +167,6 @@ fn revisions(revisions: &[RevisionView], diff: Option<&ConfigDiff>) -> Markup {
     }
 }
 
-fn rollout_state(rollout: &RolloutView) -> Markup {
-    let rows = html! {
-        @for arm in &rollout.arms {
-            tr {
-                th scope="row" { code { (arm.version) } }
-                td { (arm.calls) }
-                td { (arm.denied) }
-                td { (arm.hook_failures) }
-            }
-        }
-    };
-    let headings = ["Version", "Calls", "Denied", "With failed hooks"];
-    html! {
-        @if rollout.is_aborted {
-            p.problem role="status" { "The rollout of " code { (rollout.to) }
-                " was aborted. It begins again when the config file changes." }
-        } @else {
-            p role="status" { "The config " code { (rollout.to) } " is rolled out to "
-                (rollout.percent) " % of the sessions." }
-        }
-        (table("Calls since the last step", &headings, &rows))
-    }
-}
-
-fn kept_revisions(
-    kept: &Result<Vec<StoredRevisionView>, ReloadError>,
-    principal: &AdminPrincipal,
-) -> Markup {
-    let kept = match kept {
-        Ok(kept) => kept,
-        Err(error) => return html! { div.problem role="status" { (error) } },
-    };
-    let is_operator = principal.has(AdminRole::Operator);
-    let button = |revision: &StoredRevisionView| {
-        html! {
-            form.line method="post" action="/console/config/promote" {
-                (csrf_field(principal))
-                input type="hidden" name="revision" value=(revision.version);
-                button aria-label=(format!("Promote {}", revision.version)) { "Promote" }
-            }
-        }
-    };
-    let rows = html! {
-        @for revision in kept {
-            tr {
-                th scope="row" { code { (revision.version) } }
-                td.nowrap { (revision.applied) }
-                td { (revision.cause) }
-                td { (revision.state) @if revision.is_file { " (config file)" } }
-                td { @if is_operator && revision.state != "in use" { (button(revision)) } }
-            }
-        }
-    };
-    let headings = ["Version", "Last taken into use", "By", "State", "Action"];
-    html! {
-        h2 { "Kept revisions" }
-        (table("Last taken into use first", &headings, &rows))
-        @if is_operator && kept.iter().any(|revision| revision.state == "previous") {
-            form.line method="post" action="/console/config/rollback" {
-                (csrf_field(principal))
-                button { "Roll back to the previous revision" }
-            }
-        }
-        @if !is_operator {
-            p.hint { "Promoting and rolling back need the role " code { "operator" } "." }
-        }
-    }
-}
-
 fn revision_choice(name: &str, label: &str, revisions: &[RevisionView], chosen: usize) -> Markup {
     html! {
         label { (label)
@@ -305,7 +183,7 @@ fn revision_choice(name: &str, label: &str, revisions: &[RevisionView], chosen: 
 
 fn difference(diff: &ConfigDiff) -> Markup {
     html! {
-        h3 { "From " code { (diff.from) } " to " code { (diff.to) } }
+        h3 #difference { "From " code { (diff.from) } " to " code { (diff.to) } }
         @if diff.diff.is_empty() {
             p { "There is no difference." }
         } @else {

@@ -98,7 +98,7 @@ export function accessTests(stage) {
 
   it("an operator promotes a kept revision and rolls back, and a viewer cannot", async () => {
     const { browser, scene: { mock } } = stage;
-    const gateway = await Gateway.start(mock, (config) => `${config}revisions: { path: revisions }\n`);
+    const gateway = await Gateway.start(mock);
     const version = async () => (await gateway.get("/config")).version;
     const first = await version();
     await gateway.edit((config) => config.replace("(?i)project aurora", "(?i)project borealis"));
@@ -106,12 +106,12 @@ export function accessTests(stage) {
     const second = await version();
     const rollBack = (page) => page.getByRole("button", { name: "Roll back to the previous revision" });
     await withWindow(browser, gateway, { user: "vera" }, async (page) => {
-      await page.goto("/console/config");
+      await page.goto("/console/changes");
       await page.getByText("Promoting and rolling back need the role").waitFor();
       assert.equal(await rollBack(page).count(), 0);
     });
     await withWindow(browser, gateway, { user: "olga" }, async (page) => {
-      await page.goto("/console/config");
+      await page.goto("/console/changes");
       await page.getByRole("button", { name: `Promote ${first}` }).click();
       await page.getByRole("status").filter({ hasText: "This revision was promoted" }).waitFor();
       assert.equal(await version(), first);

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::{logged_in, with_users};
 use crate::harness::{Agent, Browser, PATIENCE, Served, TestGateway, Upstream, hook, prompt};
 
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 9] = [
     ("/console/", "Overview"),
     ("/console/calls", "Calls"),
     ("/console/sessions", "Sessions"),
@@ -19,6 +19,7 @@ const PAGES: [(&str, &str); 8] = [
     ("/console/rules", "Policies and hooks"),
     ("/console/coverage", "Coverage"),
     ("/console/config", "Config"),
+    ("/console/changes", "Changes"),
     ("/console/try", "Try it"),
 ];
 

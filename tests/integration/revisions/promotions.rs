@@ -296,15 +296,15 @@ async fn the_console_promotes_and_rolls_back_for_operators_with_the_token_of_the
     viewer.log_in("vera-token", "").await;
     let mut browser = Browser::at_address(operators);
     browser.log_in("olga-token", "").await;
-    let address = "/console/config/promote";
+    let address = "/console/changes/promote";
 
-    let csrf = browser.csrf("/console/config").await;
+    let csrf = browser.csrf("/console/changes").await;
     let fields = [("csrf", csrf.as_str()), ("revision", &first)];
     assert_eq!(browser.post(address, &fields[1..]).await.status, 403);
-    let csrf_of_viewer = viewer.csrf("/console/config").await;
+    let csrf_of_viewer = viewer.csrf("/console/changes").await;
     let of_viewer = [("csrf", csrf_of_viewer.as_str()), ("revision", &first)];
     assert_eq!(viewer.post(address, &of_viewer).await.status, 403);
-    let page = viewer.get("/console/config").await.html;
+    let page = viewer.get("/console/changes").await.html;
     assert!(
         page.contains(&first) && !page.contains("Promote</button>"),
         "{page}"
@@ -319,6 +319,8 @@ async fn the_console_promotes_and_rolls_back_for_operators_with_the_token_of_the
     let page = browser.get(promoted.header("location")).await.html;
     assert!(page.contains("The revision is in use."), "{page}");
     assert!(page.contains("This revision was promoted"), "{page}");
-    let back = browser.post("/console/config/rollback", &fields[..1]).await;
+    let back = browser
+        .post("/console/changes/rollback", &fields[..1])
+        .await;
     assert_eq!((back.status, version(&olga).await), (303, second));
 }

@@ -197,7 +197,7 @@ async fn a_regression_ends_the_rollout_at_once_and_for_good() {
     let metric = |name: &'static str| gate.operator.metric(name);
     assert_eq!(metric("hookgate_rollout_aborts_total").await, 1);
     assert_eq!(metric("hookgate_rollout_share_percent").await, 0);
-    let page = gate.operator.get("/console/config").await;
+    let page = gate.operator.get("/console/changes").await;
     assert!(page.text().contains("was aborted"), "{}", page.text());
 
     gate.served = Served::folder(gate.folder.path());

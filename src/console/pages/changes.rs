@@ -1,0 +1,185 @@
+//! Changes of the config: the rollout of another one, and kept revisions to promote or to return to.
+
+use axum::{
+    extract::{RawQuery, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use maud::{Markup, html};
+
+use crate::{
+    auth::AdminPrincipal,
+    config::AdminRole,
+    console::{
+        form::{FormFields, csrf_field},
+        page::{Page, table},
+    },
+    error::ApiError,
+    state::{App, ReloadError},
+    view::{
+        config::{self, ConfigView, RolloutView, StoredRevisionView},
+        config_change::{self, on_blocking_thread},
+    },
+};
+
+const ADDRESS: &str = "/console/changes";
+
+/// Parameter that is set after a promotion.
+const PROMOTED: &str = "promoted";
+
+/// Shows the rollout and the kept revisions.
+///
+/// # Errors
+///
+/// Returns an error if the files cannot be read for an internal reason.
+pub(in crate::console) async fn show(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
+) -> Result<Response, ApiError> {
+    let read = on_blocking_thread(move || {
+        let kept = app.active_revision().map(|_| config::history(&app));
+        (config::current(&app), kept)
+    });
+    let (view, kept) = read.await?;
+    let is_promoted = !FormFields::from_query(query.as_deref())
+        .get(PROMOTED)
+        .is_empty();
+    let body = html! {
+        p { "The version " code { (view.version) } " is in use. " a href="/console/config" { "Config" }
+            " shows it, and reloads the config files." }
+        (promotion_state(&view))
+        @if is_promoted { p role="status" { "The revision is in use." } }
+        h2 { "Rollout" }
+        @match &view.rollout {
+            Some(rollout) => (rollout_state(rollout)),
+            None => p { "No config is rolled out to a share of the sessions." },
+        }
+        h2 { "Kept revisions" }
+        @match &kept {
+            Some(Ok(kept)) => (kept_revisions(kept, &view.version, &principal)),
+            Some(Err(error)) => (problem(error)),
+            None => p { "None are kept. " code { "revisions" } " in the config keeps each config that is taken into use." },
+        }
+    };
+    let page = Page::new("Changes", body).under(ADDRESS);
+    Ok(page.respond(Some(&principal)))
+}
+
+/// Takes a kept revision into use for an operator.
+///
+/// # Errors
+///
+/// Returns an error if the user is no operator, the form is not that of the session, or the
+/// revision cannot be used.
+pub(in crate::console) async fn promote(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_operator(&principal)?;
+    let revision = fields.get("revision").to_owned();
+    config_change::promote(app, revision, principal.name, None).await?;
+    Ok(back())
+}
+
+/// Takes the revision into use that was in use before, for an operator.
+///
+/// # Errors
+///
+/// Returns an error if the user is no operator, the form is not that of the session, or the
+/// revision cannot be used.
+pub(in crate::console) async fn roll_back(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_operator(&principal)?;
+    config_change::roll_back(app, principal.name).await?;
+    Ok(back())
+}
+
+/// Returns a note if a promoted revision is in use instead of the config file.
+pub(in crate::console) fn promotion_state(view: &ConfigView) -> Markup {
+    html! {
+        @if let Some(file) = &view.file_version {
+            p role="status" { "This revision was promoted. It stays in use until the config file changes, which has the version "
+                code { (file) } "." }
+        }
+    }
+}
+
+fn back() -> Response {
+    Redirect::to(&format!("{ADDRESS}?{PROMOTED}=1")).into_response()
+}
+
+fn problem(error: &ReloadError) -> Markup {
+    html! { div.problem role="status" { (error) } }
+}
+
+fn rollout_state(rollout: &RolloutView) -> Markup {
+    let rows = html! {
+        @for arm in &rollout.arms {
+            tr {
+                th scope="row" { code { (arm.version) } }
+                td { (arm.calls) }
+                td { (arm.denied) }
+                td { (arm.hook_failures) }
+            }
+        }
+    };
+    let headings = ["Version", "Calls", "Denied", "With failed hooks"];
+    html! {
+        @if rollout.is_aborted {
+            p.problem role="status" { "The rollout of " code { (rollout.to) }
+                " was aborted. It begins again when the config file changes." }
+        } @else {
+            p role="status" { "The config " code { (rollout.to) } " is rolled out to "
+                (rollout.percent) " % of the sessions." }
+        }
+        (table("Calls since the last step", &headings, &rows))
+    }
+}
+
+fn kept_revisions(kept: &[StoredRevisionView], in_use: &str, principal: &AdminPrincipal) -> Markup {
+    let is_operator = principal.has(AdminRole::Operator);
+    let rows = html! {
+        @for revision in kept {
+            tr {
+                th scope="row" { code { (revision.version) } }
+                td.nowrap { (revision.applied) }
+                td { (revision.cause) }
+                td { (revision.state) @if revision.is_file { " (config file)" } }
+                td {
+                    @if revision.version != in_use {
+                        a href={ "/console/config?from=" (in_use) "&to=" (revision.version) "#difference" }
+                            aria-label={ "Compare " (revision.version) } { "Compare" }
+                        @if is_operator { (promote_form(revision, principal)) }
+                    }
+                }
+            }
+        }
+    };
+    let headings = ["Version", "Last taken into use", "By", "State", "Action"];
+    html! {
+        (table("Last taken into use first", &headings, &rows))
+        @if is_operator && kept.iter().any(|revision| revision.state == "previous") {
+            form.line method="post" action="/console/changes/rollback" {
+                (csrf_field(principal))
+                button { "Roll back to the previous revision" }
+            }
+        }
+        @if !is_operator {
+            p.hint { "Promoting and rolling back need the role " code { "operator" } "." }
+        }
+    }
+}
+
+fn promote_form(revision: &StoredRevisionView, principal: &AdminPrincipal) -> Markup {
+    html! {
+        form.line method="post" action="/console/changes/promote" {
+            (csrf_field(principal))
+            input type="hidden" name="revision" value=(revision.version);
+            button aria-label={ "Promote " (revision.version) } { "Promote" }
+        }
+    }
+}
