@@ -119,6 +119,7 @@ async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>
         agent: "agent",
         named: None,
         role: CallRole::Main,
+        recorded: None,
     };
     let started = Instant::now();
     let document = dialect::parse_document(body.clone())?;

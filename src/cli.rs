@@ -18,6 +18,7 @@ mod man;
 mod mock;
 mod output;
 mod recording;
+mod replay;
 mod runtime;
 mod serve;
 mod test;
@@ -63,6 +64,9 @@ enum Command {
     /// Run test cases against a config
     #[command(after_help = test::EXAMPLES)]
     Test(test::TestArgs),
+    /// Replay recorded calls under another config, and report what it would do otherwise
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(replay::ReplayArgs),
     /// Generate a random key for a caller, and its entry for the config
     #[command(after_help = "Example: hookgate key team-a")]
     Key(key::KeyArgs),
@@ -104,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Coverage(coverage) => coverage.run(),
         Command::Explain(explain) => explain.run(),
         Command::Test(test) => test.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Key(key) => key.run(),
         Command::Audit(audit) => audit.run(),
         Command::Config(config) => config.run(),

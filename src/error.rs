@@ -281,7 +281,8 @@ impl From<UpstreamError> for ApiError {
             UpstreamError::Tls(_) | UpstreamError::InvalidTarget => ErrorReason::Internal,
             UpstreamError::Unreachable(_)
             | UpstreamError::Interrupted(_)
-            | UpstreamError::CircuitOpen { .. } => ErrorReason::UpstreamUnreachable,
+            | UpstreamError::CircuitOpen { .. }
+            | UpstreamError::NotRecorded => ErrorReason::UpstreamUnreachable,
             UpstreamError::OutOfFileDescriptors => ErrorReason::Overloaded,
             UpstreamError::Timeout => ErrorReason::UpstreamTimeout,
             UpstreamError::Redirect => ErrorReason::UpstreamRedirect,

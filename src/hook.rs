@@ -13,12 +13,14 @@ mod fire;
 mod guard;
 mod outcome;
 mod plan;
+mod recorded_hook;
 mod response_policies;
 mod rule_identity;
 mod run;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tool_coverage;
 mod tool_matcher;
 mod trace;
 

@@ -41,6 +41,7 @@ pub mod api;
 pub mod console;
 pub mod proxy;
 
+pub mod replay;
 pub mod server;
 
 pub mod cli;

@@ -7,6 +7,7 @@
 //! module must not hold credentials, or write what is not masked unless the config asks for it.
 
 mod format;
+mod input_hash;
 mod json_strings;
 mod raw_exchange;
 mod reader;
@@ -22,6 +23,7 @@ pub use self::{
         RecordedOutcome, RecordedRefusal, RecordedResponse, RecordedRound, RecordedRun,
         RecordedSession,
     },
+    input_hash::input_hash,
     reader::{Damage, DamageCause, Exchanges, ReadError, SegmentReader, read, segments},
     recorder::{ExchangeRecorder, MaskPatterns, RuleDefinition},
     sink::RecordingSink,

@@ -34,7 +34,7 @@ pub use self::{
     lookup::Sessions,
     response_fingerprint::{ResponseFingerprinter, ResponseSummary},
     session_key::SessionKey,
-    session_request::{CallRole, MatchKind, SessionRequest},
+    session_request::{CallRole, MatchKind, RecordedMatch, SessionRequest},
     state::{ItemNote, MAX_HOOK_TEXT_BYTES, MAX_KNOWN_ITEMS, SessionSource, SessionState},
     store::{MemoryStore, RedisStore, SessionStore, StoreError},
     transcript::{TranscriptRequest, TranscriptResponse, Transcripts},

@@ -10,6 +10,7 @@ mod method_policy;
 mod proof_schedule;
 mod recorders;
 mod recordings;
+mod replay_input;
 mod resources;
 mod revision_store;
 mod revisions;
@@ -29,6 +30,7 @@ pub use self::{
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
     proof_schedule::prove_guards,
+    replay_input::ReplayInput,
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},

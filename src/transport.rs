@@ -11,6 +11,7 @@ mod http;
 mod pipes;
 mod process;
 mod process_slots;
+mod recorded_runs;
 mod shell;
 mod worker;
 
@@ -21,6 +22,7 @@ pub use self::{
     error::TransportError,
     hook_call::{HookCall, Transport},
     process_slots::ProcessSlots,
+    recorded_runs::{RecordedRuns, RequestRuns, RunKey},
 };
 
 /// All transports, by name.

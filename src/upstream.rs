@@ -11,6 +11,7 @@ mod endpoint;
 mod error;
 pub mod headers;
 mod key_mask;
+mod recorded_answers;
 mod request;
 mod response;
 pub mod sse;
@@ -23,6 +24,7 @@ use self::{circuit_breaker::CircuitBreaker, endpoint::Endpoint, headers::HeaderR
 pub use self::{
     endpoint::UpstreamTimeouts,
     error::UpstreamError,
+    recorded_answers::{RecordedAnswers, SentRequest, StoredAnswer},
     request::{OutgoingRequest, RequestBody},
     response::UpstreamResponse,
 };

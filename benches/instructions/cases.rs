@@ -120,6 +120,7 @@ async fn visit(sessions: &Sessions, document: &Document) -> Outcome<MatchKind> {
         agent: "agent",
         named: None,
         role: CallRole::Main,
+        recorded: None,
     };
     let history = History::read(document)?;
     let mut session = sessions.open(visit, history.as_ref()).await?;

@@ -39,6 +39,12 @@ impl ApiKeys {
         })
     }
 
+    /// Returns the caller with a name.
+    pub(super) fn find_by_name(&self, name: &str) -> Option<&Principal> {
+        let mut principals = self.0.iter().map(|(_, principal)| principal);
+        principals.find(|principal| &*principal.name == name)
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(_, principal)| &*principal.name)
     }

@@ -10,7 +10,7 @@ use super::{
     api_keys::ApiKeys,
     credentials::{self, Credentials, KEY_HEADER, PresentedKey, PresentedKeys},
     error::AuthError,
-    identity::{Allowance, CallerKey, Identity, Principal, caller_key},
+    identity::{Identity, Principal, caller_key},
     jwks::{self, TokenIssuer},
     jwt::JwksError,
     login_throttle::LoginThrottle,
@@ -133,21 +133,51 @@ impl Authenticator {
         let Some(principal) = found else {
             return Ok(Identity::anonymous(&keys, user_agent, self.session_scope()));
         };
-        let key = caller_key(&principal.name);
-        let quota = state.quotas.get(&key, &principal.name);
+        let quota = state
+            .quotas
+            .get(&caller_key(&principal.name), &principal.name);
         Ok(Identity {
-            name: principal.name,
             query_key: self.query_key_for_model_api(&keys),
-            user_agent,
-            allowance: Some(Allowance {
-                quota,
-                grant: principal.grant,
-                label: principal.label,
-                metrics: Arc::clone(metrics),
-            }),
-            key: CallerKey::Named(key),
-            session_scope: SessionScope::PerCaller,
+            ..Identity::named(principal, quota, metrics, user_agent)
         })
+    }
+
+    /// Returns the identity of a caller that was authenticated when its request was recorded,
+    /// with its present limits and without any usage; `None` if it is not served any more.
+    pub fn recorded_caller(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+        metrics: &Arc<Metrics>,
+    ) -> Option<Identity> {
+        let user_agent = credentials::user_agent(headers);
+        if !self.is_enabled || name.is_empty() && self.allows_anonymous {
+            let keys = PresentedKeys::read(headers, "");
+            return Some(Identity::anonymous(&keys, user_agent, self.session_scope()));
+        }
+        let principal = |label: &str, grant: &Arc<Grant>| Principal {
+            name: name.into(),
+            label: label.into(),
+            grant: Arc::clone(grant),
+        };
+        let by_token = || {
+            let issuer = self.issuer.as_ref()?;
+            let is_token = name.starts_with(TOKEN_PREFIX);
+            is_token.then(|| principal(OTHER_LABEL, &issuer.grant))
+        };
+        let by_certificate = || {
+            let (_, grant) = self.mtls.as_ref()?;
+            let is_certificate = name.starts_with(CERTIFICATE_PREFIX);
+            is_certificate.then(|| principal(OTHER_LABEL, grant))
+        };
+        let known = self.keys.find_by_name(name).cloned();
+        let principal = known.or_else(by_token).or_else(by_certificate)?;
+        Some(Identity::named(
+            principal,
+            Arc::default(),
+            metrics,
+            user_agent,
+        ))
     }
 
     /// Returns the caller, or `None` for an anonymous caller that is allowed.

@@ -79,6 +79,28 @@ impl Identity {
         }
     }
 
+    /// Creates the identity of an authenticated caller.
+    pub(super) fn named(
+        principal: Principal,
+        quota: Arc<Quota>,
+        metrics: &Arc<Metrics>,
+        user_agent: String,
+    ) -> Self {
+        Self {
+            key: CallerKey::Named(caller_key(&principal.name)),
+            name: principal.name,
+            query_key: None,
+            user_agent,
+            allowance: Some(Allowance {
+                grant: principal.grant,
+                label: principal.label,
+                quota,
+                metrics: Arc::clone(metrics),
+            }),
+            session_scope: SessionScope::PerCaller,
+        }
+    }
+
     /// Returns the caller as hooks, logs and sessions refer to it.
     pub fn caller(&self) -> Caller {
         Caller {

@@ -6,6 +6,7 @@ use super::output::print_error;
 use crate::{
     config::ConfigError,
     dry_run::DryRunError,
+    replay::ReplayError,
     server::ServerError,
     state::{BuildError, SourceError},
 };
@@ -51,6 +52,15 @@ impl From<DryRunError> for Failure {
     fn from(error: DryRunError) -> Self {
         match error {
             DryRunError::Build(error) => error.into(),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Build(error) => error.into(),
             error => Self::Failed(error.to_string()),
         }
     }

@@ -187,7 +187,8 @@ fn failure(error: &UpstreamError) -> Failure {
         | UpstreamError::InvalidTarget
         | UpstreamError::Unreachable(_)
         | UpstreamError::CircuitOpen { .. }
-        | UpstreamError::OutOfFileDescriptors => "cannot be reached",
+        | UpstreamError::OutOfFileDescriptors
+        | UpstreamError::NotRecorded => "cannot be reached",
     };
     Failure::Failed(format!("the gateway {why}"))
 }

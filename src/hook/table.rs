@@ -9,6 +9,7 @@ use std::{
 use super::{
     condition_eval,
     configured_policy::ConfiguredPolicy,
+    recorded_hook::RecordedHook,
     rule_identity::{RuleState, hook_definition, hook_rule, policy_definition, policy_rule},
     tool_matcher::ToolMatcher,
 };
@@ -284,6 +285,13 @@ impl TableBuilder<'_> {
     }
 
     fn build_transport(&self, spec: &HookSpec) -> Result<Arc<dyn Transport>, String> {
+        if let Some(runs) = &self.deps.recorded {
+            return Ok(Arc::new(RecordedHook {
+                name: spec.label().to_owned(),
+                definition: hook_definition(spec).definition,
+                runs: Arc::clone(runs),
+            }));
+        }
         let config = TransportConfig {
             label: spec.label(),
             settings: spec.settings.0.clone(),

@@ -35,6 +35,11 @@ impl ToolMatcher {
         }
     }
 
+    /// Checks whether it matches `subject`, and not every subject.
+    pub fn selects(&self, subject: MatcherSubject<'_>) -> bool {
+        !self.matcher.is_all() && self.matches(subject)
+    }
+
     /// Checks whether hooks run on `subject`: on a tool if the matcher matches its name on
     /// the wire or any name that the family has for it.
     pub fn matches(&self, subject: MatcherSubject<'_>) -> bool {

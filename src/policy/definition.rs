@@ -38,6 +38,11 @@ pub trait Policy: fmt::Debug + Send + Sync {
     fn event(&self, _context: &PolicyContext<'_>, _event: Event<'_>) -> HookOutput {
         HookOutput::default()
     }
+
+    /// Returns whether its settings list a tool.
+    fn names_tool(&self, _tool: &str) -> bool {
+        false
+    }
 }
 
 /// A request before it is sent.

@@ -124,6 +124,13 @@ impl Policy for ToolGuard {
             None => HookOutput::default(),
         }
     }
+
+    fn names_tool(&self, tool: &str) -> bool {
+        let allow = self.0.allow.as_ref();
+        allow.is_some_and(|globs| globs.matches(tool))
+            || self.0.deny.matches(tool)
+            || self.0.rules.iter().any(|rule| rule.applies_to(tool))
+    }
 }
 
 /// Removes denied calls from one response.

@@ -16,7 +16,7 @@ use crate::{
     event::{CallContext, Context, EventName},
     middleware::{Authenticated, trace_context},
     observe::recorder::{ExchangeEvent, Recorder},
-    state::{App, Snapshot, Traffic, utc_timestamp},
+    state::{App, ReplayInput, Snapshot, Traffic, utc_timestamp},
 };
 
 /// Resolves the method and model API that a request is for.
@@ -97,7 +97,8 @@ fn accept(context: &mut RequestContext, dialect: &'static str) {
     hook_context.caller = identity.caller();
     let directory = &context.snapshot.config.hook_directory;
     hook_context.cwd = directory.display().to_string();
-    hook_context.timestamp = utc_timestamp();
+    let replay = context.head.extensions.get::<ReplayInput>();
+    hook_context.timestamp = replay.map_or_else(utc_timestamp, |replay| replay.time.to_string());
     recorder.record(&ExchangeEvent::CallAccepted {
         dialect,
         caller: &hook_context.caller,

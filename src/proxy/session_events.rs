@@ -21,6 +21,7 @@ use crate::{
     event::{BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     session::{Item, Session, SessionRequest, YieldBudget},
+    state::ReplayInput,
 };
 
 /// Maximum number of `AfterTool` events in flight. Most requests bring one or two results; a
@@ -64,11 +65,13 @@ async fn find_session(
     let history = History::read(&request.document)?;
     let caller = &turn.hook_context.caller;
     let named = request.session_name.as_ref();
+    let replay = context.head.extensions.get::<ReplayInput>();
     let session_request = SessionRequest {
         caller: &caller.key,
         agent: &caller.agent,
         named: named.map(|name| (name.id.as_str(), name.source)),
         role: turn.role,
+        recorded: replay.and_then(|replay| replay.session.as_deref()),
     };
     let sessions = &context.snapshot.sessions;
     let session = sessions.open(session_request, history.as_ref()).await?;

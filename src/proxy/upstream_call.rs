@@ -16,6 +16,7 @@ use crate::{
     dialect::{self, Call, DialectError, Framing, Operation, RequestField},
     error::ApiError,
     observe::recorder::ExchangeEvent,
+    state::ReplayInput,
     upstream::{
         OutgoingRequest, RequestBody, UpstreamError, UpstreamResponse,
         content_headers::{self, ContentEncoding},
@@ -137,7 +138,7 @@ pub(super) async fn send(
         context.record(&ExchangeEvent::UpstreamSelected(target));
     };
     let Some(mut usage) = context.identity.usage() else {
-        let answer = context.upstream.send(outgoing, &record_target).await?;
+        let answer = call_upstream(context, outgoing, &record_target).await?;
         return Ok(recording::record_upstream(&context.recorder, answer));
     };
     if call.operation.generates() {
@@ -145,7 +146,7 @@ pub(super) async fn send(
         let length = length.or_else(|| content_length(&context.head.headers));
         usage.start(length.unwrap_or_default());
     }
-    let sent = context.upstream.send(outgoing, &record_target).await;
+    let sent = call_upstream(context, outgoing, &record_target).await;
     let answer = sent.inspect_err(|_| usage.cancel())?;
     if !answer.status.is_success() {
         usage.cancel();
@@ -158,4 +159,16 @@ pub(super) async fn send(
         }
     });
     Ok(recording::record_upstream(&context.recorder, answer))
+}
+
+/// Calls the model API, or takes its recorded answer in a replay.
+async fn call_upstream(
+    context: &RequestContext,
+    outgoing: OutgoingRequest,
+    on_attempt: &(dyn Fn(&'static str) + Sync),
+) -> Result<UpstreamResponse, UpstreamError> {
+    match context.head.extensions.get::<ReplayInput>() {
+        Some(replay) => replay.answers.send(outgoing).await,
+        None => context.upstream.send(outgoing, on_attempt).await,
+    }
 }

@@ -126,7 +126,7 @@ pub struct RecordedEvent {
     pub name: String,
     /// Time at which it was decided.
     pub ms: u64,
-    /// Number of the call of the model API that it belongs to, from 0.
+    /// Number of calls of the model API before it.
     pub round: u32,
     /// `reported`, `derived` or `call`.
     pub origin: String,
@@ -151,7 +151,8 @@ pub struct RecordedRun {
     pub kind: String,
     /// SHA-256 of the definition in the config, in hex: equal definitions have equal hashes.
     pub definition: String,
-    /// SHA-256 of the input that the hook received, in hex; absent for policies.
+    /// SHA-256 of the input that the hook received, in hex, from `hook_event_name` on: session,
+    /// folder and time are not part of it. Absent for policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// `ok`, `block` or `failed`.

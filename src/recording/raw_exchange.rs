@@ -9,9 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
-use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use stream_redact::Mask;
 
@@ -20,6 +18,7 @@ use super::{
         AnswerBody, RecordedAnswer, RecordedBody, RecordedChunk, RecordedEvent, RecordedExchange,
         RecordedOutcome, RecordedResponse, RecordedRound, RecordedSession,
     },
+    input_hash::input_hash,
     redaction::Redactor,
     request_head::RequestHead,
 };
@@ -341,7 +340,7 @@ fn masked_event(
 ) -> RecordedEvent {
     for (run, input) in event.hooks.iter_mut().zip(inputs) {
         let is_hook = !input.is_empty();
-        run.input = is_hook.then(|| HEXLOWER.encode(digest(&SHA256, input).as_ref()));
+        run.input = is_hook.then(|| input_hash(input));
     }
     let Some(redactor) = redactor else {
         return event;

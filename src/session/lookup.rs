@@ -13,7 +13,7 @@ use super::{
     in_flight::ActiveRequests,
     prefix_match::PrefixMatch,
     session_key::SessionKey,
-    session_request::{CallRole, Lookup, MatchKind, SessionRequest},
+    session_request::{CallRole, Lookup, MatchKind, RecordedMatch, SessionRequest},
     state::{SessionSource, SessionState},
     store::SessionStore,
 };
@@ -76,6 +76,10 @@ impl Sessions {
                     .await
             }
         };
+        let lookup = match request.recorded {
+            Some(recorded) => self.as_recorded(caller, lookup, recorded).await,
+            None => lookup,
+        };
         let guard = self.active.start(&lookup.key, &conversation.items);
         let store = Arc::clone(&self.store);
         let mut session = Session::new(request, lookup, conversation, fingerprinter, store);
@@ -113,6 +117,32 @@ impl Sessions {
     /// Ends a session and returns its last state.
     pub async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         self.store.remove(key).await
+    }
+
+    /// Corrects a lookup to the session to which the request was matched when it was recorded.
+    async fn as_recorded(&self, caller: &str, lookup: Lookup, recorded: &RecordedMatch) -> Lookup {
+        let key = SessionKey::new(caller, recorded.id.as_str());
+        let state = match recorded.match_kind {
+            MatchKind::New | MatchKind::Transient => {
+                self.store.remove(&key).await;
+                SessionState::default()
+            }
+            MatchKind::Forked => {
+                return Lookup {
+                    key,
+                    state: lookup.state.forked(),
+                    match_kind: MatchKind::Forked,
+                    known_items: lookup.known_items,
+                };
+            }
+            _ if lookup.key == key => return lookup,
+            _ => self.store.load(&key).await.unwrap_or_default(),
+        };
+        Lookup {
+            state,
+            match_kind: recorded.match_kind,
+            ..Lookup::new_session(key)
+        }
     }
 
     async fn find_named(&self, caller: &str, id: &str) -> Lookup {

@@ -33,15 +33,7 @@ impl PrefixMatch<'_> {
         let (key, state) = match match_kind {
             MatchKind::New => return Lookup::new_session(new_key()),
             // Two agents had the same conversation so far.
-            MatchKind::Forked => {
-                let copy = SessionState {
-                    evaluated: state.evaluated,
-                    notes: state.notes,
-                    reported: state.reported,
-                    ..SessionState::default()
-                };
-                (new_key(), copy)
-            }
+            MatchKind::Forked => (new_key(), state.forked()),
             _ => (key, state),
         };
         Lookup {

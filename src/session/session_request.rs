@@ -16,6 +16,18 @@ pub struct SessionRequest<'a> {
     pub named: Option<(&'a str, SessionSource)>,
     /// Purpose of the call.
     pub role: CallRole,
+    /// Session that a replayed request was matched to when it was recorded.
+    pub recorded: Option<&'a RecordedMatch>,
+}
+
+/// Session that a request was matched to when it was recorded. A replay follows it, so that
+/// ids are the same, and so that a call that goes otherwise does not change later ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedMatch {
+    /// Id of the session.
+    pub id: String,
+    /// How the request matched it.
+    pub match_kind: MatchKind,
 }
 
 /// Purpose of a model call.
@@ -45,6 +57,16 @@ pub enum MatchKind {
 }
 
 impl MatchKind {
+    /// All kinds, in the order of their declaration.
+    pub const ALL: [Self; 6] = [
+        Self::New,
+        Self::Continued,
+        Self::RolledBack,
+        Self::Forked,
+        Self::Rewritten,
+        Self::Transient,
+    ];
+
     /// Returns the label value for metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

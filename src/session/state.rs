@@ -121,6 +121,18 @@ pub struct ItemNote {
 }
 
 impl SessionState {
+    /// Returns the state of a session that continues this one's conversation apart from it:
+    /// the decisions about it.
+    #[must_use]
+    pub fn forked(self) -> Self {
+        Self {
+            evaluated: self.evaluated,
+            notes: self.notes,
+            reported: self.reported,
+            ..Self::default()
+        }
+    }
+
     /// Returns the note of an item for changing it. `now` is in milliseconds since the
     /// Unix epoch.
     pub fn revise(&mut self, item: u64, now: u64) -> &mut ItemNote {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use tokio_util::sync::CancellationToken;
 
-use super::snapshot::Snapshot;
+use super::{replay_input::ReplayInput, snapshot::Snapshot};
 use crate::{
     audit_log::{DecisionLogSink, RejectionRecord},
     event::Context,
@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Snapshot {
-    /// Creates the recorder of a request to the proxy with this head. `rejected` creates its decision log
-    /// record if it is rejected.
+    /// Creates the recorder of a request to the proxy with this head. `rejected` creates its
+    /// decision log record if it is rejected.
     pub fn exchange_recorder(
         &self,
         exchange: Exchange,
@@ -31,6 +31,8 @@ impl Snapshot {
         let is_traced = trace.is_some();
         let mut sinks = self.sinks(log, trace);
         sinks.extend(self.recordings.sink(&exchange.caller.name, head));
+        let replay = head.extensions.get::<ReplayInput>();
+        sinks.extend(replay.and_then(ReplayInput::take_sink));
         let recorder = Recorder::for_exchange(exchange, sinks, aborted);
         if is_traced {
             recorder.list_in(self.trace.store.exchanges_in_flight());

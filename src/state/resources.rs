@@ -12,7 +12,7 @@ use crate::{
     hook::Tracer,
     observe::{Metrics, trace::TraceStore},
     policy::SessionCounters,
-    transport::ProcessSlots,
+    transport::{ProcessSlots, RecordedRuns},
 };
 
 /// Time for hook processes to end after the drain timeout. A worker has two seconds to exit
@@ -53,6 +53,8 @@ pub struct AppResources {
     pub trace: Arc<TraceStore>,
     /// Tracer of the engine, for `explain` and `test`.
     pub tracer: Option<Arc<Tracer>>,
+    /// Recorded outputs of hooks, in a replay that calls none.
+    pub recorded_runs: Option<Arc<RecordedRuns>>,
 }
 
 impl Default for AppResources {
@@ -75,6 +77,7 @@ impl Default for AppResources {
             cached_content: Arc::default(),
             earlier_responses: Arc::default(),
             tracer: None,
+            recorded_runs: None,
         }
     }
 }

@@ -103,7 +103,8 @@ impl Snapshot {
             resources.metrics.hook_processes.clone(),
             config.limits.hook_output,
             config.hook_directory.clone(),
-        )?;
+        )?
+        .with_recorded(resources.recorded_runs.clone());
         let old_table = previous.map(|previous| previous.engine.table());
         let table = HookTable::build(&config, &transport_deps, old_table)
             .map_err(|problems| ConfigError { problems })?;

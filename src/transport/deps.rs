@@ -15,7 +15,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use super::{error::TransportError, hook_call::Transport, process_slots::ProcessSlots};
+use super::{
+    error::TransportError, hook_call::Transport, process_slots::ProcessSlots,
+    recorded_runs::RecordedRuns,
+};
 use crate::http_client::{HttpClient, PoolConfig};
 
 /// Idle time after which a connection to a hook's server is closed. Common servers
@@ -79,6 +82,8 @@ pub struct TransportDeps {
     pub bash: PathBuf,
     /// Environment that processes inherit.
     pub environment: Vec<(OsString, OsString)>,
+    /// Recorded outputs of hooks; if there are some, no hook is called.
+    pub recorded: Option<Arc<RecordedRuns>>,
 }
 
 impl TransportDeps {
@@ -110,7 +115,14 @@ impl TransportDeps {
             environment: env::vars_os()
                 .filter(|(name, _)| is_inherited(name))
                 .collect(),
+            recorded: None,
         })
+    }
+
+    /// Returns the same resources for hooks whose outputs are recorded.
+    #[must_use]
+    pub fn with_recorded(self, recorded: Option<Arc<RecordedRuns>>) -> Self {
+        Self { recorded, ..self }
     }
 }
 

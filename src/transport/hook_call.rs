@@ -69,6 +69,12 @@ pub trait Transport: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns whether its results are recorded ones, which were restored to the names on the
+    /// wire when they were recorded.
+    fn is_recorded(&self) -> bool {
+        false
+    }
+
     /// Returns the number of processes it reserves.
     fn instances(&self) -> u32 {
         0

@@ -42,6 +42,9 @@ pub enum UpstreamError {
     /// The status is outside of 200 to 599.
     #[error("the model API answered with an invalid status")]
     InvalidStatus,
+    /// A replay has no recorded answer to the call, or only a part of it.
+    #[error("no answer of the model API is recorded")]
+    NotRecorded,
     /// The body is larger than what may be buffered.
     #[error("the model API's answer is larger than {limit} bytes")]
     TooLarge {

@@ -1,6 +1,7 @@
 //! Response of a model API: its head at once, its body as it arrives.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -40,7 +41,7 @@ pub struct UpstreamResponse {
 ///
 /// Trailers are dropped: they could carry headers that are withheld.
 pub struct ResponseBody {
-    incoming: Incoming,
+    source: BodySource,
     is_ended: bool,
     idle_timeout: Duration,
     waiting_since: Option<Instant>,
@@ -48,6 +49,63 @@ pub struct ResponseBody {
     gunzip: Option<Box<BoundedGunzip>>,
     key_mask: Option<Box<KeyMask>>,
     observers: Vec<BodyObserver>,
+}
+
+/// Source of the pieces of a body.
+#[derive(Debug)]
+pub(super) enum BodySource {
+    /// A connection to a model API.
+    Network(Incoming),
+    /// Pieces of a recorded response.
+    Recorded {
+        /// Pieces that were not taken yet.
+        pieces: VecDeque<Bytes>,
+        /// Whether the body was recorded to its end.
+        is_complete: bool,
+    },
+}
+
+impl BodySource {
+    /// Returns the next piece, `None` at the end. Trailers are empty pieces.
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, UpstreamError>>> {
+        match self {
+            Self::Network(incoming) => {
+                let frame = ready!(Pin::new(incoming).poll_frame(context));
+                Poll::Ready(frame.map(|frame| match frame {
+                    Ok(frame) => Ok(frame.into_data().unwrap_or_default()),
+                    Err(error) => Err(UpstreamError::Interrupted(error.into())),
+                }))
+            }
+            Self::Recorded {
+                pieces,
+                is_complete,
+            } => Poll::Ready(match pieces.pop_front() {
+                Some(piece) => Some(Ok(piece)),
+                None if *is_complete => None,
+                None => Some(Err(UpstreamError::NotRecorded)),
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Network(incoming) => incoming.is_end_stream(),
+            Self::Recorded {
+                pieces,
+                is_complete,
+            } => *is_complete && pieces.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Network(incoming) => incoming.size_hint(),
+            Self::Recorded { .. } => SizeHint::default(),
+        }
+    }
 }
 
 /// Callback for each piece of a body, and `None` for its clean end.
@@ -79,21 +137,24 @@ impl UpstreamResponse {
                 }
             }
         }
+        let mut body = ResponseBody::new(BodySource::Network(incoming), idle_timeout);
+        (body.gunzip, body.key_mask) = (gunzip, key_mask.map(Box::new));
         Ok(Self {
             status: head.status,
             headers: head.headers,
             encoding,
-            body: ResponseBody {
-                incoming,
-                is_ended: false,
-                idle_timeout,
-                waiting_since: None,
-                timer: ResettableTimer::default(),
-                gunzip,
-                key_mask: key_mask.map(Box::new),
-                observers: Vec::new(),
-            },
+            body,
         })
+    }
+
+    /// Returns a recorded response, which was masked when it was received.
+    pub(super) fn recorded(status: StatusCode, headers: HeaderMap, source: BodySource) -> Self {
+        Self {
+            status,
+            encoding: content_headers::encoding(&headers),
+            headers,
+            body: ResponseBody::new(source, Duration::MAX),
+        }
     }
 
     /// Returns the media type without parameters; empty if there is none.
@@ -165,6 +226,19 @@ impl UpstreamResponse {
 }
 
 impl ResponseBody {
+    fn new(source: BodySource, idle_timeout: Duration) -> Self {
+        Self {
+            source,
+            is_ended: false,
+            idle_timeout,
+            waiting_since: None,
+            timer: ResettableTimer::default(),
+            gunzip: None,
+            key_mask: None,
+            observers: Vec::new(),
+        }
+    }
+
     /// Decodes and masks one piece.
     fn process(&mut self, piece: Bytes, position: Chunk) -> Result<Bytes, UpstreamError> {
         let piece = match &mut self.gunzip {
@@ -209,19 +283,19 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
         let this = &mut *self;
         while !this.is_ended {
-            let Poll::Ready(frame) = Pin::new(&mut this.incoming).poll_frame(context) else {
+            let Poll::Ready(piece) = this.source.poll_piece(context) else {
                 let since = *this.waiting_since.get_or_insert_with(Instant::now);
                 ready!(this.timer.poll(context, since + this.idle_timeout));
                 return Poll::Ready(Some(Err(UpstreamError::Timeout)));
             };
             this.waiting_since = None;
             // A consumer may not poll again after the last piece of a known length.
-            this.is_ended = frame.is_none() || this.incoming.is_end_stream();
-            let piece = match frame.transpose() {
-                Ok(frame) => frame.and_then(|frame| frame.into_data().ok()),
+            this.is_ended = piece.is_none() || this.source.is_end_stream();
+            let piece = match piece.transpose() {
+                Ok(piece) => piece,
                 Err(error) => {
                     this.is_ended = true;
-                    return Poll::Ready(Some(Err(UpstreamError::Interrupted(error.into()))));
+                    return Poll::Ready(Some(Err(error)));
                 }
             };
             let position = if this.is_ended {
@@ -239,7 +313,7 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_ended || (self.gunzip.is_none() && self.incoming.is_end_stream())
+        self.is_ended || (self.gunzip.is_none() && self.source.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -247,7 +321,7 @@ impl Body for ResponseBody {
             return SizeHint::default();
         }
         let held = self.key_mask.as_ref().map_or(0, |mask| mask.held_bytes());
-        let hint = self.incoming.size_hint();
+        let hint = self.source.size_hint();
         match hint.exact() {
             Some(bytes) => SizeHint::with_exact(bytes + held as u64),
             None => hint,

@@ -45,7 +45,7 @@ const LAYERS: &[&[&str]] = &[
     &["dry_run"],
     &["middleware", "view"],
     &["proxy", "api", "console"],
-    &["server"],
+    &["server", "replay"],
     &["cli"],
     &["main"],
 ];

@@ -51,6 +51,7 @@ mod protocols;
 mod recorded;
 mod recording;
 mod reload;
+mod replay;
 mod request_smuggling;
 mod revisions;
 mod robustness;

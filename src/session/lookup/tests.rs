@@ -22,6 +22,7 @@ const MAIN: SessionRequest<'static> = SessionRequest {
     agent: "agent",
     named: None,
     role: CallRole::Main,
+    recorded: None,
 };
 
 const HELPER: SessionRequest<'static> = SessionRequest {

@@ -107,9 +107,11 @@ async fn hooks_have_the_hash_of_their_input_and_their_output() {
         ("BeforeModel", "proceed", 0)
     );
     let run = &event.hooks[0];
+    // Session, folder and time come before the event, and are not hashed.
+    let event = &input[input.find("\"hook_event_name\":").unwrap()..];
     assert_eq!(
         run.input.as_deref(),
-        Some(&*HEXLOWER.encode(&Sha256::digest(input)))
+        Some(&*HEXLOWER.encode(&Sha256::digest(event)))
     );
     assert_eq!(run.output["systemMessage"], "hello");
     assert_eq!(

@@ -1,0 +1,177 @@
+//! `hookgate replay`: replays recorded calls under another config.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal, Read, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::interval;
+
+use super::{
+    failure::Failure,
+    output::{print, print_error},
+};
+use crate::{
+    config::Config,
+    dry_run::load_config,
+    replay::{
+        FailCondition, FailOn, Progress, RecordingSource, ReplayConfigs, ReplayReport,
+        ReplayedHooks, ReportFormat, render, replay, replay_names,
+    },
+};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  hookgate replay --config next.yaml recordings/
+  hookgate replay --config next.yaml --against hookgate.yaml --since 7d recordings/
+  hookgate replay --config next.yaml --format junit --fail-on 'newly_denied > 0.1% || newly_allowed > 0' recordings/
+  hookgate replay --config next.yaml --from decisions.jsonl";
+
+/// Time between two lines of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Command-line arguments of `replay`.
+#[derive(Debug, Args)]
+pub(super) struct ReplayArgs {
+    /// Path of the config to try
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Path of the config to compare with. Default: what was recorded
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// Only calls since this time: `7d`, `12h`, `30m`, or such as 2026-11-22T08:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Timestamp>,
+    /// Hooks that are asked
+    #[arg(long, value_enum, default_value_t = ReplayedHooks::Policies)]
+    hooks: ReplayedHooks,
+    /// File with the keys that decrypt the recording
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+    /// Exit with 1 if this holds, such as `newly_denied > 0.1% || newly_allowed > 0`
+    #[arg(long, value_name = "EXPRESSION", value_parser = parse_condition)]
+    fail_on: Option<FailCondition>,
+    /// Decision log, of which names are replayed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "against"])]
+    from: Option<PathBuf>,
+    /// Folder of a recording, one segment, or a decision log
+    #[arg(value_name = "PATH", required_unless_present = "from")]
+    path: Option<PathBuf>,
+}
+
+impl ReplayArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let (format, condition) = (self.format, self.fail_on.clone());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let report = runtime.block_on(Box::pin(self.replay()))?;
+        for part in &report.damaged.parts {
+            print_error(&format!("damaged: {part}"));
+        }
+        print(&render(&report, format, condition.as_ref()))?;
+        match condition.filter(|condition| condition.holds(&report)) {
+            Some(condition) => Err(Failure::Failed(format!(
+                "`--fail-on` holds: {}",
+                condition.text
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    async fn replay(self) -> Result<ReplayReport, Failure> {
+        let after = load(&self.config)?;
+        let log = self.from.as_deref();
+        let log = log.or(self.path.as_deref().filter(|path| is_decision_log(path)));
+        if let Some(log) = log {
+            return Ok(Box::pin(replay_names(log, after)).await?);
+        }
+        let configs = ReplayConfigs {
+            after,
+            before: self.against.as_deref().map(load).transpose()?,
+            hooks: self.hooks,
+        };
+        let recording = RecordingSource {
+            path: self.path.unwrap_or_default(),
+            identity: self.identity,
+            since: self.since,
+        };
+        let progress = Arc::<Progress>::default();
+        let replayed = Box::pin(replay(configs, recording, Arc::clone(&progress)));
+        tokio::select! {
+            report = replayed => {
+                show_progress("");
+                Ok(report?)
+            }
+            () = report_progress(&progress) => Err(Failure::Failed("no progress".to_owned())),
+        }
+    }
+}
+
+/// Loads a config, and prints its warnings.
+fn load(file: &Path) -> Result<Config, Failure> {
+    let config = load_config(Some(file))?;
+    for warning in &config.warnings {
+        print_error(&format!("warning: {warning}"));
+    }
+    Ok(config)
+}
+
+/// Returns whether a file is a decision log: JSON lines without compression.
+fn is_decision_log(path: &Path) -> bool {
+    let mut first = [0];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == *b"{"
+}
+
+/// Shows the progress on a terminal, for as long as the replay goes on.
+async fn report_progress(progress: &Progress) {
+    let mut ticks = interval(PROGRESS_INTERVAL);
+    loop {
+        ticks.tick().await;
+        show_progress(&progress.line());
+    }
+}
+
+/// Replaces the last line of a terminal.
+fn show_progress(line: &str) {
+    let mut out = io::stderr().lock();
+    if out.is_terminal() {
+        // There is no other output for an error.
+        let _ignored = write!(out, "\r\x1b[K{line}").and_then(|()| out.flush());
+    }
+}
+
+fn parse_condition(text: &str) -> Result<FailCondition, String> {
+    let expression: FailOn = text.parse().map_err(|error| format!("{error}"))?;
+    Ok(FailCondition {
+        text: text.to_owned(),
+        expression,
+    })
+}
+
+/// Reads a time, or a duration before now.
+fn parse_since(text: &str) -> Result<Timestamp, String> {
+    let wrong = || "expected such as `7d`, `12h`, `30m` or 2026-11-22T08:30:00Z".to_owned();
+    if let Ok(time) = text.parse() {
+        return Ok(time);
+    }
+    let unit = text.get(text.len().saturating_sub(1)..).unwrap_or_default();
+    let seconds = match unit {
+        "d" => 86_400,
+        "h" => 3600,
+        "m" => 60,
+        _ => return Err(wrong()),
+    };
+    let number: i64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds >= 0);
+    let ago = SignedDuration::from_secs(seconds.ok_or_else(wrong)?);
+    Timestamp::now().checked_sub(ago).map_err(|_| wrong())
+}

@@ -1,0 +1,33 @@
+//! The hash by which a replay finds the output of a hook. Pure.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
+use memchr::memmem;
+
+/// First field of inputs that is about the event. Those before it are the session, its
+/// transcript, the folder and the time, which differ between a gateway and a replay.
+const FIRST_FIELD: &[u8] = b"\"hook_event_name\":";
+
+/// Returns the SHA-256 of a hook's input, in hex, without the fields before the event.
+pub fn input_hash(input: &[u8]) -> String {
+    let start = memmem::find(input, FIRST_FIELD).unwrap_or_default();
+    let hashed = input.get(start..).unwrap_or_default();
+    HEXLOWER.encode(digest(&SHA256, hashed).as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_of_equal_events_have_one_hash() {
+        let input = |time: &str, tool: &str| {
+            let base = format!(r#"{{"session_id":"\"hook_event_name\":","timestamp":"{time}""#);
+            format!(r#"{base},"hook_event_name":"BeforeTool","tool_name":"{tool}"}}"#)
+        };
+        let hash = |time: &str, tool: &str| input_hash(input(time, tool).as_bytes());
+
+        assert_eq!(hash("1", "look"), hash("2", "look"));
+        assert_ne!(hash("1", "look"), hash("1", "rm"));
+    }
+}

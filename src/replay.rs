@@ -1,0 +1,36 @@
+//! Replay of recorded calls under another config.
+//!
+//! [`replay`] runs the pipeline of [`crate::proxy`] in this process, with the recorded answers
+//! as the model API, and compares what it does with what was recorded, or with what another
+//! config does. Sessions are replayed in order, different ones in parallel.
+//!
+//! Reading order: `schedule` (which call is replayed when), `gateway` (one call), `compare` (two
+//! calls), `tally` and `report` (all calls), `format`.
+
+mod answer_channels;
+mod compare;
+mod decisions;
+mod fail_on;
+mod format;
+mod gateway;
+mod name_replay;
+mod progress;
+mod replay_sink;
+mod report;
+mod schedule;
+mod session_order;
+mod tally;
+mod tool_coverage;
+
+pub use self::{
+    compare::{Change, DifferenceKind, UnknownReason},
+    fail_on::{FailCondition, FailOn, FailOnError},
+    format::{ReportFormat, html_report, render},
+    gateway::ReplayedHooks,
+    name_replay::replay_names,
+    progress::Progress,
+    report::{DamageReport, Effort, JudgedRule, ReplayReport},
+    schedule::{RecordingSource, ReplayConfigs, ReplayError, replay},
+    tally::{CallCounts, CallTimes, ChangeCounts, ChangeSample},
+    tool_coverage::ToolCoverage,
+};

@@ -1,0 +1,378 @@
+//! Comparison of two exchanges: one before a change of the config, and one after it. Pure.
+//!
+//! A comparison ends at the first decision that changes what follows: a call that is denied now
+//! has no recorded continuation, and a model that receives another request would have given
+//! another answer.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::{
+    answer_channels::same_answer,
+    decisions::{
+        self, DecisionStage, SubjectDecision, editing_rule, has_output, is_denial, round_of,
+    },
+};
+use crate::recording::{RecordedExchange, RecordedRound};
+
+/// Kind of a difference; of several, the last in this order counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DifferenceKind {
+    /// Content or a verdict differs, but both or none are denied.
+    Edited,
+    /// Denied before, and not any more.
+    NewlyAllowed,
+    /// Denied now, and not before.
+    NewlyDenied,
+}
+
+/// One difference between two exchanges.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Kind of the difference.
+    pub kind: DifferenceKind,
+    /// Event that is decided otherwise, `request` or `answer`.
+    pub event: String,
+    /// Rule that decides, or decided; empty if it is not known.
+    pub rule: String,
+    /// Tool of the event; empty for other subjects.
+    pub tool: String,
+    /// Verdict before the change.
+    pub before: String,
+    /// Verdict after the change.
+    pub after: String,
+}
+
+/// Reason why an exchange cannot be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownReason {
+    /// The body of the request is not recorded.
+    RequestNotRecorded,
+    /// Earlier calls of the session are not recorded.
+    SessionIncomplete,
+    /// Recorded texts are masked, so the rules see other texts than they saw live.
+    Masked,
+    /// A hook that took part has no recorded output for this input.
+    HookNotRecorded,
+    /// The config calls the model once more than recorded.
+    AnswerNotRecorded,
+    /// The exchange cannot be replayed.
+    NotReplayed,
+    /// A rule that a decision log is not enough for may have denied it.
+    RuleNotJudged,
+}
+
+/// An exchange, and the hooks of it that could not be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct ComparedExchange<'a> {
+    /// The exchange, as recorded or as replayed.
+    pub exchange: &'a RecordedExchange,
+    /// Names of hooks that had no recorded output.
+    pub unanswered: &'a BTreeSet<String>,
+}
+
+/// What restricts a comparison.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ComparisonLimits {
+    /// Reason why a difference does not count.
+    pub caveat: Option<UnknownReason>,
+    /// Whether an earlier call of the session went otherwise, so that content is stale.
+    pub has_diverged: bool,
+    /// Whether a hook without an output makes its event unknown.
+    pub needs_all_hooks: bool,
+}
+
+/// Result of a comparison.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Differences in the order of the pipeline.
+    pub changes: Vec<Change>,
+    /// Reason why the rest is not known; `None` if all was compared.
+    pub unknown: Option<UnknownReason>,
+    /// Whether the rest was not compared, because recorded answers do not fit any more.
+    pub is_stale: bool,
+}
+
+impl Comparison {
+    /// Returns the strictest difference.
+    pub fn kind(&self) -> Option<DifferenceKind> {
+        self.changes.iter().map(|change| change.kind).max()
+    }
+
+    /// A comparison that was not possible.
+    pub fn unknown(reason: UnknownReason) -> Self {
+        Self {
+            unknown: Some(reason),
+            ..Self::default()
+        }
+    }
+}
+
+/// Compares an exchange before a change of the config with the same one after it.
+pub fn compare(
+    before: ComparedExchange<'_>,
+    after: ComparedExchange<'_>,
+    limits: ComparisonLimits,
+) -> Comparison {
+    let mut comparer = Comparer {
+        before,
+        after,
+        limits,
+        result: Comparison::default(),
+    };
+    comparer.run();
+    let result = comparer.result;
+    match limits.caveat {
+        Some(caveat) if !result.changes.is_empty() || result.is_stale => {
+            Comparison::unknown(caveat)
+        }
+        _ => result,
+    }
+}
+
+/// Whether the comparison can go on.
+#[derive(PartialEq, Eq)]
+enum Rest {
+    Comparable,
+    Skipped,
+}
+
+struct Comparer<'a> {
+    before: ComparedExchange<'a>,
+    after: ComparedExchange<'a>,
+    limits: ComparisonLimits,
+    result: Comparison,
+}
+
+impl Comparer<'_> {
+    fn run(&mut self) {
+        let (before, after) = (self.before.exchange, self.after.exchange);
+        if is_rejected(before) || is_rejected(after) {
+            return self.end();
+        }
+        let rounds = before.rounds.len().max(after.rounds.len());
+        for round in 0..=u32::try_from(rounds).unwrap_or(u32::MAX) {
+            if self.stages(round, &DecisionStage::REQUEST) == Rest::Skipped
+                || self.request(round) == Rest::Skipped
+                || self.stages(round, &DecisionStage::RESPONSE) == Rest::Skipped
+            {
+                return;
+            }
+        }
+        self.end();
+    }
+
+    /// Compares the decisions of some stages.
+    fn stages(&mut self, round: u32, stages: &[DecisionStage]) -> Rest {
+        for stage in stages {
+            if self.is_unknown(round, *stage) {
+                self.result.unknown = Some(UnknownReason::HookNotRecorded);
+                return Rest::Skipped;
+            }
+            if self.stage(round, *stage) == Rest::Skipped {
+                return Rest::Skipped;
+            }
+        }
+        Rest::Comparable
+    }
+
+    fn stage(&mut self, round: u32, stage: DecisionStage) -> Rest {
+        let old = decisions::at(self.before.exchange, round, stage);
+        let new = decisions::at(self.after.exchange, round, stage);
+        let none = SubjectDecision::default();
+        let subjects: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
+        let mut rest = Rest::Comparable;
+        for subject in subjects {
+            let old = old.get(subject).unwrap_or(&none);
+            let new = new.get(subject).unwrap_or(&none);
+            let Some(kind) = difference(old, new) else {
+                continue;
+            };
+            let is_tool = matches!(stage, DecisionStage::BeforeTool | DecisionStage::AfterTool);
+            self.result.changes.push(Change {
+                kind,
+                event: stage.event().to_owned(),
+                rule: decider(kind, old, new).to_owned(),
+                tool: if is_tool {
+                    subject.to_owned()
+                } else {
+                    String::new()
+                },
+                before: word(old.verdict),
+                after: word(new.verdict),
+            });
+            if old.verdict != new.verdict || old.denials != new.denials {
+                rest = Rest::Skipped;
+            }
+        }
+        rest
+    }
+
+    /// Returns whether a stage depends on a hook that could not be asked.
+    fn is_unknown(&self, round: u32, stage: DecisionStage) -> bool {
+        let unanswered = self.after.unanswered;
+        if unanswered.is_empty() {
+            return false;
+        }
+        let is_here = |exchange: &RecordedExchange, needs_output: bool| {
+            let mut events = exchange.events.iter();
+            events.any(|event| {
+                let is_stage =
+                    round_of(event) == round && DecisionStage::of(&event.name) == Some(stage);
+                let mut runs = event.hooks.iter();
+                is_stage
+                    && runs.any(|run| {
+                        let matters = !needs_output || has_output(run) || run.status != "ok";
+                        matters && unanswered.contains(&run.name)
+                    })
+            })
+        };
+        is_here(self.before.exchange, true)
+            || self.limits.needs_all_hooks && is_here(self.after.exchange, false)
+    }
+
+    /// Compares what is sent upstream in a round.
+    fn request(&mut self, round: u32) -> Rest {
+        let (before, after) = (self.before.exchange, self.after.exchange);
+        let at = round as usize;
+        match (before.rounds.get(at), after.rounds.get(at)) {
+            (_, None) => Rest::Comparable,
+            (None, Some(_)) => {
+                if self.result.changes.is_empty() && before.outcome.error == after.outcome.error {
+                    self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
+                    return Rest::Skipped;
+                }
+                Rest::Comparable
+            }
+            (Some(old), Some(new)) if same_request((before, old), (after, new)) => Rest::Comparable,
+            (Some(_), Some(_)) => {
+                self.content("request", round, &DecisionStage::REQUEST);
+                self.result.is_stale = true;
+                Rest::Skipped
+            }
+        }
+    }
+
+    /// Records that content differs.
+    fn content(&mut self, part: &str, round: u32, stages: &[DecisionStage]) {
+        if self.limits.has_diverged {
+            self.result.is_stale = true;
+            return;
+        }
+        let both = (self.before.exchange, self.after.exchange);
+        self.result.changes.push(Change {
+            kind: DifferenceKind::Edited,
+            event: part.to_owned(),
+            rule: editing_rule(both, round, stages).to_owned(),
+            tool: String::new(),
+            before: String::new(),
+            after: String::new(),
+        });
+    }
+
+    /// Compares how the exchanges ended, and what the agent received.
+    fn end(&mut self) {
+        let (before, after) = (self.before.exchange, self.after.exchange);
+        let is_left = matches!(
+            before.outcome.end.as_str(),
+            "client_disconnected" | "aborted"
+        );
+        if !self.result.changes.is_empty() || is_left {
+            return;
+        }
+        let ended = |exchange: &RecordedExchange| {
+            let outcome = &exchange.outcome;
+            (outcome.error.clone(), outcome.end.clone())
+        };
+        let is_same_end = ended(before) == ended(after);
+        if before.rounds.last().is_some_and(is_cut) && !is_same_end {
+            // The answer was refused or broke off, and is read further now.
+            self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
+            return;
+        }
+        let (old, new) = (&before.outcome.error, &after.outcome.error);
+        if old != new {
+            let kind = match (old, new) {
+                (None, _) => DifferenceKind::NewlyDenied,
+                (_, None) => DifferenceKind::NewlyAllowed,
+                (Some(_), Some(_)) => DifferenceKind::Edited,
+            };
+            let rule = new.as_ref().or(old.as_ref()).cloned().unwrap_or_default();
+            self.result.changes.push(Change {
+                kind,
+                event: "request".to_owned(),
+                rule,
+                tool: String::new(),
+                before: old.clone().unwrap_or_else(|| word("")),
+                after: new.clone().unwrap_or_else(|| word("")),
+            });
+            return;
+        }
+        if before.outcome.end != "truncated" && !same_answer(before, after) {
+            let last = before.rounds.len().saturating_sub(1);
+            let last = u32::try_from(last).unwrap_or(u32::MAX);
+            self.content("answer", last, &DecisionStage::RESPONSE);
+        }
+    }
+}
+
+/// Returns how a decision differs, if it does.
+fn difference(old: &SubjectDecision<'_>, new: &SubjectDecision<'_>) -> Option<DifferenceKind> {
+    if new.denials > old.denials {
+        return Some(DifferenceKind::NewlyDenied);
+    }
+    if new.denials < old.denials {
+        return Some(DifferenceKind::NewlyAllowed);
+    }
+    let is_open = |verdict: &str| !is_denial(verdict) && verdict != "respond";
+    let both_open = is_open(old.verdict) && is_open(new.verdict);
+    let differs = (old.verdict, old.rule) != (new.verdict, new.rule);
+    (differs && !both_open).then_some(DifferenceKind::Edited)
+}
+
+fn decider<'a>(
+    kind: DifferenceKind,
+    old: &SubjectDecision<'a>,
+    new: &SubjectDecision<'a>,
+) -> &'a str {
+    match kind {
+        DifferenceKind::NewlyAllowed => old.rule,
+        DifferenceKind::NewlyDenied => new.rule,
+        DifferenceKind::Edited => [new.rule, old.rule]
+            .into_iter()
+            .find(|rule| !rule.is_empty())
+            .unwrap_or_default(),
+    }
+}
+
+fn word(verdict: &str) -> String {
+    if verdict.is_empty() {
+        "proceed"
+    } else {
+        verdict
+    }
+    .to_owned()
+}
+
+/// Returns whether the same went upstream. Bytes that are not recorded do not differ.
+fn same_request(
+    (before, old): (&RecordedExchange, &RecordedRound),
+    (after, new): (&RecordedExchange, &RecordedRound),
+) -> bool {
+    let (bytes, others) = (before.sent_bytes(old), after.sent_bytes(new));
+    old.target == new.target && (bytes.is_none() || others.is_none() || bytes == others)
+}
+
+/// Returns whether an exchange ended with an error before any rule was asked.
+fn is_rejected(exchange: &RecordedExchange) -> bool {
+    exchange.outcome.error.is_some() && exchange.events.is_empty() && exchange.rounds.is_empty()
+}
+
+/// Returns whether the response of the model API was not read to its end.
+fn is_cut(round: &RecordedRound) -> bool {
+    let response = round.response.as_ref();
+    response.is_none_or(|response| !response.complete)
+}

@@ -1,0 +1,76 @@
+//! The report as a test suite of `JUnit`: a case for each rule, and one for `--fail-on`.
+
+use super::{rows::plain, text};
+use crate::replay::{fail_on::FailCondition, report::ReplayReport, tally::ChangeCounts};
+
+pub(super) fn report(report: &ReplayReport, condition: Option<&FailCondition>) -> String {
+    let mut cases = Vec::new();
+    let mut failures = 0;
+    let mut case = |name: &str, failure: Option<String>| {
+        let name = escaped(name);
+        let start = format!("    <testcase classname=\"hookgate.replay\" name=\"{name}\"");
+        match failure {
+            Some(message) => {
+                failures += 1;
+                let message = escaped(&message);
+                cases.push(format!(
+                    "{start}>\n      <failure message=\"{message}\"/>\n    </testcase>"
+                ));
+            }
+            None => cases.push(format!("{start}/>")),
+        }
+    };
+    match condition {
+        Some(condition) => {
+            let failure = condition
+                .holds(report)
+                .then(|| format!("{} holds", condition.text));
+            case(&format!("not {}", condition.text), failure);
+        }
+        None => {
+            for (rule, counts) in &report.rules {
+                case(&format!("rule {rule}"), Some(difference(counts)));
+            }
+        }
+    }
+    case(
+        "every call is known",
+        (report.counts.unknown > 0)
+            .then(|| format!("{} calls cannot be compared", report.counts.unknown))
+            .filter(|_| condition.is_none()),
+    );
+    let output = escaped(&text::report(report));
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hookgate \
+         replay\" tests=\"{}\" failures=\"{failures}\" errors=\"0\" time=\"{}.{:03}\">\n{}\n    \
+         <system-out>{output}</system-out>\n  </testsuite>\n</testsuites>",
+        cases.len(),
+        report.effort.elapsed_ms / 1000,
+        report.effort.elapsed_ms % 1000,
+        cases.join("\n"),
+    )
+}
+
+fn difference(counts: &ChangeCounts) -> String {
+    format!(
+        "{} newly denied, {} newly allowed, {} edited otherwise",
+        counts.newly_denied, counts.newly_allowed, counts.edited
+    )
+}
+
+/// Returns text for XML 1.0, which has no control characters.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    let lines: Vec<String> = text.split('\n').map(plain).collect();
+    for char in lines.join("\n").chars() {
+        match char {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,92 @@
+//! What all forms of the report show: counts and facts, and texts without hostile characters.
+
+use crate::replay::report::ReplayReport;
+
+/// Returns a number with its share of all calls.
+pub(super) fn share(count: u64, calls: u64) -> String {
+    match (count * 1000).checked_div(calls) {
+        Some(per_mille) => format!("{count} ({}.{} %)", per_mille / 10, per_mille % 10),
+        None => count.to_string(),
+    }
+}
+
+/// Returns microseconds as milliseconds.
+pub(super) fn milliseconds(micros: u64) -> String {
+    format!("{}.{:02} ms", micros / 1000, micros % 1000 / 10)
+}
+
+/// The counts with their names.
+pub(super) fn count_rows(report: &ReplayReport) -> [(&'static str, u64); 6] {
+    let counts = &report.counts;
+    [
+        ("newly denied", counts.newly_denied),
+        ("newly allowed", counts.newly_allowed),
+        ("edited otherwise", counts.edited),
+        ("unchanged", counts.unchanged),
+        ("unknown", counts.unknown),
+        ("compared in part (stale)", counts.stale),
+    ]
+}
+
+/// The facts of the report that are one line each.
+pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
+    let (times, effort, coverage) = (&report.times, &report.effort, &report.coverage);
+    let pair = |p50, p99| format!("p50 {}, p99 {}", milliseconds(p50), milliseconds(p99));
+    let mut rows = Vec::new();
+    if times.after_p99_us > 0 {
+        rows.push((
+            "time before",
+            pair(times.before_p50_us, times.before_p99_us),
+        ));
+        rows.push(("time after", pair(times.after_p50_us, times.after_p99_us)));
+    }
+    if coverage.tool_calls > 0 {
+        let share = format!("{} of {}", coverage.named, coverage.tool_calls);
+        let share = format!("{share} ({} %)", coverage.percent());
+        rows.push(("tool calls that a rule names", share));
+    }
+    for rule in &report.judged_rules {
+        let reason = rule
+            .not_judged
+            .map(|reason| format!("not judged: {reason}"));
+        let judged = reason.unwrap_or_else(|| "judged".to_owned());
+        rows.push(("rule", format!("{}, {judged}", rule.rule)));
+    }
+    if !coverage.unnamed_tools.is_empty() {
+        let tools = coverage.unnamed_tools.iter();
+        let tools: Vec<String> = tools
+            .map(|(tool, calls)| format!("{tool} ({calls})"))
+            .collect();
+        rows.push(("tools that no rule names", tools.join(", ")));
+    }
+    if !report.never_asked.is_empty() {
+        rows.push(("rules that were never asked", report.never_asked.join(", ")));
+    }
+    let peak = effort
+        .peak_kib
+        .map(|kib| format!(", {} MiB at most", kib / 1024));
+    rows.push((
+        "replay",
+        format!(
+            "{} calls in {}.{:03} s, {} calls/s{}",
+            report.counts.calls,
+            effort.elapsed_ms / 1000,
+            effort.elapsed_ms % 1000,
+            effort.calls_per_second,
+            peak.unwrap_or_default()
+        ),
+    ));
+    rows
+}
+
+/// Returns names from a recording without control and bidirectional characters.
+pub(super) fn plain(text: &str) -> String {
+    let is_hostile = |char: char| {
+        char.is_control()
+            || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let chars = text.chars();
+    chars
+        .map(|char| if is_hostile(char) { '\u{fffd}' } else { char })
+        .collect()
+}

@@ -1,0 +1,89 @@
+//! The report as text for a terminal.
+
+use std::collections::BTreeMap;
+
+use super::rows::{count_rows, fact_rows, plain, share};
+use crate::replay::{report::ReplayReport, tally::ChangeCounts};
+
+pub(super) fn report(report: &ReplayReport) -> String {
+    let calls = report.counts.calls;
+    let mut lines = vec![format!(
+        "{calls} calls replayed: {} → {}",
+        report.before, report.after
+    )];
+    for (name, count) in count_rows(report) {
+        lines.push(format!("  {name:26}{}", share(count, calls)));
+    }
+    for (reason, count) in &report.unknown {
+        lines.push(format!(
+            "    unknown: {count}, because {}",
+            reason.explanation()
+        ));
+    }
+    for (title, rows) in [
+        ("rule", &report.rules),
+        ("tool", &report.tools),
+        ("caller", &report.callers),
+    ] {
+        table(title, rows, &mut lines);
+    }
+    if report.samples().next().is_some() {
+        lines.push("samples:".to_owned());
+    }
+    for sample in report.samples() {
+        let change = &sample.change;
+        let tool = if change.tool.is_empty() { "" } else { " " };
+        lines.push(format!(
+            "  {}: {} {}{tool}{} by {} ({} → {}), caller {}, request {}",
+            change.kind.heading(),
+            sample.time,
+            change.event,
+            plain(&change.tool),
+            or_dash(&change.rule),
+            or_dash(&change.before),
+            or_dash(&change.after),
+            or_dash(&sample.caller),
+            plain(&sample.request),
+        ));
+    }
+    for (name, value) in fact_rows(report) {
+        lines.push(format!("{name}: {}", plain(&value)));
+    }
+    if report.damaged.count > 0 {
+        lines.push(format!(
+            "damaged parts of the recording: {}",
+            report.damaged.count
+        ));
+        let parts = report.damaged.parts.iter();
+        lines.extend(parts.map(|part| format!("  {}", plain(part))));
+    }
+    lines.join("\n")
+}
+
+fn table(title: &str, rows: &BTreeMap<String, ChangeCounts>, lines: &mut Vec<String>) {
+    if rows.is_empty() {
+        return;
+    }
+    lines.push(format!(
+        "by {title}:{:1$}denied  allowed  edited",
+        "",
+        30 - title.len()
+    ));
+    for (name, counts) in rows {
+        lines.push(format!(
+            "  {:30} {:>8} {:>8} {:>7}",
+            plain(name),
+            counts.newly_denied,
+            counts.newly_allowed,
+            counts.edited
+        ));
+    }
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() {
+        "–".to_owned()
+    } else {
+        plain(text)
+    }
+}

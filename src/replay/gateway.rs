@@ -1,0 +1,369 @@
+//! A gateway in this process on which recorded calls are replayed. It has no listener, and calls
+//! no model API.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{body::Body, extract::Request};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use super::{
+    compare::UnknownReason,
+    replay_sink::{ReplaySink, ReplayedCall},
+};
+use crate::{
+    config::{Config, StoreSettings},
+    event::{EventName, HookOutput, HookResult, HookStatus},
+    middleware::{Authenticated, RequestId},
+    proxy,
+    recording::{
+        AnswerBody, RecordedAnswer, RecordedBody, RecordedChunk, RecordedExchange, RecordedOutcome,
+        RecordedResponse, RecordedRound,
+    },
+    session::{MatchKind, RecordedMatch},
+    state::{App, AppResources, BuildError, ReplayInput, end_tasks},
+    transport::{RecordedRuns, RequestRuns, RunKey},
+    upstream::{RecordedAnswers, StoredAnswer},
+};
+
+/// Most sessions that are kept at once. Live gateways may keep more, but not in 512 MiB.
+const MAX_SESSIONS: usize = 8192;
+
+/// Longest replay of one call, beyond any timeout of hooks.
+const CALL_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// First bytes of gzip (RFC 1952, section 2.3.1).
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Reason code of a call whose caller the config does not serve.
+const UNKNOWN_CALLER: &str = "UNAUTHENTICATED";
+
+/// Hooks that a replay asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReplayedHooks {
+    /// Policies. Hooks answer as recorded, if definition and input are the same, or not at all.
+    Policies,
+    /// The same, but an event of a hook without a recorded answer is unknown.
+    Recorded,
+    /// All hooks run, with all their effects.
+    Run,
+}
+
+/// A gateway on which recorded calls are replayed.
+pub(super) struct ReplayGateway {
+    pub(super) app: App,
+    runs: Option<Arc<RecordedRuns>>,
+}
+
+/// A call as the gateway handled it, and what its hooks lacked.
+#[derive(Debug)]
+pub(super) struct Replayed {
+    /// The call in the form of a recording.
+    pub(super) exchange: RecordedExchange,
+    /// Names of hooks without a recorded output.
+    pub(super) unanswered: BTreeSet<String>,
+    /// Names of the rules that were asked.
+    pub(super) asked: BTreeSet<String>,
+    /// Duration of the call in the gateway.
+    pub(super) elapsed: Duration,
+}
+
+impl ReplayGateway {
+    /// Builds the gateway of a config.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something that the config asks for cannot be built.
+    pub(super) async fn new(config: Config, hooks: ReplayedHooks) -> Result<Self, BuildError> {
+        let runs = (hooks != ReplayedHooks::Run).then(Arc::<RecordedRuns>::default);
+        let resources = AppResources {
+            recorded_runs: runs.clone(),
+            ..AppResources::default()
+        };
+        let app = App::new(isolated(config), resources).await?;
+        if hooks == ReplayedHooks::Run {
+            let slots = app.snapshot().engine.table().free_slots();
+            app.resources.process_slots.resize(slots);
+        }
+        Ok(Self { app, runs })
+    }
+
+    /// Ends the gateway, and waits for its hook processes.
+    pub(super) async fn end(self) {
+        let resources = Arc::clone(&self.app.resources);
+        resources.shutdown.cancel();
+        // Workers end with the last snapshot.
+        drop(self.app);
+        end_tasks(&resources.tasks).await;
+    }
+
+    /// Replays one call.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why it cannot be replayed.
+    pub(super) async fn replay(
+        &self,
+        recorded: &RecordedExchange,
+    ) -> Result<Replayed, UnknownReason> {
+        let snapshot = self.app.snapshot();
+        let body = recorded.request.bytes();
+        let body = body.ok_or(UnknownReason::RequestNotRecorded)?.into_owned();
+        let mut request = request(recorded, body).ok_or(UnknownReason::NotReplayed)?;
+        let (authenticator, metrics) = (&snapshot.authenticator, &self.app.resources.metrics);
+        let caller = authenticator.recorded_caller(&recorded.caller, request.headers(), metrics);
+        let Some(identity) = caller else {
+            return Ok(refused(recorded));
+        };
+        let answers = recorded.rounds.iter().map(|round| {
+            let response = round.response.as_ref();
+            response.map(stored_answer).transpose()
+        });
+        let answers: Result<Vec<_>, _> = answers.collect();
+        let answers = Arc::new(RecordedAnswers::new(answers?));
+        let sink = ReplaySink::default();
+        let session = session(recorded);
+        let time = &recorded.time;
+        let input = ReplayInput::new(time, session, Arc::clone(&answers), Box::new(sink.clone()));
+        request.extensions_mut().insert(input);
+        request
+            .extensions_mut()
+            .insert(RequestId(recorded.id.as_str().into()));
+        if let Some(runs) = &self.runs {
+            runs.insert(&recorded.id, request_runs(recorded));
+        }
+        let identity = Arc::new(identity);
+        let authenticated = Authenticated { identity, snapshot };
+        let started = Instant::now();
+        let handled = self.handle(authenticated, request);
+        let body = tokio::time::timeout(CALL_TIMEOUT, handled).await;
+        let elapsed = started.elapsed();
+        let runs = self.runs.as_ref();
+        let runs = runs
+            .map(|runs| runs.remove(&recorded.id))
+            .unwrap_or_default();
+        let body = body.map_err(|_elapsed| UnknownReason::NotReplayed)?;
+        let mut call = sink.take();
+        Ok(Replayed {
+            asked: std::mem::take(&mut call.asked),
+            exchange: replayed_exchange(recorded, call, &answers, &body),
+            unanswered: runs.unanswered,
+            elapsed,
+        })
+    }
+
+    /// Handles a call, and returns the body of its response as far as it went.
+    async fn handle(&self, authenticated: Authenticated, request: Request) -> Bytes {
+        let response = proxy::handle(&self.app, authenticated, Box::new(request)).await;
+        let mut body = response.into_body();
+        let mut bytes = BytesMut::new();
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Some(piece) = frame.data_ref() {
+                bytes.extend_from_slice(piece);
+            }
+        }
+        bytes.freeze()
+    }
+}
+
+/// Returns a config without files, exporters, shared stores, prewarmed processes and proofs.
+fn isolated(mut config: Config) -> Config {
+    config.remove_proofs();
+    config.audit = None;
+    config.record = None;
+    config.telemetry.otlp = None;
+    config.trace.exchanges = 0;
+    config.sessions.transcripts = None;
+    config.sessions.store = StoreSettings::Memory;
+    config.sessions.max = config.sessions.max.min(MAX_SESSIONS);
+    let groups = config.hooks.values_mut().flatten();
+    for hook in groups.flat_map(|group| &mut group.hooks) {
+        hook.settings.0.shift_remove("prewarm");
+    }
+    config
+}
+
+fn request(recorded: &RecordedExchange, body: Vec<u8>) -> Option<Request> {
+    let mut request = Request::builder()
+        .method(recorded.method.as_str())
+        .uri(recorded.target.as_str())
+        .body(Body::from(body))
+        .ok()?;
+    let headers = request.headers_mut();
+    headers.extend(header_map(&recorded.headers));
+    headers
+        .entry(header::HOST)
+        .or_insert(HeaderValue::from_static("localhost"));
+    Some(request)
+}
+
+fn header_map(headers: &[(String, String)]) -> HeaderMap {
+    let headers = headers.iter().filter_map(|(name, value)| {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_str(value).ok()?))
+    });
+    headers.collect()
+}
+
+fn stored_answer(response: &RecordedResponse) -> Result<StoredAnswer, UnknownReason> {
+    let pieces = response.chunks.iter().map(|chunk| {
+        let bytes = chunk
+            .bytes
+            .bytes()
+            .ok_or(UnknownReason::AnswerNotRecorded)?;
+        Ok(Bytes::from(bytes.into_owned()))
+    });
+    let pieces: Vec<Bytes> = pieces.collect::<Result<_, _>>()?;
+    let mut headers = header_map(&response.head);
+    let is_compressed = pieces
+        .first()
+        .is_some_and(|piece| piece.starts_with(&GZIP_MAGIC));
+    if !is_compressed {
+        // Bodies that are inspected are recorded without their content encoding.
+        headers.remove(header::CONTENT_ENCODING);
+    }
+    headers.remove(header::CONTENT_LENGTH);
+    Ok(StoredAnswer {
+        status: StatusCode::from_u16(response.status).map_err(|_| UnknownReason::NotReplayed)?,
+        headers,
+        pieces,
+        is_complete: response.complete,
+    })
+}
+
+fn session(recorded: &RecordedExchange) -> Option<RecordedMatch> {
+    let session = recorded.session.as_ref()?;
+    let mut kinds = MatchKind::ALL.into_iter();
+    Some(RecordedMatch {
+        id: session.id.clone(),
+        match_kind: kinds.find(|kind| kind.as_str() == session.match_kind)?,
+    })
+}
+
+/// Returns the recorded outputs of the hooks of a call.
+fn request_runs(recorded: &RecordedExchange) -> RequestRuns {
+    let mut runs = RequestRuns::default();
+    for event in &recorded.events {
+        let name = EventName::ALL
+            .iter()
+            .find(|name| name.as_str() == event.name);
+        for (run, input) in event
+            .hooks
+            .iter()
+            .filter_map(|run| Some((run, run.input.as_ref()?)))
+        {
+            let Some(name) = name else { continue };
+            let key = RunKey {
+                definition: run.definition.clone(),
+                input: input.clone(),
+            };
+            let output = match &run.output {
+                Value::Object(fields) => HookOutput::read(fields.clone(), *name).0,
+                _ => HookOutput::default(),
+            };
+            let status = match run.status.as_str() {
+                "block" => HookStatus::Block,
+                "failed" => HookStatus::Failed,
+                _ => HookStatus::Ok,
+            };
+            runs.results.entry(key).or_default().push_back(HookResult {
+                status,
+                output,
+                diagnostics: Vec::new(),
+            });
+        }
+    }
+    runs
+}
+
+/// Returns the replayed call in the form of a recording.
+fn replayed_exchange(
+    recorded: &RecordedExchange,
+    call: ReplayedCall,
+    answers: &RecordedAnswers,
+    body: &[u8],
+) -> RecordedExchange {
+    let sent = answers.take_sent().into_iter().enumerate();
+    let rounds = sent.map(|(at, sent)| RecordedRound {
+        ms: 0,
+        target: sent.target,
+        sent: RecordedBody::from_bytes(&sent.body),
+        response: recorded.rounds.get(at).and_then(|round| {
+            let response = round.response.as_ref()?;
+            Some(RecordedResponse {
+                ms: 0,
+                status: response.status,
+                head: Vec::new(),
+                chunks: Vec::new(),
+                complete: response.complete,
+            })
+        }),
+    });
+    let answer = RecordedAnswer {
+        ms: 0,
+        status: call.status,
+        body: AnswerBody::Chunks(vec![RecordedChunk {
+            ms: 0,
+            bytes: RecordedBody::from_bytes(body),
+        }]),
+    };
+    RecordedExchange {
+        rounds: rounds.collect(),
+        events: call.events,
+        answer: Some(answer),
+        outcome: call.outcome.unwrap_or_else(|| error_outcome("INTERNAL")),
+        ..head(recorded)
+    }
+}
+
+/// Returns a call of a caller that is not served.
+fn refused(recorded: &RecordedExchange) -> Replayed {
+    Replayed {
+        exchange: RecordedExchange {
+            outcome: error_outcome(UNKNOWN_CALLER),
+            ..head(recorded)
+        },
+        unanswered: BTreeSet::new(),
+        asked: BTreeSet::new(),
+        elapsed: Duration::ZERO,
+    }
+}
+
+fn error_outcome(reason: &str) -> RecordedOutcome {
+    RecordedOutcome {
+        action: "error".to_owned(),
+        error: Some(reason.to_owned()),
+        end: "complete".to_owned(),
+        tool_denied: false,
+        ms: 0,
+    }
+}
+
+/// Returns what is known of a call before it is handled. The request stays in the recording.
+fn head(recorded: &RecordedExchange) -> RecordedExchange {
+    RecordedExchange {
+        v: recorded.v,
+        id: recorded.id.clone(),
+        time: recorded.time.clone(),
+        revision: String::new(),
+        caller: recorded.caller.clone(),
+        session: recorded.session.clone(),
+        dialect: recorded.dialect.clone(),
+        operation: recorded.operation.clone(),
+        method: recorded.method.clone(),
+        target: recorded.target.clone(),
+        headers: Vec::new(),
+        request: RecordedBody::Omitted(0),
+        rounds: Vec::new(),
+        events: Vec::new(),
+        answer: None,
+        outcome: error_outcome(""),
+        masked: Vec::new(),
+    }
+}

@@ -1,0 +1,229 @@
+//! Name replay: calls of a decision log, judged by the rules that need only names of callers,
+//! models and tools. A log has no content, so other rules are not judged.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::Path,
+};
+
+use serde_json::{Map, Value};
+
+use super::{
+    compare::{Change, Comparison, DifferenceKind, UnknownReason},
+    decisions::is_denial,
+    gateway::{ReplayGateway, ReplayedHooks},
+    report::{Effort, JudgedRule, ReplayReport},
+    schedule::ReplayError,
+    tally::{CallName, Tally},
+};
+use crate::{
+    config::{Config, HookMode},
+    dialect,
+    event::{Action, BeforeTool, Caller, Context, EventName, EventOrigin, HookRun},
+    hook::{ConditionSubject, Engine, EventScope},
+    model::LlmRequest,
+    observe::recorder::{Exchange, Recorder},
+    policy::{InspectionPass, PolicyRequest},
+};
+
+/// Longest line of a decision log with content.
+const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Replays the names in a decision log under a config.
+///
+/// # Errors
+///
+/// Returns an error if the log cannot be read, or the config cannot be built.
+pub async fn replay_names(log: &Path, config: Config) -> Result<ReplayReport, ReplayError> {
+    let started = std::time::Instant::now();
+    let mut lines = BufReader::new(File::open(log)?);
+    let (config, rules) = names_only(config);
+    let version = config.version.clone();
+    let gateway = ReplayGateway::new(config, ReplayedHooks::Policies).await?;
+    let mut report = ReplayReport {
+        before: "decision log".to_owned(),
+        after: version,
+        judged_rules: rules,
+        ..ReplayReport::default()
+    };
+    let mut tally = Tally::default();
+    let snapshot = gateway.app.snapshot();
+    let mut number = 0_u64;
+    while let Some(line) = next_line(&mut lines)? {
+        number += 1;
+        match serde_json::from_slice::<Value>(&line) {
+            Ok(line) => judge(&snapshot.engine, &line, &mut tally).await,
+            Err(error) => report
+                .damaged
+                .add(&format!("{}: line {number}: {error}", log.display())),
+        }
+    }
+    report.add_tally(tally);
+    let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    report.effort = Effort {
+        elapsed_ms,
+        calls_per_second: report.counts.calls * 1000 / elapsed_ms.max(1),
+        peak_kib: None,
+    };
+    drop(snapshot);
+    gateway.end().await;
+    Ok(report)
+}
+
+fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let read = io::Read::take(lines, MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+    Ok((read > 0).then_some(line))
+}
+
+/// Returns the config with only the rules that names are enough for, and all its rules.
+fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
+    let mut rules = Vec::new();
+    let mut add = |rule: &str, not_judged| {
+        rules.push(JudgedRule {
+            rule: rule.to_owned(),
+            not_judged,
+        });
+    };
+    for spec in config
+        .hooks
+        .values()
+        .flatten()
+        .flat_map(|group| &group.hooks)
+    {
+        add(spec.label(), Some("hooks need the content of events"));
+    }
+    config.hooks.clear();
+    config.policies.retain_mut(|spec| {
+        let has_arguments = spec.settings.0.shift_remove("rules").is_some();
+        let lists = ["allow", "deny"];
+        let has_names = lists.iter().any(|list| spec.settings.0.contains_key(*list));
+        let not_judged = match spec.policy.as_str() {
+            _ if spec.mode == HookMode::Observe => Some("it only observes"),
+            _ if spec.when.is_some() => Some("its condition needs facts of the call"),
+            "model_allow" => None,
+            "tool_guard" if has_names => {
+                add(
+                    spec.label(),
+                    has_arguments.then_some("its `rules` need arguments"),
+                );
+                return true;
+            }
+            "tool_guard" => Some("its `rules` need arguments"),
+            _ => Some("it needs the content of calls"),
+        };
+        add(spec.label(), not_judged);
+        not_judged.is_none()
+    });
+    for spec in &config.caller_policies {
+        add(spec.label(), None);
+    }
+    (config, rules)
+}
+
+/// Judges one line of a decision log, if it is about a model or a tool.
+async fn judge(engine: &Engine, line: &Value, tally: &mut Tally) {
+    let text = |pointer: &str| {
+        line.pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let context = Context {
+        caller: Caller {
+            name: text("/caller/name").to_owned(),
+            ..Caller::default()
+        },
+        ..Context::default()
+    };
+    let recorder = Recorder::for_event(Exchange::from_context(&context), Vec::new());
+    let scope = EventScope {
+        context: &context,
+        recorder: &recorder,
+    };
+    let (event, subject, was_denied, runs) = match (text("/kind"), text("/event")) {
+        ("request", _) => {
+            let round = line.pointer("/round").and_then(Value::as_u64);
+            if round.is_some_and(|round| round > 1) {
+                // The same call, once more.
+                return;
+            }
+            let model = text("/requested_model");
+            let runs = model_runs(engine, scope, model);
+            (EventName::BeforeModel, model, round == Some(0), runs)
+        }
+        ("event", "BeforeTool") => {
+            let tool = text("/subject");
+            let runs = tool_runs(engine, scope, tool).await;
+            let was_denied = is_denial(text("/verdict"));
+            (EventName::BeforeTool, tool, was_denied, runs)
+        }
+        _ => return,
+    };
+    let comparison = comparison((event, subject), was_denied, &runs);
+    let call = CallName {
+        request: text("/request"),
+        time: text("/time"),
+        caller: text("/caller/name"),
+        session: text("/session"),
+    };
+    tally.add(call, &comparison);
+}
+
+/// Compares what the log has of an event with what the judged rules decide.
+fn comparison(
+    (event, subject): (EventName, &str),
+    was_denied: bool,
+    runs: &[HookRun],
+) -> Comparison {
+    let denied = runs.iter().find(|run| run.action >= Action::Deny);
+    let is_tool = event == EventName::BeforeTool;
+    match (was_denied, denied) {
+        (false, None) | (true, Some(_)) => Comparison::default(),
+        // What denied it may be a rule that is not judged.
+        (true, None) => Comparison::unknown(UnknownReason::RuleNotJudged),
+        (false, Some(run)) => Comparison {
+            changes: vec![Change {
+                kind: DifferenceKind::NewlyDenied,
+                event: event.as_str().to_owned(),
+                rule: run.name.clone(),
+                tool: if is_tool { subject } else { "" }.to_owned(),
+                before: "proceed".to_owned(),
+                after: run.action.as_str().to_owned(),
+            }],
+            ..Comparison::default()
+        },
+    }
+}
+
+fn model_runs(engine: &Engine, scope: EventScope<'_>, model: &str) -> Vec<HookRun> {
+    let request = LlmRequest {
+        model: model.to_owned(),
+        ..LlmRequest::default()
+    };
+    let Ok((call, document)) = dialect::build_request(&request) else {
+        return Vec::new();
+    };
+    let subject = ConditionSubject::Call {
+        call: &call,
+        document: &document,
+    };
+    let plan = engine.plan(EventName::BeforeModel, scope, subject);
+    let mut request = PolicyRequest {
+        call,
+        document,
+        edited: false,
+    };
+    let runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First);
+    runs.unwrap_or_default()
+}
+
+async fn tool_runs(engine: &Engine, scope: EventScope<'_>, tool: &str) -> Vec<HookRun> {
+    let event = BeforeTool {
+        tool_name: tool.to_owned(),
+        tool_input: Map::new(),
+        mcp_context: None,
+        original_request_name: None,
+    };
+    engine.fire(scope, event, EventOrigin::Reported).await.runs
+}

@@ -1,0 +1,168 @@
+//! Collects what policies and hooks do with a replayed call, in the form of a recording.
+
+use std::{
+    collections::BTreeSet,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    event::{EventName, HookOutput, HookRun},
+    observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
+    recording::{RecordedEvent, RecordedOutcome, RecordedRefusal, RecordedRun},
+};
+
+/// What policies and hooks did with a call. Clones collect the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReplaySink(Arc<Mutex<ReplayedCall>>);
+
+/// What policies and hooks did with a call.
+#[derive(Debug, Default)]
+pub(super) struct ReplayedCall {
+    pub(super) events: Vec<RecordedEvent>,
+    /// The `AfterModel` event of the present round.
+    answer_event: Option<RecordedEvent>,
+    /// Number of requests to the model API so far.
+    rounds: u32,
+    /// Names of the rules that were asked.
+    pub(super) asked: BTreeSet<String>,
+    pub(super) outcome: Option<RecordedOutcome>,
+    pub(super) status: u16,
+}
+
+impl ReplaySink {
+    /// Takes what was collected, once the call has ended.
+    pub(super) fn take(&self) -> ReplayedCall {
+        let mut call = mem::take(&mut *self.call());
+        call.end_round();
+        call
+    }
+
+    fn call(&self) -> MutexGuard<'_, ReplayedCall> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for ReplaySink {
+    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        let mut call = self.call();
+        match event {
+            ExchangeEvent::HookFinished { event, run } => {
+                if !call.asked.contains(&run.name) {
+                    call.asked.insert(run.name.clone());
+                }
+                if *event == EventName::AfterModel {
+                    call.add_answer_run(run);
+                }
+            }
+            ExchangeEvent::EventDecided(decision) => call.add_decision(decision),
+            ExchangeEvent::ChunkDecided(decision) => {
+                let event = call.answer_event();
+                if event.verdict == "proceed" {
+                    decision.verdict.as_str().clone_into(&mut event.verdict);
+                }
+            }
+            ExchangeEvent::Sending { .. } => {
+                call.end_round();
+                call.rounds += 1;
+            }
+            ExchangeEvent::Finished => {
+                call.status = exchange.status;
+                call.outcome = Some(RecordedOutcome {
+                    action: exchange.action.as_str().to_owned(),
+                    error: exchange.error.map(str::to_owned),
+                    end: exchange.end.as_str().to_owned(),
+                    tool_denied: false,
+                    ms: milliseconds(exchange.elapsed),
+                });
+            }
+            _ => (),
+        }
+    }
+}
+
+impl ReplayedCall {
+    fn add_decision(&mut self, decision: &EventDecision<'_>) {
+        self.events.push(RecordedEvent {
+            subject: decision.subject.map(str::to_owned),
+            hooks: decision.runs.iter().map(recorded_run).collect(),
+            verdict: decision.verdict.as_str().to_owned(),
+            ..event(decision.event, self.rounds)
+        });
+    }
+
+    fn answer_event(&mut self) -> &mut RecordedEvent {
+        let round = self.rounds;
+        self.answer_event
+            .get_or_insert_with(|| event(EventName::AfterModel, round))
+    }
+
+    /// Adds a run on a response or chunk. Of several runs of a rule, the first with an output
+    /// counts, and all refused calls.
+    fn add_answer_run(&mut self, run: &HookRun) {
+        let runs = &mut self.answer_event().hooks;
+        let mut run = recorded_run(run);
+        let Some(known) = runs.iter_mut().find(|known| known.name == run.name) else {
+            runs.push(run);
+            return;
+        };
+        known.edited |= run.edited;
+        known.refused.append(&mut run.refused);
+        if known.output.is_null() && !run.output.is_null() {
+            (known.output, known.action) = (run.output, run.action);
+        }
+    }
+
+    fn end_round(&mut self) {
+        self.events.extend(self.answer_event.take());
+    }
+}
+
+fn event(name: EventName, round: u32) -> RecordedEvent {
+    RecordedEvent {
+        name: name.as_str().to_owned(),
+        ms: 0,
+        round,
+        origin: String::new(),
+        subject: None,
+        hooks: Vec::new(),
+        verdict: "proceed".to_owned(),
+        reason: None,
+    }
+}
+
+fn recorded_run(run: &HookRun) -> RecordedRun {
+    let output = &run.answer.output;
+    RecordedRun {
+        name: run.name.clone(),
+        kind: String::new(),
+        definition: String::new(),
+        input: None,
+        status: run.status().as_str().to_owned(),
+        output: if *output == HookOutput::default() {
+            Value::Null
+        } else {
+            // A struct of strings and JSON values always becomes JSON.
+            serde_json::to_value(output).unwrap_or_default()
+        },
+        ms: milliseconds(run.elapsed),
+        action: run.action.as_str().to_owned(),
+        would: run.would.map(|action| action.as_str().to_owned()),
+        edited: run.edited,
+        refused: run
+            .refused
+            .iter()
+            .map(|refused| RecordedRefusal {
+                tool: refused.tool.clone(),
+                reason: refused.reason.clone(),
+            })
+            .collect(),
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

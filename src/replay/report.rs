@@ -1,0 +1,133 @@
+//! The report of a replay. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    compare::{DifferenceKind, UnknownReason},
+    tally::{CallCounts, CallTimes, ChangeCounts, ChangeSample, Tally},
+    tool_coverage::ToolCoverage,
+};
+
+/// Most damaged parts that are named. All are counted.
+const MAX_NAMED_DAMAGES: usize = 100;
+
+/// The report of a replay.
+#[derive(Debug, Default, Serialize)]
+pub struct ReplayReport {
+    /// Revision of the config that was compared with; `recorded` without one.
+    pub before: String,
+    /// Revision of the config that was tried.
+    pub after: String,
+    /// Numbers of calls by their result.
+    pub counts: CallCounts,
+    /// Differences by the rule that decides.
+    pub rules: BTreeMap<String, ChangeCounts>,
+    /// Differences by the tool that is called.
+    pub tools: BTreeMap<String, ChangeCounts>,
+    /// Differences by the name of the caller.
+    pub callers: BTreeMap<String, ChangeCounts>,
+    /// Numbers of calls that cannot be compared, by reason.
+    pub unknown: BTreeMap<UnknownReason, u64>,
+    /// Samples of each kind of difference.
+    pub samples: BTreeMap<DifferenceKind, Vec<ChangeSample>>,
+    /// Rules of the tried config that no call asked.
+    pub never_asked: Vec<String>,
+    /// Rules of the tried config, and whether names were enough to judge them; only after a
+    /// replay of a decision log.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub judged_rules: Vec<JudgedRule>,
+    /// Tool calls that some rule names.
+    pub coverage: ToolCoverage,
+    /// Durations of the calls.
+    pub times: CallTimes,
+    /// Parts of the recording that cannot be read.
+    pub damaged: DamageReport,
+    /// Duration of the replay, and its memory.
+    pub effort: Effort,
+}
+
+/// A rule, and whether a decision log is enough to judge it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JudgedRule {
+    /// Name of the rule.
+    pub rule: String,
+    /// Reason why it is not judged; `None` if it is.
+    pub not_judged: Option<&'static str>,
+}
+
+/// Parts of a recording that cannot be read.
+#[derive(Debug, Default, Serialize)]
+pub struct DamageReport {
+    /// Number of the parts.
+    pub count: u64,
+    /// The first parts, with file, position and cause.
+    pub parts: Vec<String>,
+}
+
+impl DamageReport {
+    /// Counts a part, and names the first ones.
+    pub fn add(&mut self, part: &impl ToString) {
+        self.count += 1;
+        if self.parts.len() < MAX_NAMED_DAMAGES {
+            self.parts.push(part.to_string());
+        }
+    }
+}
+
+/// What a replay took.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Effort {
+    /// Duration of the replay in milliseconds.
+    pub elapsed_ms: u64,
+    /// Calls per second, on average.
+    pub calls_per_second: u64,
+    /// Most memory of the process so far, in KiB; absent where the system does not show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_kib: Option<u64>,
+}
+
+impl ReplayReport {
+    /// Moves the sums of a tally into the report.
+    pub fn add_tally(&mut self, tally: Tally) {
+        self.times = tally.times();
+        self.counts = tally.counts;
+        self.rules = tally.rules;
+        self.tools = tally.tools;
+        self.callers = tally.callers;
+        self.unknown = tally.unknown;
+        self.samples = tally.samples;
+    }
+
+    /// Returns the samples, those of the strictest kind first.
+    pub fn samples(&self) -> impl Iterator<Item = &ChangeSample> {
+        self.samples.values().rev().flatten()
+    }
+}
+
+impl DifferenceKind {
+    /// Returns the heading of the kind in reports.
+    pub const fn heading(self) -> &'static str {
+        match self {
+            Self::NewlyDenied => "newly denied",
+            Self::NewlyAllowed => "newly allowed",
+            Self::Edited => "edited otherwise",
+        }
+    }
+}
+
+impl UnknownReason {
+    /// Returns the reason as the end of a sentence about a number of calls.
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::RequestNotRecorded => "the body of the request is not recorded",
+            Self::SessionIncomplete => "earlier calls of the session are not recorded",
+            Self::Masked => "recorded texts are masked; compare two configs with `--against`",
+            Self::HookNotRecorded => "a hook has no recorded output for this input",
+            Self::AnswerNotRecorded => "the model would be called once more than recorded",
+            Self::NotReplayed => "the call cannot be replayed",
+            Self::RuleNotJudged => "a rule that names are not enough for may have denied it",
+        }
+    }
+}

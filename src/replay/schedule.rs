@@ -1,0 +1,385 @@
+//! Schedule of a replay: calls of one session in order, different sessions in parallel.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs,
+    hash::{BuildHasher, RandomState},
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use thiserror::Error;
+use tokio::{
+    runtime::Handle,
+    sync::{
+        OwnedSemaphorePermit, Semaphore,
+        mpsc::{self, UnboundedReceiver, UnboundedSender},
+    },
+};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    answer_channels::called_tools,
+    compare::{ComparedExchange, Comparison, ComparisonLimits, UnknownReason, compare},
+    gateway::{ReplayGateway, Replayed, ReplayedHooks},
+    progress::{Progress, peak_kib},
+    report::{DamageReport, Effort, ReplayReport},
+    session_order::{OrderedCall, SessionOrder},
+    tally::Tally,
+    tool_coverage::ToolCoverage,
+};
+use crate::{
+    config::Config,
+    recording::{self, Exchanges, ReadError, RecordedBody, RecordedExchange},
+    state::BuildError,
+};
+
+/// KiB of recorded calls that are in memory at once.
+const MAX_QUEUED_KIB: u32 = 64 * 1024;
+
+/// Calls per core that wait for hooks at the same time.
+const HOOK_LANES_PER_CORE: usize = 16;
+
+/// Digits of a revision in reports.
+const RECORDED: &str = "recorded";
+
+/// The configs of a replay.
+#[derive(Debug)]
+pub struct ReplayConfigs {
+    /// The config to try.
+    pub after: Config,
+    /// The config to compare with; without one, what was recorded.
+    pub before: Option<Config>,
+    /// The hooks that are asked.
+    pub hooks: ReplayedHooks,
+}
+
+/// A recording, and the part of it to replay.
+#[derive(Debug)]
+pub struct RecordingSource {
+    /// Folder of segments, or one segment.
+    pub path: PathBuf,
+    /// File with the keys that decrypt it.
+    pub identity: Option<PathBuf>,
+    /// Time of the first call to replay.
+    pub since: Option<Timestamp>,
+}
+
+/// Reason why a replay has no report.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A gateway cannot be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A thread ended early.
+    #[error("the replay was interrupted: {0}")]
+    Interrupted(#[from] io::Error),
+}
+
+/// Replays a recording, on the threads of the present runtime.
+///
+/// # Errors
+///
+/// Returns an error if the recording cannot be read, or a gateway cannot be built.
+pub async fn replay(
+    configs: ReplayConfigs,
+    recording: RecordingSource,
+    progress: Arc<Progress>,
+) -> Result<ReplayReport, ReplayError> {
+    let files = recording::segments(&recording.path)?;
+    let versions = (
+        configs.before.as_ref().map(|config| config.version.clone()),
+        configs.after.version.clone(),
+    );
+    let before = match configs.before {
+        Some(config) => Some(ReplayGateway::new(config, configs.hooks).await?),
+        None => None,
+    };
+    let replayer = Arc::new(Replayer {
+        before,
+        after: ReplayGateway::new(configs.after, configs.hooks).await?,
+        hooks: configs.hooks,
+        tally: Mutex::default(),
+        progress: Arc::clone(&progress),
+    });
+    let tasks = TaskTracker::new();
+    let lanes = Lanes::start(&replayer, &tasks);
+    let runtime = Handle::current();
+    let dispatcher = Dispatcher {
+        lanes,
+        runtime,
+        order: SessionOrder::default(),
+        damaged: DamageReport::default(),
+    };
+    let reading = Arc::clone(&progress);
+    let damaged = tasks.spawn_blocking(move || dispatcher.run(&files, &recording, &reading));
+    let damaged = damaged.await.map_err(io::Error::from)?;
+    tasks.close();
+    tasks.wait().await;
+    let mut report = ReplayReport {
+        before: versions.0.unwrap_or_else(|| RECORDED.to_owned()),
+        after: versions.1,
+        damaged,
+        ..ReplayReport::default()
+    };
+    let Some(replayer) = Arc::into_inner(replayer) else {
+        return Err(io::Error::other("a session did not end").into());
+    };
+    replayer.finish(&mut report).await;
+    report.effort = Effort {
+        elapsed_ms: u64::try_from(progress.elapsed().as_millis()).unwrap_or(u64::MAX),
+        calls_per_second: progress.rate(),
+        peak_kib: peak_kib(),
+    };
+    Ok(report)
+}
+
+/// The gateways of a replay, and the sums of their comparisons.
+struct Replayer {
+    before: Option<ReplayGateway>,
+    after: ReplayGateway,
+    hooks: ReplayedHooks,
+    tally: Mutex<Tally>,
+    progress: Arc<Progress>,
+}
+
+impl Replayer {
+    /// Replays the calls of some sessions, one after the other.
+    async fn run(self: Arc<Self>, mut calls: UnboundedReceiver<QueuedReplay>) {
+        let mut diverged: HashSet<String> = HashSet::new();
+        while let Some(QueuedReplay { call, permit }) = calls.recv().await {
+            let session = call
+                .exchange
+                .session
+                .as_ref()
+                .map(|session| session.id.clone());
+            let limits = ComparisonLimits {
+                caveat: caveat(&call).filter(|_| self.before.is_none()),
+                has_diverged: session.as_ref().is_some_and(|id| diverged.contains(id)),
+                needs_all_hooks: self.hooks == ReplayedHooks::Recorded,
+            };
+            let comparison = Box::pin(self.replay(&call.exchange, limits)).await;
+            if !comparison.changes.is_empty() {
+                diverged.extend(session);
+            }
+            self.tally().add(&call.exchange, &comparison);
+            self.progress.add_call();
+            drop(permit);
+        }
+    }
+
+    async fn replay(&self, recorded: &RecordedExchange, limits: ComparisonLimits) -> Comparison {
+        let after = match self.after.replay(recorded).await {
+            Ok(after) => after,
+            Err(reason) => return Comparison::unknown(reason),
+        };
+        let before = match &self.before {
+            None => None,
+            Some(before) => match before.replay(recorded).await {
+                Ok(before) => Some(before),
+                Err(reason) => return Comparison::unknown(reason),
+            },
+        };
+        self.add_facts(recorded, before.as_ref(), &after);
+        let none = BTreeSet::new();
+        let recorded = ComparedExchange {
+            exchange: recorded,
+            unanswered: &none,
+        };
+        let before = before.as_ref().map_or(recorded, compared);
+        compare(before, compared(&after), limits)
+    }
+
+    /// Adds what a call shows beside its differences.
+    fn add_facts(&self, recorded: &RecordedExchange, before: Option<&Replayed>, after: &Replayed) {
+        let answers = recorded
+            .rounds
+            .iter()
+            .filter_map(|round| round.response.as_ref()?.bytes());
+        let tools = answers.flat_map(|answer| called_tools(&recorded.dialect, &answer));
+        let tools: Vec<String> = tools.collect();
+        let runs = recorded.events.iter().flat_map(|event| &event.hooks);
+        let recorded_time = || Duration::from_millis(runs.map(|run| run.ms).sum());
+        let time = before.map_or_else(recorded_time, |before| before.elapsed);
+        let mut tally = self.tally();
+        tally.add_times(time, after.elapsed);
+        for tool in &tools {
+            tally.add_tool(tool);
+        }
+        for rule in &after.asked {
+            if !tally.asked.contains(rule) {
+                tally.asked.insert(rule.clone());
+            }
+        }
+    }
+
+    /// Writes the sums into a report, and ends the gateways.
+    async fn finish(self, report: &mut ReplayReport) {
+        let tally = self
+            .tally
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let snapshot = self.after.app.snapshot();
+        let table = snapshot.engine.table();
+        report.coverage = ToolCoverage::new(&tally.called_tools, table);
+        let enabled = table.rules().iter().filter(|rule| !rule.disabled);
+        let never = enabled.filter(|rule| !tally.asked.contains(&rule.name));
+        report.never_asked = never.map(|rule| rule.name.clone()).collect();
+        report.add_tally(tally);
+        drop(snapshot);
+        self.after.end().await;
+        if let Some(before) = self.before {
+            before.end().await;
+        }
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns why a difference of a replay from what was recorded does not count.
+fn caveat(call: &OrderedCall) -> Option<UnknownReason> {
+    let is_masked = !call.exchange.masked.is_empty();
+    call.caveat.or(is_masked.then_some(UnknownReason::Masked))
+}
+
+const fn compared(replayed: &Replayed) -> ComparedExchange<'_> {
+    ComparedExchange {
+        exchange: &replayed.exchange,
+        unanswered: &replayed.unanswered,
+    }
+}
+
+/// A call that waits for its turn, and the memory that it holds.
+struct QueuedReplay {
+    call: OrderedCall,
+    permit: OwnedSemaphorePermit,
+}
+
+/// Tasks that replay calls, each those of some sessions.
+struct Lanes {
+    senders: Vec<UnboundedSender<QueuedReplay>>,
+    hasher: RandomState,
+    memory: Arc<Semaphore>,
+}
+
+impl Lanes {
+    fn start(replayer: &Arc<Replayer>, tasks: &TaskTracker) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let lanes = match replayer.hooks {
+            ReplayedHooks::Policies | ReplayedHooks::Recorded => cores,
+            ReplayedHooks::Run => cores * HOOK_LANES_PER_CORE,
+        };
+        let start = |_| {
+            let (sender, calls) = mpsc::unbounded_channel();
+            tasks.spawn(Arc::clone(replayer).run(calls));
+            sender
+        };
+        Self {
+            senders: (0..lanes).map(start).collect(),
+            hasher: RandomState::new(),
+            memory: Arc::new(Semaphore::new(MAX_QUEUED_KIB as usize)),
+        }
+    }
+
+    /// Queues a call. Waits for memory, and for all earlier calls before one that continues the
+    /// conversation of another session.
+    async fn push(&self, call: OrderedCall) {
+        let session = call.exchange.session.as_ref();
+        let is_fork = session.is_some_and(|session| session.match_kind == "forked");
+        let kib = if is_fork {
+            MAX_QUEUED_KIB
+        } else {
+            kib(&call.exchange)
+        };
+        let memory = Arc::clone(&self.memory);
+        let Ok(permit) = memory.acquire_many_owned(kib).await else {
+            return;
+        };
+        let name = session.map_or(&call.exchange.caller, |session| &session.id);
+        let hash = usize::try_from(self.hasher.hash_one(name) >> 32).unwrap_or_default();
+        let lane = hash.checked_rem(self.senders.len()).unwrap_or_default();
+        if let Some(sender) = self.senders.get(lane) {
+            // A lane ends with the replay.
+            let _ended = sender.send(QueuedReplay { call, permit });
+        }
+    }
+}
+
+/// Returns the memory of a call, at least 1 KiB.
+fn kib(exchange: &RecordedExchange) -> u32 {
+    let bytes = |body: &RecordedBody| match body {
+        RecordedBody::Text(text) | RecordedBody::Base64(text) => text.len(),
+        RecordedBody::Same | RecordedBody::Omitted(_) => 0,
+    };
+    let rounds = exchange.rounds.iter().map(|round| {
+        let chunks = round.response.iter().flat_map(|response| &response.chunks);
+        bytes(&round.sent) + chunks.map(|chunk| bytes(&chunk.bytes)).sum::<usize>()
+    });
+    // The answer to the agent is about as long as that of the model, and each is copied once.
+    let bytes = bytes(&exchange.request) + 2 * rounds.sum::<usize>();
+    u32::try_from(2 * bytes / 1024 + 1).map_or(MAX_QUEUED_KIB, |kib| kib.min(MAX_QUEUED_KIB))
+}
+
+/// Reads a recording and queues its calls. Blocks.
+struct Dispatcher {
+    lanes: Lanes,
+    runtime: Handle,
+    order: SessionOrder,
+    damaged: DamageReport,
+}
+
+impl Dispatcher {
+    fn run(
+        mut self,
+        files: &[PathBuf],
+        recording: &RecordingSource,
+        progress: &Progress,
+    ) -> DamageReport {
+        let size = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
+        progress.set_total(files.iter().map(size).sum());
+        for file in files {
+            match recording::read(file, recording.identity.as_deref()) {
+                Ok(exchanges) => self.replay_segment(exchanges, recording.since),
+                Err(error) => self.damaged.add(&error),
+            }
+            progress.add_read(size(file));
+        }
+        let waiting = self.order.finish();
+        self.queue(waiting);
+        self.damaged
+    }
+
+    fn replay_segment(&mut self, exchanges: Exchanges, since: Option<Timestamp>) {
+        for exchange in exchanges {
+            match exchange {
+                Ok(exchange) if is_since(&exchange, since) => {
+                    let calls = self.order.push(exchange);
+                    self.queue(calls);
+                }
+                Ok(_) => (),
+                Err(damage) => self.damaged.add(&damage),
+            }
+        }
+    }
+
+    fn queue(&self, calls: Vec<OrderedCall>) {
+        for call in calls {
+            self.runtime.block_on(self.lanes.push(call));
+        }
+    }
+}
+
+fn is_since(exchange: &RecordedExchange, since: Option<Timestamp>) -> bool {
+    let Some(since) = since else { return true };
+    let time = exchange.time.parse::<Timestamp>();
+    time.is_ok_and(|time| time >= since)
+}

@@ -1,0 +1,200 @@
+//! Order of recorded calls within their sessions, and gaps in it. Pure.
+//!
+//! A recording has calls in the order in which they ended. Those of one session are replayed in
+//! the order in which they began.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    hash::{BuildHasher, RandomState},
+};
+
+use super::compare::UnknownReason;
+use crate::recording::RecordedExchange;
+
+/// Most calls that wait for an earlier one of their session.
+const MAX_WAITING_CALLS: usize = 256;
+
+/// Most places of a session that a call waits for. More are a gap.
+const MAX_OVERLAPPING_CALLS: u64 = 8;
+
+/// A call whose turn it is.
+#[derive(Debug)]
+pub(super) struct OrderedCall {
+    pub(super) exchange: RecordedExchange,
+    /// Reason why its session is not known.
+    pub(super) caveat: Option<UnknownReason>,
+}
+
+/// Sessions of a recording so far.
+#[derive(Debug, Default)]
+pub(super) struct SessionOrder {
+    hasher: RandomState,
+    sessions: HashMap<u64, SessionProgress>,
+    /// Calls that wait, by session and place.
+    waiting: HashMap<u64, BTreeMap<u64, RecordedExchange>>,
+    /// Sessions with waiting calls, oldest first; some may have none any more.
+    waiting_sessions: VecDeque<u64>,
+    waiting_calls: usize,
+}
+
+#[derive(Debug, Default)]
+struct SessionProgress {
+    next_place: u64,
+    is_incomplete: bool,
+}
+
+impl SessionOrder {
+    /// Adds the next call of a recording. Returns the calls whose turn it is.
+    pub(super) fn push(&mut self, exchange: RecordedExchange) -> Vec<OrderedCall> {
+        let Some(session) = &exchange.session else {
+            return vec![OrderedCall {
+                exchange,
+                caveat: None,
+            }];
+        };
+        let key = self.hasher.hash_one(&session.id);
+        let progress = self.sessions.entry(key).or_default();
+        let (place, next) = (session.place, progress.next_place);
+        if place > next && place - next <= MAX_OVERLAPPING_CALLS && session.match_kind != "new" {
+            self.waiting.entry(key).or_default().insert(place, exchange);
+            self.waiting_sessions.push_back(key);
+            self.waiting_calls += 1;
+            return self.release_surplus();
+        }
+        let mut calls = vec![self.start(key, exchange)];
+        while let Some(next) = self.next_waiting(key) {
+            calls.push(self.start(key, next));
+        }
+        calls
+    }
+
+    /// Returns the calls that still wait, at the end of a recording.
+    pub(super) fn finish(&mut self) -> Vec<OrderedCall> {
+        let mut calls = Vec::new();
+        while let Some(key) = self.waiting_sessions.pop_front() {
+            calls.extend(self.release(key));
+        }
+        calls
+    }
+
+    fn release_surplus(&mut self) -> Vec<OrderedCall> {
+        let mut calls = Vec::new();
+        while self.waiting_calls > MAX_WAITING_CALLS
+            && let Some(key) = self.waiting_sessions.pop_front()
+        {
+            calls.extend(self.release(key));
+        }
+        calls
+    }
+
+    fn release(&mut self, key: u64) -> Vec<OrderedCall> {
+        let waiting = self.waiting.remove(&key).unwrap_or_default();
+        self.waiting_calls -= waiting.len();
+        let calls = waiting.into_values();
+        calls.map(|exchange| self.start(key, exchange)).collect()
+    }
+
+    fn next_waiting(&mut self, key: u64) -> Option<RecordedExchange> {
+        let next = self.sessions.get(&key)?.next_place;
+        let waiting = self.waiting.get_mut(&key)?;
+        let exchange = waiting.remove(&next)?;
+        if waiting.is_empty() {
+            self.waiting.remove(&key);
+        }
+        self.waiting_calls -= 1;
+        Some(exchange)
+    }
+
+    /// Records that a call begins.
+    fn start(&mut self, key: u64, exchange: RecordedExchange) -> OrderedCall {
+        let progress = self.sessions.entry(key).or_default();
+        if let Some(session) = &exchange.session {
+            let is_first = match session.match_kind.as_str() {
+                "new" | "forked" | "transient" => true,
+                // Nothing needed the state of a session that the agent names.
+                "" => session.place == 0,
+                _ => false,
+            };
+            let is_next = session.place == progress.next_place && session.place > 0;
+            let is_restarted = session.place < progress.next_place;
+            if is_first {
+                progress.is_incomplete = false;
+            } else if !is_next && !is_restarted {
+                progress.is_incomplete = true;
+            }
+            progress.next_place = session.place + 1;
+        }
+        let caveat = UnknownReason::SessionIncomplete;
+        OrderedCall {
+            exchange,
+            caveat: progress.is_incomplete.then_some(caveat),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(session: &str, place: u64, match_kind: &str) -> RecordedExchange {
+        let line = serde_json::json!({
+            "v": 1, "id": format!("{session}{place}"), "time": "", "revision": "", "caller": "",
+            "session": {"id": session, "place": place, "source": "history", "match": match_kind},
+            "dialect": "gemini", "operation": "", "method": "POST", "target": "", "headers": [],
+            "request": "same", "rounds": [], "events": [],
+            "outcome": {"action": "pass", "end": "complete", "ms": 0},
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    /// The ids of the calls in the order of their replay; `?` marks those of unknown sessions.
+    fn order(calls: &[(&str, u64, &str)]) -> String {
+        let mut order = SessionOrder::default();
+        let calls = calls.iter().map(|(id, place, kind)| call(id, *place, kind));
+        let mut ordered: Vec<OrderedCall> = calls.flat_map(|call| order.push(call)).collect();
+        ordered.extend(order.finish());
+        let ids = ordered.iter().map(|call| {
+            let mark = call.caveat.map_or("", |_| "?");
+            format!("{}{mark}", call.exchange.id)
+        });
+        ids.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn calls_that_overlapped_are_replayed_in_the_order_in_which_they_began() {
+        let calls = [
+            ("a", 1, "continued"),
+            ("b", 0, "new"),
+            ("a", 2, "continued"),
+            ("a", 0, "new"),
+            ("a", 3, "rolled_back"),
+        ];
+        assert_eq!(order(&calls), "b0 a0 a1 a2 a3");
+    }
+
+    #[test]
+    fn a_session_with_a_gap_or_without_its_begin_is_unknown_until_it_begins_again() {
+        let calls = [
+            ("a", 0, "new"),
+            ("a", 1, "continued"),
+            ("a", 20, "continued"),
+            ("a", 21, "continued"),
+            ("b", 40, "continued"),
+            ("a", 0, "new"),
+            ("c", 0, "continued"),
+            ("d", 3, "continued"),
+        ];
+        assert_eq!(order(&calls), "a0 a1 a20? a21? b40? a0 c0? d3?");
+    }
+
+    #[test]
+    fn calls_that_wait_are_bounded() {
+        let mut order = SessionOrder::default();
+        let mut replayed = 0;
+        for number in 0..1000 {
+            replayed += order.push(call(&number.to_string(), 1, "continued")).len();
+        }
+        assert_eq!(replayed, 1000 - MAX_WAITING_CALLS);
+        assert_eq!(order.finish().len(), MAX_WAITING_CALLS);
+    }
+}

@@ -1,0 +1,279 @@
+//! The command: exit codes, forms of the report, damaged recordings, and what it never does.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{
+    changes::base,
+    conversations::{Call, REASON, Topic},
+    recorded::Recorded,
+};
+use crate::{families::family::ALL, harness::run};
+
+async fn recorded() -> Recorded {
+    let calls = ALL.iter().flat_map(|family| {
+        [Topic::Text, Topic::Look, Topic::Remove, Topic::SecretAnswer]
+            .map(|topic| Call::single(*family, true, topic, "ci"))
+    });
+    let recorded = Recorded::of(&base(), calls).await;
+    recorded.config("next.yaml", &base().replace("deny: [rm]", "deny: ['*<&']"));
+    recorded
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_exit_code_follows_the_expression() {
+    let recorded = recorded().await;
+    let code = |expression: &str| recorded.replay("next.yaml", &["--fail-on", expression]).0;
+
+    assert_eq!(code("newly_allowed > 0"), 1);
+    assert_eq!(code("newly_denied > 0.1% || newly_allowed > 50%"), 0);
+    assert_eq!(code("newly_allowed == 4 && calls == 16"), 1);
+    assert_eq!(code("newly_refused > 0"), 2);
+    let (_, out, err) = recorded.replay("next.yaml", &["--fail-on", "newly_allowed > 0"]);
+    assert!(
+        out.contains("newly allowed             4 (25.0 %)"),
+        "{out}"
+    );
+    assert!(
+        err.contains("`--fail-on` holds: newly_allowed > 0"),
+        "{err}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_form_has_the_counts_the_rules_and_the_samples() {
+    let recorded = recorded().await;
+    for format in ["text", "markdown", "html", "junit", "json"] {
+        let (code, out, err) = recorded.replay("next.yaml", &["--format", format]);
+        assert_eq!(code, 0, "{err}");
+        for part in ["guard", "rm", "ci", "allowed"] {
+            assert!(out.contains(part), "{format} has no {part}: {out}");
+        }
+    }
+    for format in ["html", "junit"] {
+        let (_, out, _) = recorded.replay("next.yaml", &["--format", format]);
+        assert_well_formed(&out);
+    }
+    let condition = ["--format", "junit", "--fail-on", "newly_allowed > 0"];
+    let (code, out, _) = recorded.replay("next.yaml", &condition);
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("failures=\"1\"") && out.contains("newly_allowed &gt; 0"),
+        "{out}"
+    );
+}
+
+/// Checks that each element is closed, in order.
+#[track_caller]
+fn assert_well_formed(text: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in text.split('<').skip(1) {
+        let (tag, rest) = tag.split_once('>').unwrap();
+        assert!(!rest.contains('>') || rest.contains("body{"), "{rest}");
+        let name = tag.split([' ', '\n']).next().unwrap();
+        let is_void = tag.ends_with('/') || name == "meta";
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{text}");
+        } else if !is_void && !name.starts_with(['?', '!']) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_parts_are_named_and_the_rest_is_replayed() {
+    let recorded = recorded().await;
+    let whole = recorded.segments().remove(0);
+    let bytes = fs::read(&whole).unwrap();
+    fs::write(
+        whole.with_file_name("rec-z-truncated.hgr"),
+        &bytes[..bytes.len() - 5],
+    )
+    .unwrap();
+    fs::write(whole.with_file_name("rec-z-tampered.hgr"), "no recording").unwrap();
+
+    let report = recorded.report("base.yaml", &[]);
+    let (_, _, err) = recorded.replay("base.yaml", &[]);
+
+    assert!(
+        report["counts"]["calls"].as_u64().unwrap() >= 16,
+        "{report:#}"
+    );
+    assert_eq!(report["counts"]["newly_denied"], 0, "{report:#}");
+    for name in ["rec-z-truncated.hgr", "rec-z-tampered.hgr"] {
+        assert!(err.contains(name), "{err}");
+        assert!(
+            report["damaged"]["parts"].to_string().contains(name),
+            "{report:#}"
+        );
+    }
+    assert_eq!(
+        recorded
+            .replay("base.yaml", &["--fail-on", "damaged > 0"])
+            .0,
+        1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_before_a_time_are_left_out() {
+    let recorded = recorded().await;
+
+    assert_eq!(
+        recorded.report("base.yaml", &["--since", "1h"])["counts"]["calls"],
+        16
+    );
+    let later = ["--since", "2999-01-01T00:00:00Z"];
+    assert_eq!(recorded.report("base.yaml", &later)["counts"]["calls"], 0);
+    assert_eq!(recorded.replay("base.yaml", &["--since", "soon"]).0, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hooks_without_a_recorded_output_do_not_run_and_are_unknown_on_request() {
+    let recorded = recorded().await;
+    let hook = "hooks:\n  BeforeTool: [{ hooks: [{ name: new, command: touch ran }] }]\n";
+    recorded.config("hooked.yaml", &format!("{}{hook}", base()));
+
+    let policies = recorded.report("hooked.yaml", &[]);
+    let all = recorded.report("hooked.yaml", &["--hooks", "recorded"]);
+    assert!(!recorded.path().join("ran").exists());
+    recorded.report("hooked.yaml", &["--hooks", "run"]);
+
+    assert_eq!(policies["counts"]["unchanged"], 16, "{policies:#}");
+    assert_eq!(all["unknown"]["hook_not_recorded"], 4, "{all:#}");
+    assert!(recorded.path().join("ran").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_that_no_call_asked_and_tools_that_no_rule_names_are_listed() {
+    let recorded = recorded().await;
+    let unused =
+        "  - { policy: model_allow, name: unused, models: [m], when: 'caller.name == \"eve\"' }\n";
+    recorded.config("unused.yaml", &format!("{}{unused}", base()));
+
+    let report = recorded.report("unused.yaml", &[]);
+
+    assert_eq!(
+        report["never_asked"],
+        serde_json::json!(["unused"]),
+        "{report:#}"
+    );
+    let coverage = &report["coverage"];
+    assert_eq!(coverage["tool_calls"], 8, "{report:#}");
+    assert_eq!(coverage["named"], 4, "{report:#}");
+    assert_eq!(
+        coverage["unnamed_tools"],
+        serde_json::json!([["look", 4]]),
+        "{report:#}"
+    );
+}
+
+#[test]
+fn a_decision_log_is_enough_for_rules_on_names() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let line = |line: Value| format!("{line}\n");
+    let request = |id: &str, model: &str, round: u32| {
+        line(serde_json::json!({
+            "kind": "request", "request": id, "round": round, "requested_model": model,
+            "time": "2026-11-22T00:00:00Z", "caller": { "name": "ci" },
+        }))
+    };
+    let tool = |id: &str, tool: &str, verdict: &str| {
+        line(serde_json::json!({
+            "kind": "event", "request": id, "event": "BeforeTool", "subject": tool,
+            "verdict": verdict, "time": "2026-11-22T00:00:00Z", "caller": { "name": "ci" },
+        }))
+    };
+    let log = [
+        request("a", "m", 1),
+        request("a", "m", 2),
+        tool("a", "rm", "proceed"),
+        tool("a", "look", "proceed"),
+        request("b", "big", 1),
+        tool("c", "cat", "deny"),
+        "broken\n".to_owned(),
+    ];
+    fs::write(folder.path().join("decisions.jsonl"), log.concat()).unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:9\" }} }}
+policies:
+  - {{ policy: model_allow, name: models, models: [m] }}
+  - {{ policy: tool_guard, name: guard, deny: [rm], reason: {REASON}, rules: [{{ tool: look, argument: /x, matches: a }}] }}
+  - {{ policy: prompt_guard, name: prompts, deny: [aurora] }}
+"
+    );
+    fs::write(folder.path().join("next.yaml"), config).unwrap();
+
+    let command = ["replay", "--config", "next.yaml", "--format", "json"];
+    let from = [&command[..], &["--from", "decisions.jsonl"]].concat();
+    let (code, out, err) = run(&from, folder.path());
+    let same = run(
+        &[&command[..], &["decisions.jsonl"]].concat(),
+        folder.path(),
+    );
+
+    assert_eq!((code, same.0), (0, 0), "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let counts = &report["counts"];
+    assert_eq!(counts["newly_denied"], 2, "{report:#}");
+    assert_eq!(
+        (&counts["unknown"], &counts["unchanged"]),
+        (&1.into(), &2.into()),
+        "{report:#}"
+    );
+    assert_eq!(report["tools"]["rm"]["newly_denied"], 1);
+    assert_eq!(report["rules"]["models"]["newly_denied"], 1);
+    assert_eq!(report["damaged"]["count"], 1);
+    let judged = report["judged_rules"].to_string();
+    assert!(judged.contains("its `rules` need arguments"), "{judged}");
+    assert!(
+        judged.contains(r#"{"rule":"models","not_judged":null}"#),
+        "{judged}"
+    );
+    assert!(judged.contains("it needs the content of calls"), "{judged}");
+}
+
+#[expect(clippy::print_stdout, reason = "a skipped test must be seen")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_policies_only_no_process_starts_and_no_packet_leaves() {
+    if std::process::Command::new("strace")
+        .arg("-V")
+        .output()
+        .is_err()
+    {
+        println!("skipped: there is no strace");
+        return;
+    }
+    let hook = "hooks:\n  BeforeTool: [{ hooks: [{ name: h, command: cat > /dev/null }, { name: web, type: http, url: 'http://127.0.0.1:9/' }] }]\n";
+    let config = format!("{}{hook}", base());
+    let calls = ALL
+        .iter()
+        .map(|family| Call::single(*family, true, Topic::Look, "ci"));
+    let recorded = Recorded::of(&config, calls).await;
+    let replay = recorded.command("base.yaml", &["--format", "json"]);
+    let calls = "execve,execveat,fork,vfork,clone,clone3,socket,connect,sendto,sendmsg,bind";
+    let mut strace = std::process::Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "trace", "-e", calls, "--"]);
+    strace.arg(replay.get_program()).args(replay.get_args());
+
+    let output = strace.current_dir(recorded.path()).output().unwrap();
+
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["counts"]["unchanged"], 4, "{report:#}");
+    let trace = fs::read_to_string(recorded.path().join("trace")).unwrap();
+    // The command itself, and its threads.
+    let odd = trace.lines().filter(|line| {
+        let is_thread = line.contains("CLONE_THREAD") || line.contains("resumed>");
+        let is_own = line.contains("execve(") && line.contains("hookgate");
+        !is_thread && !is_own && !line.contains("+++") && !line.contains("---")
+    });
+    let odd: Vec<&str> = odd.collect();
+    assert!(odd.is_empty(), "{odd:#?}");
+}
