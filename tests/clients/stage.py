@@ -17,19 +17,24 @@ POINTED = REPO / "config" / "agents" / "pointed"
 
 DEADLINE = 120  # seconds for one run of a client
 
+# Fails if a replay under the recorded config differs from what was recorded.
+DIFFERENT = "newly_denied > 0 || newly_allowed > 0 || edited > 0 || unknown > 0 || damaged > 0"
+
+REPLAYED = []  # numbers of the calls that were replayed, of each case
+
 
 class Stage:
     """A mock, a gateway in front of it and a fresh home with a project, all gone at the end.
 
     `recorded` names events whose inputs are kept for `events`; `mock` holds options of `hookgate mock`, and `script` the
     lines of its answers; `settings` go into the config; `way` is how gemini-cli is pointed here and logged in, by the files in
-    `config/agents/pointed`; each further argument is an event and the script in `hooks/`
-    that runs on it.
+    `config/agents/pointed`; `replayed` says that the calls are replayed at the end of the case, which must change nothing;
+    each further argument is an event and the script in `hooks/` that runs on it.
     """
 
-    def __init__(self, recorded=(), mock=(), script=None, settings=None, way="api-key", **hooks):
+    def __init__(self, recorded=(), mock=(), script=None, settings=None, way="api-key", replayed=True, **hooks):
         self.recorded, self.mock_options, self.script = recorded, mock, script
-        self.settings, self.hooks, self.way = settings or {}, hooks, way
+        self.settings, self.hooks, self.way, self.replayed = settings or {}, hooks, way, replayed
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -44,6 +49,7 @@ class Stage:
             for name in ["alpha", "beta"]:
                 (self.project / f"{name}.txt").write_text(f"contents of {name}\n")
             write_json(self.home / ".gemini" / "settings.json", self.gemini_settings())
+            stack.push(self.replays)
             self.mock, _ = stack.enter_context(self.server("mock", "--listen", "127.0.0.1:0", *self.sent_to_mock()))
             self.serving = stack.enter_context(contextlib.ExitStack())
             self.serve("127.0.0.1:0")
@@ -52,6 +58,16 @@ class Stage:
 
     def __exit__(self, *error):
         return self.stack.__exit__(*error)
+
+    def replays(self, error, *_):
+        """Replays the calls of a case that passed, when its servers have ended: the same config changes nothing."""
+        if error is not None or not self.replayed:
+            return
+        command = [hookgate(), "replay", "--config", "hookgate.yaml", "--format", "json", "--fail-on", DIFFERENT, "recordings"]
+        run = subprocess.run(command, env=self.environment(), cwd=self.home, capture_output=True, text=True, timeout=DEADLINE)
+        if run.returncode != 0:
+            fail(f"the replay differs: {run.stdout[:4000]}", run)
+        REPLAYED.append(json.loads(run.stdout)["counts"]["calls"])
 
     def end_daemons(self):
         """Ends what agents leave running in this home, as the window of Codex does."""
@@ -75,6 +91,7 @@ class Stage:
             "admin": {"listen": "127.0.0.1:0"},
             "upstreams": {api: {"url": self.mock} for api in ["gemini", "vertex", "code_assist", "anthropic", "openai"]},
             "hooks": {event: [{"hooks": hooks}] for event, hooks in self.hooks_by_event().items()},
+            "record": {"path": "recordings", "what": {"sample": 1}, "redact": "none"},
             **self.settings,
         }
 

@@ -10,6 +10,7 @@ use std::{fs, path::Path};
 use hookgate::recording::{self, RecordedExchange};
 use serde_json::Value;
 
+pub use self::files::{IDENTITY, OTHER_IDENTITY, RECIPIENT};
 use crate::harness::TestGateway;
 
 /// What the tests' configs say of it.

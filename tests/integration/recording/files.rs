@@ -12,9 +12,10 @@ use tempfile::TempDir;
 use super::{RECORD, exchanges};
 use crate::harness::{Agent, PATIENCE, TestGateway, Upstream, eventually, prompt, run};
 
-const IDENTITY: &str = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
-const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
-const OTHER_IDENTITY: &str =
+pub const IDENTITY: &str =
+    "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
+pub const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
+pub const OTHER_IDENTITY: &str =
     "AGE-SECRET-KEY-1RHQXGMWXPQ7LU272J3WADENGYJ0CDSMPNTQWX65RR3728ZE9U5MQ3VZCY7";
 
 /// Records one call; returns the folder of the gateway and its segment.

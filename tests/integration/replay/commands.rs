@@ -9,7 +9,11 @@ use super::{
     conversations::{Call, REASON, Topic},
     recorded::Recorded,
 };
-use crate::{families::family::ALL, harness::run};
+use crate::{
+    families::family::ALL,
+    harness::run,
+    recording::{IDENTITY, OTHER_IDENTITY, RECIPIENT},
+};
 
 async fn recorded() -> Recorded {
     let calls = ALL.iter().flat_map(|family| {
@@ -87,34 +91,61 @@ async fn damaged_parts_are_named_and_the_rest_is_replayed() {
     let recorded = recorded().await;
     let whole = recorded.segments().remove(0);
     let bytes = fs::read(&whole).unwrap();
-    fs::write(
-        whole.with_file_name("rec-z-truncated.hgr"),
-        &bytes[..bytes.len() - 5],
-    )
-    .unwrap();
-    fs::write(whole.with_file_name("rec-z-tampered.hgr"), "no recording").unwrap();
+    let mut tampered = bytes.clone();
+    let last = tampered.len() - 20;
+    tampered[last] ^= 1;
+    for (name, bytes) in [
+        ("rec-z-truncated.hgr", &bytes[..bytes.len() - 5]),
+        ("rec-z-tampered.hgr", &tampered),
+        ("rec-z-foreign.hgr", b"no recording"),
+    ] {
+        fs::write(whole.with_file_name(name), bytes).unwrap();
+    }
 
     let report = recorded.report("base.yaml", &[]);
     let (_, _, err) = recorded.replay("base.yaml", &[]);
 
-    assert!(
-        report["counts"]["calls"].as_u64().unwrap() >= 16,
-        "{report:#}"
-    );
-    assert_eq!(report["counts"]["newly_denied"], 0, "{report:#}");
-    for name in ["rec-z-truncated.hgr", "rec-z-tampered.hgr"] {
-        assert!(err.contains(name), "{err}");
-        assert!(
-            report["damaged"]["parts"].to_string().contains(name),
-            "{report:#}"
-        );
+    let counts = &report["counts"];
+    assert!(counts["calls"].as_u64().unwrap() >= 16, "{report:#}");
+    assert_eq!(counts["unchanged"], counts["calls"], "{report:#}");
+    for (name, cause) in [
+        ("rec-z-truncated.hgr", "truncated"),
+        ("rec-z-tampered.hgr", "corrupt"),
+        ("rec-z-foreign.hgr", "corrupt"),
+    ] {
+        let is_named = |line: &str| line.contains(name) && line.contains(cause);
+        assert!(err.lines().any(is_named), "{err}");
+        let parts = report["damaged"]["parts"].to_string();
+        assert!(parts.contains(name), "{report:#}");
     }
-    assert_eq!(
-        recorded
-            .replay("base.yaml", &["--fail-on", "damaged > 0"])
-            .0,
-        1
-    );
+    assert_eq!(report["damaged"]["count"], 3, "{report:#}");
+    let condition = ["--fail-on", "damaged == 3"];
+    assert_eq!(recorded.replay("base.yaml", &condition).0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn segments_of_other_keys_are_named_and_the_rest_is_replayed() {
+    let recorded = recorded().await;
+    let encrypted = format!(", encrypt_to: [{RECIPIENT}]");
+    let call = Call::single(ALL[0], true, Topic::Remove, "dev");
+    let other = Recorded::with(&encrypted, &base(), [call]).await;
+    let segment = other.segments().remove(0);
+    fs::copy(&segment, recorded.path().join("recordings/rec-z.hgr.age")).unwrap();
+    fs::write(recorded.path().join("key.txt"), IDENTITY).unwrap();
+    fs::write(recorded.path().join("other.txt"), OTHER_IDENTITY).unwrap();
+
+    let all = recorded.report("base.yaml", &["--identity", "key.txt"]);
+    let wrong = recorded.report("base.yaml", &["--identity", "other.txt"]);
+    let none = recorded.report("base.yaml", &[]);
+
+    assert_eq!(all["counts"]["unchanged"], 17, "{all:#}");
+    assert_eq!(all["damaged"]["count"], 0, "{all:#}");
+    for (report, cause) in [(wrong, "encrypted to other keys"), (none, "--identity")] {
+        assert_eq!(report["counts"]["unchanged"], 16, "{report:#}");
+        let parts = report["damaged"]["parts"].to_string();
+        let is_named = parts.contains("rec-z.hgr.age") && parts.contains(cause);
+        assert!(is_named, "{report:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -252,28 +283,38 @@ async fn with_policies_only_no_process_starts_and_no_packet_leaves() {
         .iter()
         .map(|family| Call::single(*family, true, Topic::Look, "ci"));
     let recorded = Recorded::of(&config, calls).await;
-    let replay = recorded.command("base.yaml", &["--format", "json"]);
+    let policies = traced(&recorded, "policies");
+    let run = traced(&recorded, "run");
+
+    assert!(policies.is_empty(), "{policies:#?}");
+    // The hooks are such that a replay which ran them would be seen.
+    for call in ["execve(", "connect("] {
+        assert!(run.iter().any(|line| line.contains(call)), "{run:#?}");
+    }
+}
+
+/// Replays under strace. Returns the calls that start a process or open a connection.
+#[track_caller]
+fn traced(recorded: &Recorded, hooks: &str) -> Vec<String> {
+    let replay = recorded.command("base.yaml", &["--format", "json", "--hooks", hooks]);
     let calls = "execve,execveat,fork,vfork,clone,clone3,socket,connect,sendto,sendmsg,bind";
     let mut strace = std::process::Command::new("strace");
     strace.args(["-f", "-qq", "-o", "trace", "-e", calls, "--"]);
     strace.arg(replay.get_program()).args(replay.get_args());
-
     let output = strace.current_dir(recorded.path()).output().unwrap();
-
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["counts"]["unchanged"], 4, "{report:#}");
+    assert_eq!(report["counts"]["calls"], 4, "{report:#}");
+    if hooks == "policies" {
+        assert_eq!(report["counts"]["unchanged"], 4, "{report:#}");
+    }
     let trace = fs::read_to_string(recorded.path().join("trace")).unwrap();
-    // The command itself, and its threads.
-    let odd = trace.lines().filter(|line| {
+    // Beside the command itself, and its threads.
+    let lines = trace.lines().filter(|line| {
         let is_thread = line.contains("CLONE_THREAD") || line.contains("resumed>");
         let is_own = line.contains("execve(") && line.contains("hookgate");
         !is_thread && !is_own && !line.contains("+++") && !line.contains("---")
     });
-    let odd: Vec<&str> = odd.collect();
-    assert!(odd.is_empty(), "{odd:#?}");
+    lines.map(str::to_owned).collect()
 }

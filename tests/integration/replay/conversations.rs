@@ -167,11 +167,12 @@ pub async fn upstream() -> Upstream {
         let family = family(&asked.path);
         let is_stream = asked.query.contains("alt=sse")
             || (family != Family::Gemini && asked.json()["stream"] == true);
-        let said = [said(&asked)];
+        let said = said(&asked);
         if is_stream {
-            pieces(family.events(&said))
+            let size = piece_bytes(&said);
+            pieces(family.events(&[said]), size)
         } else {
-            respond(200, "application/json", family.whole(&said).to_string())
+            respond(200, "application/json", family.whole(&[said]).to_string())
         }
     })
     .await
@@ -199,11 +200,19 @@ fn said(asked: &Asked) -> Said {
     }
 }
 
-/// A stream that arrives in pieces of 17 bytes.
-fn pieces(events: String) -> Response {
+/// Bytes of a piece: more or fewer by the first word of a text, so that cuts move.
+fn piece_bytes(said: &Said) -> usize {
+    match said {
+        Said::Text(words) => words.first().map_or(17, |word| word.len() + 3),
+        _ => 17,
+    }
+}
+
+/// A stream that arrives in pieces of this many bytes.
+fn pieces(events: String, size: usize) -> Response {
     let pieces: Vec<_> = events
         .into_bytes()
-        .chunks(17)
+        .chunks(size)
         .map(|piece| Ok::<_, std::convert::Infallible>(Bytes::copy_from_slice(piece)))
         .collect();
     respond(
@@ -211,6 +220,24 @@ fn pieces(events: String) -> Response {
         "text/event-stream",
         Body::from_stream(stream::iter(pieces)),
     )
+}
+
+/// Streams in every dialect whose answer has a secret, cut at each of its places.
+pub fn cuts() -> Vec<Call> {
+    let mut calls = Vec::new();
+    for family in ALL {
+        for cut in 1..SECRET.len() {
+            let (one, two) = SECRET.split_at(cut);
+            let name = format!("{family:?}cut{cut}");
+            let prompt = format!("{name} [[text|key {one}|{two} end]]");
+            calls.push(Call {
+                turns: vec![(Kind::User, prompt)],
+                session: name.clone(),
+                ..Call::single(*family, true, Topic::SecretAnswer, "ci")
+            });
+        }
+    }
+    calls
 }
 
 /// Sessions in every dialect, found by name and by history: they call tools, are denied one,

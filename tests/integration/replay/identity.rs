@@ -1,13 +1,17 @@
 //! The same config decides as it did: streams, denied tools, masks at cuts, resumed and forked
 //! sessions, in every dialect.
 
+use std::collections::BTreeMap;
+
+use hookgate::recording::RecordedExchange;
 use serde_json::Value;
 
 use super::{
     changes::base,
-    conversations::{Call, sessions},
+    conversations::{Call, SECRET, cuts, sessions},
     recorded::Recorded,
 };
+use crate::families::family::ALL;
 
 /// Hooks on all events of a session; their outputs are recorded.
 const HOOKS: &str = "hooks:
@@ -16,6 +20,17 @@ const HOOKS: &str = "hooks:
   BeforeTool: [{ hooks: [{ name: tool, command: cat > /dev/null }] }]
   AfterTool: [{ hooks: [{ name: result, command: \"cat > /dev/null; echo '{\\\"decision\\\":\\\"deny\\\",\\\"reason\\\":\\\"hidden\\\"}'\" }] }]
 ";
+
+/// What the calls of each dialect must show at least, and how often.
+const SHOWN: &[(&str, usize)] = &[
+    ("stream", 40),
+    ("denied tool", 4),
+    ("masked answer", 20),
+    ("new", 20),
+    ("continued", 6),
+    ("rolled_back", 2),
+    ("forked", 1),
+];
 
 #[track_caller]
 fn assert_unchanged(report: &Value, calls: usize) {
@@ -26,7 +41,29 @@ fn assert_unchanged(report: &Value, calls: usize) {
     assert_eq!(report["damaged"]["count"], 0, "{report:#}");
 }
 
-/// How often everything is recorded; `HOOKGATE_REPLAYS=60` makes more than 10,000 calls.
+/// Counts what the calls of each dialect show.
+fn shown(exchanges: &[RecordedExchange]) -> BTreeMap<&str, BTreeMap<String, usize>> {
+    let mut shown = BTreeMap::<_, BTreeMap<_, _>>::new();
+    for exchange in exchanges {
+        let line = serde_json::to_string(exchange).unwrap();
+        let answer = serde_json::to_string(&exchange.answer).unwrap();
+        let count = shown.entry(exchange.dialect.as_str()).or_default();
+        let mut add = |what: &str| *count.entry(what.to_owned()).or_default() += 1;
+        add(&exchange.session.as_ref().unwrap().match_kind);
+        if exchange.outcome.tool_denied {
+            add("denied tool");
+        }
+        if line.contains("event-stream") {
+            add("stream");
+        }
+        if answer.contains("[REDACTED:aws_key]") && !answer.contains(SECRET) {
+            add("masked answer");
+        }
+    }
+    shown
+}
+
+/// How often everything is recorded; `HOOKGATE_REPLAYS=40` makes more than 10,000 calls.
 fn repetitions() -> usize {
     let number = std::env::var("HOOKGATE_REPLAYS").ok();
     number.map_or(1, |number| number.parse().unwrap())
@@ -36,7 +73,7 @@ fn repetitions() -> usize {
 async fn the_recorded_config_changes_nothing() {
     let mut calls = Vec::new();
     for number in 0..repetitions() {
-        for mut call in Call::every().into_iter().chain(sessions()) {
+        for mut call in [Call::every(), cuts(), sessions()].concat() {
             for (_, text) in &mut call.turns {
                 text.insert_str(0, &format!("{number} "));
             }
@@ -50,6 +87,15 @@ async fn the_recorded_config_changes_nothing() {
 
     let recorded = Recorded::of(&base(), calls).await;
 
+    let exchanges = recorded.exchanges();
+    let shown = shown(&exchanges);
+    assert_eq!(shown.len(), ALL.len(), "{shown:#?}");
+    for (dialect, counts) in &shown {
+        for (what, least) in SHOWN {
+            let number = counts.get(*what).copied().unwrap_or_default();
+            assert!(number >= *least, "{dialect}: {what}: {counts:#?}");
+        }
+    }
     assert_unchanged(&recorded.report("base.yaml", &[]), count);
     assert_unchanged(
         &recorded.report("base.yaml", &["--against", "base.yaml"]),

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
+use hookgate::recording::{self, RecordedExchange};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::conversations::{Call, upstream};
-use crate::harness::{TestGateway, Upstream, hookgate};
+use crate::harness::{TestGateway, hookgate};
 
 /// What comes before the policies of every config.
 pub const HEAD: &str = "upstreams:
@@ -25,8 +26,16 @@ pub struct Recorded {
 impl Recorded {
     /// Makes the calls, one after the other, at a gateway with this config.
     pub async fn of(config: &str, calls: impl IntoIterator<Item = Call>) -> Self {
+        Self::with("", config, calls).await
+    }
+
+    /// The same, with further settings of `record`.
+    pub async fn with(settings: &str, config: &str, calls: impl IntoIterator<Item = Call>) -> Self {
         let model = upstream().await;
-        let gateway = start(&model, config).await;
+        let record = format!(
+            "record: {{ path: recordings, what: {{ sample: 1 }}, redact: none{settings} }}\n"
+        );
+        let gateway = TestGateway::start(&model, &format!("{HEAD}{record}{config}")).await;
         let agent = gateway.agent();
         let mut made = BTreeMap::new();
         for call in calls {
@@ -49,9 +58,16 @@ impl Recorded {
     pub fn segments(&self) -> Vec<std::path::PathBuf> {
         let entries = fs::read_dir(self.path().join("recordings")).unwrap();
         let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-        files.retain(|file| file.extension().is_some_and(|end| end == "hgr"));
+        files.retain(|file| file.to_string_lossy().contains(".hgr"));
         files.sort();
         files
+    }
+
+    /// Everything in the recording, which must be whole.
+    pub fn exchanges(&self) -> Vec<RecordedExchange> {
+        let read = recording::read(&self.path().join("recordings"), None).unwrap();
+        read.map(|read| read.unwrap_or_else(|damage| panic!("{damage}")))
+            .collect()
     }
 
     /// Writes another config beside the recording.
@@ -82,12 +98,6 @@ impl Recorded {
         assert_eq!(code, 0, "{out}{err}");
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
-}
-
-/// Starts a gateway that records everything.
-pub async fn start(model: &Upstream, config: &str) -> TestGateway {
-    let record = "record: { path: recordings, what: { sample: 1 }, redact: none }\n";
-    TestGateway::start(model, &format!("{HEAD}{record}{config}")).await
 }
 
 fn complete(config: &str) -> String {
