@@ -5,7 +5,7 @@
 //! [`Metrics`]; a span is made of a decision log record (`audit_log`). What happens to a
 //! request goes through its [`recorder::Recorder`] to sinks for all of these.
 
-mod answered_series;
+mod kept_series;
 mod log;
 mod log_format;
 mod metrics;

@@ -20,7 +20,7 @@ use prometheus_client::{
 };
 use serde::Serialize;
 
-use super::answered_series::AnsweredSeries;
+use super::kept_series::KeptSeries;
 use crate::event::{EventName, HookStatus};
 
 /// Names and values of the labels of a series.
@@ -39,8 +39,8 @@ macro_rules! metrics {
             registry: Registry,
             /// Locked while metrics of the current config are replaced and written.
             scrape: Mutex<()>,
-            /// Series of answered requests that were counted before.
-            answered: AnsweredSeries,
+            /// Series that each call counts.
+            kept: FrequentSeries,
             $($(#[doc = $help])+ $vis $field: $kind,)+
         }
 
@@ -53,8 +53,8 @@ macro_rules! metrics {
                     let help = concat!($($help),+).trim().trim_end_matches('.');
                     registry.register($name, help, $field.clone());
                 )+
-                let (scrape, answered) = (Mutex::default(), AnsweredSeries::default());
-                Self { registry, scrape, answered, $($field,)+ }
+                let (scrape, kept) = (Mutex::default(), FrequentSeries::default());
+                Self { registry, scrape, kept, $($field,)+ }
             }
         }
     };
@@ -139,6 +139,19 @@ metrics! {
     pub trace_bytes: Gauge = "trace_bytes";
 }
 
+/// Series that each call counts.
+#[derive(Default)]
+struct FrequentSeries {
+    /// By operation, status and action.
+    requests: KeptSeries<(&'static str, u16, &'static str), (Counter, Histogram)>,
+    /// By event, status and hook.
+    hook_runs: KeptSeries<(EventName, HookStatus, String), Counter>,
+    /// By event and hook.
+    hook_duration: KeptSeries<(EventName, String), Histogram>,
+    /// By result and source.
+    session_lookups: KeptSeries<(&'static str, &'static str), Counter>,
+}
+
 /// Outcome of a config reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -192,6 +205,7 @@ impl Metrics {
         action: &'static str,
         duration: Duration,
     ) {
+        let key = (operation, status, action);
         let find = || {
             let labels = [
                 ("operation", operation.into()),
@@ -201,10 +215,11 @@ impl Metrics {
             let requests = self.requests.get_or_create(&labels).clone();
             let labels = [("operation", operation.into())];
             let durations = self.request_duration.get_or_create(&labels).clone();
-            (requests, durations)
+            (key, (requests, durations))
         };
-        self.answered
-            .record((operation, status, action), duration, find);
+        let (requests, durations) = self.kept.requests.get(|known| *known == key, find);
+        requests.inc();
+        durations.observe(duration.as_secs_f64());
     }
 
     /// Counts response chunks that hooks were given.
@@ -221,23 +236,34 @@ impl Metrics {
         duration: Duration,
     ) {
         self.count_hook_runs(event, hook, status, 1);
-        let labels = [
-            ("event", event.as_str().into()),
-            ("hook", hook.to_owned().into()),
-        ];
-        self.hook_duration
-            .get_or_create(&labels)
-            .observe(duration.as_secs_f64());
+        let find = || {
+            let labels = [
+                ("event", event.as_str().into()),
+                ("hook", hook.to_owned().into()),
+            ];
+            let durations = self.hook_duration.get_or_create(&labels).clone();
+            ((event, hook.to_owned()), durations)
+        };
+        let is_key = |known: &(EventName, String)| known.0 == event && known.1 == hook;
+        let durations = self.kept.hook_duration.get(is_key, find);
+        durations.observe(duration.as_secs_f64());
     }
 
     /// Counts hook runs whose duration was not measured.
     pub fn count_hook_runs(&self, event: EventName, hook: &str, status: HookStatus, runs: u64) {
-        let labels = [
-            ("event", event.as_str().into()),
-            ("hook", hook.to_owned().into()),
-            ("status", status.as_str().into()),
-        ];
-        self.hook_runs.get_or_create(&labels).inc_by(runs);
+        let find = || {
+            let labels = [
+                ("event", event.as_str().into()),
+                ("hook", hook.to_owned().into()),
+                ("status", status.as_str().into()),
+            ];
+            let hook_runs = self.hook_runs.get_or_create(&labels).clone();
+            ((event, status, hook.to_owned()), hook_runs)
+        };
+        let is_key = |known: &(EventName, HookStatus, String)| {
+            known.0 == event && known.1 == status && known.2 == hook
+        };
+        self.kept.hook_runs.get(is_key, find).inc_by(runs);
     }
 
     /// Counts a denied or stopped event.
@@ -269,8 +295,15 @@ impl Metrics {
 
     /// Counts a session lookup.
     pub fn record_session_lookup(&self, result: &'static str, source: &'static str) {
-        let labels = [("result", result.into()), ("source", source.into())];
-        self.session_lookups.get_or_create(&labels).inc();
+        let key = (result, source);
+        let find = || {
+            let labels = [("result", result.into()), ("source", source.into())];
+            (key, self.session_lookups.get_or_create(&labels).clone())
+        };
+        self.kept
+            .session_lookups
+            .get(|known| *known == key, find)
+            .inc();
     }
 
     /// Counts a request of an authenticated caller. `caller` is a name from the config,
