@@ -8,7 +8,7 @@ use std::{
     array,
     hash::{BuildHasher, RandomState},
     num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use highway::{HighwayHash, HighwayHasher, Key};
@@ -85,25 +85,20 @@ impl PromptCache {
         received: PromptParts<'_>,
         sent: Option<PromptParts<'_>>,
     ) -> Option<CacheEffect> {
-        let digest = self.digest(received, usize::MAX);
+        let key = self.hash([session.as_bytes()]);
+        let last = self.sessions().get(&key).copied();
+        // Most prompts begin like the last one of their session, so they are read once.
+        let (is_continued, digest) = self.digest(received, last.map(|last| last.received));
+        let sent_digest = sent.map(|sent| self.digest(sent, last.map(|last| last.sent)));
         let pair = PromptPair {
             received: digest,
-            sent: sent.map_or(digest, |sent| self.digest(sent, usize::MAX)),
+            sent: sent_digest.map_or(digest, |(_, digest)| digest),
         };
-        let key = self.hash([session.as_bytes()]);
-        let mut sessions = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = sessions.put(key, pair);
-        drop(sessions);
-        let last = last?;
-        let begins_with = |parts: PromptParts<'_>, digest: PromptDigest| {
-            open_array(parts.contents).len() >= digest.contents_bytes
-                && self.digest(parts, digest.contents_bytes) == digest
-        };
-        if !begins_with(received, last.received) {
-            return None;
-        }
+        self.sessions().put(key, pair);
+        let last = last.filter(|_| is_continued)?;
         let prefix = last.received.contents_bytes + head_bytes(received);
-        let new_edit = sent.filter(|sent| !begins_with(*sent, last.sent));
+        let is_new_edit = sent_digest.is_some_and(|(is_continued, _)| !is_continued);
+        let new_edit = sent.filter(|_| is_new_edit);
         let kept = new_edit.map_or(prefix, |sent| common_prefix(received, sent));
         let invalidated = prefix.saturating_sub(kept);
         Some(CacheEffect {
@@ -113,15 +108,32 @@ impl PromptCache {
         })
     }
 
-    /// Digests a prompt up to this length of its conversation.
-    fn digest(&self, parts: PromptParts<'_>, contents_bytes: usize) -> PromptDigest {
+    /// Digests a prompt. Returns also whether it begins like an earlier one.
+    fn digest(
+        &self,
+        parts: PromptParts<'_>,
+        earlier: Option<PromptDigest>,
+    ) -> (bool, PromptDigest) {
+        let head = self.hash(parts.head);
         let contents = open_array(parts.contents);
-        let contents = contents.get(..contents_bytes).unwrap_or(contents);
-        PromptDigest {
-            head: self.hash(parts.head),
-            contents: self.hash([contents]),
+        let mut hasher = HighwayHasher::new(self.key);
+        let same_head = earlier.filter(|earlier| earlier.head == head);
+        let split = same_head.and_then(|earlier| contents.split_at_checked(earlier.contents_bytes));
+        let (prefix, rest) = split.unwrap_or((contents, &[]));
+        hasher.append(prefix);
+        let prefix_hash = split.map(|_| hasher.clone().finalize64());
+        hasher.append(rest);
+        let digest = PromptDigest {
+            head,
+            contents: hasher.finalize64(),
             contents_bytes: contents.len(),
-        }
+        };
+        let is_continued = same_head.is_some_and(|earlier| prefix_hash == Some(earlier.contents));
+        (is_continued, digest)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, LruCache<u64, PromptPair>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hash<const N: usize>(&self, parts: [&[u8]; N]) -> u64 {
