@@ -90,7 +90,7 @@ impl Conversation {
 
     /// Returns the runs of items between items of the model, in order.
     pub fn steps(&self) -> Vec<Range<usize>> {
-        self.user_runs(|_, _| true)
+        self.user_runs(|_, _| true).collect()
     }
 
     /// Returns the items that the request asks the model to respond to: those after
@@ -152,16 +152,20 @@ impl Conversation {
     }
 
     /// Returns the runs of adjacent items of the user that belong together.
-    fn user_runs(&self, are_together: impl Fn(&Item, &Item) -> bool) -> Vec<Range<usize>> {
-        let is_run =
-            |item: &Item, next: &Item| item.by_model == next.by_model && are_together(item, next);
+    fn user_runs(
+        &self,
+        are_together: impl Fn(&Item, &Item) -> bool,
+    ) -> impl Iterator<Item = Range<usize>> {
+        let is_run = move |item: &Item, next: &Item| {
+            item.by_model == next.by_model && are_together(item, next)
+        };
         let mut end = 0;
-        let runs = self.items.chunk_by(is_run).map(|run| {
+        let runs = self.items.chunk_by(is_run).map(move |run| {
             let start = end;
             end += run.len();
             start..end
         });
-        runs.filter(|run| !self.is_by_model(run.start)).collect()
+        runs.filter(|run| !self.is_by_model(run.start))
     }
 
     fn is_by_model(&self, at: usize) -> bool {
