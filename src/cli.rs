@@ -30,7 +30,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use self::{failure::Failure, output::print};
 use crate::{api::openapi, config::Config, hook, recording::RecordedExchange};
 
-/// Gateway that runs hooks between AI agents and a Gemini-style model API.
+/// Gateway that runs hooks between AI agents and their model APIs.
 #[derive(Debug, Parser)]
 #[command(name = "hookgate", version, after_help = "Example: hookgate demo")]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! hookgate: hooks between an AI agent and a Gemini-style model API.
+//! hookgate: hooks between an AI agent and its model API.
 //!
 //! Modules from the lowest layer up; each imports only from lower layers
 //! (`tests/architecture/`). `ARCHITECTURE.md` describes them, and [`proxy`] is where a

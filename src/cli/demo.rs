@@ -18,18 +18,24 @@ use super::{
     runtime::{block_on, shutdown_signals},
     serve,
 };
-use crate::{
-    config::{Config, Overrides},
-    hook,
-    observe::LogGuard,
-    server::Server,
-    state::AppResources,
-};
+use crate::{config::Overrides, observe::LogGuard, server::Server, state::AppResources};
 use mock_model_api::{self, MockConfig};
 
-/// The files of the demo, from `config/examples`.
-const FILES: [(&str, &str); 4] = [
-    ("demo.yaml", include_str!("../../config/examples/demo.yaml")),
+/// The config, whose model APIs are at [`MOCK`].
+const CONFIG: &str = include_str!("../../config/examples/demo.yaml");
+
+/// Address of the model APIs in the config.
+const MOCK: &str = "127.0.0.1:9090";
+
+/// Lines that are added to the config: what can be changed is recorded and kept.
+const FOLDERS: &str = "\
+sessions: { transcripts: transcripts }
+record: { path: recordings, what: { sample: 1 }, redact: none }
+revisions: { path: revisions }
+";
+
+/// The other files of the demo, from `config/examples`.
+const FILES: [(&str, &str); 3] = [
     (
         "hooks/demo-guard.sh",
         include_str!("../../config/examples/hooks/demo-guard.sh"),
@@ -80,25 +86,23 @@ pub(super) fn run() -> Result<(), Failure> {
 }
 
 async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Failure> {
-    let free = TcpListener::bind(ADDR).await.is_ok();
-    let overrides = Overrides {
-        listen: Some(if free { ADDR } else { loopback() }),
-        upstream: format!("http://{mock}").parse().ok(),
-        ..Overrides::default()
-    };
-    let mut config = Config::load(&folder.join("demo.yaml"), &overrides, &hook::registry())?;
-    config.admin.listen = loopback();
-    if let Some(mock) = overrides.upstream {
-        for upstream in config.upstreams.iter_mut() {
-            upstream.url = mock.clone();
-        }
-    }
-    let transcripts = folder.join("transcripts");
-    fs::create_dir(&transcripts)?;
-    config.sessions.transcripts = Some(transcripts);
+    let file = folder.join("demo.yaml");
+    fs::create_dir(folder.join("transcripts"))?;
+    fs::write(&file, config_text(mock).await)?;
+    let source = serve::config_source(Some(file), Overrides::default());
+    let config = source.read()?;
     let logging = serve::start_logging(&config);
-    let server = Server::bind(config, AppResources::default()).await?;
+    let server = Server::bind_reloading(config, AppResources::default(), source).await?;
     Ok((server, logging))
+}
+
+/// Returns the config with the addresses of this demo, so that a change of the file is a reload.
+async fn config_text(mock: SocketAddr) -> String {
+    let free = TcpListener::bind(ADDR).await.is_ok();
+    let listen = if free { ADDR } else { loopback() };
+    let admin = loopback();
+    let config = CONFIG.replace(MOCK, &mock.to_string());
+    format!("{config}listen: {listen}\nadmin: {{ listen: \"{admin}\" }}\n{FOLDERS}")
 }
 
 /// Returns an address with any free port.
@@ -109,16 +113,16 @@ const fn loopback() -> SocketAddr {
 fn greeting(server: &Server, folder: &Path) -> Result<String, Failure> {
     let base = format!("http://{}", server.agents.local_addr()?);
     let admin = format!("http://{}", server.operators.local_addr()?);
-    let home = folder.join("home");
-    let home = home.display();
+    let folder = folder.display();
     Ok(format!(
         r#"hookgate is at {base}, with a mock model API behind it and three example hooks.
 The console is at {admin}/console/ and shows the calls that the demo has made.
-Stop it with Ctrl-C. Paste any of these into another shell:
+Its config is {folder}/demo.yaml, which is reloaded when it changes. Recordings are beside it.
+Stop it with Ctrl-C, which removes all of its files. Paste any of these into another shell:
 
 curl -s {base}/v1beta/models/gemini-2.5-pro:generateContent -H 'content-type: application/json' -d '{{"contents":[{{"role":"user","parts":[{{"text":"Write to ann@example.com"}}]}}]}}'
 
-GEMINI_CLI_HOME={home} GOOGLE_GEMINI_BASE_URL={base} GEMINI_API_KEY=demo npx -y @google/gemini-cli@0.61 -m gemini-2.5-pro --skip-trust -p 'Tell me about project aurora'
+GEMINI_CLI_HOME={folder}/home GOOGLE_GEMINI_BASE_URL={base} GEMINI_API_KEY=demo npx -y @google/gemini-cli@0.61 -m gemini-2.5-pro --skip-trust -p 'Tell me about project aurora'
 
 ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY=demo npx -y @anthropic-ai/claude-code@2.1 -p 'Tell me about project aurora'
 

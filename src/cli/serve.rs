@@ -52,23 +52,7 @@ impl ServeArgs {
             hooks: self.hooks,
             ..Overrides::default()
         };
-        let file = self.config;
-        let read = move |input: ConfigInput<'_>| {
-            let mut overrides = overrides.clone();
-            let file = match (input, &file) {
-                (ConfigInput::Stored(files), file) => {
-                    overrides.stored = Some(files);
-                    file.as_deref()
-                }
-                (ConfigInput::Other(other), _) => Some(other),
-                (ConfigInput::File, file) => file.as_deref(),
-            };
-            match file {
-                Some(file) => Config::load(file, &overrides, &hook::registry()),
-                None => Config::without_file(&overrides, &hook::registry()),
-            }
-        };
-        let source = ConfigSource::new(Arc::new(read));
+        let source = config_source(self.config, overrides);
         let config = source.read()?;
         print_warnings(&config);
         let _logging = start_logging(&config);
@@ -98,6 +82,26 @@ impl ServeArgs {
             Ok(())
         })
     }
+}
+
+/// Returns the source of a config that is read again at each reload.
+pub(super) fn config_source(file: Option<PathBuf>, overrides: Overrides) -> ConfigSource {
+    let read = move |input: ConfigInput<'_>| {
+        let mut overrides = overrides.clone();
+        let file = match (input, &file) {
+            (ConfigInput::Stored(files), file) => {
+                overrides.stored = Some(files);
+                file.as_deref()
+            }
+            (ConfigInput::Other(other), _) => Some(other),
+            (ConfigInput::File, file) => file.as_deref(),
+        };
+        match file {
+            Some(file) => Config::load(file, &overrides, &hook::registry()),
+            None => Config::without_file(&overrides, &hook::registry()),
+        }
+    };
+    ConfigSource::new(Arc::new(read))
 }
 
 const fn scheme(tls: bool) -> &'static str {

@@ -376,6 +376,86 @@ async fn each_api_is_masked(line: &str, directory: &Path) {
     }
 }
 
+async fn the_console_shows_what_the_guards_did(address: &str) {
+    let console = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+    let console = console.build().unwrap();
+    let page = |path: &str| console.get(format!("{address}{path}")).send();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let denials = page("denials").await.unwrap().text().await.unwrap();
+        if denials.contains("guard") && denials.contains("shell") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{denials}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let rules = page("rules").await.unwrap().text().await.unwrap();
+    assert_eq!(rules.matches("</span> proven").count(), 3, "{rules}");
+}
+
+/// Calls of other APIs: five of the demo that nothing denies, and those of this test.
+const NOT_OF_GEMINI: u64 = 5 + 3;
+
+/// The steps of docs/changes.md with the demo.
+async fn a_change_is_replayed_taken_into_use_and_taken_back(folder: &Path, admin: &str) {
+    let mut config = fs::read_to_string(folder.join("demo.yaml")).unwrap();
+    config.push_str("policies: [{ policy: model_allow, models: [\"gemini-*\"] }]\n");
+    fs::write(folder.join("next.yaml"), &config).unwrap();
+    let run = async |arguments: &[&str]| {
+        let mut command = tokio::process::Command::from(hookgate(arguments));
+        let output = command.current_dir(folder).output().await.unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let replay = [
+        "replay",
+        "--config",
+        "next.yaml",
+        "--format",
+        "json",
+        "recordings/",
+    ];
+    let report = loop {
+        // The writer of the recording may be a second behind.
+        let report: Value = serde_json::from_str(&run(&replay).await).unwrap_or_default();
+        if report["counts"]["newly_denied"] == NOT_OF_GEMINI {
+            break report;
+        }
+        assert!(Instant::now() < deadline, "{report:#}");
+    };
+    assert_eq!(
+        report["rules"]["model_allow"]["newly_denied"], NOT_OF_GEMINI,
+        "{report:#}"
+    );
+    fs::write(folder.join("report.json"), report.to_string()).unwrap();
+
+    fs::rename(folder.join("next.yaml"), folder.join("demo.yaml")).unwrap();
+    let history = loop {
+        let history = run(&["config", "history", "--url", admin]).await;
+        if history.contains("previous") {
+            break history;
+        }
+        assert!(Instant::now() < deadline, "{history}");
+    };
+    let version = history.split(' ').next().unwrap();
+    let back = run(&["config", "rollback", "--url", admin]).await;
+    assert!(back.contains(&format!("(before: {version})")), "{back}");
+    let promote = [
+        "config",
+        "promote",
+        version,
+        "--report",
+        "report.json",
+        "--url",
+        admin,
+    ];
+    let promoted = run(&promote).await;
+    assert!(
+        promoted.contains(&format!("in use: {version}")),
+        "{promoted}"
+    );
+}
+
 #[tokio::test]
 async fn the_demo_prints_lines_that_work() {
     // If the port is taken, the demo finds another.
@@ -386,7 +466,7 @@ async fn the_demo_prints_lines_that_work() {
         .env("TMPDIR", folder.path())
         .env("HOOKGATE_LOG", "warn");
     let mut served = Served::start(command);
-    let greeting: Vec<String> = (0..11).map(|_| served.line()).collect();
+    let greeting: Vec<String> = (0..12).map(|_| served.line()).collect();
     let lines: Vec<&String> = greeting
         .iter()
         .filter(|line| line.contains("http"))
@@ -410,20 +490,16 @@ async fn the_demo_prints_lines_that_work() {
         .unwrap()
         .split(' ')
         .find(|word| word.starts_with("http"));
-    let console = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-    let console = console.build().unwrap();
-    let page = |path: &str| console.get(format!("{}{path}", address.unwrap())).send();
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let denials = page("denials").await.unwrap().text().await.unwrap();
-        if denials.contains("guard") && denials.contains("shell") {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{denials}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let rules = page("rules").await.unwrap().text().await.unwrap();
-    assert_eq!(rules.matches("</span> proven").count(), 3, "{rules}");
+    the_console_shows_what_the_guards_did(address.unwrap()).await;
+    let folder_of_demo = greeting.iter().find_map(|line| {
+        line.strip_prefix("Its config is ")?
+            .split_once("/demo.yaml")
+    });
+    a_change_is_replayed_taken_into_use_and_taken_back(
+        Path::new(folder_of_demo.unwrap().0),
+        address.unwrap().trim_end_matches("/console/"),
+    )
+    .await;
     let mark = served.mark.clone();
     served.terminate();
     let (code, log) = ended(served, PATIENCE).await;
