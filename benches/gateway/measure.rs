@@ -84,8 +84,11 @@ pub(crate) const LAG: &str = "chunk latency on one core, p50 µs";
 pub(crate) const CALM: &str = "answer at 10 a second, p50 µs";
 pub(crate) const HISTORY: &str = "CPU µs per request, 1 MiB of history seen before";
 
-pub(crate) const ALTERNATING: &str = "CPU µs per request, 2k, in alternating windows";
 pub(crate) const BINARY: &str = "size of the binary, MB";
+
+pub(crate) fn alternating(size: &str) -> String {
+    format!("CPU µs per request, {size}, in alternating windows")
+}
 
 pub(crate) fn cpu(size: &str) -> String {
     format!("CPU µs per request, {size}")
@@ -130,7 +133,7 @@ impl Kind {
             Self::Alternating(ask) => {
                 let time = time / WINDOW_DIVISOR;
                 let used = each(running, ask, CPU_CONNECTIONS, time).await?;
-                vec![(ALTERNATING.to_owned(), used)]
+                vec![(alternating(size), used)]
             }
             Self::Viewer(ask) => console::viewer(running, ask, time * SLOW_FACTOR).await?,
             Self::Pages { ask, large } => console::pages(running, ask, large, time).await?,

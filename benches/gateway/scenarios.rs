@@ -233,6 +233,13 @@ impl Scenarios {
             Kind::Alternating(ask.clone()),
             &[&["none", "no-trace", "policies", "policies-no-trace"]],
         );
+        let large = Workload::unary(&request_bodies::body(100 << 10, Letters::Any)?);
+        self.add(
+            ["record", "100k"],
+            Part::EveryRound,
+            Kind::Alternating(large),
+            &[&["none", "recording"]],
+        );
         self.add(
             ["viewer", "2k"],
             Part::EveryRound,

@@ -52,6 +52,10 @@ const NO_TRACE: &str = "trace: { exchanges: 0 }\n";
 /// The live trace as it is without a setting.
 const VIEWED: &str = "trace: { exchanges: 2000 }\n";
 
+/// Every call is recorded, and masked.
+const RECORDED: &str =
+    "record: { path: recordings, what: { sample: 1 }, keep: { days: 1, size: 256MiB } }\n";
+
 /// The content of each call is kept.
 const CONTENT: &str = "trace: { content: { sample: 1.0 } }\n";
 
@@ -119,7 +123,7 @@ fn proxies() -> Vec<Target> {
     ]
 }
 
-/// Targets without the live trace, and those whose trace is read.
+/// Targets without the live trace, those whose trace is read, and that of a recording.
 fn traces() -> Vec<Target> {
     let guards_and = |more: &str| GUARDS.to_owned() + more;
     vec![
@@ -127,6 +131,7 @@ fn traces() -> Vec<Target> {
         hookgate("policies-no-trace", Some("policies"), guards_and(NO_TRACE)),
         hookgate("viewer", None, guards_and(VIEWED)),
         hookgate("console", None, guards_and(MASKED) + CONTENT),
+        hookgate("recording", Some("none"), RECORDED.to_owned()),
     ]
 }
 
@@ -208,8 +213,8 @@ impl Target {
         let Kind::Hookgate(_, config) = &self.kind else {
             return None;
         };
-        // Earlier releases have no trace.
-        if config.contains("trace:") {
+        // Earlier releases have neither trace nor recordings.
+        if ["trace:", "record:"].iter().any(|key| config.contains(key)) {
             return None;
         }
         let kind = Kind::Hookgate(program.to_owned(), config.clone());

@@ -3,7 +3,7 @@
 use crate::{
     console::{CALL_PAGE, CALLS_PAGE, VIEWER},
     long_lived,
-    measure::{ALTERNATING, BINARY, CALM, FIRST, HISTORY, chunk, cpu, one_core, spawn, spawn_cpu},
+    measure::{BINARY, CALM, FIRST, HISTORY, alternating, chunk, cpu, one_core, spawn, spawn_cpu},
 };
 
 /// Upper bound for a figure of one target, absolute or relative to another figure of
@@ -62,6 +62,7 @@ pub(crate) fn all() -> Vec<Threshold> {
     thresholds.hooks();
     thresholds.memory();
     thresholds.trace();
+    thresholds.ratio(alternating("100k"), "recording", "none", 1.03);
     thresholds.growth();
     thresholds.0
 }
@@ -175,13 +176,8 @@ impl Thresholds {
     }
 
     fn trace(&mut self) {
-        self.ratio(ALTERNATING.to_owned(), "none", "no-trace", 1.02);
-        self.ratio(
-            ALTERNATING.to_owned(),
-            "policies",
-            "policies-no-trace",
-            1.02,
-        );
+        self.ratio(alternating("2k"), "none", "no-trace", 1.02);
+        self.ratio(alternating("2k"), "policies", "policies-no-trace", 1.02);
         self.difference(
             long_lived::each(5000),
             "policies",
