@@ -5,8 +5,11 @@ use serde_json::Deserializer;
 
 use super::token_usage::TokenUsage;
 
-const USAGE_KEYS: [&[u8]; 2] = [b"\"usageMetadata\"", b"\"usage_metadata\""];
-const MODEL_KEYS: [&[u8]; 2] = [b"\"modelVersion\"", b"\"model_version\""];
+const USAGE_KEY: KeySpellings = ("\"usage", ["Metadata\"", "_metadata\""]);
+const MODEL_KEY: KeySpellings = ("\"model", ["Version\"", "_version\""]);
+
+/// Begin of a key, and what follows it in either spelling.
+type KeySpellings = (&'static str, [&'static str; 2]);
 
 /// The end of a response.
 #[derive(Debug)]
@@ -37,26 +40,28 @@ impl ResponseTail {
 
     /// Returns the last `usageMetadata`.
     pub fn usage(&self) -> Option<TokenUsage> {
-        TokenUsage::parse(last_value(&self.bytes, &USAGE_KEYS)?)
+        TokenUsage::parse(last_value(&self.bytes, USAGE_KEY)?)
     }
 
     /// Returns the last `modelVersion`.
     pub fn model(&self) -> Option<String> {
-        let value = last_value(&self.bytes, &MODEL_KEYS)?;
+        let value = last_value(&self.bytes, MODEL_KEY)?;
         Deserializer::from_slice(value).into_iter().next()?.ok()
     }
 }
 
-/// Returns what begins with the value of the last key in one of these spellings. In a text, its
-/// quote follows a backslash.
-fn last_value<'t>(tail: &'t [u8], keys: &[&[u8]]) -> Option<&'t [u8]> {
-    let is_key = |start: &usize| *start == 0 || tail.get(start - 1) != Some(&b'\\');
-    let end_of_last = |key: &&[u8]| {
-        let start = memmem::rfind_iter(tail, *key).find(is_key)?;
-        Some(start + key.len())
+/// Returns what begins with the value of the last such key. In a text, its quote follows a
+/// backslash.
+fn last_value(tail: &[u8], (begin, ends): KeySpellings) -> Option<&[u8]> {
+    let after_key = |start: usize| {
+        let (before, key) = tail.split_at_checked(start)?;
+        let end = key.strip_prefix(begin.as_bytes())?;
+        let mut ends = ends.iter().map(|spelling| spelling.as_bytes());
+        let rest = ends.find_map(|spelling| end.strip_prefix(spelling))?;
+        (before.last() != Some(&b'\\')).then_some(rest)
     };
-    let end = keys.iter().find_map(end_of_last)?;
-    tail.get(end..)?.trim_ascii_start().strip_prefix(b":")
+    let rest = memmem::rfind_iter(tail, begin).find_map(after_key)?;
+    rest.trim_ascii_start().strip_prefix(b":")
 }
 
 #[cfg(test)]
