@@ -1,7 +1,7 @@
 //! Speed and memory of a replay: calls of 2 KiB and of 100 KiB, of sessions in parallel.
 //!
 //! `cargo bench --profile release --bench replay [-- CALLS]`. The bounds are those of
-//! `docs/performance.md`; the bench fails below them.
+//! `docs/changes.md`; the bench fails below them.
 
 #![allow(
     clippy::cast_possible_truncation,

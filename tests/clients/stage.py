@@ -28,13 +28,13 @@ class Stage:
 
     `recorded` names events whose inputs are kept for `events`; `mock` holds options of `hookgate mock`, and `script` the
     lines of its answers; `settings` go into the config; `way` is how gemini-cli is pointed here and logged in, by the files in
-    `config/agents/pointed`; `replayed` says that the calls are replayed at the end of the case, which must change nothing;
-    each further argument is an event and the script in `hooks/` that runs on it.
+    `config/agents/pointed`; each further argument is an event and the script in `hooks/` that runs on it. Model calls are
+    replayed at the end, which must change nothing.
     """
 
-    def __init__(self, recorded=(), mock=(), script=None, settings=None, way="api-key", replayed=True, **hooks):
+    def __init__(self, recorded=(), mock=(), script=None, settings=None, way="api-key", **hooks):
         self.recorded, self.mock_options, self.script = recorded, mock, script
-        self.settings, self.hooks, self.way, self.replayed = settings or {}, hooks, way, replayed
+        self.settings, self.hooks, self.way = settings or {}, hooks, way
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -61,7 +61,7 @@ class Stage:
 
     def replays(self, error, *_):
         """Replays the calls of a case that passed, when its servers have ended: the same config changes nothing."""
-        if error is not None or not self.replayed:
+        if error is not None or not any((self.home / "recordings").glob("rec-*")):
             return
         command = [hookgate(), "replay", "--config", "hookgate.yaml", "--format", "json", "--fail-on", DIFFERENT, "recordings"]
         run = subprocess.run(command, env=self.environment(), cwd=self.home, capture_output=True, text=True, timeout=DEADLINE)

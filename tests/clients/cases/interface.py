@@ -56,7 +56,7 @@ def operators_find_what_the_document_says():
 def operators_without_the_token_find_what_the_document_says():
     (token := SCRATCH / "admin.token").write_text("a-token")
     admin = {"listen": "127.0.0.1:0", "token": {"file": str(token)}}
-    with Stage(settings={"admin": admin}, replayed=False) as stage:  # it calls no model
+    with Stage(settings={"admin": admin}) as stage:
         holds(stage, stage.admin, "admin")
 
 
