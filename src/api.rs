@@ -8,4 +8,5 @@ pub mod openapi;
 mod openapi_errors;
 mod openapi_schemas;
 pub mod sessions;
+pub mod shadow;
 pub mod trial;

@@ -17,6 +17,7 @@ mod rate_limit;
 mod record;
 mod recorder_sink;
 mod run_stats;
+mod shadow_record;
 mod time_range;
 mod token_counts;
 
@@ -31,6 +32,7 @@ pub use self::{
         RequestRecord, TextDigest, ViewRecord, short_name,
     },
     recorder_sink::DecisionLogSink,
+    shadow_record::{ShadowChange, ShadowEnd, ShadowRecord},
     token_counts::TokenCounts,
 };
 

@@ -9,7 +9,6 @@ mod completions;
 mod config;
 mod coverage;
 mod demo;
-mod demo_traffic;
 mod explain;
 mod failure;
 mod forward;
@@ -21,6 +20,7 @@ mod recording;
 mod replay;
 mod runtime;
 mod serve;
+mod shadow;
 mod test;
 
 use std::process::ExitCode;
@@ -67,6 +67,10 @@ enum Command {
     /// Replay recorded calls under another config, and report what it would do otherwise
     #[command(after_help = replay::EXAMPLES)]
     Replay(replay::ReplayArgs),
+    /// Let another config judge live calls of a running gateway, and report what it would do
+    /// otherwise
+    #[command(after_help = shadow::EXAMPLES)]
+    Shadow(shadow::ShadowArgs),
     /// Generate a random key for a caller, and its entry for the config
     #[command(after_help = "Example: hookgate key team-a")]
     Key(key::KeyArgs),
@@ -109,6 +113,7 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Test(test) => test.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Shadow(shadow) => shadow.run(),
         Command::Key(key) => key.run(),
         Command::Audit(audit) => audit.run(),
         Command::Config(config) => config.run(),

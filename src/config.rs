@@ -58,7 +58,10 @@ pub use self::{
             SampleUnit,
         },
         revisions::RevisionSettings,
-        rollout::{AbortConditions, RolloutSettings, RolloutUnit},
+        rollout::{
+            AbortConditions, RolloutSettings, RolloutUnit,
+            shadow::{CpuShare, ShadowBudget, ShadowHooks, ShadowSettings},
+        },
         sessions::{EventSettings, SessionSettings, StoreSettings},
         telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings, Telemetry},
         tool_names::ToolMeaning,

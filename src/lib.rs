@@ -42,6 +42,9 @@ pub mod console;
 pub mod proxy;
 
 pub mod replay;
+
+pub mod shadow;
+
 pub mod server;
 
 pub mod cli;

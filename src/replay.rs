@@ -4,8 +4,9 @@
 //! as the model API, and compares what it does with what was recorded, or with what another
 //! config does. Sessions are replayed in order, different ones in parallel.
 //!
-//! Reading order: `schedule` (which call is replayed when), `gateway` (one call), `compare` (two
-//! calls), `tally` and `report` (all calls), `format`.
+//! Reading order: `schedule` (which call is replayed when), `replayer`, `gateway` (one call),
+//! `compare` (two calls), `tally` and `report` (all calls), `format`. [`SerialReplay`] does the same
+//! with calls that come one by one.
 
 mod answer_channels;
 mod compare;
@@ -16,21 +17,26 @@ mod gateway;
 mod name_replay;
 mod progress;
 mod replay_sink;
+mod replayer;
 mod report;
 mod schedule;
+mod serial;
 mod session_order;
 mod tally;
 mod tool_coverage;
 
 pub use self::{
-    compare::{Change, DifferenceKind, UnknownReason},
+    compare::{Change, Comparison, DifferenceKind, UnknownReason},
     fail_on::{FailCondition, FailOn, FailOnError},
     format::{ReportFormat, html_report, render},
     gateway::ReplayedHooks,
     name_replay::replay_names,
     progress::Progress,
+    replayer::ReplayConfigs,
     report::{DamageReport, Effort, JudgedRule, ReplayReport},
-    schedule::{RecordingSource, ReplayConfigs, ReplayError, replay},
+    schedule::{RecordingSource, ReplayError, replay},
+    serial::{LiveReport, SerialReplay},
+    session_order::OrderedCall,
     tally::{CallCounts, CallTimes, ChangeCounts, ChangeSample},
     tool_coverage::ToolCoverage,
 };

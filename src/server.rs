@@ -35,6 +35,7 @@ use self::{
 use crate::{
     config::Config,
     middleware::OnBodyEnd,
+    shadow::run_shadow,
     state::{
         App, AppResources, BuildError, ConfigSource, end_tasks, expire_sessions, prove_guards,
     },
@@ -138,6 +139,7 @@ impl Server {
         let resources = Arc::clone(&self.app.resources);
         resources.tasks.spawn(expire_sessions(self.app.clone()));
         resources.tasks.spawn(prove_guards(self.app.clone()));
+        resources.tasks.spawn(run_shadow(self.app.clone()));
         let timeouts = self.app.snapshot().config.timeouts;
         // Kept until the end, because dropping the runtimes aborts their tasks.
         let runtimes = self.runtimes;

@@ -30,6 +30,7 @@ pub use self::{
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
     proof_schedule::prove_guards,
+    recordings::{ShadowAction, ShadowError, ShadowRequest, ShadowSlot, ShadowStatus},
     replay_input::ReplayInput,
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},

@@ -231,7 +231,13 @@ impl Scenarios {
             ["trace", "2k"],
             Part::EveryRound,
             Kind::Alternating(ask.clone()),
-            &[&["none", "no-trace", "policies", "policies-no-trace"]],
+            &[&[
+                "none",
+                "no-trace",
+                "policies",
+                "policies-no-trace",
+                "policies-shadow",
+            ]],
         );
         let large = Workload::unary(&request_bodies::body(100 << 10, Letters::Any)?);
         self.add(

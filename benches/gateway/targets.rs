@@ -59,6 +59,9 @@ const RECORDED: &str =
 /// The content of each call is kept.
 const CONTENT: &str = "trace: { content: { sample: 1.0 } }\n";
 
+/// A shadow of the same config, whose own shadow has no effect.
+const SHADOW: &str = "shadow: { config: hookgate.yaml, sample: 0.1 }\n";
+
 /// Limits for many large request bodies.
 const LARGE_LIMITS: &str = r"
 limits: { memory: 4GiB, body: 128MiB }
@@ -129,6 +132,7 @@ fn traces() -> Vec<Target> {
     vec![
         hookgate("no-trace", Some("none"), NO_TRACE.to_owned()),
         hookgate("policies-no-trace", Some("policies"), guards_and(NO_TRACE)),
+        hookgate("policies-shadow", Some("policies"), guards_and(SHADOW)),
         hookgate("viewer", None, guards_and(VIEWED)),
         hookgate("console", None, guards_and(MASKED) + CONTENT),
         hookgate("recording", Some("none"), RECORDED.to_owned()),
@@ -213,8 +217,11 @@ impl Target {
         let Kind::Hookgate(_, config) = &self.kind else {
             return None;
         };
-        // Earlier releases have neither trace nor recordings.
-        if ["trace:", "record:"].iter().any(|key| config.contains(key)) {
+        // Earlier releases have neither trace nor recordings nor a shadow.
+        if ["trace:", "record:", "shadow:"]
+            .iter()
+            .any(|key| config.contains(key))
+        {
             return None;
         }
         let kind = Kind::Hookgate(program.to_owned(), config.clone());

@@ -178,6 +178,7 @@ impl Thresholds {
     fn trace(&mut self) {
         self.ratio(alternating("2k"), "none", "no-trace", 1.02);
         self.ratio(alternating("2k"), "policies", "policies-no-trace", 1.02);
+        self.ratio(alternating("2k"), "policies-shadow", "policies", 1.1);
         self.difference(
             long_lived::each(5000),
             "policies",

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::{
     calls, config,
     openapi_errors::{AdminErrors, GoogleError},
-    sessions, trial,
+    sessions, shadow, trial,
 };
 use crate::{
     auth::AdminPrincipal,
@@ -47,6 +47,12 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/sessions", get(sessions::list_sessions))
         .route("/sessions/{id}", get(sessions::get_session))
         .route("/reload", post(reload))
+        .route(
+            "/shadow",
+            get(shadow::get_shadow)
+                .post(shadow::start_shadow)
+                .delete(shadow::end_shadow),
+        )
         .merge(calls::routes())
         .route("/try", post(trial::try_action))
         .route_layer(from_fn(require_admin_user))

@@ -12,7 +12,7 @@ use super::{
     admin, calls, config,
     events::{self, Explanation},
     openapi_errors::{AgentErrors, GoogleError},
-    sessions, trial,
+    sessions, shadow, trial,
 };
 
 #[derive(Debug, OpenApi)]
@@ -53,6 +53,9 @@ use super::{
         calls::denials,
         calls::rules,
         admin::reload,
+        shadow::get_shadow,
+        shadow::start_shadow,
+        shadow::end_shadow,
         trial::try_action
     ),
     tags(

@@ -13,6 +13,7 @@ use super::{
     body_digest::BodyDigest,
     hook_run_record::HookRunRecord,
     promotion_record::{PromotionRecord, RolloutRecord},
+    shadow_record::ShadowRecord,
     time_range::TimeRange,
     token_counts::TokenCounts,
 };
@@ -76,6 +77,8 @@ pub enum AuditRecord {
     Promoted(PromotionRecord),
     /// A rollout has begun, taken a step, or ended.
     Rollout(RolloutRecord),
+    /// A shadow has started or ended.
+    Shadow(ShadowRecord),
     /// Rejected requests that have no records of their own.
     Suppressed {
         /// Number of suppressed requests.
@@ -325,6 +328,7 @@ impl AuditRecord {
             | Self::Viewed(_)
             | Self::Promoted(_)
             | Self::Rollout(_)
+            | Self::Shadow(_)
             | Self::Suppressed { .. } => Trace::default(),
         }
     }

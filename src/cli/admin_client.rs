@@ -34,10 +34,27 @@ impl AdminArgs {
 
     /// Posts JSON to a path, and returns that of the response.
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        self.send(Method::POST, path, Some(body))
+        let body = body.to_string();
+        self.send(Method::POST, path, Some(("application/json", body)))
     }
 
-    fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    /// Posts a config to a path, and returns the JSON of the response.
+    pub(super) fn post_yaml(&self, path: &str, config: String) -> Result<Value, Failure> {
+        self.send(Method::POST, path, Some(("application/yaml", config)))
+    }
+
+    /// Sends DELETE to a path, and returns the JSON of the response.
+    pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::DELETE, path, None)
+    }
+
+    /// Sends a request, whose body has a content type.
+    fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, String)>,
+    ) -> Result<Value, Failure> {
         let base = self.url.as_str().trim_end_matches('/');
         // Neither a redirect nor a proxy of the environment receives the token.
         let client = reqwest::Client::builder()
@@ -53,10 +70,8 @@ impl AdminArgs {
             })?;
             request = request.bearer_auth(token.trim());
         }
-        if let Some(body) = body {
-            request = request
-                .header("content-type", "application/json")
-                .body(body.to_string());
+        if let Some((content_type, body)) = body {
+            request = request.header("content-type", content_type).body(body);
         }
         let mut answer = Value::Null;
         block_on(async {

@@ -1,6 +1,8 @@
 //! `hookgate demo`: the gateway, a mock model API and example hooks, without a key or
 //! network.
 
+mod traffic;
+
 use std::{
     fs, io,
     net::SocketAddr,
@@ -11,8 +13,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::traffic::send_traffic;
 use super::{
-    demo_traffic::send_traffic,
     failure::Failure,
     output::print,
     runtime::{block_on, shutdown_signals},

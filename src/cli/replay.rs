@@ -77,13 +77,7 @@ impl ReplayArgs {
             print_error(&format!("damaged: {part}"));
         }
         print(&render(&report, format, condition.as_ref()))?;
-        match condition.filter(|condition| condition.holds(&report)) {
-            Some(condition) => Err(Failure::Failed(format!(
-                "`--fail-on` holds: {}",
-                condition.text
-            ))),
-            None => Ok(()),
-        }
+        check_condition(condition, &report)
     }
 
     async fn replay(self) -> Result<ReplayReport, Failure> {
@@ -140,8 +134,22 @@ async fn report_progress(progress: &Progress) {
     }
 }
 
+/// Returns a failure if the condition of `--fail-on` holds.
+pub(super) fn check_condition(
+    condition: Option<FailCondition>,
+    report: &ReplayReport,
+) -> Result<(), Failure> {
+    match condition.filter(|condition| condition.holds(report)) {
+        Some(condition) => Err(Failure::Failed(format!(
+            "`--fail-on` holds: {}",
+            condition.text
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Replaces the last line of a terminal.
-fn show_progress(line: &str) {
+pub(super) fn show_progress(line: &str) {
     let mut out = io::stderr().lock();
     if out.is_terminal() {
         // There is no other output for an error.
@@ -149,7 +157,8 @@ fn show_progress(line: &str) {
     }
 }
 
-fn parse_condition(text: &str) -> Result<FailCondition, String> {
+/// Parses the expression of `--fail-on`.
+pub(super) fn parse_condition(text: &str) -> Result<FailCondition, String> {
     let expression: FailOn = text.parse().map_err(|error| format!("{error}"))?;
     Ok(FailCondition {
         text: text.to_owned(),

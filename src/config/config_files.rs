@@ -19,6 +19,14 @@ pub struct ConfigFiles {
 }
 
 impl ConfigFiles {
+    /// A config file that names no others.
+    pub fn of_config(text: String) -> Self {
+        Self {
+            config: text,
+            others: BTreeMap::new(),
+        }
+    }
+
     /// Returns whether there is no file, as with a config of the command line.
     pub fn is_empty(&self) -> bool {
         self.config.is_empty()

@@ -128,7 +128,7 @@ impl Config {
         loader.check_redis_url();
         loader.check_telemetry();
         loader.check_trace();
-        let (transcripts, paths) = (loader.transcripts(), loader.written_paths());
+        let (transcripts, paths) = (loader.transcripts(), loader.resolved_paths());
         loader.check_rollout();
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
         loader.annotate_policies();

@@ -285,7 +285,7 @@ impl TableBuilder<'_> {
     }
 
     fn build_transport(&self, spec: &HookSpec) -> Result<Arc<dyn Transport>, String> {
-        if let Some(runs) = &self.deps.recorded {
+        if let Some(runs) = self.deps.recorded.as_ref().filter(|_| !spec.shadow) {
             return Ok(Arc::new(RecordedHook {
                 name: spec.label().to_owned(),
                 definition: hook_definition(spec).definition,

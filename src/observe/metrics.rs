@@ -1,5 +1,7 @@
 //! Prometheus metrics. Names, labels and help texts of all of them are in this file.
 
+mod shadow;
+
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -135,6 +137,14 @@ metrics! {
     rollout_calls: Family<Labels<1>, Counter> = "rollout_calls";
     /// Rollouts that a difference of the two configs has ended.
     pub rollout_aborts: Counter = "rollout_aborts";
+    /// Whether a shadow is running.
+    pub shadow_running: Gauge = "shadow_running";
+    /// Results of the shadow, by rule and change.
+    shadow_verdicts: Family<Labels<2>, Counter> = "shadow_verdicts";
+    /// Exchanges that the shadow did not judge, because its queue or memory was full.
+    pub shadow_dropped: Counter = "shadow_dropped";
+    /// Ends of shadows, by reason.
+    shadow_ends: Family<Labels<1>, Counter> = "shadow_ends";
     /// Bytes that the live trace holds, exchanges in flight included.
     pub trace_bytes: Gauge = "trace_bytes";
 }

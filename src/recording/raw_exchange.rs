@@ -1,13 +1,6 @@
 //! An exchange as the sink collects it, and its conversion into a line on the writer thread.
 
-use std::{
-    io::Read,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::SystemTime,
-};
+use std::{fmt, io::Read, mem, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -19,16 +12,10 @@ use super::{
         RecordedOutcome, RecordedResponse, RecordedRound, RecordedSession,
     },
     input_hash::input_hash,
+    memory_budget::{MAX_EXCHANGE_BYTES, ReservedBytes},
     redaction::Redactor,
     request_head::RequestHead,
 };
-
-/// Bytes that recordings hold in memory: exchanges in flight, and those that wait for the
-/// writer.
-pub(super) const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
-
-/// Bytes of one exchange, as received.
-pub(super) const MAX_EXCHANGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes of a body once it is decompressed.
 const MAX_DECODED_BYTES: usize = 2 * MAX_EXCHANGE_BYTES;
@@ -38,13 +25,6 @@ const MAX_COPIED_BYTES: usize = 16 * 1024;
 
 /// Bytes beside the content of each piece, event and round.
 pub(super) const ITEM_BYTES: usize = 64;
-
-/// Bytes of memory of one exchange, which are released when it is dropped.
-#[derive(Debug)]
-pub(super) struct ReservedBytes {
-    used: Arc<AtomicUsize>,
-    bytes: usize,
-}
 
 /// A piece of a body and its time in milliseconds.
 #[derive(Debug)]
@@ -102,8 +82,8 @@ pub(super) struct ExchangeSummary {
     pub(super) outcome: RecordedOutcome,
 }
 
-/// An exchange that waits for the writer.
-pub(super) struct QueuedExchange {
+/// An exchange that has ended, and waits to be read.
+pub struct CollectedExchange {
     pub(super) raw: Box<RawExchange>,
     pub(super) summary: ExchangeSummary,
 }
@@ -115,25 +95,21 @@ struct WireBody {
     times: Vec<u64>,
 }
 
-impl ReservedBytes {
-    pub(super) const fn none(used: Arc<AtomicUsize>) -> Self {
-        Self { used, bytes: 0 }
-    }
-
-    /// Reserves more bytes. Returns false if they exceed the bounds.
-    pub(super) fn grow(&mut self, more: usize) -> bool {
-        if self.bytes + more > MAX_EXCHANGE_BYTES {
-            return false;
-        }
-        let used = self.used.fetch_add(more, Ordering::Relaxed) + more;
-        self.bytes += more;
-        used <= MAX_QUEUED_BYTES
+impl CollectedExchange {
+    /// Makes the line of the exchange, without a mask, and the memory that it holds.
+    pub fn into_recorded(self) -> (RecordedExchange, ReservedBytes) {
+        let Self { mut raw, summary } = self;
+        let none = raw.memory.empty();
+        let memory = mem::replace(&mut raw.memory, none);
+        (raw.into_line(summary, None), memory)
     }
 }
 
-impl Drop for ReservedBytes {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+impl fmt::Debug for CollectedExchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CollectedExchange")
+            .field("id", &self.summary.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -429,23 +405,5 @@ mod tests {
             RecordedBody::Omitted(2)
         );
         assert_eq!(body(&mut None), RecordedBody::Base64("//4=".to_owned()));
-    }
-
-    #[test]
-    fn memory_is_bounded_for_one_and_for_all_exchanges() {
-        let used = Arc::new(AtomicUsize::new(0));
-        let mut all: Vec<ReservedBytes> = (0..4)
-            .map(|_| ReservedBytes::none(Arc::clone(&used)))
-            .collect();
-
-        assert!(all.iter_mut().all(|bytes| bytes.grow(MAX_EXCHANGE_BYTES)));
-        assert!(!all[0].grow(1));
-        let mut next = ReservedBytes::none(Arc::clone(&used));
-        assert!(!next.grow(1));
-        drop(next);
-        all.pop();
-        assert!(ReservedBytes::none(Arc::clone(&used)).grow(1));
-        drop(all);
-        assert_eq!(used.load(Ordering::Relaxed), 0);
     }
 }

@@ -18,7 +18,7 @@ use stream_redact::Mask;
 use zstd::bulk::Compressor;
 
 use super::{
-    raw_exchange::QueuedExchange,
+    raw_exchange::CollectedExchange,
     reader::{ENCRYPTED_SUFFIX, MAX_FRAME_BYTES, SEGMENT_SUFFIX, segment_files},
 };
 use crate::{
@@ -86,7 +86,7 @@ impl SegmentWriter {
     }
 
     /// Writes exchanges until the recorder is dropped.
-    pub(super) fn run(mut self, queue: &Receiver<QueuedExchange>) {
+    pub(super) fn run(mut self, queue: &Receiver<CollectedExchange>) {
         // Shows at start what would be lost, and applies the retention.
         if let Err(error) = self.prepare_folder() {
             self.fail(&error);
@@ -112,7 +112,7 @@ impl SegmentWriter {
         self.close();
     }
 
-    fn add(&mut self, QueuedExchange { raw, summary }: QueuedExchange) {
+    fn add(&mut self, CollectedExchange { raw, summary }: CollectedExchange) {
         let line = raw.into_line(summary, self.mask.as_ref());
         if self.frame.is_empty() {
             self.frame_since = Instant::now();

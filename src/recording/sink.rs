@@ -7,11 +7,10 @@ use http::request::Parts;
 use serde_json::Value;
 
 use super::{
+    collector::ExchangeCollector,
     format::{RecordedEvent, RecordedOutcome, RecordedRefusal, RecordedRun, RecordedSession},
-    raw_exchange::{
-        ExchangeSummary, ITEM_BYTES, RawExchange, RawResponse, RawRound, ReservedBytes, WirePiece,
-    },
-    recorder::{ExchangeRecorder, RuleDefinition},
+    raw_exchange::{ExchangeSummary, ITEM_BYTES, RawExchange, RawResponse, RawRound, WirePiece},
+    recorder::RuleDefinition,
     request_head::{RequestHead, response_head},
 };
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
 /// Collects the events of one exchange.
 #[derive(Debug)]
 pub struct RecordingSink {
-    recorder: Arc<ExchangeRecorder>,
+    collector: Arc<ExchangeCollector>,
     rules: Arc<[RuleDefinition]>,
     revision: Arc<str>,
     state: SinkState,
@@ -39,15 +38,16 @@ enum SinkState {
 }
 
 impl RecordingSink {
-    /// Returns the sink of an exchange with this head.
+    /// Returns the sink of an exchange with this head, which arrived at this time.
     pub fn new(
-        recorder: &Arc<ExchangeRecorder>,
+        collector: &Arc<ExchangeCollector>,
         rules: &Arc<[RuleDefinition]>,
         revision: &Arc<str>,
         head: &Parts,
+        started: SystemTime,
     ) -> Self {
         let raw = RawExchange {
-            started: SystemTime::now(),
+            started,
             head: RequestHead::new(head),
             session: None,
             received: Vec::new(),
@@ -56,10 +56,10 @@ impl RecordingSink {
             events: Vec::new(),
             answer: None,
             is_tool_denied: false,
-            memory: ReservedBytes::none(recorder.memory()),
+            memory: collector.reserve(),
         };
         Self {
-            recorder: Arc::clone(recorder),
+            collector: Arc::clone(collector),
             rules: Arc::clone(rules),
             revision: Arc::clone(revision),
             state: SinkState::Undecided(Box::new(raw)),
@@ -92,12 +92,12 @@ impl RecordingSink {
         let state = std::mem::replace(&mut self.state, SinkState::NotSampled);
         let (id, request) = (&exchange.session_id, &*exchange.request_id);
         if let SinkState::Undecided(mut raw) = state
-            && self.recorder.is_sampled(id, request)
+            && self.collector.is_sampled(id, request)
         {
             let (match_kind, source) = session.unwrap_or(("named", "named"));
             raw.session = (!id.is_empty()).then(|| RecordedSession {
                 id: id.clone(),
-                place: self.recorder.next_place(id),
+                place: self.collector.next_place(id),
                 source: source.to_owned(),
                 match_kind: match_kind.to_owned(),
             });
@@ -236,9 +236,9 @@ impl RecordingSink {
         let raw = match std::mem::replace(&mut self.state, SinkState::NotSampled) {
             SinkState::Undecided(raw) | SinkState::Sampled(raw) => raw,
             SinkState::NotSampled => return,
-            SinkState::Lost => return self.recorder.count_dropped(1),
+            SinkState::Lost => return self.collector.count_dropped(),
         };
-        if !self.recorder.records(exchange.action, raw.is_tool_denied) {
+        if !self.collector.collects(exchange.action, raw.is_tool_denied) {
             return;
         }
         let summary = ExchangeSummary {
@@ -255,7 +255,7 @@ impl RecordingSink {
                 ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
             },
         };
-        self.recorder.push(raw, summary);
+        self.collector.push(raw, summary);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     answer_channels::same_answer,
@@ -17,7 +17,7 @@ use super::{
 use crate::recording::{RecordedExchange, RecordedRound};
 
 /// Kind of a difference; of several, the last in this order counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DifferenceKind {
     /// Content or a verdict differs, but both or none are denied.
@@ -29,7 +29,7 @@ pub enum DifferenceKind {
 }
 
 /// One difference between two exchanges.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Kind of the difference.
     pub kind: DifferenceKind,
@@ -46,7 +46,7 @@ pub struct Change {
 }
 
 /// Reason why an exchange cannot be compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownReason {
     /// The body of the request is not recorded.

@@ -87,10 +87,8 @@ impl ReplayGateway {
             ..AppResources::default()
         };
         let app = App::new(isolated(config), resources).await?;
-        if hooks == ReplayedHooks::Run {
-            let slots = app.snapshot().engine.table().free_slots();
-            app.resources.process_slots.resize(slots);
-        }
+        let slots = app.snapshot().engine.table().free_slots();
+        app.resources.process_slots.resize(slots);
         Ok(Self { app, runs })
     }
 

@@ -2,6 +2,7 @@
 //! models and tools. A log has no content, so other rules are not judged.
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{self, BufRead, BufReader},
     path::Path,
@@ -80,10 +81,10 @@ fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 /// Returns the config with only the rules that names are enough for, and all its rules.
 fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
     let mut rules = Vec::new();
-    let mut add = |rule: &str, not_judged| {
+    let mut add = |rule: &str, not_judged: Option<&'static str>| {
         rules.push(JudgedRule {
             rule: rule.to_owned(),
-            not_judged,
+            not_judged: not_judged.map(Cow::Borrowed),
         });
     };
     for spec in config

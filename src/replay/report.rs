@@ -1,8 +1,8 @@
 //! The report of a replay. Pure.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     compare::{DifferenceKind, UnknownReason},
@@ -14,7 +14,7 @@ use super::{
 const MAX_NAMED_DAMAGES: usize = 100;
 
 /// The report of a replay.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ReplayReport {
     /// Revision of the config that was compared with; `recorded` without one.
     pub before: String,
@@ -36,7 +36,7 @@ pub struct ReplayReport {
     pub never_asked: Vec<String>,
     /// Rules of the tried config, and whether names were enough to judge them; only after a
     /// replay of a decision log.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub judged_rules: Vec<JudgedRule>,
     /// Tool calls that some rule names.
     pub coverage: ToolCoverage,
@@ -49,16 +49,16 @@ pub struct ReplayReport {
 }
 
 /// A rule, and whether a decision log is enough to judge it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JudgedRule {
     /// Name of the rule.
     pub rule: String,
     /// Reason why it is not judged; `None` if it is.
-    pub not_judged: Option<&'static str>,
+    pub not_judged: Option<Cow<'static, str>>,
 }
 
 /// Parts of a recording that cannot be read.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct DamageReport {
     /// Number of the parts.
     pub count: u64,
@@ -77,7 +77,7 @@ impl DamageReport {
 }
 
 /// What a replay took.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Effort {
     /// Duration of the replay in milliseconds.
     pub elapsed_ms: u64,
@@ -107,6 +107,15 @@ impl ReplayReport {
 }
 
 impl DifferenceKind {
+    /// Returns the name of the kind in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NewlyDenied => "newly_denied",
+            Self::NewlyAllowed => "newly_allowed",
+            Self::Edited => "edited",
+        }
+    }
+
     /// Returns the heading of the kind in reports.
     pub const fn heading(self) -> &'static str {
         match self {

@@ -1,14 +1,13 @@
 //! Schedule of a replay: calls of one session in order, different sessions in parallel.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::HashSet,
     fs,
     hash::{BuildHasher, RandomState},
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
-    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -23,17 +22,13 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    answer_channels::called_tools,
-    compare::{ComparedExchange, Comparison, ComparisonLimits, UnknownReason, compare},
-    gateway::{ReplayGateway, Replayed, ReplayedHooks},
-    progress::{Progress, peak_kib},
-    report::{DamageReport, Effort, ReplayReport},
+    gateway::ReplayedHooks,
+    progress::Progress,
+    replayer::{ReplayConfigs, Replayer},
+    report::{DamageReport, ReplayReport},
     session_order::{OrderedCall, SessionOrder},
-    tally::Tally,
-    tool_coverage::ToolCoverage,
 };
 use crate::{
-    config::Config,
     recording::{self, Exchanges, ReadError, RecordedBody, RecordedExchange},
     state::BuildError,
 };
@@ -43,20 +38,6 @@ const MAX_QUEUED_KIB: u32 = 64 * 1024;
 
 /// Calls per core that wait for hooks at the same time.
 const HOOK_LANES_PER_CORE: usize = 16;
-
-/// Digits of a revision in reports.
-const RECORDED: &str = "recorded";
-
-/// The configs of a replay.
-#[derive(Debug)]
-pub struct ReplayConfigs {
-    /// The config to try.
-    pub after: Config,
-    /// The config to compare with; without one, what was recorded.
-    pub before: Option<Config>,
-    /// The hooks that are asked.
-    pub hooks: ReplayedHooks,
-}
 
 /// A recording, and the part of it to replay.
 #[derive(Debug)]
@@ -89,26 +70,16 @@ pub enum ReplayError {
 ///
 /// Returns an error if the recording cannot be read, or a gateway cannot be built.
 pub async fn replay(
-    configs: ReplayConfigs,
+    mut configs: ReplayConfigs,
     recording: RecordingSource,
     progress: Arc<Progress>,
 ) -> Result<ReplayReport, ReplayError> {
     let files = recording::segments(&recording.path)?;
-    let versions = (
-        configs.before.as_ref().map(|config| config.version.clone()),
-        configs.after.version.clone(),
-    );
-    let before = match configs.before {
-        Some(config) => Some(ReplayGateway::new(config, configs.hooks).await?),
-        None => None,
-    };
-    let replayer = Arc::new(Replayer {
-        before,
-        after: ReplayGateway::new(configs.after, configs.hooks).await?,
-        hooks: configs.hooks,
-        tally: Mutex::default(),
-        progress: Arc::clone(&progress),
-    });
+    for config in configs.before.iter_mut().chain([&mut configs.after]) {
+        config.remove_shadow_hooks();
+    }
+    let replayer = Box::pin(Replayer::new(configs, Arc::clone(&progress)));
+    let replayer = Arc::new(replayer.await?);
     let tasks = TaskTracker::new();
     let lanes = Lanes::start(&replayer, &tasks);
     let runtime = Handle::current();
@@ -123,138 +94,23 @@ pub async fn replay(
     let damaged = damaged.await.map_err(io::Error::from)?;
     tasks.close();
     tasks.wait().await;
-    let mut report = ReplayReport {
-        before: versions.0.unwrap_or_else(|| RECORDED.to_owned()),
-        after: versions.1,
+    let report = ReplayReport {
         damaged,
-        ..ReplayReport::default()
+        ..replayer.report()
     };
     let Some(replayer) = Arc::into_inner(replayer) else {
         return Err(io::Error::other("a session did not end").into());
     };
-    replayer.finish(&mut report).await;
-    report.effort = Effort {
-        elapsed_ms: u64::try_from(progress.elapsed().as_millis()).unwrap_or(u64::MAX),
-        calls_per_second: progress.rate(),
-        peak_kib: peak_kib(),
-    };
+    replayer.end().await;
     Ok(report)
 }
 
-/// The gateways of a replay, and the sums of their comparisons.
-struct Replayer {
-    before: Option<ReplayGateway>,
-    after: ReplayGateway,
-    hooks: ReplayedHooks,
-    tally: Mutex<Tally>,
-    progress: Arc<Progress>,
-}
-
-impl Replayer {
-    /// Replays the calls of some sessions, one after the other.
-    async fn run(self: Arc<Self>, mut calls: UnboundedReceiver<QueuedReplay>) {
-        let mut diverged: HashSet<String> = HashSet::new();
-        while let Some(QueuedReplay { call, permit }) = calls.recv().await {
-            let session = call
-                .exchange
-                .session
-                .as_ref()
-                .map(|session| session.id.clone());
-            let limits = ComparisonLimits {
-                caveat: caveat(&call).filter(|_| self.before.is_none()),
-                has_diverged: session.as_ref().is_some_and(|id| diverged.contains(id)),
-                needs_all_hooks: self.hooks == ReplayedHooks::Recorded,
-            };
-            let comparison = Box::pin(self.replay(&call.exchange, limits)).await;
-            if !comparison.changes.is_empty() {
-                diverged.extend(session);
-            }
-            self.tally().add(&call.exchange, &comparison);
-            self.progress.add_call();
-            drop(permit);
-        }
-    }
-
-    async fn replay(&self, recorded: &RecordedExchange, limits: ComparisonLimits) -> Comparison {
-        let after = match self.after.replay(recorded).await {
-            Ok(after) => after,
-            Err(reason) => return Comparison::unknown(reason),
-        };
-        let before = match &self.before {
-            None => None,
-            Some(before) => match before.replay(recorded).await {
-                Ok(before) => Some(before),
-                Err(reason) => return Comparison::unknown(reason),
-            },
-        };
-        self.add_facts(recorded, before.as_ref(), &after);
-        let none = BTreeSet::new();
-        let recorded = ComparedExchange {
-            exchange: recorded,
-            unanswered: &none,
-        };
-        let before = before.as_ref().map_or(recorded, compared);
-        compare(before, compared(&after), limits)
-    }
-
-    /// Adds what a call shows beside its differences.
-    fn add_facts(&self, recorded: &RecordedExchange, before: Option<&Replayed>, after: &Replayed) {
-        let answers = recorded
-            .rounds
-            .iter()
-            .filter_map(|round| round.response.as_ref()?.bytes());
-        let tools = answers.flat_map(|answer| called_tools(&recorded.dialect, &answer));
-        let tools: Vec<String> = tools.collect();
-        let runs = recorded.events.iter().flat_map(|event| &event.hooks);
-        let recorded_time = || Duration::from_millis(runs.map(|run| run.ms).sum());
-        let time = before.map_or_else(recorded_time, |before| before.elapsed);
-        let mut tally = self.tally();
-        tally.add_times(time, after.elapsed);
-        for tool in &tools {
-            tally.add_tool(tool);
-        }
-        for rule in &after.asked {
-            if !tally.asked.contains(rule) {
-                tally.asked.insert(rule.clone());
-            }
-        }
-    }
-
-    /// Writes the sums into a report, and ends the gateways.
-    async fn finish(self, report: &mut ReplayReport) {
-        let tally = self
-            .tally
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        let snapshot = self.after.app.snapshot();
-        let table = snapshot.engine.table();
-        report.coverage = ToolCoverage::new(&tally.called_tools, table);
-        let enabled = table.rules().iter().filter(|rule| !rule.disabled);
-        let never = enabled.filter(|rule| !tally.asked.contains(&rule.name));
-        report.never_asked = never.map(|rule| rule.name.clone()).collect();
-        report.add_tally(tally);
-        drop(snapshot);
-        self.after.end().await;
-        if let Some(before) = self.before {
-            before.end().await;
-        }
-    }
-
-    fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns why a difference of a replay from what was recorded does not count.
-fn caveat(call: &OrderedCall) -> Option<UnknownReason> {
-    let is_masked = !call.exchange.masked.is_empty();
-    call.caveat.or(is_masked.then_some(UnknownReason::Masked))
-}
-
-const fn compared(replayed: &Replayed) -> ComparedExchange<'_> {
-    ComparedExchange {
-        exchange: &replayed.exchange,
-        unanswered: &replayed.unanswered,
+/// Replays the calls of some sessions, one after the other.
+async fn replay_lane(replayer: Arc<Replayer>, mut calls: UnboundedReceiver<QueuedReplay>) {
+    let mut diverged = HashSet::new();
+    while let Some(QueuedReplay { call, permit }) = calls.recv().await {
+        replayer.judge(&call, &mut diverged).await;
+        drop(permit);
     }
 }
 
@@ -280,7 +136,7 @@ impl Lanes {
         };
         let start = |_| {
             let (sender, calls) = mpsc::unbounded_channel();
-            tasks.spawn(Arc::clone(replayer).run(calls));
+            tasks.spawn(replay_lane(Arc::clone(replayer), calls));
             sender
         };
         Self {

@@ -6,7 +6,10 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     hash::{BuildHasher, RandomState},
+    num::NonZeroUsize,
 };
+
+use lru::LruCache;
 
 use super::compare::UnknownReason;
 use crate::recording::RecordedExchange;
@@ -17,19 +20,23 @@ const MAX_WAITING_CALLS: usize = 256;
 /// Most places of a session that a call waits for. More are a gap.
 const MAX_OVERLAPPING_CALLS: u64 = 8;
 
+/// Sessions whose place is known. Of more, that without calls for the longest time begins anew.
+const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+
 /// A call whose turn it is.
 #[derive(Debug)]
-pub(super) struct OrderedCall {
-    pub(super) exchange: RecordedExchange,
+pub struct OrderedCall {
+    /// The call as recorded.
+    pub exchange: RecordedExchange,
     /// Reason why its session is not known.
     pub(super) caveat: Option<UnknownReason>,
 }
 
 /// Sessions of a recording so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SessionOrder {
     hasher: RandomState,
-    sessions: HashMap<u64, SessionProgress>,
+    sessions: LruCache<u64, SessionProgress>,
     /// Calls that wait, by session and place.
     waiting: HashMap<u64, BTreeMap<u64, RecordedExchange>>,
     /// Sessions with waiting calls, oldest first; some may have none any more.
@@ -43,6 +50,18 @@ struct SessionProgress {
     is_incomplete: bool,
 }
 
+impl Default for SessionOrder {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            sessions: LruCache::sparse(MAX_SESSIONS),
+            waiting: HashMap::new(),
+            waiting_sessions: VecDeque::new(),
+            waiting_calls: 0,
+        }
+    }
+}
+
 impl SessionOrder {
     /// Adds the next call of a recording. Returns the calls whose turn it is.
     pub(super) fn push(&mut self, exchange: RecordedExchange) -> Vec<OrderedCall> {
@@ -53,7 +72,9 @@ impl SessionOrder {
             }];
         };
         let key = self.hasher.hash_one(&session.id);
-        let progress = self.sessions.entry(key).or_default();
+        let progress = self
+            .sessions
+            .get_or_insert_mut(key, SessionProgress::default);
         let (place, next) = (session.place, progress.next_place);
         if place > next && place - next <= MAX_OVERLAPPING_CALLS && session.match_kind != "new" {
             self.waiting.entry(key).or_default().insert(place, exchange);
@@ -107,7 +128,9 @@ impl SessionOrder {
 
     /// Records that a call begins.
     fn start(&mut self, key: u64, exchange: RecordedExchange) -> OrderedCall {
-        let progress = self.sessions.entry(key).or_default();
+        let progress = self
+            .sessions
+            .get_or_insert_mut(key, SessionProgress::default);
         if let Some(session) = &exchange.session {
             let is_first = match session.match_kind.as_str() {
                 "new" | "forked" | "transient" => true,

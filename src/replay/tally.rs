@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::compare::{Change, Comparison, DifferenceKind, UnknownReason};
 use crate::recording::RecordedExchange;
@@ -20,7 +20,7 @@ const MAX_ROWS: usize = 1000;
 const OTHER_ROW: &str = "(other)";
 
 /// Numbers of calls, each counted once by its strictest difference.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCounts {
     /// Calls that were compared.
     pub calls: u64,
@@ -40,7 +40,7 @@ pub struct CallCounts {
 }
 
 /// Numbers of differences of one rule, tool or caller.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeCounts {
     /// Decisions that deny now.
     pub newly_denied: u64,
@@ -51,7 +51,7 @@ pub struct ChangeCounts {
 }
 
 /// A call with a difference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeSample {
     /// Request id of the recorded call.
     pub request: String,
@@ -67,7 +67,7 @@ pub struct ChangeSample {
 }
 
 /// Durations of the same calls before and after the change, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTimes {
     /// Median before the change.
     pub before_p50_us: u64,
@@ -105,7 +105,7 @@ impl<'a> From<&'a RecordedExchange> for CallName<'a> {
 }
 
 /// Sums of comparisons so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Numbers of calls by their result.
     pub counts: CallCounts,
@@ -242,7 +242,7 @@ fn row<'a, T: Default>(rows: &'a mut BTreeMap<String, T>, name: &str) -> &'a mut
 const BUCKETS: usize = 128;
 
 /// Durations in buckets. A percentile is at most a quarter above the true value.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct DurationBuckets([u64; BUCKETS]);
 
 impl Default for DurationBuckets {

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::hook::HookTable;
 
@@ -10,7 +10,7 @@ use crate::hook::HookTable;
 const MAX_LISTED_TOOLS: usize = 20;
 
 /// Tool calls that some rule names.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCoverage {
     /// Tool calls of the model in the recording.
     pub tool_calls: u64,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::runtime::Handle;
 
 use super::{
-    config_source::ConfigSource,
+    config_source::{ConfigInput, ConfigSource},
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
@@ -189,6 +189,16 @@ impl App {
         Ok(Arc::new(config))
     }
 
+    /// Reads a config that is not taken into use, with the command line of that in use. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of the config.
+    pub fn read_other(&self, input: ConfigInput<'_>) -> Result<Config, ReloadError> {
+        let config = self.source()?.read_other(input);
+        config.map_err(|error| ReloadError(error.to_string()))
+    }
+
     fn source(&self) -> Result<&ConfigSource, ReloadError> {
         let source = self.reloads.source.as_ref();
         source.ok_or_else(|| ReloadError("no config file to reload".to_owned()))
@@ -239,6 +249,7 @@ impl App {
         }
         let applied = revision(&snapshot, cause.clone());
         self.replace(snapshot).proofs.stop();
+        self.resources.shadow.notify_config_change();
         self.reloads.revisions.add(applied);
         Ok(())
     }

@@ -104,6 +104,15 @@ impl ConfigSource {
         }
     }
 
+    /// Reads a config that is not taken into use.
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of the config.
+    pub(super) fn read_other(&self, input: ConfigInput<'_>) -> Result<Config, ConfigError> {
+        (self.read)(input)
+    }
+
     /// Returns the stored revision of a version.
     ///
     /// # Errors

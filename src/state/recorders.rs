@@ -30,7 +30,7 @@ impl Snapshot {
         let trace = self.trace.sink(RecordKind::Call);
         let is_traced = trace.is_some();
         let mut sinks = self.sinks(log, trace);
-        sinks.extend(self.recordings.sink(&exchange.caller.name, head));
+        sinks.extend(self.recordings.sinks(&exchange.caller.name, head));
         let replay = head.extensions.get::<ReplayInput>();
         sinks.extend(replay.and_then(ReplayInput::take_sink));
         let recorder = Recorder::for_exchange(exchange, sinks, aborted);

@@ -1,14 +1,19 @@
-//! The recording of a snapshot: the recorder, with the rules and the revision of one config.
+//! The recording of a snapshot: the recorder and the shadow, with the rules and the revision of
+//! one config.
 
-use std::sync::Arc;
+mod shadow_slot;
+
+use std::{sync::Arc, time::SystemTime};
 
 use http::request::Parts;
 use tokio_util::task::TaskTracker;
 
+pub use self::shadow_slot::{ShadowAction, ShadowError, ShadowRequest, ShadowSlot, ShadowStatus};
+use super::resources::AppResources;
 use crate::{
     config::{Config, ConfigError, Problem},
     hook::HookTable,
-    observe::{Metrics, recorder::Sink},
+    observe::recorder::Sink,
     policy::redact_patterns,
     recording::{ExchangeRecorder, RecordingSink, RuleDefinition},
 };
@@ -17,6 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Recordings {
     recorder: Option<Arc<ExchangeRecorder>>,
+    shadow: Arc<ShadowSlot>,
     rules: Arc<[RuleDefinition]>,
     revision: Arc<str>,
 }
@@ -30,12 +36,13 @@ impl Recordings {
     pub(super) fn new(
         config: &Config,
         table: &HookTable,
-        metrics: &Arc<Metrics>,
+        resources: &AppResources,
         previous: Option<&Self>,
     ) -> Result<Self, ConfigError> {
         let previous = previous.and_then(|previous| previous.recorder.as_ref());
         let recorder = config.record.as_ref().map(|settings| {
-            ExchangeRecorder::new(settings, redact_patterns(config), metrics, previous)
+            let patterns = redact_patterns(config);
+            ExchangeRecorder::new(settings, patterns, &resources.metrics, previous)
         });
         let recorder = recorder.transpose().map_err(|error| {
             let message = format!("`record.redact`: {error}");
@@ -43,6 +50,7 @@ impl Recordings {
         })?;
         Ok(Self {
             recorder,
+            shadow: Arc::clone(&resources.shadow),
             rules: table.definitions().into(),
             revision: config.version.as_str().into(),
         })
@@ -55,11 +63,17 @@ impl Recordings {
         }
     }
 
-    /// Returns the sink of an exchange of a caller; `None` if it is not recorded.
-    pub(super) fn sink(&self, caller: &str, head: &Parts) -> Option<Box<dyn Sink>> {
-        let recorder = self.recorder.as_ref()?;
-        let sink = || RecordingSink::new(recorder, &self.rules, &self.revision, head);
-        let is_recorded = recorder.records_caller(caller);
-        is_recorded.then(|| Box::new(sink()) as Box<dyn Sink>)
+    /// Returns the sinks of an exchange of a caller: none, if it is neither recorded nor given to
+    /// the shadow.
+    pub(super) fn sinks(&self, caller: &str, head: &Parts) -> impl Iterator<Item = Box<dyn Sink>> {
+        let recorder = self.recorder.as_ref();
+        let recorder = recorder.map(|recorder| Arc::clone(recorder.collector()));
+        let collectors = recorder.into_iter().chain(self.shadow.collector());
+        let started = SystemTime::now();
+        let collectors = collectors.filter(|collector| collector.collects_caller(caller));
+        collectors.map(move |collector| {
+            let sink = RecordingSink::new(&collector, &self.rules, &self.revision, head, started);
+            Box::new(sink) as Box<dyn Sink>
+        })
     }
 }

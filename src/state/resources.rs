@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{content_owners::ContentOwners, traffic::Traffic};
+use super::{content_owners::ContentOwners, recordings::ShadowSlot, traffic::Traffic};
 use crate::{
     audit_log::OpenLogs,
     auth::{AdminAccess, AuthState},
@@ -51,6 +51,8 @@ pub struct AppResources {
     pub earlier_responses: Arc<ContentOwners>,
     /// Live trace of exchanges.
     pub trace: Arc<TraceStore>,
+    /// The shadow, if one is running.
+    pub shadow: Arc<ShadowSlot>,
     /// Tracer of the engine, for `explain` and `test`.
     pub tracer: Option<Arc<Tracer>>,
     /// Recorded outputs of hooks, in a replay that calls none.
@@ -76,6 +78,7 @@ impl Default for AppResources {
             process_slots: Arc::default(),
             cached_content: Arc::default(),
             earlier_responses: Arc::default(),
+            shadow: Arc::default(),
             tracer: None,
             recorded_runs: None,
         }

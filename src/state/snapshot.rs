@@ -129,7 +129,7 @@ impl Snapshot {
         let execution = tracer.as_ref().map(|tracer| tracer.execution());
         let counters = Arc::clone(&resources.session_counters);
         let previous = previous.map(|previous| &previous.recordings);
-        let recordings = Recordings::new(&config, &table, &resources.metrics, previous)?;
+        let recordings = Recordings::new(&config, &table, resources, previous)?;
         let mut snapshot = Self {
             recordings,
             trace: LiveTrace::new(&resources.trace, table.rules(), &config.trace),

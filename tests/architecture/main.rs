@@ -45,7 +45,9 @@ const LAYERS: &[&[&str]] = &[
     &["dry_run"],
     &["middleware", "view"],
     &["proxy", "api", "console"],
-    &["server", "replay"],
+    &["replay"],
+    &["shadow"],
+    &["server"],
     &["cli"],
     &["main"],
 ];

@@ -198,6 +198,7 @@ async fn described_metrics() -> String {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a list")]
 async fn metrics_have_these_names() {
     assert_snapshot!(described_metrics().await, @"
     # HELP hookgate_requests Requests answered, by operation, status and action.
@@ -254,6 +255,10 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_rollout_share_percent gauge
     # HELP hookgate_rollout_aborts Rollouts that a difference of the two configs has ended.
     # TYPE hookgate_rollout_aborts counter
+    # HELP hookgate_shadow_running Whether a shadow is running.
+    # TYPE hookgate_shadow_running gauge
+    # HELP hookgate_shadow_dropped Exchanges that the shadow did not judge, because its queue or memory was full.
+    # TYPE hookgate_shadow_dropped counter
     # HELP hookgate_trace_bytes Bytes that the live trace holds, exchanges in flight included.
     # TYPE hookgate_trace_bytes gauge
     # EOF

@@ -58,6 +58,7 @@ mod robustness;
 mod secret_leaks;
 mod session_stores;
 mod sessions;
+mod shadow;
 mod shutdown;
 mod streaming;
 mod systems;

@@ -1,7 +1,7 @@
 //! Replay of recorded calls: the same config changes nothing, and another one what it must.
 
-mod changes;
+pub mod changes;
 mod commands;
-mod conversations;
+pub mod conversations;
 mod identity;
-mod recorded;
+pub mod recorded;

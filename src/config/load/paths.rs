@@ -24,14 +24,15 @@ const MIN_AUDIT_FILE_BYTES: usize = 64 * 1024;
 /// Permission bits with which the group or others may write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Absolute paths of the files and folders that hookgate writes.
-pub(super) struct WrittenPaths {
+/// Absolute paths of the files and folders that hookgate writes, and of the shadow's config.
+pub(super) struct ResolvedPaths {
     audit: Option<PathBuf>,
     revisions: Option<PathBuf>,
     record: Option<PathBuf>,
+    shadow: Option<PathBuf>,
 }
 
-impl WrittenPaths {
+impl ResolvedPaths {
     /// Puts the paths in the place of those that the config names.
     pub(super) fn write_to(self, config: &mut Config) {
         if let (Some(audit), Some(path)) = (&mut config.audit, self.audit) {
@@ -42,6 +43,9 @@ impl WrittenPaths {
         }
         if let (Some(record), Some(path)) = (&mut config.record, self.record) {
             record.path = path;
+        }
+        if let (Some(shadow), Some(path)) = (&mut config.shadow, self.shadow) {
+            shadow.config = path;
         }
     }
 }
@@ -68,12 +72,14 @@ impl Loader {
         Some(directory)
     }
 
-    /// Checks the files and folders that hookgate writes, and makes their paths absolute.
-    pub(super) fn written_paths(&mut self) -> WrittenPaths {
-        WrittenPaths {
+    /// Checks the files and folders that hookgate writes, and makes their paths absolute, and that
+    /// of the shadow's config.
+    pub(super) fn resolved_paths(&mut self) -> ResolvedPaths {
+        ResolvedPaths {
             audit: self.audit_path(),
             revisions: self.revision_folder(),
             record: self.record_path(),
+            shadow: self.shadow_config(),
         }
     }
 
@@ -145,6 +151,13 @@ impl Loader {
             self.warning("/record/redact", message);
         }
         Some(self.absolute(&record.path))
+    }
+
+    /// Returns the path of the shadow's config, which is watched for changes.
+    fn shadow_config(&mut self) -> Option<PathBuf> {
+        let path: PathBuf = self.section("/shadow/config")?;
+        self.file(&path);
+        Some(self.absolute(&path))
     }
 
     fn absolute(&self, path: &Path) -> PathBuf {

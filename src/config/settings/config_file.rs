@@ -19,7 +19,7 @@ use super::{
     proofs::{ProofCases, ProofSettings},
     record::RecordSettings,
     revisions::RevisionSettings,
-    rollout::RolloutSettings,
+    rollout::{RolloutSettings, shadow::ShadowSettings},
     sessions::{EventSettings, SessionSettings},
     telemetry::{LogSettings, Telemetry},
     tool_names::{ToolMeaning, ToolMeaningSchema},
@@ -142,6 +142,8 @@ pub struct Config {
     pub revisions: Option<RevisionSettings>,
     /// The rollout of another config to a share of the sessions. Default: none.
     pub rollout: Option<RolloutSettings>,
+    /// Another config that judges a share of the live calls. Default: none.
+    pub shadow: Option<ShadowSettings>,
     /// Policies made of the models and tools that each caller may use. They run after
     /// all others and see their edits.
     #[serde(skip)]
@@ -187,6 +189,14 @@ impl Config {
         let groups = self.hooks.values_mut().flatten();
         for hook in groups.flat_map(|group| &mut group.hooks) {
             hook.proof = ProofCases::default();
+        }
+    }
+
+    /// Removes `shadow: true` of all hooks.
+    pub fn remove_shadow_hooks(&mut self) {
+        let groups = self.hooks.values_mut().flatten();
+        for hook in groups.flat_map(|group| &mut group.hooks) {
+            hook.shadow = false;
         }
     }
 

@@ -88,6 +88,9 @@ pub struct HookSpec {
     /// and method.
     #[schemars(with = "Option<bool>")]
     pub context: bool,
+    /// Run the hook on live calls in a shadow, too, with all its effects.
+    #[serde(default)]
+    pub shadow: bool,
     /// Set by the loader for all hooks of a file.
     #[schemars(skip)]
     pub system_messages: SystemMessages,

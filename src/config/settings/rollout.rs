@@ -1,4 +1,6 @@
-//! The rollout of another config to a share of the sessions.
+//! Other configs beside that in use: the rollout to a share of the sessions, and the shadow.
+
+pub(in crate::config) mod shadow;
 
 use std::time::Duration;
 

@@ -171,6 +171,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         view: HookView::StableForm,
         system_messages: SystemMessages::Hidden,
         context: false,
+        shadow: false,
         settings: HookSettings(Map::new()),
         proof: ProofCases::default(),
         span: SourceSpan {

@@ -48,6 +48,7 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
     for rule in &report.judged_rules {
         let reason = rule
             .not_judged
+            .as_ref()
             .map(|reason| format!("not judged: {reason}"));
         let judged = reason.unwrap_or_else(|| "judged".to_owned());
         rows.push(("rule", format!("{}, {judged}", rule.rule)));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     families::family::{ALL, Family, Said, Turn},
-    harness::{Agent, Asked, Upstream, respond},
+    harness::{Agent, Answer, Asked, Upstream, respond},
 };
 
 /// A key in the form of AWS's, which `redact` masks.
@@ -100,6 +100,14 @@ impl Call {
 
     /// Makes the call. Returns the id of the request.
     pub async fn make(&self, agent: &Agent) -> String {
+        self.send(agent)
+            .await
+            .header("x-hookgate-request-id")
+            .to_owned()
+    }
+
+    /// Makes the call. Returns its answer.
+    pub async fn send(&self, agent: &Agent) -> Answer {
         let turns: Vec<Turn<'_>> = self
             .turns
             .iter()
@@ -130,11 +138,7 @@ impl Call {
         if self.family == Family::Anthropic {
             agent = agent.sending("anthropic-version", "2023-06-01");
         }
-        let answer = agent.post(&path, body.to_string()).await;
-        answer.headers["x-hookgate-request-id"]
-            .to_str()
-            .unwrap()
-            .to_owned()
+        agent.post(&path, body.to_string()).await
     }
 }
 

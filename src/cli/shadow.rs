@@ -1,0 +1,136 @@
+//! `hookgate shadow`: lets another config judge the live calls of a running gateway.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use clap::Args;
+use serde_json::Value;
+use tokio::time::sleep;
+use url::form_urlencoded;
+
+use super::{
+    admin_client::AdminArgs,
+    failure::Failure,
+    output::{print, print_error},
+    replay::{check_condition, parse_condition, show_progress},
+    runtime::{block_on, shutdown_signals},
+};
+use crate::replay::{FailCondition, ReplayReport, ReportFormat, render};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  hookgate shadow --config next.yaml --duration 30m
+  hookgate shadow --config next.yaml --duration 2h --sample 1 --format markdown --fail-on 'newly_denied > 0.1%'";
+
+/// Time between two looks at the state.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Command-line arguments of `shadow`.
+#[derive(Debug, Args)]
+pub(super) struct ShadowArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// Path of the config to try, which names no hook files
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Time after which the shadow ends, such as `30m`. SIGINT ends it, too
+    #[arg(long, value_name = "DURATION")]
+    duration: String,
+    /// Share of the sessions, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    sample: f64,
+    /// `policies`, or `recorded`: events of hooks without a live output are unknown
+    #[arg(long, value_name = "HOOKS", default_value = "policies")]
+    hooks: String,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+    /// Exit with 1 if this holds, such as `newly_denied > 0.1% || newly_allowed > 0`
+    #[arg(long, value_name = "EXPRESSION", value_parser = parse_condition)]
+    fail_on: Option<FailCondition>,
+}
+
+impl ShadowArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let config = fs::read_to_string(&self.config)
+            .map_err(|error| Failure::Failed(format!("`{}`: {error}", self.config.display())))?;
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("sample", &self.sample.to_string())
+            .append_pair("until", &self.duration)
+            .append_pair("hooks", &self.hooks)
+            .finish();
+        let path = format!("/shadow?{query}");
+        let started = self.admin.post_yaml(&path, config)?;
+        let status = self.watch(&started)?;
+        let report = status.get("report").cloned().unwrap_or_default();
+        let report: ReplayReport = serde_json::from_value(report).map_err(|error| {
+            Failure::Failed(format!("the gateway sent an unreadable report: {error}"))
+        })?;
+        print(&render(&report, self.format, self.fail_on.as_ref()))?;
+        let dropped = number(&status, "dropped");
+        if dropped > 0 {
+            print_error(&format!(
+                "not judged for lack of resources: {dropped} calls"
+            ));
+        }
+        match text(&status, "reason") {
+            "until" | "operator" => check_condition(self.fail_on, &report),
+            reason => Err(Failure::Failed(format!("the shadow ended early: {reason}"))),
+        }
+    }
+
+    /// Waits for the end of the shadow that `started` describes, and returns its last state.
+    fn watch(&self, started: &Value) -> Result<Value, Failure> {
+        loop {
+            let status = self.admin.get("/shadow")?;
+            let is_same = |name| text(&status, name) == text(started, name);
+            if !(is_same("to") && is_same("started")) {
+                let message = "another shadow was started in the place of this one";
+                return Err(Failure::Failed(message.to_owned()));
+            }
+            if text(&status, "state") != "running" {
+                show_progress("");
+                return Ok(status);
+            }
+            show_progress(&progress(&status));
+            if is_interrupted_within(POLL_INTERVAL)? {
+                show_progress("");
+                return self.admin.delete("/shadow");
+            }
+        }
+    }
+}
+
+fn progress(status: &Value) -> String {
+    let counts = status.pointer("/report/counts").unwrap_or(&Value::Null);
+    format!(
+        "{} calls, {} newly denied, {} newly allowed, {} dropped, until {}",
+        number(counts, "calls"),
+        number(counts, "newly_denied"),
+        number(counts, "newly_allowed"),
+        number(status, "dropped"),
+        text(status, "until"),
+    )
+}
+
+/// Returns whether a signal arrives within this time.
+fn is_interrupted_within(time: Duration) -> Result<bool, Failure> {
+    let mut is_interrupted = false;
+    block_on(async {
+        let signal = shutdown_signals(1)?;
+        tokio::select! {
+            () = signal => is_interrupted = true,
+            () = sleep(time) => (),
+        }
+        Ok(())
+    })?;
+    Ok(is_interrupted)
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    let value = object.get(field).and_then(Value::as_str);
+    value.unwrap_or_default()
+}
+
+fn number(object: &Value, field: &str) -> u64 {
+    let value = object.get(field).and_then(Value::as_u64);
+    value.unwrap_or_default()
+}

@@ -1,0 +1,184 @@
+//! Replay of calls and comparison of the results, each session in order.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    answer_channels::called_tools,
+    compare::{ComparedExchange, Comparison, ComparisonLimits, UnknownReason, compare},
+    gateway::{ReplayGateway, Replayed, ReplayedHooks},
+    progress::{Progress, peak_kib},
+    report::{Effort, ReplayReport},
+    session_order::OrderedCall,
+    tally::Tally,
+    tool_coverage::ToolCoverage,
+};
+use crate::{config::Config, recording::RecordedExchange, state::BuildError};
+
+/// Revision in reports without a config to compare with.
+const RECORDED: &str = "recorded";
+
+/// The configs of a replay.
+#[derive(Debug)]
+pub struct ReplayConfigs {
+    /// The config to try.
+    pub after: Config,
+    /// The config to compare with; without one, what was recorded.
+    pub before: Option<Config>,
+    /// The hooks that are asked.
+    pub hooks: ReplayedHooks,
+}
+
+/// The gateways of a replay, and the sums of their comparisons.
+pub(super) struct Replayer {
+    before: Option<ReplayGateway>,
+    after: ReplayGateway,
+    pub(super) hooks: ReplayedHooks,
+    tally: Mutex<Tally>,
+    progress: Arc<Progress>,
+}
+
+impl Replayer {
+    /// Builds the gateways of a replay.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something that a config asks for cannot be built.
+    pub(super) async fn new(
+        configs: ReplayConfigs,
+        progress: Arc<Progress>,
+    ) -> Result<Self, BuildError> {
+        let before = match configs.before {
+            Some(config) => Some(ReplayGateway::new(config, configs.hooks).await?),
+            None => None,
+        };
+        Ok(Self {
+            before,
+            after: ReplayGateway::new(configs.after, configs.hooks).await?,
+            hooks: configs.hooks,
+            tally: Mutex::default(),
+            progress,
+        })
+    }
+
+    /// Replays a call whose turn it is, and compares it. `diverged` has the sessions in which an
+    /// earlier call went otherwise.
+    pub(super) async fn judge(
+        &self,
+        call: &OrderedCall,
+        diverged: &mut HashSet<String>,
+    ) -> Comparison {
+        let session = call.exchange.session.as_ref();
+        let session = session.map(|session| session.id.clone());
+        let limits = ComparisonLimits {
+            caveat: caveat(call).filter(|_| self.before.is_none()),
+            has_diverged: session.as_ref().is_some_and(|id| diverged.contains(id)),
+            needs_all_hooks: self.hooks == ReplayedHooks::Recorded,
+        };
+        let comparison = Box::pin(self.replay(&call.exchange, limits)).await;
+        if !comparison.changes.is_empty() {
+            diverged.extend(session);
+        }
+        self.tally().add(&call.exchange, &comparison);
+        self.progress.add_call();
+        comparison
+    }
+
+    async fn replay(&self, recorded: &RecordedExchange, limits: ComparisonLimits) -> Comparison {
+        let after = match self.after.replay(recorded).await {
+            Ok(after) => after,
+            Err(reason) => return Comparison::unknown(reason),
+        };
+        let before = match &self.before {
+            None => None,
+            Some(before) => match before.replay(recorded).await {
+                Ok(before) => Some(before),
+                Err(reason) => return Comparison::unknown(reason),
+            },
+        };
+        self.add_facts(recorded, before.as_ref(), &after);
+        let none = BTreeSet::new();
+        let recorded = ComparedExchange {
+            exchange: recorded,
+            unanswered: &none,
+        };
+        let before = before.as_ref().map_or(recorded, compared);
+        compare(before, compared(&after), limits)
+    }
+
+    /// Adds what a call shows beside its differences.
+    fn add_facts(&self, recorded: &RecordedExchange, before: Option<&Replayed>, after: &Replayed) {
+        let answers = recorded
+            .rounds
+            .iter()
+            .filter_map(|round| round.response.as_ref()?.bytes());
+        let tools = answers.flat_map(|answer| called_tools(&recorded.dialect, &answer));
+        let tools: Vec<String> = tools.collect();
+        let runs = recorded.events.iter().flat_map(|event| &event.hooks);
+        let recorded_time = || Duration::from_millis(runs.map(|run| run.ms).sum());
+        let time = before.map_or_else(recorded_time, |before| before.elapsed);
+        let mut tally = self.tally();
+        tally.add_times(time, after.elapsed);
+        for tool in &tools {
+            tally.add_tool(tool);
+        }
+        for rule in &after.asked {
+            if !tally.asked.contains(rule) {
+                tally.asked.insert(rule.clone());
+            }
+        }
+    }
+
+    /// Returns the report of the calls so far.
+    pub(super) fn report(&self) -> ReplayReport {
+        let snapshot = self.after.app.snapshot();
+        let table = snapshot.engine.table();
+        let tally = self.tally().clone();
+        let enabled = table.rules().iter().filter(|rule| !rule.disabled);
+        let never = enabled.filter(|rule| !tally.asked.contains(&rule.name));
+        let before = self.before.as_ref();
+        let before = before.map(|before| before.app.snapshot().config.version.clone());
+        let mut report = ReplayReport {
+            before: before.unwrap_or_else(|| RECORDED.to_owned()),
+            after: snapshot.config.version.clone(),
+            never_asked: never.map(|rule| rule.name.clone()).collect(),
+            coverage: ToolCoverage::new(&tally.called_tools, table),
+            effort: Effort {
+                elapsed_ms: u64::try_from(self.progress.elapsed().as_millis()).unwrap_or(u64::MAX),
+                calls_per_second: self.progress.rate(),
+                peak_kib: peak_kib(),
+            },
+            ..ReplayReport::default()
+        };
+        report.add_tally(tally);
+        report
+    }
+
+    /// Ends both gateways, and waits for their hook processes.
+    pub(super) async fn end(self) {
+        self.after.end().await;
+        if let Some(before) = self.before {
+            before.end().await;
+        }
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns why a difference of a replay from what was recorded does not count.
+fn caveat(call: &OrderedCall) -> Option<UnknownReason> {
+    let is_masked = !call.exchange.masked.is_empty();
+    call.caveat.or(is_masked.then_some(UnknownReason::Masked))
+}
+
+const fn compared(replayed: &Replayed) -> ComparedExchange<'_> {
+    ComparedExchange {
+        exchange: &replayed.exchange,
+        unanswered: &replayed.unanswered,
+    }
+}

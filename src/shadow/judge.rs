@@ -1,0 +1,61 @@
+//! Judgement of collected exchanges by the shadow's config.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    observe::Metrics,
+    recording::{CollectedExchange, ExchangeCollector, ReservedBytes},
+    replay::{OrderedCall, SerialReplay},
+};
+
+/// Label of a difference whose rule is not known, as in reports.
+const UNKNOWN_RULE: &str = "(unknown)";
+
+/// Judges exchanges in the order of their sessions, and counts the results.
+pub(super) struct ExchangeJudge {
+    pub(super) replay: SerialReplay,
+    pub(super) collector: Arc<ExchangeCollector>,
+    pub(super) max_bytes: usize,
+    pub(super) metrics: Arc<Metrics>,
+    /// Memory of the exchanges that wait for earlier ones or are judged, by request id.
+    pub(super) held: HashMap<String, ReservedBytes>,
+}
+
+impl ExchangeJudge {
+    /// Judges an exchange, and those that waited for it. If half of the memory is used, none waits
+    /// any longer.
+    pub(super) async fn judge(&mut self, collected: CollectedExchange) {
+        let (exchange, memory) = collected.into_recorded();
+        self.held.insert(exchange.id.clone(), memory);
+        let mut calls = self.replay.push(exchange);
+        if self.collector.held_bytes() > self.max_bytes / 2 {
+            calls.extend(self.replay.release());
+        }
+        self.judge_calls(calls).await;
+    }
+
+    /// Judges the exchanges that still wait.
+    pub(super) async fn judge_rest(&mut self) {
+        let calls = self.replay.release();
+        self.judge_calls(calls).await;
+    }
+
+    async fn judge_calls(&mut self, calls: Vec<OrderedCall>) {
+        for call in calls {
+            let comparison = Box::pin(self.replay.judge(&call)).await;
+            for change in &comparison.changes {
+                let rule = match change.rule.as_str() {
+                    "" => UNKNOWN_RULE,
+                    rule => rule,
+                };
+                self.metrics
+                    .record_shadow_verdict(rule, change.kind.as_str());
+            }
+            if comparison.changes.is_empty() {
+                let result = comparison.unknown.map_or("unchanged", |_| "unknown");
+                self.metrics.record_shadow_verdict("", result);
+            }
+            self.held.remove(&call.exchange.id);
+        }
+    }
+}

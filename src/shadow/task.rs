@@ -1,0 +1,348 @@
+//! The task that starts and ends shadows: at the start, after reloads, and for operators.
+
+use std::{future::pending, path::PathBuf, sync::Arc, time::Duration};
+
+use futures_util::future::OptionFuture;
+use jiff::Timestamp;
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    task::spawn_blocking,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use super::worker::{EXCHANGE_TIMEOUT, EndReason, ThreadEnd, Worker, WorkerPlan};
+use crate::{
+    audit_log::{AuditRecord, ShadowChange, ShadowEnd, ShadowRecord},
+    config::{Config, ConfigFiles, RecordSelection, ShadowSettings},
+    observe::Metrics,
+    recording::{CollectedExchange, ExchangeCollector},
+    state::{App, ConfigInput, ShadowAction, ShadowError, ShadowRequest, ShadowStatus},
+};
+
+/// Time between two looks at a thread, which may not yield.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time for a thread to end, beyond which it is given up.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Starts and ends shadows until the shutdown.
+pub async fn run_shadow(app: App) {
+    let Some(mut requests) = app.resources.shadow.take_requests() else {
+        return;
+    };
+    let shutdown = app.resources.shutdown.clone();
+    let mut task = ShadowTask {
+        app,
+        running: None,
+        status: ShadowStatus {
+            state: "none",
+            ..ShadowStatus::default()
+        },
+        followed: None,
+    };
+    Box::pin(task.follow_config()).await;
+    let slot = Arc::clone(&task.app.resources.shadow);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            () = slot.config_changed() => Box::pin(task.follow_config()).await,
+            Some(request) = requests.recv() => Box::pin(task.reply(request)).await,
+            reason = ended(task.running.as_mut()) => task.end(reason).await,
+        }
+    }
+    task.end(EndReason::Shutdown).await;
+}
+
+struct ShadowTask {
+    app: App,
+    running: Option<RunningShadow>,
+    /// The state at the last start or end.
+    status: ShadowStatus,
+    /// Versions of the config in use and of the shadow's config in the file, when they were last
+    /// compared with those before.
+    followed: Option<(String, String)>,
+}
+
+struct RunningShadow {
+    worker: Worker,
+    collector: Arc<ExchangeCollector>,
+    record: ShadowRecord,
+    /// Its last moment, if there is one.
+    until: Option<Instant>,
+    /// Exchanges that earlier shadows dropped.
+    dropped_before: u64,
+}
+
+impl ShadowTask {
+    /// Starts the shadow of the config in use, and ends that of another config. Does nothing if
+    /// neither the config nor that of the shadow has changed.
+    async fn follow_config(&mut self) {
+        let config = Arc::clone(&self.app.snapshot().config);
+        let settings = config.shadow.clone();
+        let candidate = match &settings {
+            Some(settings) => Some(self.load(settings.config.clone()).await),
+            None => None,
+        };
+        let version = candidate.as_ref().map(|candidate| match candidate {
+            Ok(candidate) => candidate.version.clone(),
+            Err(error) => error.clone(),
+        });
+        let followed = (config.version.clone(), version.unwrap_or_default());
+        if self.followed.as_ref() == Some(&followed) {
+            return;
+        }
+        self.followed = Some(followed);
+        self.end(EndReason::Reload).await;
+        if let (Some(settings), Some(candidate)) = (settings, candidate) {
+            let started = match candidate {
+                Ok(candidate) => self.start(candidate, settings, "").await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = started {
+                self.fail(error);
+            }
+        }
+    }
+
+    async fn load(&self, path: PathBuf) -> Result<Config, String> {
+        let app = self.app.clone();
+        read(move || app.read_other(ConfigInput::Other(&path))).await
+    }
+
+    async fn reply(&mut self, request: ShadowRequest) {
+        let reply = match request.action {
+            ShadowAction::Start {
+                config,
+                settings,
+                by,
+            } => self.start_posted(config, *settings, &by).await,
+            ShadowAction::End => {
+                self.end(EndReason::Operator).await;
+                Ok(())
+            }
+            ShadowAction::Status => Ok(()),
+        };
+        let reply = reply.map_err(ShadowError::Config);
+        // The operator may have disconnected.
+        request.reply.send(reply.map(|()| self.status())).ok();
+    }
+
+    /// Starts the shadow of an operator, in the place of that before.
+    async fn start_posted(
+        &mut self,
+        text: String,
+        settings: ShadowSettings,
+        by: &str,
+    ) -> Result<(), String> {
+        let app = self.app.clone();
+        let files = Arc::new(ConfigFiles::of_config(text));
+        let mut config = read(move || app.read_other(ConfigInput::Stored(files))).await?;
+        // INVARIANT: requests choose nothing that is executed.
+        config.remove_shadow_hooks();
+        self.end(EndReason::Operator).await;
+        self.start(config, settings, by).await
+    }
+
+    async fn start(
+        &mut self,
+        config: Config,
+        settings: ShadowSettings,
+        by: &str,
+    ) -> Result<(), String> {
+        let metrics = Arc::clone(&self.app.resources.metrics);
+        metrics.clear_shadow_verdicts();
+        let (collector, queue) = collector(&settings, &metrics);
+        let record = ShadowRecord {
+            action: ShadowChange::Start,
+            from: self.app.snapshot().config.version.clone(),
+            to: config.version.clone(),
+            sample: settings.sample,
+            by: by.to_owned(),
+            end: None,
+        };
+        let (started, time) = (Timestamp::now(), settings.until);
+        let status = ShadowStatus {
+            state: "running",
+            from: record.from.clone(),
+            to: record.to.clone(),
+            sample: record.sample,
+            started: rfc3339(started),
+            until: rfc3339(started.checked_add(time).unwrap_or(Timestamp::MAX)),
+            ..ShadowStatus::default()
+        };
+        let plan = WorkerPlan {
+            config,
+            settings,
+            collector: Arc::clone(&collector),
+            queue,
+            metrics: Arc::clone(&metrics),
+        };
+        let running = RunningShadow {
+            dropped_before: metrics.shadow_dropped.get(),
+            worker: Worker::start(plan).await?,
+            until: Instant::now().checked_add(time),
+            collector: Arc::clone(&collector),
+            record,
+        };
+        let (from, to) = (&running.record.from, &running.record.to);
+        tracing::info!(config.from = from, config.to = to, "shadow started");
+        self.append(&running.record);
+        metrics.shadow_running.set(1);
+        self.app.resources.shadow.set_collector(Some(collector));
+        (self.status, self.running) = (status, Some(running));
+        Ok(())
+    }
+
+    /// Ends the shadow that is running, if there is one.
+    async fn end(&mut self, reason: EndReason) {
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        self.app.resources.shadow.set_collector(None);
+        running.worker.cancel.cancel();
+        if !reason.is_failure() {
+            // A thread that does not end in time is given up.
+            let ended = &mut running.worker.ended;
+            timeout(END_TIMEOUT, ended).await.ok();
+        }
+        let metrics = &self.app.resources.metrics;
+        metrics.shadow_running.set(0);
+        metrics.record_shadow_end(reason.as_str());
+        let status = ShadowStatus {
+            state: "ended",
+            reason: Some(reason.as_str()),
+            until: rfc3339(Timestamp::now()),
+            ..self.status_of(&running)
+        };
+        let counts = running.worker.report.report().counts;
+        let end = ShadowEnd {
+            reason: reason.as_str(),
+            calls: counts.calls,
+            newly_denied: counts.newly_denied,
+            newly_allowed: counts.newly_allowed,
+            edited: counts.edited,
+            unchanged: counts.unchanged,
+            unknown: counts.unknown,
+            dropped: status.dropped,
+        };
+        log_end(&running.record, reason, counts.calls);
+        self.append(&ShadowRecord {
+            action: ShadowChange::End,
+            end: Some(end),
+            ..running.record
+        });
+        self.status = status;
+    }
+
+    /// Records that a shadow cannot be started.
+    fn fail(&mut self, error: String) {
+        tracing::warn!(%error, "the shadow cannot be started");
+        let reason = EndReason::Failed.as_str();
+        self.app.resources.metrics.record_shadow_end(reason);
+        self.status = ShadowStatus {
+            state: "ended",
+            from: self.app.snapshot().config.version.clone(),
+            reason: Some(reason),
+            error: Some(error),
+            ..ShadowStatus::default()
+        };
+    }
+
+    fn append(&self, record: &ShadowRecord) {
+        if let Some(audit) = &self.app.snapshot().audit {
+            audit.append(&AuditRecord::Shadow(record.clone()));
+        }
+    }
+
+    fn status(&self) -> ShadowStatus {
+        match &self.running {
+            Some(running) => self.status_of(running),
+            None => self.status.clone(),
+        }
+    }
+
+    fn status_of(&self, running: &RunningShadow) -> ShadowStatus {
+        let dropped = self.app.resources.metrics.shadow_dropped.get();
+        ShadowStatus {
+            held_bytes: running.collector.held_bytes(),
+            dropped: dropped - running.dropped_before,
+            report: serde_json::to_value(running.worker.report.report()).ok(),
+            ..self.status.clone()
+        }
+    }
+}
+
+/// Returns the collector of a shadow, and the end of its queue.
+fn collector(
+    settings: &ShadowSettings,
+    metrics: &Metrics,
+) -> (Arc<ExchangeCollector>, mpsc::Receiver<CollectedExchange>) {
+    let (sender, queue) = mpsc::channel(settings.budget.queue);
+    let send = move |exchange| !matches!(sender.try_send(exchange), Err(TrySendError::Full(_)));
+    let what = RecordSelection {
+        sample: settings.sample,
+        ..RecordSelection::default()
+    };
+    let dropped = metrics.shadow_dropped.clone();
+    let collector = ExchangeCollector::new(what, settings.budget.memory, Box::new(send), dropped);
+    (Arc::new(collector), queue)
+}
+
+fn log_end(record: &ShadowRecord, reason: EndReason, calls: u64) {
+    let (from, to) = (&record.from, &record.to);
+    let (is_failure, reason) = (reason.is_failure(), reason.as_str());
+    if is_failure {
+        tracing::warn!(
+            config.from = from,
+            config.to = to,
+            shadow.reason = reason,
+            shadow.calls = calls,
+            "shadow ended early"
+        );
+    } else {
+        tracing::info!(
+            config.from = from,
+            config.to = to,
+            shadow.reason = reason,
+            shadow.calls = calls,
+            "shadow ended"
+        );
+    }
+}
+
+fn rfc3339(time: Timestamp) -> String {
+    format!("{time:.0}")
+}
+
+/// Reads a config on a thread for blocking tasks.
+async fn read<E: ToString + Send + 'static>(
+    read: impl FnOnce() -> Result<Config, E> + Send + 'static,
+) -> Result<Config, String> {
+    match spawn_blocking(read).await {
+        Ok(config) => config.map_err(|error| error.to_string()),
+        Err(panicked) => Err(panicked.to_string()),
+    }
+}
+
+/// Waits until a shadow has to end.
+async fn ended(running: Option<&mut RunningShadow>) -> EndReason {
+    let Some(running) = running else {
+        return pending().await;
+    };
+    let (worker, until) = (&mut running.worker, running.until);
+    loop {
+        tokio::select! {
+            end = &mut worker.ended => return match end {
+                Ok(ThreadEnd::Deadline) => EndReason::Deadline,
+                Ok(ThreadEnd::Cancelled) => EndReason::Failed,
+                Err(_panicked) => EndReason::Panic,
+            },
+            Some(()) = OptionFuture::from(until.map(sleep_until)) => return EndReason::Until,
+            () = sleep(CHECK_INTERVAL) => {
+                if worker.activity.busy() > EXCHANGE_TIMEOUT + CHECK_INTERVAL {
+                    return EndReason::Deadline;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The thread that judges exchanges, within its share of the CPU.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    runtime::{self, Runtime},
+    sync::{mpsc, oneshot},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Dispatch, dispatcher};
+
+use super::{cpu_pace::CpuPace, judge::ExchangeJudge};
+use crate::{
+    config::{Config, CpuShare, ShadowHooks, ShadowSettings},
+    observe::Metrics,
+    recording::{CollectedExchange, ExchangeCollector},
+    replay::{LiveReport, ReplayedHooks, SerialReplay},
+};
+
+/// Longest judgement of one exchange, in which hooks with `shadow: true` may run.
+pub(super) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time to judge the exchanges that wait for earlier ones, at the end.
+const REST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time to build the gateway.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Priority of the thread, from -20 to 19: every other thread goes first.
+const LOWEST_PRIORITY: i32 = 19;
+
+/// Reason why a shadow ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndReason {
+    /// Its time is over.
+    Until,
+    /// An operator ended or replaced it.
+    Operator,
+    /// Another config is in use.
+    Reload,
+    /// The gateway shuts down.
+    Shutdown,
+    /// The config made the thread panic.
+    Panic,
+    /// An exchange took too long.
+    Deadline,
+    /// It cannot be started.
+    Failed,
+}
+
+impl EndReason {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Until => "until",
+            Self::Operator => "operator",
+            Self::Reload => "reload",
+            Self::Shutdown => "shutdown",
+            Self::Panic => "panic",
+            Self::Deadline => "deadline",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Returns whether the config, not an operator or the time, caused the end.
+    pub(super) const fn is_failure(self) -> bool {
+        matches!(self, Self::Panic | Self::Deadline | Self::Failed)
+    }
+}
+
+/// How a thread ended, unless it panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ThreadEnd {
+    /// The task asked for it, or the gateway cannot be built.
+    Cancelled,
+    /// An exchange took too long.
+    Deadline,
+}
+
+/// A thread that judges exchanges.
+pub(super) struct Worker {
+    pub(super) report: LiveReport,
+    pub(super) activity: Arc<Activity>,
+    /// Interrupts a judgement at its next await.
+    pub(super) cancel: CancellationToken,
+    /// Its end. An error after a panic.
+    pub(super) ended: oneshot::Receiver<ThreadEnd>,
+}
+
+/// What a thread needs to begin.
+pub(super) struct WorkerPlan {
+    pub(super) config: Config,
+    pub(super) settings: ShadowSettings,
+    pub(super) collector: Arc<ExchangeCollector>,
+    pub(super) queue: mpsc::Receiver<CollectedExchange>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// The time since which a thread judges the present exchange.
+#[derive(Debug)]
+pub(super) struct Activity {
+    started: Instant,
+    /// Milliseconds from `started` to the begin of the exchange; 0 without one.
+    busy_since_ms: AtomicU64,
+}
+
+/// Limits of a thread.
+struct WorkerLimits {
+    cpu: CpuShare,
+    exchange_timeout: Duration,
+}
+
+impl Worker {
+    /// Starts a thread, which first builds the gateway of the config.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why it cannot judge.
+    pub(super) async fn start(plan: WorkerPlan) -> Result<Self, String> {
+        let (ready, is_ready) = oneshot::channel();
+        let (cancel, activity) = (CancellationToken::new(), Arc::<Activity>::default());
+        let (its_cancel, its_activity) = (cancel.clone(), Arc::clone(&activity));
+        let ended = spawn(move |runtime| {
+            runtime.block_on(run_worker(plan, ready, &its_cancel, &its_activity))
+        });
+        let ended = ended.map_err(|error| error.to_string())?;
+        match timeout(START_TIMEOUT, is_ready).await {
+            Ok(Ok(report)) => Ok(Self {
+                report: report?,
+                activity,
+                cancel,
+                ended,
+            }),
+            Ok(Err(_panicked)) => Err("the config cannot be built".to_owned()),
+            Err(_elapsed) => {
+                cancel.cancel();
+                Err("the config cannot be built in time".to_owned())
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            busy_since_ms: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Activity {
+    /// Returns the time since which the present exchange is judged.
+    pub(super) fn busy(&self) -> Duration {
+        match self.busy_since_ms.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => {
+                let since = Duration::from_millis(since);
+                self.started.elapsed().saturating_sub(since)
+            }
+        }
+    }
+
+    fn begin(&self) {
+        let since = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.busy_since_ms.store(since.max(1), Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.busy_since_ms.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Runs a function with a runtime of its own on a thread of the lowest priority.
+fn spawn(
+    run: impl FnOnce(&Runtime) -> ThreadEnd + Send + 'static,
+) -> io::Result<oneshot::Receiver<ThreadEnd>> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (end, ended) = oneshot::channel();
+    let run = move || {
+        // Judged calls are not logged. The decision log has their sums.
+        let _quiet = dispatcher::set_default(&Dispatch::none());
+        lower_priority();
+        let reason = run(&runtime);
+        // Hook processes end with the runtime.
+        runtime.shutdown_background();
+        // Nothing waits for a thread that was given up.
+        end.send(reason).ok();
+    };
+    let thread = thread::Builder::new().name("shadow".to_owned());
+    thread.spawn(run)?;
+    Ok(ended)
+}
+
+async fn run_worker(
+    plan: WorkerPlan,
+    ready: oneshot::Sender<Result<LiveReport, String>>,
+    cancel: &CancellationToken,
+    activity: &Activity,
+) -> ThreadEnd {
+    let hooks = match plan.settings.hooks {
+        ShadowHooks::Policies => ReplayedHooks::Policies,
+        ShadowHooks::Recorded => ReplayedHooks::Recorded,
+    };
+    let replay = match Box::pin(SerialReplay::new(plan.config, hooks)).await {
+        Ok(replay) => replay,
+        Err(error) => {
+            ready.send(Err(error.to_string())).ok();
+            return ThreadEnd::Cancelled;
+        }
+    };
+    let budget = plan.settings.budget;
+    ready.send(Ok(replay.live_report())).ok();
+    let mut queue = plan.queue;
+    let mut judge = ExchangeJudge {
+        replay,
+        collector: plan.collector,
+        max_bytes: budget.memory,
+        metrics: Arc::clone(&plan.metrics),
+        held: HashMap::new(),
+    };
+    let limits = WorkerLimits {
+        cpu: budget.cpu,
+        exchange_timeout: EXCHANGE_TIMEOUT,
+    };
+    let judged = async |exchange| judge.judge(exchange).await;
+    let end = work(&mut queue, &limits, cancel, activity, judged).await;
+    plan.metrics.shadow_dropped.inc_by(queue.len() as u64);
+    if end == ThreadEnd::Cancelled {
+        // A rest that takes longer is not judged.
+        timeout(REST_TIMEOUT, judge.judge_rest()).await.ok();
+    }
+    end
+}
+
+/// Judges what is in a queue, one after the other, until the queue closes.
+async fn work<T>(
+    queue: &mut mpsc::Receiver<T>,
+    limits: &WorkerLimits,
+    cancel: &CancellationToken,
+    activity: &Activity,
+    mut judge: impl AsyncFnMut(T),
+) -> ThreadEnd {
+    let mut pace = CpuPace::new(limits.cpu);
+    while let Some(Some(next)) = cancel.run_until_cancelled(queue.recv()).await {
+        activity.begin();
+        pace.begin();
+        let judged = timeout(limits.exchange_timeout, judge(next));
+        match cancel.run_until_cancelled(judged).await {
+            None => break,
+            Some(Err(_elapsed)) => return ThreadEnd::Deadline,
+            Some(Ok(())) => activity.end(),
+        }
+        let pause = pace.pause();
+        if !pause.is_zero() && cancel.run_until_cancelled(sleep(pause)).await.is_none() {
+            break;
+        }
+    }
+    ThreadEnd::Cancelled
+}
+
+/// Lets all other threads go first.
+fn lower_priority() {
+    // On Linux, this is the priority of the calling thread alone. Without it, the share of the
+    // CPU is kept nonetheless.
+    if cfg!(target_os = "linux") {
+        rustix::process::setpriority_process(None, LOWEST_PRIORITY).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: WorkerLimits = WorkerLimits {
+        cpu: CpuShare(100),
+        exchange_timeout: Duration::from_millis(100),
+    };
+
+    fn queue(items: &[u32]) -> mpsc::Receiver<u32> {
+        let (sender, queue) = mpsc::channel(8);
+        for item in items {
+            sender.try_send(*item).unwrap();
+        }
+        queue
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_thread_and_nothing_else() {
+        let ended = spawn(|_runtime| panic!("of a test")).unwrap();
+
+        assert!(ended.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_judgement_that_takes_too_long_ends_the_work() {
+        let (cancel, activity) = (CancellationToken::new(), Activity::default());
+        let mut judged = 0;
+        let judge = async |item| {
+            judged += item;
+            if item == 2 {
+                std::future::pending::<()>().await;
+            }
+        };
+
+        let end = work(&mut queue(&[1, 2, 4]), &LIMITS, &cancel, &activity, judge).await;
+
+        assert_eq!((end, judged), (ThreadEnd::Deadline, 3));
+    }
+
+    #[tokio::test]
+    async fn a_judgement_that_never_yields_is_seen_from_outside() {
+        let (activity, watched) = (Activity::default(), Activity::default());
+        let (cancel, mut queue) = (CancellationToken::new(), queue(&[1]));
+        let mut longest = Duration::ZERO;
+        let judge = async |_item| {
+            thread::sleep(Duration::from_millis(60));
+            longest = activity.busy();
+        };
+
+        work(&mut queue, &LIMITS, &cancel, &activity, judge).await;
+
+        assert!(longest >= Duration::from_millis(50), "{longest:?}");
+        assert_eq!(
+            (activity.busy(), watched.busy()),
+            (Duration::ZERO, Duration::ZERO)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_worker_ends_within_a_judgement() {
+        let (cancel, activity) = (CancellationToken::new(), Activity::default());
+        let judge = async |_item| {
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+
+        let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, judge).await;
+
+        assert_eq!(end, ThreadEnd::Cancelled);
+    }
+}

@@ -1,0 +1,216 @@
+//! The report is that of a replay of the same calls.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{AMPLE, Shadowed, make, write};
+use crate::{
+    harness::{hookgate, run},
+    replay::{
+        changes::base,
+        conversations::{Call, sessions},
+    },
+};
+
+/// A report without what differs from run to run.
+fn plain(report: &Value) -> Value {
+    let mut report = report.clone();
+    let fields = report.as_object_mut().unwrap();
+    fields.remove("times");
+    fields.remove("effort");
+    let samples = fields["samples"].as_object_mut().unwrap();
+    for samples in samples.values_mut() {
+        let samples = samples.as_array_mut().unwrap();
+        samples.sort_by_key(ToString::to_string);
+    }
+    report
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_report_is_that_of_a_replay_of_the_same_calls() {
+    let candidates = [
+        base(),
+        base().replace("deny: [rm]", "allow: [rm]"),
+        base().replace("detect: [aws_key]", "detect: [aws_key], on: [answer]"),
+        format!(
+            "{}  - {{ policy: prompt_guard, name: words, deny: [aurora] }}\n",
+            base()
+        ),
+    ];
+    for next in candidates {
+        let calls: Vec<Call> = Call::every()
+            .into_iter()
+            .step_by(3)
+            .chain(sessions())
+            .collect();
+        let gateway = Shadowed::start(&base(), &next, &format!("sample: 1, {AMPLE}")).await;
+
+        make(&gateway.agent, &calls).await;
+        gateway.until_judged(calls.len()).await;
+        let status = gateway.end().await;
+        let upstream = gateway.upstream.addr;
+        let (folder, ..) = gateway.stop();
+
+        assert_eq!(status["dropped"], 0, "{status:#}");
+        let config = std::fs::read_to_string(folder.path().join("next.yaml")).unwrap();
+        assert!(config.contains(&upstream.to_string()), "{config}");
+        let arguments = [
+            "replay",
+            "--config",
+            "next.yaml",
+            "--format",
+            "json",
+            "recordings",
+        ];
+        let (code, out, err) = run(&arguments, folder.path());
+        assert_eq!(code, 0, "{err}");
+        let replayed: Value = serde_json::from_str(&out).unwrap();
+        let is_few = |samples: &Value| samples.as_array().unwrap().len() < 20;
+        let samples = replayed["samples"].as_object().unwrap();
+        let (mut one, mut other) = (plain(&status["report"]), plain(&replayed));
+        if !samples.values().all(is_few) {
+            // Which of many calls are shown depends on their order.
+            one["samples"].take();
+            other["samples"].take();
+        }
+        assert_eq!(one, other);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_are_judged_as_a_whole() {
+    let calls: Vec<Call> = (0..40)
+        .flat_map(|number| {
+            sessions().into_iter().take(3).map(move |mut call| {
+                call.session = format!("session-{number}");
+                call
+            })
+        })
+        .collect();
+    let gateway = Shadowed::start(&base(), &base(), &format!("sample: 0.5, {AMPLE}")).await;
+
+    make(&gateway.agent, &calls).await;
+    // The hash of the name decides, so the number is the same in every run.
+    let all_judged = |status: &Value| status["held_bytes"] == 0 && super::judged(status) > 0;
+    let status = gateway.until("a sample", all_judged).await;
+
+    let judged = super::judged(&status);
+    assert_eq!(judged % 3, 0, "{judged}");
+    assert!((45..=75).contains(&judged), "{judged}");
+    assert_eq!(status["report"]["counts"]["unknown"], 0, "{status:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_and_the_decision_log_have_the_counts() {
+    let next = base().replace("deny: [rm]", "deny: [look]");
+    let calls: Vec<Call> = Call::every().into_iter().take(16).collect();
+    let gateway = Shadowed::start(&base(), &next, &format!("sample: 1, {AMPLE}")).await;
+
+    make(&gateway.agent, &calls).await;
+    let status = gateway.until_judged(calls.len()).await;
+    let operator = &gateway.operator;
+    let series =
+        |change| format!("hookgate_shadow_verdicts_total{{rule=\"guard\",change=\"{change}\"}}");
+    let denied = operator.metric(&series("newly_denied")).await;
+    let allowed = operator.metric(&series("newly_allowed")).await;
+    assert_eq!(operator.metric("hookgate_shadow_running").await, 1);
+    assert_eq!(status["report"]["rules"]["guard"]["newly_denied"], denied);
+    assert_eq!(status["report"]["rules"]["guard"]["newly_allowed"], allowed);
+    assert!(denied > 0 && allowed > 0, "{status:#}");
+    let ended = gateway.end().await;
+    assert_eq!(gateway.operator.metric("hookgate_shadow_running").await, 0);
+    let (_folder, lines, logged) = gateway.stop();
+
+    let lines: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["kind"] == "shadow")
+        .collect();
+    let [start, end] = lines.as_slice() else {
+        panic!("{lines:#?}");
+    };
+    assert_eq!(
+        (&start["action"], &end["action"]),
+        (&"start".into(), &"end".into())
+    );
+    assert_eq!(
+        (&start["to"], &end["reason"]),
+        (&status["to"], &"operator".into())
+    );
+    let counts = &ended["report"]["counts"];
+    for count in [
+        "calls",
+        "newly_denied",
+        "newly_allowed",
+        "edited",
+        "unchanged",
+        "unknown",
+    ] {
+        assert_eq!(end[count], counts[count], "{count}: {end:#}");
+    }
+    assert!(
+        logged.contains("shadow started") && logged.contains("shadow ended"),
+        "{logged}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_tries_a_config_on_live_calls() {
+    let gateway = Shadowed::start(&base(), &base(), "").await;
+    let next = base().replace("deny: [rm]", "deny: [look]");
+    write(
+        gateway.folder.path(),
+        &gateway.upstream,
+        "tried.yaml",
+        &next,
+    );
+    let command = |arguments: &[&str]| {
+        let mut command = hookgate(&["shadow", "--config", "tried.yaml", "--sample", "1"]);
+        command.args(["--url", &gateway.operator.base]);
+        command.args(arguments).current_dir(gateway.folder.path());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+        async {
+            let output = output.await.unwrap();
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            (
+                output.status.code().unwrap(),
+                text(output.stdout),
+                text(output.stderr),
+            )
+        }
+    };
+    let calls: Vec<Call> = Call::every().into_iter().take(16).collect();
+
+    let expression = "newly_denied > 0";
+    let tried = command(&[
+        "--duration",
+        "3s",
+        "--format",
+        "json",
+        "--fail-on",
+        expression,
+    ]);
+    gateway
+        .until("a shadow", |status| status["state"] == "running")
+        .await;
+    make(&gateway.agent, &calls).await;
+    let (code, out, err) = tried.await;
+
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(err.contains("`--fail-on` holds"), "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert!(report["counts"]["newly_denied"].as_u64() > Some(0), "{out}");
+    let forms: BTreeSet<String> = {
+        let mut forms = BTreeSet::new();
+        for format in ["text", "markdown", "html"] {
+            let (code, out, err) = command(&["--duration", "1s", "--format", format]).await;
+            assert_eq!(code, 0, "{err}");
+            forms.insert(out);
+        }
+        forms
+    };
+    assert_eq!(forms.len(), 3);
+    let (code, _, err) = command(&["--duration", "1d"]).await;
+    assert_eq!(code, 1);
+    assert!(err.contains("400"), "{err}");
+}
