@@ -7,6 +7,7 @@
 //! - `access`: log in and out, and the requirement to be logged in;
 //! - `page`: the frame of all pages, and their response;
 //! - `call_row`, `timeline`, `svg`, `conversation`: parts of the pages of calls;
+//! - `shadow_state`: a part of the page of changes;
 //! - `format`: numbers, times and addresses;
 //! - `form`: fields of forms, and the token against cross-site requests;
 //! - `assets`: the stylesheet and the script;
@@ -24,6 +25,7 @@ mod form;
 mod format;
 mod page;
 mod pages;
+mod shadow_state;
 mod svg;
 mod timeline;
 
@@ -60,6 +62,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/config", get(config::show))
         .route("/console/config/reload", post(config::reload))
         .route("/console/changes", get(changes::show))
+        .route("/console/changes/end-shadow", post(changes::end_shadow))
         .route("/console/changes/promote", post(changes::promote))
         .route("/console/changes/rollback", post(changes::roll_back))
         .route("/console/try", get(try_it::show).post(try_it::submit))

@@ -11,6 +11,7 @@ pub mod overview;
 pub mod recorded_call;
 pub mod rules;
 pub mod sessions;
+pub mod shadow;
 pub mod test_case;
 mod timestamp;
 pub mod trial;

@@ -13,14 +13,15 @@ use crate::{
     config::{AdminRole, ShadowSettings},
     error::{ApiError, ErrorReason},
     middleware::require_role,
-    state::{App, ShadowAction, ShadowError, ShadowStatus},
+    state::{App, ShadowAction, ShadowStatus},
+    view::shadow,
 };
 
 /// State of the shadow, with the report of the calls that it has judged.
 #[utoipa::path(get, path = "/shadow", tag = "admin",
     responses((status = 200, description = "The state.", body = ShadowStatus), AdminErrors))]
 pub(super) async fn get_shadow(State(app): State<App>) -> Result<Json<ShadowStatus>, ApiError> {
-    request(&app, ShadowAction::Status).await
+    Ok(Json(shadow::request(&app, ShadowAction::Status).await?))
 }
 
 /// Starts a shadow of the config in the body, in the place of one that is running. Hooks of the
@@ -47,7 +48,7 @@ pub(super) async fn start_shadow(
         settings: Box::new(settings),
         by: principal.name,
     };
-    request(&app, action).await
+    Ok(Json(shadow::request(&app, action).await?))
 }
 
 /// Ends the shadow that is running, and returns its report.
@@ -58,19 +59,7 @@ pub(super) async fn end_shadow(
     principal: AdminPrincipal,
 ) -> Result<Json<ShadowStatus>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
-    request(&app, ShadowAction::End).await
-}
-
-async fn request(app: &App, action: ShadowAction) -> Result<Json<ShadowStatus>, ApiError> {
-    let status = app.resources.shadow.request(action).await;
-    let status = status.map_err(|error| {
-        let reason = match error {
-            ShadowError::Config(_) => ErrorReason::BadConfig,
-            ShadowError::Unavailable => ErrorReason::Overloaded,
-        };
-        ApiError::new(reason, error.to_string())
-    })?;
-    Ok(Json(status))
+    Ok(Json(shadow::request(&app, ShadowAction::End).await?))
 }
 
 /// Reads the settings of a shadow whose config is not a file.

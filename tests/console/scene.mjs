@@ -10,6 +10,7 @@ export async function openScene() {
   const gateway = await Gateway.start(mock);
   await gateway.edit((config) => config.replace("(?i)project aurora", "(?i)project (aurora|borealis)"));
   await until("the changed config", async () => (await gateway.get("/config")).revisions.length === 2);
+  await gateway.startShadow((config) => config.replace("(aurora|borealis)", "(borealis|rivers)"));
   const said = gemini(gateway, "team-a", 'Use run_shell_command {"command":"rm -rf build"}');
   await sendCalls(gateway);
   const scene = { mock, gateway, said: await said };
@@ -18,6 +19,10 @@ export async function openScene() {
     return calls.length > 0 && calls;
   });
   scene.denied = page[0].id;
+  await until("calls that the shadow judges otherwise", async () => {
+    const { report } = await gateway.get("/shadow");
+    return report?.counts.newly_allowed > 0;
+  });
   scene.claude = (await gateway.get("/calls?dialect=anthropic")).calls[0].id;
   scene.edited = (await gateway.get("/calls?edited=answer&session=sprint-42")).calls[0].id;
   return scene;

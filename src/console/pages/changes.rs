@@ -1,4 +1,5 @@
-//! Changes of the config: the rollout of another one, and kept revisions to promote or to return to.
+//! Changes of the config: the shadow and the rollout of another one, and kept revisions to promote
+//! or to return to.
 
 use axum::{
     extract::{RawQuery, State},
@@ -12,12 +13,14 @@ use crate::{
     console::{
         form::{FormFields, csrf_field},
         page::{Page, table},
+        shadow_state::shadow_state,
     },
     error::ApiError,
-    state::{App, ReloadError},
+    state::{App, ReloadError, ShadowAction},
     view::{
         config::{self, ConfigView, RolloutView, StoredRevisionView},
         config_change::{self, on_blocking_thread},
+        shadow,
     },
 };
 
@@ -26,16 +29,18 @@ const ADDRESS: &str = "/console/changes";
 /// Parameter that is set after a promotion.
 const PROMOTED: &str = "promoted";
 
-/// Shows the rollout and the kept revisions.
+/// Shows the shadow, the rollout and the kept revisions.
 ///
 /// # Errors
 ///
-/// Returns an error if the files cannot be read for an internal reason.
+/// Returns an error if the shadow does not reply, or the files cannot be read for an internal
+/// reason.
 pub(in crate::console) async fn show(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
 ) -> Result<Response, ApiError> {
+    let shadow = shadow::request(&app, ShadowAction::Status).await?;
     let read = on_blocking_thread(move || {
         let kept = app.active_revision().map(|_| config::history(&app));
         (config::current(&app), kept)
@@ -49,6 +54,8 @@ pub(in crate::console) async fn show(
             " shows it, and reloads the config files." }
         (promotion_state(&view))
         @if is_promoted { p role="status" { "The revision is in use." } }
+        h2 { "Shadow" }
+        (shadow_state(&shadow, &principal))
         h2 { "Rollout" }
         @match &view.rollout {
             Some(rollout) => (rollout_state(rollout)),
@@ -106,6 +113,22 @@ pub(in crate::console) fn promotion_state(view: &ConfigView) -> Markup {
                 code { (file) } "." }
         }
     }
+}
+
+/// Ends the shadow for an operator.
+///
+/// # Errors
+///
+/// Returns an error if the user is no operator, the form is not that of the session, or the
+/// shadow does not reply.
+pub(in crate::console) async fn end_shadow(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_operator(&principal)?;
+    shadow::request(&app, ShadowAction::End).await?;
+    Ok(Redirect::to(ADDRESS).into_response())
 }
 
 fn back() -> Response {

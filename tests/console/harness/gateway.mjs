@@ -83,6 +83,14 @@ export class Gateway {
     return response.json();
   }
 
+  /** Starts a shadow of the changed config, as the user olga. */
+  async startShadow(change) {
+    const headers = { authorization: "Bearer olga-token", "content-type": "application/yaml" };
+    const body = change(await this.config());
+    const response = await fetch(`${this.admin}/shadow?sample=1`, { method: "POST", headers, body });
+    if (!response.ok) throw new Error(await response.text());
+  }
+
   /** Sends a model call and reads its answer to the end. */
   async call(caller, prompt, { session, model = "gemini-2.5-flash", stream = false, headers = {}, body = {} } = {}) {
     const prefix = session ? `/s/${session}` : "";

@@ -2,10 +2,12 @@
 
 use std::fs;
 
-use super::{AMPLE, Shadowed, judged};
+use serde_json::Value;
+
+use super::{AMPLE, Shadowed, judged, make};
 use crate::{
-    harness::{Agent, PATIENCE, Served, Upstream, eventually},
-    replay::changes::base,
+    harness::{Agent, Browser, PATIENCE, Served, Upstream, eventually},
+    replay::{changes::base, conversations::sessions},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,4 +81,38 @@ async fn only_operators_start_and_end_a_shadow() {
         lines.all(|line| line.contains("\"by\":\"olga\"")) && log.contains("\"shadow\"")
     };
     eventually("the operator is in the decision log", PATIENCE, is_logged).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_console_shows_the_report_side_by_side_and_ends_the_shadow() {
+    let next = base().replace("deny: [rm]", "allow: [rm]");
+    let gateway = Shadowed::start(&base(), &next, &format!("sample: 1, {AMPLE}")).await;
+    let calls = sessions();
+    make(&gateway.agent, &calls).await;
+    let status = gateway.until_judged(calls.len()).await;
+    let counts = &status["report"]["counts"];
+    let samples = status["report"]["samples"]["edited"].clone();
+    let sample = &samples[0];
+
+    let operators = gateway.operator.base.trim_start_matches("http://");
+    let browser = Browser::at_address(operators.parse().unwrap());
+    let page = browser.get("/console/changes").await.html;
+
+    let row = |name: &str, number: &Value| {
+        format!("<th scope=\"row\">{name}</th><td class=\"number\">{number}</td>")
+    };
+    for result in ["edited", "unchanged"] {
+        assert!(counts[result].as_u64().unwrap() > 0, "{counts}");
+        assert!(page.contains(&row(result, &counts[result])), "{page}");
+    }
+    let link = format!("/console/calls/{}\"", sample["request"].as_str().unwrap());
+    assert!(page.contains(&link), "{page}");
+    let csrf = browser.csrf("/console/changes").await;
+    let ended = browser
+        .post("/console/changes/end-shadow", &[("csrf", &csrf)])
+        .await;
+    assert_eq!(ended.status, 303, "{}", ended.html);
+    assert_eq!(gateway.status().await["reason"], "operator");
+    let page = browser.get("/console/changes").await.html;
+    assert!(page.contains("It ended: operator"), "{page}");
 }

@@ -1,0 +1,121 @@
+//! The shadow on the page of changes: its state and its report.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    form::csrf_field,
+    format::item_address,
+    page::{BadgeKind, badge, table},
+};
+use crate::{auth::AdminPrincipal, config::AdminRole, state::ShadowStatus};
+
+/// Results of calls, in the order of the report.
+const RESULTS: [&str; 6] = [
+    "newly_denied",
+    "newly_allowed",
+    "edited",
+    "unchanged",
+    "unknown",
+    "stale",
+];
+
+/// Tables of the report, and what their rows are.
+const TABLES: [(&str, &str); 3] = [("rules", "Rule"), ("tools", "Tool"), ("callers", "Caller")];
+
+/// Returns the state of the shadow, and the report of what it has judged.
+pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) -> Markup {
+    if status.started.is_empty() {
+        return html! {
+            p { "No config judges live calls. " code { "hookgate shadow" } " starts one, or " code { "shadow" } " in the config." }
+        };
+    }
+    let is_running = status.reason.is_none();
+    html! {
+        p role="status" {
+            "The config " code { (status.to) }
+            @if is_running { " judges " } @else { " judged " }
+            (status.sample * 100.0) " % of the sessions after their calls, since " (status.started) " and until " (status.until)
+            @if let Some(reason) = status.reason { ". It ended: " (reason) }
+            ". Agents notice nothing of it."
+        }
+        @if let Some(error) = &status.error { p.problem { (error) } }
+        @if status.dropped > 0 {
+            p.problem { (status.dropped) " calls were not judged, because its queue or its memory was full." }
+        }
+        @if let Some(report) = &status.report { (report_tables(report)) }
+        @if is_running && principal.has(AdminRole::Operator) {
+            form.line method="post" action="/console/changes/end-shadow" {
+                (csrf_field(principal))
+                button { "End the shadow" }
+            }
+        }
+    }
+}
+
+fn report_tables(report: &Value) -> Markup {
+    let counts = &report["counts"];
+    let results = html! {
+        @for result in RESULTS {
+            tr { th scope="row" { (words(result)) } td.number { (counts[result]) } }
+        }
+    };
+    let calls = format!("{} calls judged", counts["calls"]);
+    html! {
+        (table(&calls, &["Result", "Calls"], &results))
+        @for (field, title) in TABLES {
+            @if let Some(rows) = report[field].as_object().filter(|rows| !rows.is_empty()) {
+                @let rows = html! {
+                    @for (name, counts) in rows {
+                        tr {
+                            th scope="row" { (name) }
+                            @for result in RESULTS.iter().take(3) { td { (counts[result]) } }
+                        }
+                    }
+                };
+                (table(&format!("Decisions by {}", title.to_lowercase()),
+                    &[title, "Newly denied", "Newly allowed", "Edited"], &rows))
+            }
+        }
+        (samples(report))
+    }
+}
+
+fn samples(report: &Value) -> Markup {
+    let kinds = report["samples"].as_object().into_iter().flatten();
+    let samples: Vec<&Value> = kinds
+        .flat_map(|(_, samples)| samples.as_array())
+        .flatten()
+        .collect();
+    let text = |sample: &Value, field: &str| sample[field].as_str().unwrap_or_default().to_owned();
+    let rows = html! {
+        @for sample in &samples {
+            @let request = text(sample, "request");
+            tr {
+                th scope="row" { a href=(item_address("/console/calls", &request, "")) { (text(sample, "time")) } }
+                td { (words(&text(sample, "kind"))) }
+                td { (text(sample, "event")) " " (text(sample, "tool")) }
+                td { code { (text(sample, "rule")) } }
+                td { (verdict(&text(sample, "before"))) }
+                td { (verdict(&text(sample, "after"))) }
+                td { (text(sample, "caller")) }
+            }
+        }
+    };
+    let headings = [
+        "Call", "Change", "Event", "Rule", "In use", "Shadow", "Caller",
+    ];
+    html! { @if !samples.is_empty() { (table("Samples side by side", &headings, &rows)) } }
+}
+
+fn verdict(verdict: &str) -> Markup {
+    let kind = match verdict {
+        "" | "proceed" => BadgeKind::Neutral,
+        _ => BadgeKind::Warning,
+    };
+    html! { @if !verdict.is_empty() { (badge(kind, verdict)) } }
+}
+
+fn words(name: &str) -> String {
+    name.replace('_', " ")
+}
