@@ -84,7 +84,7 @@ fn report_tables(report: &Value) -> Markup {
 fn samples(report: &Value) -> Markup {
     let kinds = report["samples"].as_object().into_iter().flatten();
     let samples: Vec<&Value> = kinds
-        .flat_map(|(_, samples)| samples.as_array())
+        .filter_map(|(_, samples)| samples.as_array())
         .flatten()
         .collect();
     let text = |sample: &Value, field: &str| sample[field].as_str().unwrap_or_default().to_owned();
