@@ -1,7 +1,10 @@
 //! Zstandard frames (RFC 8878), which Codex sends after a login.
 
 use bytes::Bytes;
-use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
+use zstd::{
+    stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer},
+    zstd_safe::get_frame_content_size,
+};
 
 use super::error::DecompressError;
 
@@ -12,9 +15,14 @@ const MAX_WINDOW_LOG: u32 = 23;
 /// Bytes that are decoded at once.
 const STEP_BYTES: usize = 128 * 1024;
 
+/// Longest header of a frame.
+const MAX_HEADER_BYTES: usize = 18;
+
 /// Zstandard decoder that buffers at most a given number of decoded bytes, and one window.
 pub struct BoundedUnzstd {
     decoder: Decoder<'static>,
+    /// First bytes of the frame, which contain its header.
+    header: Vec<u8>,
     decoded: Vec<u8>,
     limit: usize,
     is_finished: bool,
@@ -34,6 +42,7 @@ impl BoundedUnzstd {
             .map_err(invalid)?;
         Ok(Self {
             decoder,
+            header: Vec::with_capacity(MAX_HEADER_BYTES),
             decoded: Vec::new(),
             limit,
             is_finished: false,
@@ -43,6 +52,8 @@ impl BoundedUnzstd {
     /// Decodes the next piece. Bytes after the first frame are an error: one reader could read
     /// a second frame and the next one not.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), DecompressError> {
+        let missing = MAX_HEADER_BYTES - self.header.len();
+        self.header.extend(piece.iter().take(missing));
         let mut input = InBuffer::around(piece);
         loop {
             if self.is_finished {
@@ -78,11 +89,18 @@ impl BoundedUnzstd {
 
     /// Checks the end of the data and returns the decoded bytes.
     pub fn finish(&mut self) -> Result<Bytes, DecompressError> {
-        if self.is_finished {
+        if self.is_finished && self.has_declared_size() {
             Ok(std::mem::take(&mut self.decoded).into())
         } else {
             Err(DecompressError::Invalid)
         }
+    }
+
+    /// Returns whether the data has the size that the header declares, if it declares one. The
+    /// library does not check it for an empty last block that arrives in pieces.
+    fn has_declared_size(&self) -> bool {
+        let declared = get_frame_content_size(&self.header);
+        declared.is_ok_and(|size| size.is_none_or(|size| size == self.decoded.len() as u64))
     }
 }
 
@@ -150,6 +168,15 @@ mod tests {
         assert_eq!(decode(&frame, 100, 100), Err(DecompressError::Invalid));
         frame[5] = 0x68;
         assert_eq!(decode(&frame, 100, 100).unwrap(), "hello");
+    }
+
+    #[test]
+    fn a_frame_of_another_size_than_it_declares_is_an_error() {
+        // It declares 414 bytes and has one empty block.
+        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x80, 0, 0x9e, 1, 0, 0, 1, 0, 0];
+        for cut in [2, 100] {
+            assert_eq!(decode(&frame, cut, 1000), Err(DecompressError::Invalid));
+        }
     }
 
     #[test]
