@@ -1,5 +1,7 @@
 //! Zstandard frames (RFC 8878), which Codex sends after a login.
 
+use std::slice;
+
 use bytes::Bytes;
 use zstd::{
     stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer},
@@ -52,6 +54,19 @@ impl BoundedUnzstd {
     /// Decodes the next piece. Bytes after the first frame are an error: one reader could read
     /// a second frame and the next one not.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), DecompressError> {
+        match piece.split_first() {
+            None => Ok(()),
+            // Alone, the first byte keeps the library from decoding a whole frame at once, for
+            // which it does not check the window.
+            Some((first, rest)) if self.header.is_empty() => {
+                self.decode(slice::from_ref(first))?;
+                self.push(rest)
+            }
+            Some(_) => self.decode(piece),
+        }
+    }
+
+    fn decode(&mut self, piece: &[u8]) -> Result<(), DecompressError> {
         let missing = MAX_HEADER_BYTES - self.header.len();
         self.header.extend(piece.iter().take(missing));
         let mut input = InBuffer::around(piece);
@@ -166,6 +181,11 @@ mod tests {
         let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x70, 0x29, 0x00, 0x00];
         frame.extend(b"hello");
         assert_eq!(decode(&frame, 100, 100), Err(DecompressError::Invalid));
+        // Neither without content: one that declares its size could be decoded at once.
+        let empty = [0x28, 0xb5, 0x2f, 0xfd, 0x80, 0x87, 0, 0, 0, 0, 1, 0, 0];
+        for cut in [2, 100] {
+            assert_eq!(decode(&empty, cut, 100), Err(DecompressError::Invalid));
+        }
         frame[5] = 0x68;
         assert_eq!(decode(&frame, 100, 100).unwrap(), "hello");
     }
