@@ -103,7 +103,12 @@ fn splice(document: &Document, bytes: &[u8]) {
     let keys = whole.keys().map(String::as_str).chain(["a new one"]);
     for key in keys {
         let mut set = document.clone();
-        set.set(&[key], &json!({ "new": 1 })).unwrap();
+        if set.set(&[key], &json!({ "new": 1 })).is_err() {
+            // The document spells the new name otherwise, and one of two spellings would be lost.
+            let is_spelled = |other: &String| other.eq_ignore_ascii_case(key);
+            assert!(!whole.contains_key(key) && whole.keys().any(is_spelled));
+            continue;
+        }
         let mut expected = whole.clone();
         expected.insert(key.to_owned(), json!({ "new": 1 }));
         let written: Map<String, Value> = serde_json::from_slice(&set.to_bytes()).unwrap();
