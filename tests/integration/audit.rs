@@ -7,24 +7,12 @@ mod lines;
 mod policies;
 mod tellings;
 
-use std::path::Path;
-
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// What the tests' configs say of it.
 const AUDIT: &str = "audit: { path: audit.jsonl }\n";
-
-/// The lines of a log, whose chain must hold.
-#[track_caller]
-fn log(path: &Path) -> Vec<Value> {
-    chained_log::verify(path).unwrap_or_else(|it| panic!("{it}"));
-    let lines = chained_log::lines(path).unwrap();
-    let parse =
-        |it: Result<chained_log::LogLine, _>| serde_json::from_slice(&it.unwrap().bytes).unwrap();
-    lines.map(parse).collect()
-}
 
 /// The kinds of lines; of events, their names.
 fn kinds(lines: &[Value]) -> Vec<String> {

@@ -4,6 +4,7 @@ mod agent;
 mod browser;
 mod child;
 mod coder;
+mod decision_log;
 pub mod hook;
 mod raw;
 mod redis;
@@ -17,6 +18,7 @@ pub use self::{
     browser::Browser,
     child::{Served, hookgate, run, serving},
     coder::Coder,
+    decision_log::decision_log,
     raw::Raw,
     redis::Redis,
     refusal::assert_refused,

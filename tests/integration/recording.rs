@@ -1,4 +1,4 @@
-//! Recordings: what they hold, what they never hold, and that they delay nobody.
+//! Recordings: what they contain, what they never contain, and that no call waits for them.
 
 mod content;
 mod files;

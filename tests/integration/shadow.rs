@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    harness::{Agent, PATIENCE, Served, Upstream},
+    harness::{Agent, PATIENCE, Served, Upstream, decision_log},
     replay::{
         conversations::{Call, upstream},
         recorded::HEAD,
@@ -107,13 +107,8 @@ impl Shadowed {
         self.served.terminate();
         let (status, logged) = self.served.ended(Duration::from_secs(20));
         assert!(status.success(), "{logged}");
-        let log = self.folder.path().join("audit.jsonl");
-        chained_log::verify(&log).unwrap();
-        let lines = chained_log::lines(&log).unwrap();
-        let parse = |line: Result<chained_log::LogLine, _>| {
-            serde_json::from_slice(&line.unwrap().bytes).unwrap()
-        };
-        (self.folder, lines.map(parse).collect(), logged)
+        let lines = decision_log(&self.folder.path().join("audit.jsonl"));
+        (self.folder, lines, logged)
     }
 }
 

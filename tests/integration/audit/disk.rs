@@ -12,9 +12,9 @@ use std::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{kinds, log, only};
+use super::{kinds, only};
 use crate::harness::{
-    Agent, PATIENCE, Served, Upstream, assert_refused, eventually, hookgate, prompt,
+    Agent, PATIENCE, Served, Upstream, assert_refused, decision_log, eventually, hookgate, prompt,
 };
 
 const MODEL: &str = "m";
@@ -130,7 +130,7 @@ async fn a_full_disk_refuses_calls_until_there_is_room() {
     }
 
     assert_eq!(gateway.operator.get("/readyz").await.status, 200);
-    let lines = log(&log_path);
+    let lines = decision_log(&log_path);
     let sent = lines
         .iter()
         .filter(|it| it["kind"] == "request" && it["sent"].is_object());
@@ -161,7 +161,7 @@ async fn a_full_disk_does_not_stop_calls_that_need_no_log() {
         text.matches("\"kind\":\"outcome\"").count() == 30
     })
     .await;
-    log(&path);
+    decision_log(&path);
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn a_limit_on_files_is_a_full_disk_too() {
 
     assert!(refused > 0);
     assert_eq!(upstream.seen().len(), 30 - refused);
-    log(&gateway.path("audit.jsonl"));
+    decision_log(&gateway.path("audit.jsonl"));
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn two_gateways_do_not_write_one_log() {
     assert_eq!(second.status.code(), Some(1), "{said}");
     assert!(said.contains("in use by another process"), "{said}");
     assert!(check.status.success(), "a config can be checked meanwhile");
-    log(&gateway.stop().path().join("audit.jsonl"));
+    decision_log(&gateway.stop().path().join("audit.jsonl"));
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn files_that_are_full_hang_together_under_load() {
 
     assert_eq!(statuses, [200; 100]);
     let folder = gateway.stop();
-    let lines = log(&folder.path().join("audit.jsonl"));
+    let lines = decision_log(&folder.path().join("audit.jsonl"));
     let count = |kind| lines.iter().filter(|it| it["kind"] == kind).count();
     assert_eq!((count("request"), count("outcome")), (100, 100));
     assert_eq!(
@@ -245,7 +245,7 @@ async fn a_config_that_changes_is_written_down_and_may_change_the_file() {
     gateway.agent.generate(MODEL, &prompt("c")).await;
     let folder = gateway.stop();
 
-    let one = log(&folder.path().join("one.jsonl"));
+    let one = decision_log(&folder.path().join("one.jsonl"));
     // A file that changes may be noticed more than once.
     let beside = ["AfterModel", "rejected", "reload"];
     let mut told = kinds(&one);
@@ -265,7 +265,7 @@ async fn a_config_that_changes_is_written_down_and_may_change_the_file() {
         .filter(|it| it["sent"]["text"].is_string())
         .count();
     assert_eq!(content, 1);
-    let two = log(&folder.path().join("two.jsonl"));
+    let two = decision_log(&folder.path().join("two.jsonl"));
     assert_eq!(
         only(&two, "request")["received"]["bytes"],
         json!(prompt("c").to_string().len())

@@ -4,8 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{AUDIT, hash, kinds, log, only};
-use crate::harness::{Answer, Asked, TestGateway, Upstream, eventually, hook, prompt, respond};
+use super::{AUDIT, hash, kinds, only};
+use crate::harness::{
+    Answer, Asked, TestGateway, Upstream, decision_log, eventually, hook, prompt, respond,
+};
 
 const MODEL: &str = "gemini-2.5-pro";
 const SECRET: &str = "k3y-0f-th3-ag3nt";
@@ -18,7 +20,7 @@ fn audited(hooks: &[(&str, Value)]) -> String {
 pub(super) async fn ended(gate: TestGateway) -> Vec<Value> {
     let path = gate.path("audit.jsonl");
     let folder = gate.stop_keeping().await;
-    let lines = log(&path);
+    let lines = decision_log(&path);
     drop(folder);
     lines
 }
@@ -143,7 +145,7 @@ async fn a_denial_is_logged_before_it_is_sent() {
     gate.agent().generate(MODEL, &prompt("hello")).await;
 
     // The gateway still runs: only what it waited for is surely there.
-    let lines = log(&gate.path("audit.jsonl"));
+    let lines = decision_log(&gate.path("audit.jsonl"));
     assert_eq!(kinds(&lines[..3]), ["start", "BeforeModel", "request"]);
     assert_eq!(lines[1]["verdict"], "deny");
     assert_eq!(
@@ -169,7 +171,7 @@ async fn a_denial_in_mid_stream_is_logged_before_it_is_sent() {
     let answer = gate.agent().stream(MODEL, &prompt("hello")).await;
 
     assert!(answer.text().contains("no more"));
-    let lines = log(&gate.path("audit.jsonl"));
+    let lines = decision_log(&gate.path("audit.jsonl"));
     let event = only(&lines, "event");
     assert_eq!(
         (&event["event"], &event["verdict"]),
@@ -184,7 +186,7 @@ async fn upstream_is_called_when_the_log_knows() {
     let (seen, place) = (Arc::clone(&known), Arc::clone(&path));
     let upstream = Upstream::with(move |asked| {
         let place = place.lock().unwrap().clone().unwrap();
-        let lines = log(&place);
+        let lines = decision_log(&place);
         let sent = lines
             .iter()
             .filter(|it| it["sent"]["sha256"] == hash(&asked.body));
@@ -422,7 +424,7 @@ async fn an_agent_that_leaves_is_written_down() {
     drop(open);
 
     eventually("the outcome is there", Duration::from_secs(5), || {
-        log(&path)
+        decision_log(&path)
             .iter()
             .any(|it| it["ended"] == "client_disconnected")
     })

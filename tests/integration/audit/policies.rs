@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{AUDIT, hash, kinds, lines::ended};
-use crate::harness::{Answer, TestGateway, Upstream, prompt, run};
+use crate::harness::{Answer, TestGateway, Upstream, decision_log, prompt, run};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -52,7 +52,7 @@ async fn a_call_that_a_policy_takes_out_is_a_denial() {
     }
     let path = gate.path("audit.jsonl");
     let folder = gate.stop_keeping().await;
-    let lines = super::log(&path);
+    let lines = decision_log(&path);
     assert_eq!(
         kinds(&lines[1..]),
         [

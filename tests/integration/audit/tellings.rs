@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{AUDIT, hash, lines::ended, log, only};
+use super::{AUDIT, hash, lines::ended, only};
 use crate::harness::{
-    Agent, PATIENCE, Served, TestGateway, Upstream, chunked_head, closed, hook, piece, prompt,
-    rest, run, write_chunk,
+    Agent, PATIENCE, Served, TestGateway, Upstream, chunked_head, closed, decision_log, hook,
+    piece, prompt, rest, run, write_chunk,
 };
 
 /// A gateway in a process of its own, and its folder.
@@ -27,7 +27,7 @@ async fn end(served: Served, folder: &TempDir) -> (String, Vec<Value>) {
     served.terminate();
     let ended = tokio::task::spawn_blocking(move || served.ended(PATIENCE));
     let (_, text) = ended.await.unwrap();
-    (text, log(&folder.path().join("audit.jsonl")))
+    (text, decision_log(&folder.path().join("audit.jsonl")))
 }
 
 #[tokio::test]

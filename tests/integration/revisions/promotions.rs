@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::Kept;
-use crate::harness::{Agent, Browser, Served, TestGateway, Upstream};
+use crate::harness::{Agent, Browser, Served, TestGateway, Upstream, decision_log};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_earlier_revision_is_promoted_and_rolled_back_with_its_hook_files() {
@@ -71,12 +71,7 @@ async fn an_earlier_revision_is_promoted_and_rolled_back_with_its_hook_files() {
 fn end_and_read_log(gate: Kept) -> Vec<Value> {
     gate.served.terminate();
     gate.served.ended(Duration::from_secs(10));
-    let log = gate.folder.path().join("audit.jsonl");
-    chained_log::verify(&log).unwrap();
-    let lines = chained_log::lines(&log).unwrap();
-    lines
-        .map(|line| serde_json::from_slice(&line.unwrap().bytes).unwrap())
-        .collect()
+    decision_log(&gate.folder.path().join("audit.jsonl"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Agent, PATIENCE, Served, Upstream, prompt, run};
+use crate::harness::{Agent, PATIENCE, Served, Upstream, decision_log, prompt, run};
 
 /// A gateway that rolls out `next.yaml`, which denies prompts with "banana".
 struct Rollout {
@@ -52,13 +52,7 @@ impl Rollout {
     fn end(self) -> Vec<Value> {
         self.served.terminate();
         self.served.ended(Duration::from_secs(10));
-        let log = self.folder.path().join("audit.jsonl");
-        chained_log::verify(&log).unwrap();
-        let lines = chained_log::lines(&log).unwrap();
-        let parse = |line: Result<chained_log::LogLine, _>| {
-            serde_json::from_slice(&line.unwrap().bytes).unwrap()
-        };
-        lines.map(parse).collect()
+        decision_log(&self.folder.path().join("audit.jsonl"))
     }
 
     async fn until(&self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {

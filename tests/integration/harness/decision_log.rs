@@ -1,0 +1,15 @@
+//! The decision log of a gateway.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// The lines of a log, whose chain must hold.
+#[track_caller]
+pub fn decision_log(path: &Path) -> Vec<Value> {
+    chained_log::verify(path).unwrap_or_else(|it| panic!("{it}"));
+    let lines = chained_log::lines(path).unwrap();
+    let parse =
+        |it: Result<chained_log::LogLine, _>| serde_json::from_slice(&it.unwrap().bytes).unwrap();
+    lines.map(parse).collect()
+}
