@@ -10,15 +10,18 @@ use super::{
 };
 use crate::{auth::AdminPrincipal, config::AdminRole, state::ShadowStatus};
 
-/// Results of calls, in the order of the report.
-const RESULTS: [&str; 6] = [
-    "newly_denied",
-    "newly_allowed",
-    "edited",
-    "unchanged",
-    "unknown",
-    "stale",
+/// Results of calls, in the order of the report: field and label.
+const RESULTS: [(&str, &str); 6] = [
+    ("newly_denied", "newly denied"),
+    ("newly_allowed", "newly allowed"),
+    ("edited", "edited"),
+    ("unchanged", "unchanged"),
+    ("unknown", "unknown"),
+    ("stale", "of all, compared in part"),
 ];
+
+/// Results that decisions have, too: the first of [`RESULTS`].
+const DECISION_RESULTS: usize = 3;
 
 /// Tables of the report, and what their rows are.
 const TABLES: [(&str, &str); 3] = [("rules", "Rule"), ("tools", "Tool"), ("callers", "Caller")];
@@ -56,8 +59,8 @@ pub(super) fn shadow_state(status: &ShadowStatus, principal: &AdminPrincipal) ->
 fn report_tables(report: &Value) -> Markup {
     let counts = &report["counts"];
     let results = html! {
-        @for result in RESULTS {
-            tr { th scope="row" { (words(result)) } td.number { (counts[result]) } }
+        @for (field, label) in RESULTS {
+            tr { th scope="row" { (label) } td.number { (counts[field]) } }
         }
     };
     let calls = format!("{} calls judged", counts["calls"]);
@@ -69,7 +72,7 @@ fn report_tables(report: &Value) -> Markup {
                     @for (name, counts) in rows {
                         tr {
                             th scope="row" { (name) }
-                            @for result in RESULTS.iter().take(3) { td { (counts[result]) } }
+                            @for (field, _) in RESULTS.iter().take(DECISION_RESULTS) { td { (counts[field]) } }
                         }
                     }
                 };
@@ -93,7 +96,7 @@ fn samples(report: &Value) -> Markup {
             @let request = text(sample, "request");
             tr {
                 th scope="row" { a href=(item_address("/console/calls", &request, "")) { (text(sample, "time")) } }
-                td { (words(&text(sample, "kind"))) }
+                td { (text(sample, "kind").replace('_', " ")) }
                 td { (text(sample, "event")) " " (text(sample, "tool")) }
                 td { code { (text(sample, "rule")) } }
                 td { (verdict(&text(sample, "before"))) }
@@ -114,8 +117,4 @@ fn verdict(verdict: &str) -> Markup {
         _ => BadgeKind::Warning,
     };
     html! { @if !verdict.is_empty() { (badge(kind, verdict)) } }
-}
-
-fn words(name: &str) -> String {
-    name.replace('_', " ")
 }
