@@ -39,7 +39,7 @@ pub struct RecordSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct RecordSelection {
     /// Share of sessions, or of calls, that are recorded, from 0 to 1.
-    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(range(min = 0.0, max = 1.0), extend("errorMessage" = "must be a share from 0 to 1"))]
     pub sample: f64,
     /// Names of the callers whose exchanges are recorded. Default: all.
     pub callers: Vec<String>,

@@ -30,7 +30,7 @@ pub struct ContentSettings {
     /// Keep the content of calls that policies or hooks denied or edited.
     pub denied_or_edited: bool,
     /// Share of inspected calls whose content is kept, from 0 to 1.
-    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(range(min = 0.0, max = 1.0), extend("errorMessage" = "must be a share from 0 to 1"))]
     pub sample: f64,
     /// Keep the reasons that hooks give, not only their hashes.
     pub reasons: bool,

@@ -91,6 +91,24 @@ revisions: { path: missing/revisions, keep: 1 }
 }
 
 #[test]
+fn a_share_is_from_0_to_1() {
+    let text = "\
+record: { path: ., what: { sample: 3 } }
+shadow: { config: next.yaml, sample: -1 }
+trace: { content: { sample: 1.5 } }
+";
+    let found = refusal(text);
+    for (key, value) in [
+        ("record.what.sample", "3"),
+        ("shadow.sample", "-1"),
+        ("trace.content.sample", "1.5"),
+    ] {
+        let problem = format!("`{key}` must be a share from 0 to 1, not `{value}`");
+        assert!(found.contains(&problem), "{found}");
+    }
+}
+
+#[test]
 fn a_hook_has_the_fields_of_its_type() {
     let hooks = "\
 hooks:

@@ -22,7 +22,7 @@ pub struct ShadowSettings {
     pub config: PathBuf,
     /// Share of the sessions, from 0 to 1. Sessions are judged as a whole.
     #[serde(default = "default_sample")]
-    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(range(min = 0.0, max = 1.0), extend("errorMessage" = "must be a share from 0 to 1"))]
     pub sample: f64,
     /// Hooks that are asked, besides policies and hooks with `shadow: true`.
     #[serde(default)]
