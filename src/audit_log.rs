@@ -3,12 +3,14 @@
 //!
 //! [`AuditLog::append`] queues a record and never waits; the writer thread of a
 //! `chained_log` writes what is queued. If the log is durable, [`AuditLog::commit`] waits
-//! until the queued records are on disk. A collector receives the same records over OTLP. This module must not
+//! until the queued records are on disk. A collector receives the written lines over OTLP.
+//! This module must not
 //! know hooks, documents or HTTP, and holds no credential. To add a record: a variant of
 //! [`AuditRecord`], and `docs/audit.md`.
 
 mod body_digest;
 mod decision_log;
+mod field_mask;
 mod hook_run_record;
 mod open_log;
 mod otlp;
@@ -18,6 +20,7 @@ mod record;
 mod recorder_sink;
 mod run_stats;
 mod shadow_record;
+mod span_ids;
 mod time_range;
 mod token_counts;
 

@@ -126,6 +126,7 @@ impl AuditLog {
             return;
         };
         log.file.set_options(write_options(settings));
+        log.observer.set_exporter(self.exporter.clone());
         if let Some(writer) = log.file.take_writer() {
             let start = AuditRecord::Start {
                 version: env!("CARGO_PKG_VERSION"),
@@ -140,11 +141,17 @@ impl AuditLog {
     /// Queues a record; never waits. A record that does not fit into the queue is
     /// counted, and the log has a `dropped` record in its place.
     pub fn append(&self, record: &AuditRecord) {
-        if let Some(file) = &self.file {
-            file.log.file.push(record.to_line(&self.config));
-        }
         if let Some(exporter) = &self.exporter {
-            exporter.export(record, &self.config);
+            exporter.export_spans(record);
+        }
+        match (&self.file, &self.exporter) {
+            // Its lines are exported when they have their place in the chain.
+            (Some(file), _) => file.log.file.push(record.to_line(&self.config)),
+            (None, Some(exporter)) => {
+                let line = [b"{", record.to_line(&self.config).as_slice(), b"}"].concat();
+                exporter.export_lines(&line);
+            }
+            (None, None) => (),
         }
     }
 

@@ -4,12 +4,14 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use chained_log::{Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, WriteOptions};
+use chained_log::{
+    ChainHead, Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, WriteOptions,
+};
 
-use super::{rate_limit::RecordRateLimiter, record::AuditRecord};
+use super::{otlp::RecordExporter, rate_limit::RecordRateLimiter, record::AuditRecord};
 use crate::{
     config::{AuditMode, AuditSettings},
     observe::Metrics,
@@ -25,11 +27,17 @@ pub struct OpenLogs {
 #[derive(Debug)]
 pub(super) struct OpenLog {
     pub(super) file: Log,
+    pub(super) observer: Arc<LogFileObserver>,
     pub(super) rejected_requests: RecordRateLimiter,
 }
 
-/// Counts and logs what happens to a log file, and writes its notices as records.
-struct MetricsObserver(Arc<Metrics>);
+/// Counts and logs what happens to a log file, writes its notices as records, and exports
+/// its lines.
+#[derive(Debug)]
+pub(super) struct LogFileObserver {
+    metrics: Arc<Metrics>,
+    exporter: Mutex<Option<Arc<RecordExporter>>>,
+}
 
 impl OpenLogs {
     /// Returns the log of these settings; opens it unless it is open. Blocks.
@@ -43,9 +51,17 @@ impl OpenLogs {
             return Ok(log);
         }
         by_path.retain(|_, log| log.strong_count() > 0);
-        let observer = Arc::new(MetricsObserver(Arc::clone(metrics)));
+        let observer = Arc::new(LogFileObserver {
+            metrics: Arc::clone(metrics),
+            exporter: Mutex::default(),
+        });
         let log = Arc::new(OpenLog {
-            file: Log::open(&settings.path, write_options(settings), observer)?,
+            file: Log::open(
+                &settings.path,
+                write_options(settings),
+                Arc::clone(&observer) as _,
+            )?,
+            observer,
             rejected_requests: RecordRateLimiter::default(),
         });
         by_path.insert(settings.path.clone(), Arc::downgrade(&log));
@@ -63,7 +79,18 @@ impl Drop for OpenLog {
     }
 }
 
-impl LogObserver for MetricsObserver {
+impl LogFileObserver {
+    /// Sets where lines are exported from now on.
+    pub(super) fn set_exporter(&self, exporter: Option<Arc<RecordExporter>>) {
+        *self.exporter() = exporter;
+    }
+
+    fn exporter(&self) -> MutexGuard<'_, Option<Arc<RecordExporter>>> {
+        self.exporter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogObserver for LogFileObserver {
     fn line(&self, notice: &LogNotice) -> Vec<u8> {
         let record = match notice.clone() {
             LogNotice::Repaired { bytes, file } => AuditRecord::Repaired { bytes, file },
@@ -75,7 +102,7 @@ impl LogObserver for MetricsObserver {
     }
 
     fn record(&self, event: LogEvent<'_>) {
-        let Self(metrics) = self;
+        let metrics = &self.metrics;
         match event {
             LogEvent::Repaired { bytes } => tracing::warn!(
                 audit.bytes = bytes,
@@ -100,6 +127,13 @@ impl LogObserver for MetricsObserver {
                     "decision log: records lost at shutdown"
                 );
             }
+        }
+    }
+
+    fn written(&self, lines: &[u8], _head: &ChainHead) {
+        let exporter = self.exporter().clone();
+        if let Some(exporter) = exporter {
+            exporter.export_lines(lines);
         }
     }
 }

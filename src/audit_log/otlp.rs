@@ -2,15 +2,18 @@
 //! by the semantic conventions for generative AI where they apply; all records as log
 //! records, always without content.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{borrow::Cow, sync::Arc, time::SystemTime};
 
-use serde_json::Value;
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, de::Error};
 use uuid::Uuid;
 
 use super::{
+    field_mask::{CONTENT_FIELDS, FieldMask},
     hook_run_record::{HookRunRecord, would_name},
     rate_limit::RecordRateLimiter,
     record::{AuditRecord, EventRecord, OutcomeRecord},
+    span_ids::SpanIds,
     time_range::{TimeRange, milliseconds},
 };
 use crate::{
@@ -28,6 +31,27 @@ pub(super) struct RecordExporter {
     pub(super) settings: OtlpSettings,
     pub(super) exporter: Exporter,
     pub(super) rejected_requests: RecordRateLimiter,
+    content_mask: FieldMask,
+}
+
+/// The fields of a line by which collectors search. Only lines of a file have `seq`,
+/// `prev` and `hash`.
+#[derive(Deserialize)]
+struct LineFields<'a> {
+    seq: Option<u64>,
+    #[serde(borrow, default)]
+    prev: Cow<'a, str>,
+    #[serde(deserialize_with = "deserialize_time")]
+    time: Timestamp,
+    trace: Option<SpanIds>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    request: Cow<'a, str>,
+    #[serde(borrow, default)]
+    session: Cow<'a, str>,
+    #[serde(borrow, default)]
+    hash: Cow<'a, str>,
 }
 
 impl RecordExporter {
@@ -46,20 +70,30 @@ impl RecordExporter {
             settings: settings.clone(),
             exporter: Exporter::new(&collector, metrics)?,
             rejected_requests: RecordRateLimiter::default(),
+            content_mask: FieldMask::dropping(CONTENT_FIELDS),
         })
     }
 
-    /// Queues a record for export. Does not block.
-    pub(super) fn export(&self, record: &AuditRecord, config: &str) {
-        if self.exporter.exports_traces() {
-            match record {
-                AuditRecord::Event(event) => self.export_event(event),
-                AuditRecord::Outcome(outcome) => self.exporter.record_span(&call_span(outcome)),
-                _ => (),
-            }
+    /// Queues the spans of a record for export. Does not block.
+    pub(super) fn export_spans(&self, record: &AuditRecord) {
+        if !self.exporter.exports_traces() {
+            return;
         }
-        if self.exporter.exports_logs() {
-            self.exporter.record_log(&log_record(record, config));
+        match record {
+            AuditRecord::Event(event) => self.export_event(event),
+            AuditRecord::Outcome(outcome) => self.exporter.record_span(&call_span(outcome)),
+            _ => (),
+        }
+    }
+
+    /// Queues lines, each with its line break, for export without content. Does not block.
+    pub(super) fn export_lines(&self, lines: &[u8]) {
+        if !self.exporter.exports_logs() {
+            return;
+        }
+        let lines = lines.split(|byte| *byte == b'\n');
+        for record in lines.filter_map(|line| log_record(&self.content_mask, line)) {
+            self.exporter.record_log(&record);
         }
     }
 
@@ -186,29 +220,26 @@ fn provider_name(dialect: &str) -> &'static str {
     }
 }
 
-fn log_record(record: &AuditRecord, config: &str) -> LogRecord {
-    let line = [b"{", record.to_line(config).as_slice(), b"}"].concat();
-    // The line was just serialized.
-    let mut body: Value = serde_json::from_slice(&line).unwrap_or_default();
-    for field in body
-        .as_object_mut()
-        .into_iter()
-        .flat_map(|fields| fields.values_mut())
-    {
-        // Content is a `text` beside its hash, and only there.
-        if let Some(digest) = field.as_object_mut() {
-            digest.shift_remove("text");
-        }
-    }
-    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
-    LogRecord {
-        trace: record.trace(),
-        name: format!("hookgate.{}", text("kind")),
-        time: SystemTime::now(),
+/// Returns the log record of a line, whose body is the line without content.
+fn log_record(mask: &FieldMask, line: &[u8]) -> Option<LogRecord> {
+    let line = mask.apply(line);
+    let fields: LineFields<'_> = serde_json::from_slice(&line).ok()?;
+    Some(LogRecord {
+        trace: fields.trace.map_or_else(Trace::default, Trace::from),
+        name: format!("hookgate.{}", fields.kind),
+        time: fields.time.into(),
         attributes: Attributes::default()
-            .text("hookgate.kind", text("kind"))
-            .text("hookgate.request.id", text("request"))
-            .text("hookgate.session.id", text("session")),
-        body: body.to_string(),
-    }
+            .text("hookgate.kind", &fields.kind)
+            .text("hookgate.request.id", &fields.request)
+            .text("hookgate.session.id", &fields.session)
+            .number("hookgate.audit.seq", fields.seq)
+            .text("hookgate.audit.prev", &fields.prev)
+            .text("hookgate.audit.hash", &fields.hash),
+        body: str::from_utf8(&line).ok()?.to_owned(),
+    })
+}
+
+fn deserialize_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let text = Cow::<'de, str>::deserialize(deserializer)?;
+    text.parse().map_err(D::Error::custom)
 }

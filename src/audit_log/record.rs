@@ -14,6 +14,7 @@ use super::{
     hook_run_record::HookRunRecord,
     promotion_record::{PromotionRecord, RolloutRecord},
     shadow_record::ShadowRecord,
+    span_ids::SpanIds,
     time_range::TimeRange,
     token_counts::TokenCounts,
 };
@@ -106,7 +107,7 @@ pub struct CallerRecord {
 pub struct RequestRecord {
     /// Request id, as in `x-hookgate-request-id`.
     pub request: String,
-    /// Span of the request; not written to the log.
+    /// Span of the request; a field of the line.
     #[serde(skip)]
     pub trace: Trace,
     /// Number of upstream requests for this call, this one included; 0 if none is made.
@@ -143,7 +144,7 @@ pub struct EventRecord {
     pub session: String,
     /// Caller of the event.
     pub caller: CallerRecord,
-    /// Span of the request; not written to the log.
+    /// Span of the request; a field of the line.
     #[serde(skip)]
     pub trace: Trace,
     /// When its hooks ran; not written to the log.
@@ -294,6 +295,8 @@ impl AuditRecord {
             time: String,
             #[serde(skip_serializing_if = "str::is_empty")]
             config: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            trace: Option<SpanIds>,
             #[serde(flatten)]
             record: &'a AuditRecord,
         }
@@ -301,6 +304,7 @@ impl AuditRecord {
         let fields = Fields {
             time: format!("{:.3}", jiff::Timestamp::now()),
             config,
+            trace: SpanIds::of(self.trace()),
             record: self,
         };
         // Structs of strings and numbers always serialize.
@@ -313,7 +317,7 @@ impl AuditRecord {
     }
 
     /// Returns the span that the record belongs to, if spans are exported.
-    pub(super) fn trace(&self) -> Trace {
+    fn trace(&self) -> Trace {
         match self {
             Self::Request(request) => request.trace,
             Self::Event(event) => event.trace,

@@ -2,9 +2,12 @@
 
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use chained_log::{LogLine, ReadError, Verification};
+use chained_log::{CopyVerification, LogLine, ReadError, Verification};
 use clap::{Args, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -46,13 +49,18 @@ enum AuditCommand {
     /// Verify the hash chain, including rotated files, and report the first invalid line
     #[command(after_help = "Examples:
   hookgate audit verify decisions.jsonl
-  hookgate audit verify decisions.jsonl --contains 5d41402a…")]
+  hookgate audit verify decisions.jsonl --contains 5d41402a…
+  jq -c '.[]' copy.json | hookgate audit verify --stdin")]
     Verify {
         /// Path of the audit log
-        path: PathBuf,
+        #[arg(required_unless_present = "stdin")]
+        path: Option<PathBuf>,
         /// Hash of a line that must exist, noted elsewhere to detect a truncated log
         #[arg(long, value_name = "HASH")]
         contains: Option<String>,
+        /// Verify a copy: lines from standard input, in any order, from whichever line
+        #[arg(long, conflicts_with_all = ["path", "contains"])]
+        stdin: bool,
     },
     /// Print records as text
     #[command(after_help = "Example: hookgate audit show decisions.jsonl --session my-session")]
@@ -108,13 +116,18 @@ struct RecordFilter {
 impl AuditArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self.command {
-            AuditCommand::Verify { path, contains } => {
+            AuditCommand::Verify {
+                path: Some(path),
+                contains,
+                ..
+            } => {
                 let verified = chained_log::verify(&path)?;
                 if let Some(hash) = contains {
                     check_contains(&path, &hash)?;
                 }
                 Ok(print(&summary(&verified))?)
             }
+            AuditCommand::Verify { path: None, .. } => verify_stdin(),
             AuditCommand::Show { path, filter } => print_records(&path, &filter, text_line),
             AuditCommand::Export {
                 path,
@@ -198,6 +211,38 @@ fn check_contains(path: &Path, hash: &str) -> Result<(), Failure> {
     Err(Failure::Failed(format!(
         "{path}: no line has the hash `{hash}`: the log was truncated"
     )))
+}
+
+/// Verifies a copy of a log, and prints what is wrong with it.
+fn verify_stdin() -> Result<(), Failure> {
+    let verified = chained_log::verify_copy(io::stdin().lock());
+    let verified = verified.map_err(|error| Failure::Failed(error.to_string()))?;
+    let CopyVerification {
+        lines,
+        repeated,
+        masked,
+        first_seq,
+        last_seq,
+        last_hash,
+        problems,
+        problem_count,
+    } = verified;
+    let mut text = format!(
+        "{lines} lines from {first_seq} to {last_seq}, the last hash is {last_hash}; {repeated} lines are repeated"
+    );
+    if masked > 0 {
+        text = format!("{text}; of {masked} lines with masked fields only the place is verified");
+    }
+    if problem_count == 0 && lines > 0 {
+        return Ok(print(&format!("the hash chain is valid: {text}"))?);
+    }
+    let mut message: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let further = problem_count - problems.len() as u64;
+    if further > 0 {
+        message.push(format!("and {further} further problems"));
+    }
+    message.push(format!("the copy is not intact: {text}"));
+    Err(Failure::Failed(message.join("\n")))
 }
 
 fn export_json(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {

@@ -16,7 +16,7 @@ mod wire;
 pub use self::{
     agent::{Agent, Answer, event_data, prompt},
     browser::Browser,
-    child::{Served, hookgate, run, serving},
+    child::{Served, hookgate, run, run_with_input, serving},
     coder::Coder,
     decision_log::decision_log,
     raw::Raw,

@@ -60,24 +60,29 @@ impl ChainHead {
 
 impl LineLink {
     /// Parses a line without its line break; returns `None` if its hash does not match.
-    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
-        let rest = line.strip_suffix(LINE_END)?;
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let link = Self::parse_unchecked(text)?;
+        let hashed_length = text.len() - HASH_FIELD.len() - HASH_LENGTH - LINE_END.len();
+        let hashed = text.get(..hashed_length)?;
+        (HEXLOWER.encode(&Sha256::digest(hashed)) == link.head.hash).then_some(link)
+    }
+
+    /// Parses a line without its line break; does not check its hash.
+    pub(crate) fn parse_unchecked(text: &[u8]) -> Option<Self> {
+        let rest = text.strip_suffix(LINE_END)?;
         let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(HASH_LENGTH)?)?;
         let hashed = rest.strip_suffix(HASH_FIELD)?;
-        if HEXLOWER.encode(&Sha256::digest(hashed)).as_bytes() != hash {
-            return None;
-        }
         let rest = hashed.strip_prefix(b"{\"seq\":")?;
         let comma = memchr::memchr(b',', rest)?;
         let (seq, rest) = rest.split_at_checked(comma)?;
         let prev = rest.strip_prefix(b",\"prev\":\"")?.get(..HASH_LENGTH)?;
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let owned = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         Some(Self {
             head: ChainHead {
-                seq: text(seq)?.parse().ok()?,
-                hash: text(hash)?,
+                seq: owned(seq)?.parse().ok()?,
+                hash: owned(hash)?,
             },
-            prev: text(prev)?,
+            prev: owned(prev)?,
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A line is `{"seq":N,"prev":"P",…,"hash":"H"}`: `H` is the SHA-256 of the line up to
 //! `,"hash":`, and `P` the `H` of the line before it. An edited, removed, added or moved
-//! line breaks the chain, which [`verify`] detects. [`Log::push`] queues a line and never
+//! line breaks the chain, which [`verify`] detects in the files and [`verify_copy`] in a copy. [`Log::push`] queues a line and never
 //! waits; the queue is bounded, and dropped lines are counted in the log. One thread
 //! runs the [`LogWriter`], which writes lines in batches, rotates full files, retries
 //! what failed, and moves incomplete lines that a crash left aside. [`Log::commit`]
@@ -36,6 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod copy;
 mod error;
 mod hash_chain;
 mod log;
@@ -47,6 +48,7 @@ mod write_queue;
 mod writer;
 
 pub use self::{
+    copy::{CopyProblem, CopyVerification, verify_copy},
     error::{CommitError, OpenError},
     hash_chain::ChainHead,
     log::Log,

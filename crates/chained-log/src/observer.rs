@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::hash_chain::ChainHead;
+
 /// Something that the log itself writes a line about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogNotice {
@@ -61,4 +63,9 @@ pub trait LogObserver: Send + Sync {
 
     /// Observes an event. Must not block.
     fn record(&self, event: LogEvent<'_>);
+
+    /// Receives lines as they are in the file, each with its line break, once they are
+    /// written and, with [`crate::Durability::Synced`], on disk. `head` is the last of
+    /// them. Must not block; commits of these lines do not wait for it.
+    fn written(&self, _lines: &[u8], _head: &ChainHead) {}
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Length of a line that is read, in bytes; written lines are far shorter.
-const MAX_LINE_BYTES: u64 = 128 * 1024 * 1024;
+pub(crate) const MAX_LINE_BYTES: u64 = 128 * 1024 * 1024;
 
 /// One line of a log.
 #[derive(Debug)]

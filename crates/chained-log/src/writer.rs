@@ -78,7 +78,11 @@ impl LogWriter {
     /// and [`MAX_ATTEMPTS_AFTER_CLOSE`] have failed.
     fn write_with_retries(&mut self, batch: &Batch) -> bool {
         let (mut pause, mut attempts_after_close) = (MIN_RETRY_PAUSE, 0);
-        while let Err(error) = self.write(batch) {
+        let bytes = loop {
+            let error = match self.write(batch) {
+                Ok(bytes) => break bytes,
+                Err(error) => error,
+            };
             self.record_failure(&error);
             if self.queue.wait_for_close(pause) {
                 attempts_after_close += 1;
@@ -90,12 +94,14 @@ impl LogWriter {
                 return false;
             }
             pause = (pause * 2).min(MAX_RETRY_PAUSE);
-        }
+        };
         self.record_success(batch);
+        self.observer.written(&bytes, &self.head);
         true
     }
 
-    fn write(&mut self, batch: &Batch) -> io::Result<()> {
+    /// Writes a batch once. Returns the bytes of its lines.
+    fn write(&mut self, batch: &Batch) -> io::Result<Vec<u8>> {
         let mut head = self.head.clone();
         let mut bytes = Vec::new();
         if self.file.is_gone()? {
@@ -109,7 +115,7 @@ impl LogWriter {
         let lines = head.seq - self.head.seq;
         self.observer.record(LogEvent::Written { lines });
         self.head = head;
-        Ok(())
+        Ok(bytes)
     }
 
     fn record_success(&self, batch: &Batch) {

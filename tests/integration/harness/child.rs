@@ -1,7 +1,7 @@
 //! The real binary, as a process.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     net::SocketAddr,
     path::Path,
     process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
@@ -36,6 +36,25 @@ pub fn run(arguments: &[&str], directory: &Path) -> (i32, String, String) {
         stdout,
         stderr,
     } = output;
+    let text = |it| String::from_utf8(it).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// The same for a command that reads its standard input.
+pub fn run_with_input(arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut command = hookgate(arguments);
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let written = thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
+    written.join().unwrap().unwrap();
     let text = |it| String::from_utf8(it).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
 }

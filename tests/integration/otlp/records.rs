@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{attribute, collector, records, spans, telemetry};
-use crate::harness::{TestGateway, Upstream, hook, prompt};
+use crate::harness::{TestGateway, Upstream, hook, prompt, run_with_input};
 
 #[tokio::test]
 async fn lines_are_exported_without_content_with_and_without_a_file() {
@@ -37,10 +37,18 @@ async fn lines_are_exported_without_content_with_and_without_a_file() {
             .iter()
             .map(|it| attribute(it, "hookgate.kind"))
             .collect();
-        assert_eq!(kinds, ["request", "outcome", "event", "rejected"]);
+        let of_agents = ["request", "outcome", "event", "rejected"];
+        // A file has lines about itself, too.
+        let (records, kinds) = match audit {
+            "" => (&records[..], &kinds[..]),
+            _ => (&records[1..], &kinds[1..kinds.len() - 1]),
+        };
+        assert_eq!(kinds, of_agents);
         let id = answer.header("x-hookgate-request-id");
         assert_eq!(attribute(&records[1], "hookgate.request.id"), id);
         let spans = spans(&collector);
+        let seq = if audit.is_empty() { "" } else { "2" };
+        assert_eq!(attribute(&records[0], "hookgate.audit.seq"), seq);
         for record in &records[..2] {
             assert_eq!(record["traceId"], spans[0]["traceId"]);
             assert_eq!(record["spanId"], spans[0]["spanId"]);
@@ -73,4 +81,83 @@ async fn a_flood_of_rejected_requests_is_counted_and_not_exported_one_by_one() {
     let records = records(&collector);
     assert!(records.len() < 400, "{}", records.len());
     assert!(spans(&collector).is_empty());
+}
+
+/// What a collector received of a log, one line each.
+fn copy(collector: &Upstream) -> String {
+    let body = |it: &Value| format!("{}\n", it["body"]["stringValue"].as_str().unwrap());
+    records(collector).iter().map(body).collect()
+}
+
+#[tokio::test]
+async fn the_copy_of_a_collector_is_the_file_and_verifies() {
+    let upstream = Upstream::mock().await;
+    let collector = collector().await;
+    let config = telemetry(&collector, "") + "audit: { path: audit.jsonl }\n";
+    let gate = TestGateway::start(&upstream, &config).await;
+    for number in 0..5 {
+        gate.agent()
+            .generate("m", &prompt(&format!("{number}")))
+            .await;
+    }
+    let folder = gate.stop_keeping().await;
+
+    let copy = copy(&collector);
+
+    let file = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    assert_eq!(copy, file);
+    for (record, line) in records(&collector).iter().zip(file.lines()) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            attribute(record, "hookgate.audit.seq"),
+            line["seq"].to_string()
+        );
+        assert_eq!(attribute(record, "hookgate.audit.prev"), line["prev"]);
+        assert_eq!(attribute(record, "hookgate.audit.hash"), line["hash"]);
+    }
+    let verify = |text: &str| run_with_input(&["audit", "verify", "--stdin"], text);
+    let (code, out, _) = verify(&copy);
+    assert!(
+        code == 0 && out.contains("valid: 12 lines from 1 to 12"),
+        "{out}"
+    );
+    let lines: Vec<&str> = copy.split_inclusive('\n').collect();
+
+    let repeated = [&lines[3..8], &lines[5..]].concat().concat();
+    let (code, out, _) = verify(&repeated);
+    assert!(code == 0 && out.contains("; 3 lines are repeated"), "{out}");
+
+    let gap = [&lines[..4], &lines[6..]].concat().concat();
+    let (code, _, error) = verify(&gap);
+    assert!(
+        code == 1 && error.contains("missing: lines 5 to 6"),
+        "{error}"
+    );
+
+    let changed = copy.replacen("\"status\":200", "\"status\":201", 1);
+    let (code, _, error) = verify(&changed);
+    assert!(
+        code == 1 && error.contains("input line 3: hash mismatch"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_copy_without_content_verifies_by_the_place_of_its_lines() {
+    let upstream = Upstream::mock().await;
+    let collector = collector().await;
+    let config = telemetry(&collector, "") + "audit: { path: audit.jsonl, content: true }\n";
+    let gate = TestGateway::start(&upstream, &config).await;
+    gate.agent().generate("m", &prompt("a secret prompt")).await;
+    gate.stop().await;
+
+    let copy = copy(&collector);
+
+    assert!(!copy.contains("secret"), "{copy}");
+    let (code, out, _) = run_with_input(&["audit", "verify", "--stdin"], &copy);
+    let masked = "of 1 lines with masked fields only the place is verified";
+    assert!(code == 0 && out.contains(masked), "{out}");
+    let moved = copy.replacen("\"seq\":2,", "\"seq\":3,", 1);
+    let (code, _, error) = run_with_input(&["audit", "verify", "--stdin"], &moved);
+    assert!(code == 1 && error.contains("not intact"), "{error}");
 }

@@ -1,0 +1,156 @@
+//! Masks of fields: lines leave this machine without some of their fields, or with a
+//! hash instead, and name these fields, so that a copy can still be verified.
+
+use std::borrow::Cow;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
+use memchr::memmem;
+use serde_json::Value;
+
+/// The content of a line: texts beside their hashes.
+pub(super) const CONTENT_FIELDS: &[&str] = &[
+    "/received/text",
+    "/sent/text",
+    "/response/text",
+    "/reason/text",
+    "/path/text",
+    "/input/text",
+];
+
+/// Fields to drop, and fields to replace by their hash. Names are JSON pointers in which
+/// `*` matches every item of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FieldMask {
+    drop: Vec<String>,
+    hash: Vec<String>,
+}
+
+/// Treatment of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Treatment {
+    Drop,
+    Hash,
+}
+
+impl FieldMask {
+    /// Creates a mask that drops fields and hashes others.
+    pub(super) const fn new(drop: Vec<String>, hash: Vec<String>) -> Self {
+        Self { drop, hash }
+    }
+
+    /// Creates a mask that drops fields.
+    pub(super) fn dropping(fields: &[&str]) -> Self {
+        let drop = fields.iter().map(|&field| field.to_owned()).collect();
+        Self::new(drop, Vec::new())
+    }
+
+    /// Returns a line without its line break, masked. A line that has none of the fields
+    /// keeps its bytes. Else `masked` names those it had, before `hash`, which is that of
+    /// the original line.
+    pub(super) fn apply<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
+        let fields = self.fields().filter(|(field, _)| may_have(line, field));
+        let fields: Vec<_> = fields.collect();
+        if fields.is_empty() {
+            return Cow::Borrowed(line);
+        }
+        let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
+            return Cow::Borrowed(line);
+        };
+        let masked: Vec<Value> = fields
+            .into_iter()
+            .filter(|(field, treatment)| mask(&mut value, &segments(field), *treatment))
+            .map(|(field, _)| field.into())
+            .collect();
+        if masked.is_empty() {
+            return Cow::Borrowed(line);
+        }
+        if let Some(object) = value.as_object_mut() {
+            let hash = object.shift_remove("hash");
+            object.insert("masked".to_owned(), masked.into());
+            object.extend(hash.map(|hash| ("hash".to_owned(), hash)));
+        }
+        Cow::Owned(value.to_string().into_bytes())
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&str, Treatment)> {
+        let drop = self.drop.iter().map(|field| (field, Treatment::Drop));
+        let hash = self.hash.iter().map(|field| (field, Treatment::Hash));
+        drop.chain(hash).map(|(field, how)| (field.as_str(), how))
+    }
+}
+
+/// Whether a line may have a field: its name is in the text.
+fn may_have(line: &[u8], field: &str) -> bool {
+    let name = field.rsplit('/').find(|segment| *segment != "*");
+    memmem::find(line, name.unwrap_or_default().as_bytes()).is_some()
+}
+
+fn segments(field: &str) -> Vec<&str> {
+    field.split('/').skip(1).collect()
+}
+
+/// Masks the field at a path; returns whether there is one.
+fn mask(value: &mut Value, path: &[&str], treatment: Treatment) -> bool {
+    match (path, value) {
+        ([name], Value::Object(fields)) => match treatment {
+            Treatment::Drop => fields.shift_remove(*name).is_some(),
+            Treatment::Hash => fields.get_mut(*name).map(hash).is_some(),
+        },
+        ([name, rest @ ..], Value::Object(fields)) => {
+            let field = fields.get_mut(*name);
+            field.is_some_and(|field| mask(field, rest, treatment))
+        }
+        (["*", rest @ ..], Value::Array(items)) if !rest.is_empty() => {
+            let masked = items.iter_mut().map(|item| mask(item, rest, treatment));
+            masked.fold(false, |any, is_masked| any | is_masked)
+        }
+        _ => false,
+    }
+}
+
+/// Replaces a value by the SHA-256 of its text, or of its JSON.
+fn hash(value: &mut Value) {
+    let json = value.to_string();
+    let text = value.as_str().unwrap_or(&json);
+    let hash = HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref());
+    *value = hash.into();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"seq":1,"prev":"P","caller":{"name":"a","agent":"x"},"hooks":[{"name":"g","ms":1},{"name":"h"}],"hash":"H"}"#;
+
+    fn owned(fields: &[&str]) -> Vec<String> {
+        fields.iter().map(|&field| field.to_owned()).collect()
+    }
+
+    fn masked(drop: &[&str], hash: &[&str]) -> String {
+        let mask = FieldMask::new(owned(drop), owned(hash));
+        String::from_utf8(mask.apply(LINE.as_bytes()).into_owned()).unwrap()
+    }
+
+    #[test]
+    fn fields_are_dropped_or_hashed_and_named() {
+        let line = masked(
+            &["/caller/agent", "/hooks/*/ms", "/nothing"],
+            &["/caller/name"],
+        );
+
+        // printf a | sha256sum
+        let hash = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
+        let expected = format!(
+            r#"{{"seq":1,"prev":"P","caller":{{"name":"{hash}"}},"hooks":[{{"name":"g"}},{{"name":"h"}}],"masked":["/caller/agent","/hooks/*/ms","/caller/name"],"hash":"H"}}"#
+        );
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_line_without_the_fields_keeps_its_bytes() {
+        for drop in [&[][..], &["/agent"], &["/caller/ms"], &["/hooks/name"]] {
+            assert_eq!(masked(drop, &[]), LINE);
+        }
+    }
+}
