@@ -1,4 +1,4 @@
-//! HTTP/1.1 client for model APIs and HTTP hooks, with a connection pool per runtime.
+//! HTTP client for model APIs and HTTP hooks, with a connection pool per runtime.
 //!
 //! Each event loop has connections of its own, since a connection driven by another
 //! loop would cost a wake-up across threads for every call.
@@ -37,6 +37,20 @@ use tower::{BoxError, Service, ServiceExt, timeout::Timeout};
 /// Most idle connections per address and event loop.
 const MAX_IDLE_CONNECTIONS: usize = 256;
 
+/// Receive window of a stream of HTTP/2, in bytes.
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+
+/// Receive window of a connection of HTTP/2: that of 256 streams, so that responses which
+/// agents do not read stop no others.
+const CONNECTION_WINDOW_BYTES: u32 = 256 * STREAM_WINDOW_BYTES;
+
+/// Maximum size of a response's headers in HTTP/2, in bytes.
+const MAX_HEADER_LIST_BYTES: u32 = 64 * 1024;
+
+/// Interval at which a connection of HTTP/2 with streams is tested, and the time for the
+/// answer. All calls of an event loop depend on one connection.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+
 /// HTTP client. Clones share their connection pools.
 #[derive(Debug, Clone)]
 pub struct HttpClient(Arc<RuntimePools>);
@@ -63,6 +77,19 @@ pub struct PoolConfig {
     pub connect_timeout: Duration,
     /// Time until an idle connection is closed.
     pub idle_timeout: Duration,
+    /// Version of HTTP that servers are spoken to in.
+    pub version: HttpVersion,
+}
+
+/// Version of HTTP of the connections of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1, also if the server has HTTP/2.
+    Http1,
+    /// HTTP/2 if the server agrees to it in the TLS handshake (ALPN), else HTTP/1.1.
+    Negotiated,
+    /// HTTP/2 without negotiation (RFC 9113, section 3.3).
+    Http2,
 }
 
 /// The system's certificate verifier is not available.
@@ -84,13 +111,19 @@ pub enum HttpClientError {
 impl HttpClient {
     /// Returns a client without connections.
     pub fn new(config: PoolConfig) -> Result<Self, TlsVerifierError> {
-        let connector = connector(config.connect_timeout).map_err(TlsVerifierError)?;
+        let connector = connector(&config).map_err(TlsVerifierError)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(config.idle_timeout)
-            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS);
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            .http2_only(config.version == HttpVersion::Http2)
+            .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_max_header_list_size(MAX_HEADER_LIST_BYTES)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_INTERVAL);
         Ok(Self(Arc::new(RuntimePools {
             builder,
             connector,
@@ -110,7 +143,7 @@ impl HttpClient {
 
 /// Returns a connector that verifies certificates as the system does. The timeout is for
 /// DNS, TCP and TLS together.
-fn connector(connect_timeout: Duration) -> io::Result<Connector> {
+fn connector(config: &PoolConfig) -> io::Result<Connector> {
     let mut plain = HttpConnector::new();
     plain.set_nodelay(true);
     plain.enforce_http(false);
@@ -118,9 +151,14 @@ fn connector(connect_timeout: Duration) -> io::Result<Connector> {
     let connector = HttpsConnectorBuilder::new()
         .with_provider_and_platform_verifier(provider)?
         .https_or_http()
-        .enable_http1()
-        .wrap_connector(plain);
-    let connector = Timeout::new(connector, connect_timeout);
+        .enable_http1();
+    let connector = match config.version {
+        HttpVersion::Http1 => connector.wrap_connector(plain),
+        HttpVersion::Negotiated | HttpVersion::Http2 => {
+            connector.enable_http2().wrap_connector(plain)
+        }
+    };
+    let connector = Timeout::new(connector, config.connect_timeout);
     Ok(Connector(Arc::new(connector)))
 }
 

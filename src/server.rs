@@ -5,6 +5,7 @@ mod connection;
 mod fd_limit;
 mod file_watcher;
 mod handler;
+mod http2;
 mod io_timeout;
 mod limits;
 mod listener;

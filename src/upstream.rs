@@ -31,6 +31,7 @@ pub use self::{
 use crate::{
     config::{CircuitSettings, UpstreamConfig, UpstreamCredential},
     dialect::{Api, Vendor},
+    http_client::HttpVersion,
     observe::Metrics,
 };
 
@@ -70,6 +71,7 @@ impl Upstream {
             headers: BTreeMap::default(),
             forward_headers: Vec::new(),
             circuit: CircuitSettings::default(),
+            http2: false,
             fallback: None,
         };
         Self::from_config(&config, Api::Gemini, timeouts, &Arc::default(), None)
@@ -86,13 +88,15 @@ impl Upstream {
     ) -> Result<Self, UpstreamError> {
         let (connect, name) = (timeouts.connect, api.upstream());
         let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| {
-            let reusable = old.filter(|old| old.is_equivalent(url, connect, config.circuit));
+            let version = http_version(config.http2, url);
+            let reusable =
+                old.filter(|old| old.is_equivalent(url, version, connect, config.circuit));
             if let Some(old) = reusable {
                 return Ok(Arc::clone(old));
             }
             let metrics = Arc::clone(metrics);
             let circuit_breaker = CircuitBreaker::new(config.circuit, name, metrics);
-            Endpoint::new(url, connect, circuit_breaker).map(Arc::new)
+            Endpoint::new(url, version, connect, circuit_breaker).map(Arc::new)
         };
         let primary = endpoint(&config.url, name.to_owned(), old.map(|old| &old.primary))?;
         let old = old.and_then(|old| Some(&old.fallback.as_ref()?.endpoint));
@@ -181,5 +185,14 @@ impl Upstream {
             ..outgoing
         };
         fallback.endpoint.send(second, self.timeouts).await
+    }
+}
+
+/// Returns the version of HTTP for an address. Only TLS can negotiate it.
+fn http_version(has_http2: bool, url: &Url) -> HttpVersion {
+    match (has_http2, url.scheme()) {
+        (false, _) => HttpVersion::Http1,
+        (true, "https") => HttpVersion::Negotiated,
+        (true, _) => HttpVersion::Http2,
     }
 }

@@ -58,7 +58,7 @@ pub enum AgentErrors {
     /// The gateway is overloaded, or the model API is not reachable.
     #[response(status = 503)]
     Unavailable(GoogleError),
-    /// Unsupported HTTP version; supported is HTTP/1.1.
+    /// Unsupported HTTP version; supported are HTTP/1.1 and HTTP/2.
     #[response(status = 505)]
     HttpVersion(GoogleError),
 }

@@ -2,7 +2,7 @@
 //!
 //! A request counts against `limits.in_flight` once its body is received, so that slow
 //! uploads take no slots of requests that can be processed. Requests that are still being
-//! received are bounded by `limits.connections`, because HTTP/1.1 has one request per
+//! received are bounded by `limits.connections`, also if HTTP/2 has several of them on one
 //! connection, by the concurrency limit of their caller, and by `limits.memory`.
 
 use std::{
@@ -22,9 +22,13 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::{
+    config::Limits,
     error::{ApiError, ErrorReason, TooManyInFlight},
     observe::Metrics,
 };
+
+/// Maximum number of requests that are being received, unless `limits.connections` is set.
+const MAX_RECEIVING: usize = 20_000;
 
 /// Counts a request as being received or in flight until the last clone is dropped.
 #[derive(Debug, Clone)]
@@ -43,15 +47,20 @@ struct InFlightRequest {
 }
 
 impl InFlightGuard {
-    /// Counts a request, and from the end of its body on against `limit`.
+    /// Counts a request, and from the end of its body on against `limits.in_flight`.
     ///
     /// # Errors
     ///
-    /// Returns an error if `limit` requests are in flight already. Later, the body fails
-    /// with [`TooManyInFlight`] instead of its end.
-    pub fn enter(metrics: &Metrics, limit: usize, request: &mut Request) -> Result<Self, ApiError> {
-        let limit = to_i64(limit);
-        if metrics.in_flight.get() >= limit {
+    /// Returns an error if too many requests are in flight or being received already. Later,
+    /// the body fails with [`TooManyInFlight`] instead of its end.
+    pub fn enter(
+        metrics: &Metrics,
+        limits: &Limits,
+        request: &mut Request,
+    ) -> Result<Self, ApiError> {
+        let limit = to_i64(limits.in_flight);
+        let max_receiving = to_i64(limits.connections.unwrap_or(MAX_RECEIVING));
+        if metrics.in_flight.get() >= limit || metrics.receiving.get() >= max_receiving {
             return Err(ApiError::too_many_in_flight());
         }
         metrics.receiving.inc();

@@ -1,23 +1,31 @@
-//! One connection: TLS if enabled, then HTTP/1.1.
+//! One connection: TLS if enabled, then HTTP/1.1 or HTTP/2.
 
-use std::{convert::Infallible, error::Error, io, net, sync::Arc};
+use std::{
+    convert::Infallible,
+    error::Error,
+    io, net,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{body::Body, extract::Request};
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, Version, header};
 use hyper::body::Body as _;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{body::Incoming, rt::Executor, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::Watcher,
+    server::{conn::auto, graceful::Watcher},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    handler::{Handler, HandlerResponse},
+    handler::Handler,
+    http2::{self, StallTimeoutBody},
     io_timeout::{ConnectionState, TimeoutKind, TimeoutStream},
     limits::ListenerLimits,
     min_body_rate::MinRateBody,
@@ -33,6 +41,9 @@ use crate::{
 /// megabyte a third slower.
 const MIN_READ_BUFFER_BYTES: usize = 400 * 1024;
 
+/// Time for a client of HTTP/2 without streams to confirm the end of its connection.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A connection after it was accepted.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -42,7 +53,8 @@ pub(super) struct Connection {
     pub(super) tls: Option<Tls>,
     pub(super) limits: ListenerLimits,
     pub(super) resources: Arc<AppResources>,
-    /// Cancelled when the listener closes, which aborts TLS handshakes.
+    /// Cancelled when the listener closes, which aborts TLS handshakes and ends connections
+    /// after their last response.
     pub(super) close: CancellationToken,
 }
 
@@ -61,6 +73,7 @@ impl Connection {
             state,
             limits: self.limits,
             draining: self.resources.draining.child_token(),
+            last_request: self.close.child_token(),
             resources: self.resources,
         };
         let Some(tls) = self.tls else {
@@ -93,6 +106,27 @@ fn register(stream: net::TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(stream)
 }
 
+/// Waits for the end of a connection that accepts no further request. A client of HTTP/2 is
+/// asked to confirm that; one that does not is left after a while without streams.
+async fn finish_requests<C, E>(
+    mut connection: Pin<&mut C>,
+    state: &ConnectionState,
+) -> Result<(), E>
+where
+    C: Future<Output = Result<(), E>>,
+{
+    let mut was_busy = true;
+    loop {
+        let ended = tokio::time::timeout(CONFIRM_TIMEOUT, connection.as_mut()).await;
+        let is_busy = state.is_busy() || !state.has_streams();
+        match ended {
+            Ok(ended) => return ended,
+            Err(_elapsed) if was_busy || is_busy => was_busy = is_busy,
+            Err(_elapsed) => return Ok(()),
+        }
+    }
+}
+
 /// Requests of one connection.
 struct RequestLoop {
     handler: Arc<dyn Handler>,
@@ -102,6 +136,21 @@ struct RequestLoop {
     resources: Arc<AppResources>,
     /// Cancelled when agents should reconnect elsewhere.
     draining: CancellationToken,
+    /// Cancelled when the connection accepts no further request.
+    last_request: CancellationToken,
+}
+
+/// Runs the requests of an HTTP/2 connection as tracked tasks. They end with their streams.
+#[derive(Debug, Clone)]
+struct TrackedExecutor(TaskTracker);
+
+impl<F> Executor<F> for TrackedExecutor
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
 }
 
 impl RequestLoop {
@@ -110,18 +159,24 @@ impl RequestLoop {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let metrics = Arc::clone(&self.resources.metrics);
-        let max_head_bytes = self.limits.max_head_bytes;
+        let (state, last_request) = (self.state.clone(), self.last_request.clone());
+        let builder = self.builder();
         let requests = Arc::new(self);
         let service = service_fn(move |request| Arc::clone(&requests).handle(request));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .max_buf_size(max_head_bytes.max(MIN_READ_BUFFER_BYTES))
-            .serve_connection(TokioIo::new(stream), service);
-        let Err(error) = watcher.watch(connection).await else {
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = last_request.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                finish_requests(connection, &state).await
+            }
+        };
+        // The listener waits for it.
+        drop(watcher);
+        let Err(error) = served else {
             return;
         };
-        let reason = match TimeoutKind::from_error(&error) {
+        let reason = match state.timeout() {
             Some(TimeoutKind::Head) => Some("header_timeout"),
             Some(TimeoutKind::Write) => Some("write_timeout"),
             // Idle connections and disconnects are expected.
@@ -130,34 +185,73 @@ impl RequestLoop {
         if let Some(reason) = reason {
             metrics.record_rejected_connection(reason);
         }
-        tracing::debug!(error = &error as &dyn Error, "connection failed");
+        tracing::debug!(error = error.as_ref() as &dyn Error, "connection failed");
+    }
+
+    /// Returns a builder that recognises HTTP/2 by its first bytes (RFC 9113, section 3.4),
+    /// after TLS as without.
+    fn builder(&self) -> auto::Builder<TrackedExecutor> {
+        let limits = &self.limits;
+        let mut builder = auto::Builder::new(TrackedExecutor(self.resources.tasks.clone()));
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_buf_size(limits.max_head_bytes.max(MIN_READ_BUFFER_BYTES));
+        match limits.http2_streams {
+            0 => builder.http1_only(),
+            streams => {
+                http2::configure(&mut builder, streams, limits.max_head_bytes);
+                builder
+            }
+        }
     }
 
     /// Handles one request. The connection is busy until the last byte of the response.
     fn handle(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> {
         let has_body = !request.body().is_end_stream();
-        self.state.start_request(has_body);
+        let is_stream = request.version() == Version::HTTP_2;
+        let busy = if is_stream {
+            http2::to_origin_form(&mut request);
+            self.state.start_stream()
+        } else {
+            self.state.start_request(has_body)
+        };
         let min_rate = self.limits.min_body_rate;
         let mut request = request.map(|body| MinRateBody::wrap(body, min_rate, self.state.clone()));
         request.extensions_mut().insert(self.peer.clone());
         let response = Arc::clone(&self.handler).handle(request);
-        async move { Ok(self.finish(response.await)) }
+        async move {
+            let (response, guard) = response.await;
+            let on_end = move |_ended| drop((guard, busy));
+            let body_end = |body| Body::new(OnBodyEnd::new(body, on_end));
+            let response = response.map(body_end);
+            Ok(if is_stream {
+                self.finish_stream(response)
+            } else {
+                self.finish(response)
+            })
+        }
     }
 
-    fn finish(&self, (mut response, guard): HandlerResponse) -> Response<Body> {
+    fn finish(&self, mut response: Response<Body>) -> Response<Body> {
         // The rest of an unread body would be parsed as the next request.
         if self.draining.is_cancelled() || self.state.has_unread_body() {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
-        let state = self.state.clone();
-        let on_end = move |_ended| {
-            drop(guard);
-            state.finish_request();
-        };
-        response.map(|body| Body::new(OnBodyEnd::new(body, on_end)))
+        response
+    }
+
+    /// Limits how long the client may leave a response unread.
+    fn finish_stream(&self, response: Response<Body>) -> Response<Body> {
+        if self.draining.is_cancelled() {
+            self.last_request.cancel();
+        }
+        let (timeout, resources) = (self.limits.timeouts.write, &self.resources);
+        response.map(|body| Body::new(StallTimeoutBody::new(body, timeout, resources)))
     }
 }

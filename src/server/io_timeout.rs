@@ -1,14 +1,14 @@
 //! Read and write timeouts of a connection: between requests, while a request head is
 //! received, and while the client accepts no data. hyper has one timeout for the first two
-//! and none for the third.
+//! and none for the third. A connection of HTTP/2 is idle without a stream, whatever else
+//! the client sends.
 
 use std::{
-    error::Error,
-    io, iter,
+    io,
     pin::Pin,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -53,40 +53,36 @@ pub(super) enum TimeoutKind {
     Write,
 }
 
-impl TimeoutKind {
-    /// Returns the timeout that caused an error.
-    pub(super) fn from_error(error: &(dyn Error + 'static)) -> Option<Self> {
-        let mut chain = iter::successors(Some(error), |&error| error.source());
-        chain.find_map(|error| {
-            let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
-            inner.downcast_ref().copied()
-        })
-    }
-
-    fn into_error(self) -> io::Error {
-        io::Error::new(io::ErrorKind::TimedOut, self)
-    }
-}
-
-/// Progress of the current request, which decides which timeout applies.
+/// Progress of the current requests, which decides which timeout applies.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ConnectionState(Arc<ConnectionFlags>);
 
 #[derive(Debug, Default)]
 struct ConnectionFlags {
-    /// A request is being handled, which has timeouts of its own.
-    is_busy: AtomicBool,
+    /// Requests that are being handled, which have timeouts of their own.
+    requests: AtomicUsize,
+    /// The connection has had a stream of HTTP/2.
+    has_streams: AtomicBool,
     /// A response was completed since the last check, perhaps between two polls.
     has_responded: AtomicBool,
     /// The body of the last request was not read to its end.
     has_unread_body: AtomicBool,
+    /// The timeout that failed the connection. Errors of HTTP/2 do not carry it.
+    timeout: Mutex<Option<TimeoutKind>>,
 }
 
 impl ConnectionState {
     /// Marks the start of a request, whose body is not read yet if `has_body`.
-    pub(super) fn start_request(&self, has_body: bool) {
+    pub(super) fn start_request(&self, has_body: bool) -> BusyGuard {
         self.0.has_unread_body.store(has_body, Ordering::Relaxed);
-        self.0.is_busy.store(true, Ordering::Relaxed);
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
+        BusyGuard(self.clone())
+    }
+
+    /// Marks the start of a request of HTTP/2. Other streams do not depend on its body.
+    pub(super) fn start_stream(&self) -> BusyGuard {
+        self.0.has_streams.store(true, Ordering::Relaxed);
+        self.start_request(false)
     }
 
     /// Marks the request body as read to its end.
@@ -98,18 +94,45 @@ impl ConnectionState {
         self.0.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// Marks the response as handed over to be written.
-    pub(super) fn finish_request(&self) {
-        self.0.is_busy.store(false, Ordering::Relaxed);
-        self.0.has_responded.store(true, Ordering::Relaxed);
+    /// Returns the timeout that failed the connection.
+    pub(super) fn timeout(&self) -> Option<TimeoutKind> {
+        *self.lock_timeout()
+    }
+
+    /// Returns the error for a connection that a timeout fails.
+    fn time_out(&self, kind: TimeoutKind) -> io::Error {
+        *self.lock_timeout() = Some(kind);
+        io::Error::new(io::ErrorKind::TimedOut, kind)
+    }
+
+    fn lock_timeout(&self) -> MutexGuard<'_, Option<TimeoutKind>> {
+        let timeout = self.0.timeout.lock();
+        timeout.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_has_responded(&self) -> bool {
         self.0.has_responded.swap(false, Ordering::Relaxed)
     }
 
-    fn is_busy(&self) -> bool {
-        self.0.is_busy.load(Ordering::Relaxed)
+    pub(super) fn is_busy(&self) -> bool {
+        self.0.requests.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn has_streams(&self) -> bool {
+        self.0.has_streams.load(Ordering::Relaxed)
+    }
+}
+
+/// Keeps a connection busy until the response is handed over to be written, or the request
+/// is given up.
+#[derive(Debug)]
+pub(super) struct BusyGuard(ConnectionState);
+
+impl Drop for BusyGuard {
+    fn drop(&mut self) {
+        let flags = &self.0.0;
+        flags.has_responded.store(true, Ordering::Relaxed);
+        flags.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -166,6 +189,18 @@ impl TimeoutStream {
         }
     }
 
+    /// Wakes the reader after the idle timeout. A stream can end by a reset, after which
+    /// nothing is read or written.
+    fn poll_while_busy(&mut self, context: &mut Context<'_>) {
+        self.waiting_for = WaitState::Response;
+        if self.state.has_streams() {
+            self.deadline = Instant::now() + self.timeouts.idle;
+            if self.poll_deadline(context).is_ready() {
+                context.waker().wake_by_ref();
+            }
+        }
+    }
+
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.timer.poll(context, self.deadline)
     }
@@ -182,10 +217,11 @@ impl TimeoutStream {
         }
         let timeout = self.timeouts.write;
         let timer = self.write_timer.get_or_insert_with(|| sleep(timeout));
+        let state = &self.state;
         timer
             .as_mut()
             .poll(context)
-            .map(|()| Err(TimeoutKind::Write.into_error()))
+            .map(|()| Err(state.time_out(TimeoutKind::Write)))
     }
 
     /// Discards input until the client closes the connection or the time is over.
@@ -221,14 +257,17 @@ impl AsyncRead for TimeoutStream {
         let head_timeout = self.timeouts.head;
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if self.state.is_busy() {
-            self.waiting_for = WaitState::Response;
+            self.poll_while_busy(context);
             return polled;
         }
         if polled.is_ready() {
             if self.state.take_has_responded() {
                 self.waiting_for = WaitState::Response;
             }
-            self.wait_for(WaitState::RequestHead, head_timeout);
+            // Not every frame of HTTP/2 begins a request.
+            if !self.state.has_streams() {
+                self.wait_for(WaitState::RequestHead, head_timeout);
+            }
             return polled;
         }
         self.wait_for_next_request();
@@ -236,7 +275,8 @@ impl AsyncRead for TimeoutStream {
             WaitState::RequestHead => TimeoutKind::Head,
             WaitState::NextRequest | WaitState::Response => TimeoutKind::Idle,
         };
-        self.poll_deadline(context).map(|()| Err(kind.into_error()))
+        ready!(self.poll_deadline(context));
+        Poll::Ready(Err(self.state.time_out(kind)))
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct ListenerLimits {
     pub(super) connections: usize,
     /// Maximum size of request line and headers, in bytes.
     pub(super) max_head_bytes: usize,
+    /// Maximum number of concurrent streams of an HTTP/2 connection; 0 for HTTP/1.1 only.
+    pub(super) http2_streams: u32,
     pub(super) timeouts: IoTimeouts,
     pub(super) min_body_rate: MinRate,
 }
@@ -33,6 +35,7 @@ impl ListenerLimits {
         Self {
             connections,
             max_head_bytes: limits.headers.max(MIN_HEAD_BYTES) + HEAD_OVERREAD_BYTES,
+            http2_streams: limits.http2_streams,
             timeouts: IoTimeouts {
                 head: timeouts.header,
                 idle: timeouts.idle,

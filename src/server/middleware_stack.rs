@@ -95,9 +95,8 @@ impl MiddlewareStack {
             .and_then(|()| check_version(request.version()))
             .map_err(IntoResponse::into_response)?;
         let resources = &self.app.resources;
-        let in_flight =
-            InFlightGuard::enter(&resources.metrics, config.limits.in_flight, &mut request)
-                .map_err(IntoResponse::into_response)?;
+        let in_flight = InFlightGuard::enter(&resources.metrics, &config.limits, &mut request)
+            .map_err(IntoResponse::into_response)?;
         request.extensions_mut().insert(in_flight.clone());
         let (authenticated, caller) = authenticate(resources, snapshot, &mut request).await?;
         let response = if request.uri().path() == events::EVENTS_PATH {
@@ -111,12 +110,12 @@ impl MiddlewareStack {
     }
 }
 
-/// Checks for HTTP/1.1. With older versions, a stream that breaks off looks complete: it
-/// ends with the connection.
+/// Checks for HTTP/1.1 or HTTP/2. With older versions, a stream that breaks off looks
+/// complete: it ends with the connection.
 fn check_version(version: Version) -> Result<(), ApiError> {
-    if version == Version::HTTP_11 {
+    if version >= Version::HTTP_11 {
         return Ok(());
     }
-    let message = "unsupported HTTP version; supported: HTTP/1.1";
+    let message = "unsupported HTTP version; supported: HTTP/1.1 and HTTP/2";
     Err(ApiError::new(ErrorReason::HttpVersion, message))
 }

@@ -115,7 +115,7 @@ impl ShadowTask {
                 config,
                 settings,
                 by,
-            } => self.start_posted(config, *settings, &by).await,
+            } => Box::pin(self.start_posted(config, *settings, &by)).await,
             ShadowAction::End => {
                 self.end(EndReason::Operator).await;
                 Ok(())

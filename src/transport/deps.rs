@@ -19,7 +19,7 @@ use super::{
     error::TransportError, hook_call::Transport, process_slots::ProcessSlots,
     recorded_runs::RecordedRuns,
 };
-use crate::http_client::{HttpClient, PoolConfig};
+use crate::http_client::{HttpClient, HttpVersion, PoolConfig};
 
 /// Idle time after which a connection to a hook's server is closed. Common servers
 /// close theirs after five seconds, and a call must not race with that.
@@ -103,6 +103,7 @@ impl TransportDeps {
         let client = HttpClient::new(PoolConfig {
             connect_timeout: CONNECT_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
+            version: HttpVersion::Http1,
         })?;
         Ok(Self {
             tasks,

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     config::CircuitSettings,
-    http_client::{HttpClient, HttpClientError, PoolConfig},
+    http_client::{HttpClient, HttpClientError, HttpVersion, PoolConfig},
 };
 
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
@@ -40,6 +40,7 @@ pub struct UpstreamTimeouts {
 #[derive(Debug)]
 pub(super) struct Endpoint {
     client: HttpClient,
+    version: HttpVersion,
     /// Base URL without a trailing slash.
     base: String,
     address: BaseAddress,
@@ -93,16 +94,19 @@ impl BaseAddress {
 impl Endpoint {
     pub(super) fn new(
         base: &Url,
+        version: HttpVersion,
         connect_timeout: Duration,
         circuit_breaker: Arc<CircuitBreaker>,
     ) -> Result<Self, UpstreamError> {
         let client = HttpClient::new(PoolConfig {
             connect_timeout,
             idle_timeout: IDLE_CONNECTION_TIMEOUT,
+            version,
         })?;
         let base = without_trailing_slash(base);
         Ok(Self {
             client,
+            version,
             base: base.to_owned(),
             address: BaseAddress::parse(base).ok_or(UpstreamError::InvalidTarget)?,
             connect_timeout,
@@ -114,10 +118,12 @@ impl Endpoint {
     pub(super) fn is_equivalent(
         &self,
         base: &Url,
+        version: HttpVersion,
         connect_timeout: Duration,
         circuit: CircuitSettings,
     ) -> bool {
         self.base == without_trailing_slash(base)
+            && self.version == version
             && self.connect_timeout == connect_timeout
             && self.circuit_breaker.settings == circuit
     }

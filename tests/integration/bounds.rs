@@ -1,5 +1,6 @@
 //! Nothing takes more than its share: connections, bodies, waits.
 
+mod http2;
 mod load;
 mod process;
 mod uploads;
@@ -247,7 +248,7 @@ async fn an_agent_that_never_stops_sending_is_not_listened_to_for_ever() {
 }
 
 #[tokio::test]
-async fn only_http_1_1_is_spoken() {
+async fn versions_before_http_1_1_are_refused() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
     let old = request().replace("HTTP/1.1", "HTTP/1.0");
@@ -256,9 +257,6 @@ async fn only_http_1_1_is_spoken() {
 
     assert!(answer.starts_with("HTTP/1.0 505 "), "{answer}");
     assert!(answer.contains("\"HTTP_VERSION\""), "{answer}");
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    let answer = exchange(gate.agents, preface).await;
-    assert!(!answer.contains("200"), "{answer}");
     let upgrade = request().replace(
         "connection: close",
         "connection: upgrade, http2-settings, close\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__",

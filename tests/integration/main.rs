@@ -40,6 +40,7 @@ mod forward;
 mod guard_proof;
 mod hook_scenarios;
 mod hooks;
+mod http2;
 mod openai_chat;
 mod openai_responses;
 mod otlp;

@@ -20,11 +20,14 @@ use x509_cert::{Certificate, der::Decode};
 use super::loader::Loader;
 use crate::config::{
     overrides::MissingSecrets,
-    settings::listeners::{ClientCertificates, Tls, TlsSection},
+    settings::{
+        limits::Limits,
+        listeners::{ClientCertificates, Tls, TlsSection},
+    },
 };
 
-/// The only protocol spoken over TLS.
-const ALPN: &[u8] = b"http/1.1";
+/// Protocols spoken over TLS, the preferred one first. Without HTTP/2 it is the last.
+const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The field of [`TlsSection`] with a problem, and the message.
 type FieldError = (&'static str, String);
@@ -52,8 +55,12 @@ impl Loader {
             (Some(file), Some(mode)) => verifier(file, mode).map(Some),
             _ => Ok(None),
         };
+        let streams = self.section("/limits/http2_streams");
+        let has_http2 = streams.unwrap_or(Limits::default().http2_streams) > 0;
         match verifier.and_then(|verifier| server(&certificate, &key, verifier)) {
-            Ok(server) => {
+            Ok(mut server) => {
+                let protocols = ALPN.iter().skip(usize::from(!has_http2));
+                server.alpn_protocols = protocols.map(|name| name.to_vec()).collect();
                 if let Some(warning) = validity_warning(&certificate) {
                     self.warning(&format!("{pointer}/certificate"), warning);
                 }
@@ -90,7 +97,6 @@ fn server(
     let mut server = builder
         .with_single_cert(chain, key)
         .map_err(|error| ("key", key_error(&error)))?;
-    server.alpn_protocols = vec![ALPN.to_vec()];
     if requests_certificates {
         // Resumed sessions do not present a certificate again, and it may have expired.
         server.session_storage = Arc::new(NoServerSessionStorage {});

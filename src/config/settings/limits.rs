@@ -10,7 +10,7 @@ use crate::config::{
     units::{DurationText, Size},
 };
 
-/// Limits of size (in bytes) and number. None is zero.
+/// Limits of size (in bytes) and number. None but `http2_streams` is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -46,6 +46,10 @@ pub struct Limits {
     /// of the file descriptor limit. Default: half of that limit, at most 20000.
     #[schemars(with = "Option<CountSchema>")]
     pub connections: Option<usize>,
+    /// Maximum number of concurrent requests of one HTTP/2 connection. 0 disables HTTP/2
+    /// for agents and operators.
+    #[schemars(range(max = 1000))]
+    pub http2_streams: u32,
 }
 
 /// Timeouts. None but `lame_duck` is zero.
@@ -102,6 +106,7 @@ impl Default for Limits {
             hook_processes: 64,
             in_flight: 10_000,
             connections: None,
+            http2_streams: 100,
         }
     }
 }

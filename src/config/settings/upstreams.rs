@@ -56,6 +56,10 @@ pub struct UpstreamConfig {
     /// When the circuit breaker opens.
     #[serde(default)]
     pub circuit: CircuitSettings,
+    /// Calls it over HTTP/2: negotiated with an `https` address, and required of an `http`
+    /// address. Calls of an event loop then share one connection.
+    #[serde(default)]
+    pub http2: bool,
     /// Another address for calls that this one has not received, because the
     /// connection failed or the circuit breaker is open.
     pub fallback: Option<FallbackConfig>,

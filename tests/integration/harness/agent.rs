@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Version};
 use serde_json::{Value, json};
 
 /// An agent, which may send some headers with every call.
@@ -16,9 +16,7 @@ pub struct Agent {
 
 impl Agent {
     pub fn at(addr: SocketAddr) -> Self {
-        // No certificates: loading them takes longer than most tests.
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-        let client = client.build().unwrap();
+        let client = client().build().unwrap();
         Self {
             base: format!("http://{addr}"),
             client,
@@ -49,8 +47,14 @@ impl Agent {
 
     /// The same agent, which connects from this address.
     pub fn from(mut self, address: IpAddr) -> Self {
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-        self.client = client.local_address(address).build().unwrap();
+        self.client = client().local_address(address).build().unwrap();
+        self
+    }
+
+    /// The same agent, which speaks HTTP/2 without asking (prior knowledge).
+    pub fn over_http2(mut self) -> Self {
+        let client = client().http2_prior_knowledge();
+        self.client = client.build().unwrap();
         self
     }
 
@@ -130,10 +134,21 @@ impl Agent {
     }
 }
 
+/// A client of HTTP/1.1; of HTTP/2 if `HOOKGATE_HTTP2` is set, so that all tests can be
+/// run over it. It has no certificates: loading them takes longer than most tests.
+fn client() -> reqwest::ClientBuilder {
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+    match std::env::var_os("HOOKGATE_HTTP2") {
+        Some(_) => client.http2_prior_knowledge(),
+        None => client,
+    }
+}
+
 /// A whole answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
+    pub version: Version,
     pub headers: HeaderMap,
     /// The exact bytes.
     pub body: Bytes,
@@ -143,6 +158,7 @@ impl Answer {
     async fn of(response: reqwest::Response) -> Self {
         Self {
             status: response.status().as_u16(),
+            version: response.version(),
             headers: response.headers().clone(),
             body: response.bytes().await.unwrap(),
         }
@@ -166,6 +182,11 @@ impl Answer {
         let data = event_data(self.text());
         let parse = |it: &str| serde_json::from_str(it).unwrap_or_else(|e| panic!("{e}: {it}"));
         data.into_iter().map(parse).collect()
+    }
+
+    /// Whether it is the last on its connection. HTTP/2 has a frame for that.
+    pub fn is_last(&self) -> bool {
+        self.version == Version::HTTP_2 || self.header("connection") == "close"
     }
 
     /// A header's value, or the empty text.

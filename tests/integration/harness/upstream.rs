@@ -19,8 +19,11 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use http_body_util::BodyExt;
-use hyper::server::conn::http1;
-use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
 use mock_model_api::{self, MockConfig, Script};
 use serde_json::Value;
 use tokio::{
@@ -117,8 +120,10 @@ impl Upstream {
         Self::accepting(seen, move |socket| {
             let service = TowerToHyperService::new(router.clone());
             async move {
-                let served = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
+                // HTTP/1.1, or HTTP/2 with prior knowledge.
+                let http = auto::Builder::new(TokioExecutor::new());
                 // An error is a connection that the gateway broke off.
+                let served = http.serve_connection(TokioIo::new(socket), service);
                 served.await.ok();
             }
         })

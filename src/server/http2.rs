@@ -1,0 +1,225 @@
+//! HTTP/2: limits of its streams, and requests in the form that the handlers know.
+//!
+//! HTTP/1.1 has one request per connection, so timeouts of the connection bound it. Streams
+//! of HTTP/2 need two bounds of their own. Their receive windows fit into that of the
+//! connection, so that one body which is not read stops no other stream. And a response
+//! that the client does not read is dropped after the write timeout.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Uri, header};
+use hyper::body::{Frame, SizeHint};
+use hyper_util::{rt::TokioTimer, server::conn::auto};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::io_timeout::TimeoutKind;
+use crate::state::AppResources;
+
+/// Receive window of a stream, in bytes: what is buffered of a body that is not read.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+
+/// Streams that the client resets before they are accepted, above which the connection is
+/// closed (CVE-2023-44487).
+const MAX_PENDING_RESETS: usize = 20;
+
+/// Streams that were reset because of the client's own errors, above which the connection
+/// is closed.
+const MAX_ERROR_RESETS: usize = 100;
+
+/// Sets the limits of HTTP/2 connections with this number of concurrent streams.
+pub(super) fn configure<E>(builder: &mut auto::Builder<E>, streams: u32, max_head_bytes: usize) {
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(STREAM_WINDOW_BYTES.saturating_mul(streams))
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_local_error_reset_streams(MAX_ERROR_RESETS)
+        .max_header_list_size(u32::try_from(max_head_bytes).unwrap_or(u32::MAX));
+}
+
+/// Replaces `:authority` by `Host` and the target by its path, as in HTTP/1.1. A target that
+/// this cannot be done for is left as it is, and the header check rejects it: one without a
+/// path, and one whose authority differs from `Host` (RFC 9113, section 8.3.1).
+pub(super) fn to_origin_form<B>(request: &mut Request<B>) {
+    let uri = request.uri();
+    let (Some(authority), Some(path)) = (uri.authority(), uri.path_and_query()) else {
+        return;
+    };
+    let Ok(host) = HeaderValue::try_from(authority.as_str()) else {
+        return;
+    };
+    let target = Uri::from(path.clone());
+    let headers = request.headers_mut();
+    if headers.get(header::HOST).is_some_and(|given| given != host) {
+        return;
+    }
+    if !headers.contains_key(header::HOST) {
+        headers.insert(header::HOST, host);
+    }
+    *request.uri_mut() = target;
+}
+
+/// Response body that is dropped if the client accepts nothing of it within a timeout. What
+/// remains is a stream without content, which is reset at the next attempt to write it.
+///
+/// hyper asks for the next frame only when the window of the stream is open.
+pub(super) struct StallTimeoutBody {
+    progress: Arc<BodyProgress>,
+    /// Ends the task that watches the progress.
+    _watched: DropGuard,
+}
+
+struct BodyProgress(Mutex<BodyState>);
+
+struct BodyState {
+    /// `None` after a timeout.
+    body: Option<Body>,
+    /// Since when the client has been expected to read; `None` while there is nothing to
+    /// read.
+    offered_since: Option<Instant>,
+}
+
+impl StallTimeoutBody {
+    /// Wraps a body, and watches it in a task.
+    pub(super) fn new(body: Body, timeout: Duration, resources: &AppResources) -> Self {
+        let progress = Arc::new(BodyProgress(Mutex::new(BodyState {
+            body: Some(body),
+            offered_since: Some(Instant::now()),
+        })));
+        let sent = CancellationToken::new();
+        let stalled = drop_when_stalled(Arc::clone(&progress), timeout);
+        let metrics = Arc::clone(&resources.metrics);
+        let watch = sent.clone().run_until_cancelled_owned(async move {
+            stalled.await;
+            metrics.record_rejected_connection("write_timeout");
+        });
+        resources.tasks.spawn(watch);
+        Self {
+            progress,
+            _watched: sent.drop_guard(),
+        }
+    }
+}
+
+/// Waits until the client has read nothing for the length of the timeout, and drops the body.
+async fn drop_when_stalled(progress: Arc<BodyProgress>, timeout: Duration) {
+    loop {
+        let now = Instant::now();
+        let deadline = progress.lock().offered_since.unwrap_or(now) + timeout;
+        if deadline <= now {
+            // Dropped without the lock: it ends the call upstream.
+            let body = progress.lock().body.take();
+            drop(body);
+            return;
+        }
+        sleep_until(deadline).await;
+    }
+}
+
+impl BodyProgress {
+    fn lock(&self) -> MutexGuard<'_, BodyState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl hyper::body::Body for StallTimeoutBody {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        let mut state = self.progress.lock();
+        let Some(body) = &mut state.body else {
+            return Poll::Ready(Some(Err(TimeoutKind::Write.into())));
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        state.offered_since = polled.is_ready().then(Instant::now);
+        polled.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let state = self.progress.lock();
+        state.body.as_ref().is_some_and(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let state = self.progress.lock();
+        state.body.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn origin_form(target: &str, host: Option<&str>) -> (String, Option<String>) {
+        let mut request = Request::post(target);
+        if let Some(host) = host {
+            request = request.header(header::HOST, host);
+        }
+        let mut request = request.body(()).unwrap();
+        to_origin_form(&mut request);
+        let host = request.headers().get(header::HOST);
+        let host = host.map(|host| host.to_str().unwrap().to_owned());
+        (request.uri().to_string(), host)
+    }
+
+    #[test]
+    fn the_authority_becomes_the_host() {
+        let expected = ("/v1/models?key=k".to_owned(), Some("gate:80".to_owned()));
+        let target = "http://gate:80/v1/models?key=k";
+        assert_eq!(origin_form(target, None), expected);
+        assert_eq!(origin_form(target, Some("gate:80")), expected);
+    }
+
+    #[test]
+    fn a_target_with_two_meanings_is_left_for_the_header_check() {
+        let other = origin_form("http://gate/v1/models", Some("other"));
+        assert_eq!(other.0, "http://gate/v1/models");
+        assert_eq!(origin_form("gate:80", None).0, "gate:80");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_not_read_is_dropped() {
+        let resources = AppResources::default();
+        let timeout = Duration::from_secs(5);
+        let mut body = StallTimeoutBody::new(Body::from("answer"), timeout, &resources);
+
+        resources.tasks.close();
+        resources.tasks.wait().await;
+
+        let error = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "timed out writing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_waits_for_the_model_is_kept() {
+        let resources = AppResources::default();
+        let answer = async {
+            sleep_until(Instant::now() + Duration::from_mins(1)).await;
+            Ok::<_, axum::BoxError>(Bytes::from_static(b"answer"))
+        };
+        let body = Body::from_stream(futures_util::stream::once(answer));
+        let mut body = StallTimeoutBody::new(body, Duration::from_secs(5), &resources);
+
+        let frame = body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "answer");
+        drop(body);
+        resources.tasks.close();
+        resources.tasks.wait().await;
+    }
+}

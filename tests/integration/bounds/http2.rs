@@ -1,0 +1,223 @@
+//! Streams of HTTP/2 that never end, end at once, or are not read.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use h2::{
+    Reason,
+    client::{Builder, ResponseFuture, SendRequest},
+};
+use http::{HeaderValue, Request};
+use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
+
+use super::{GENERATE, HOOKED, SSE, counted, flood};
+use crate::{
+    harness::{Agent, PATIENCE, TestGateway, Upstream, closed, prompt, signalled},
+    http2::connect,
+};
+
+fn request(addr: SocketAddr, path: &str) -> Request<()> {
+    Request::post(format!("http://{addr}{path}"))
+        .header("content-type", "application/json")
+        .body(())
+        .unwrap()
+}
+
+fn send(sender: &mut SendRequest<Bytes>, request: Request<()>) -> ResponseFuture {
+    let (response, mut body) = sender.send_request(request, false).unwrap();
+    let prompt = prompt("hello").to_string();
+    body.send_data(prompt.into(), true).unwrap();
+    response
+}
+
+/// A connection, and how it ends.
+async fn watched(
+    addr: SocketAddr,
+    builder: &Builder,
+) -> (SendRequest<Bytes>, JoinHandle<Option<Reason>>) {
+    let socket = TcpStream::connect(addr).await.unwrap();
+    let (sender, connection) = builder.handshake(socket).await.unwrap();
+    let ended = tokio::spawn(async move { connection.await.err()?.reason() });
+    (sender.ready().await.unwrap(), ended)
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_is_dropped_and_others_go_on() {
+    for hooks in ["", HOOKED] {
+        let (sign, mut signs) = mpsc::unbounded_channel();
+        let upstream = Upstream::raw(move |_, socket| flood(socket, sign.clone())).await;
+        let config = format!("timeouts: {{ write: 300ms }}\n{hooks}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let mut builder = Builder::new();
+        builder.initial_window_size(1000);
+        let (mut sender, _ended) = watched(gateway.agents, &builder).await;
+
+        let unread = send(&mut sender, request(gateway.agents, SSE))
+            .await
+            .unwrap();
+
+        signalled(&mut signs, "the end of the call to upstream").await;
+        let line = r#"hookgate_connections_rejected_total{reason="write_timeout"} 1"#;
+        counted(&gateway, line).await;
+        counted(&gateway, "hookgate_in_flight 0").await;
+        let other = send(&mut sender, request(gateway.agents, "/v1/other"));
+        assert_eq!(other.await.unwrap().status(), 403);
+        drop(unread);
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_never_begun_to_be_read_is_dropped() {
+    let upstream = Upstream::mock().await;
+    let config = format!("timeouts: {{ write: 300ms }}\n{HOOKED}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let mut builder = Builder::new();
+    builder.initial_window_size(0);
+    let (mut sender, _ended) = watched(gateway.agents, &builder).await;
+
+    let unread = send(&mut sender, request(gateway.agents, GENERATE));
+    let unread = unread.await.unwrap();
+
+    let line = r#"hookgate_connections_rejected_total{reason="write_timeout"} 1"#;
+    counted(&gateway, line).await;
+    counted(&gateway, "hookgate_in_flight 0").await;
+    drop(unread);
+}
+
+#[tokio::test]
+async fn streams_that_are_reset_at_once_cost_a_connection_only() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, HOOKED).await;
+    let (mut sender, _ended) = watched(gateway.agents, &Builder::new()).await;
+    for _ in 0..5000 {
+        // The gateway may close the connection (ENHANCE_YOUR_CALM).
+        let Ok(mut ready) = sender.ready().await else {
+            sender = connect(gateway.agents).await;
+            continue;
+        };
+        let sent = ready.send_request(request(gateway.agents, SSE), false);
+        if let Ok((_response, mut body)) = sent {
+            body.send_reset(Reason::CANCEL);
+        }
+        sender = ready;
+    }
+
+    let answer = Agent::at(gateway.agents).generate("m", &prompt("hi")).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    drop(sender);
+    counted(&gateway, "hookgate_receiving 0").await;
+    counted(&gateway, "hookgate_in_flight 0").await;
+    counted(&gateway, "hookgate_connections 1").await;
+}
+
+#[tokio::test]
+async fn a_connection_without_streams_ends_after_the_idle_timeout() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "timeouts: { idle: 300ms }").await;
+    for is_reset in [false, true] {
+        let (mut sender, ended) = watched(gateway.agents, &Builder::new()).await;
+        if is_reset {
+            let sent = sender.send_request(request(gateway.agents, SSE), false);
+            sent.unwrap().1.send_reset(Reason::CANCEL);
+        } else {
+            let response = send(&mut sender, request(gateway.agents, GENERATE));
+            assert_eq!(response.await.unwrap().status(), 200);
+        }
+
+        let ended = timeout(PATIENCE, ended).await;
+
+        ended.expect("the connection stays open").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_connection_without_any_stream_ends_after_the_header_timeout() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "timeouts: { header: 300ms }").await;
+
+    let (_sender, ended) = watched(gateway.agents, &Builder::new()).await;
+
+    let ended = timeout(PATIENCE, ended).await;
+    ended.expect("the connection stays open").unwrap();
+    let line = r#"hookgate_connections_rejected_total{reason="header_timeout"} 1"#;
+    counted(&gateway, line).await;
+}
+
+#[tokio::test]
+async fn concurrent_streams_are_limited() {
+    let (sign, mut signs) = mpsc::unbounded_channel();
+    let upstream = Upstream::raw(move |_, mut socket| {
+        sign.send(()).unwrap();
+        async move { closed(&mut socket).await }
+    })
+    .await;
+    let gateway = TestGateway::start(&upstream, "limits: { http2_streams: 3 }").await;
+    let (mut sender, _ended) = watched(gateway.agents, &Builder::new()).await;
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.push(send(&mut sender, request(gateway.agents, SSE)));
+        signalled(&mut signs, "a call").await;
+        sender = sender.ready().await.unwrap();
+    }
+
+    calls.push(send(&mut sender, request(gateway.agents, SSE)));
+
+    counted(&gateway, "hookgate_in_flight 3").await;
+    assert!(signs.try_recv().is_err());
+    drop(calls.remove(0));
+    signalled(&mut signs, "the call that waited").await;
+}
+
+#[tokio::test]
+async fn large_headers_are_refused() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "limits: { headers: 8KiB }").await;
+    for (bytes, expected) in [(4_000, Some(200)), (20_000, Some(431)), (400_000, None)] {
+        let mut sender = connect(gateway.agents).await;
+        let mut large = request(gateway.agents, GENERATE);
+        let value = HeaderValue::try_from("x".repeat(bytes)).unwrap();
+        large.headers_mut().insert("x-large", value);
+
+        let response = send(&mut sender, large).await;
+
+        let status = response.map(|response| response.status().as_u16());
+        assert_eq!(status.ok(), expected, "{bytes}");
+        assert_eq!(upstream.seen().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_slow_upload_is_refused_and_others_go_on() {
+    let upstream = Upstream::mock().await;
+    let config = format!("timeouts: {{ body: 300ms }}\n{HOOKED}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let mut sender = connect(gateway.agents).await;
+    let slow = request(gateway.agents, GENERATE);
+    let (slow, mut body) = sender.send_request(slow, false).unwrap();
+    body.send_data("{".into(), false).unwrap();
+
+    let other = send(&mut sender, request(gateway.agents, GENERATE));
+    let (other, slow) = (other.await.unwrap(), timeout(PATIENCE, slow).await);
+
+    assert_eq!(other.status(), 200);
+    assert_eq!(slow.expect("the upload hangs").unwrap().status(), 408);
+}
+
+#[tokio::test]
+async fn uploads_are_limited_over_all_connections() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "limits: { connections: 4 }").await;
+    let mut sender = connect(gateway.agents).await;
+    let mut uploads = Vec::new();
+    for _ in 0..4 {
+        let sent = sender.send_request(request(gateway.agents, GENERATE), false);
+        uploads.push(sent.unwrap());
+        sender = sender.ready().await.unwrap();
+    }
+    counted(&gateway, "hookgate_receiving 4").await;
+
+    let refused = send(&mut sender, request(gateway.agents, GENERATE));
+
+    assert_eq!(refused.await.unwrap().status(), 503);
+}

@@ -1,0 +1,172 @@
+//! Agents that speak HTTP/2.
+
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use h2::client::SendRequest;
+use http::{Request, Version};
+use mock_model_api::MockConfig;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use crate::{
+    harness::{Agent, End, PATIENCE, Served, TestGateway, Upstream, piece, prompt, rest},
+    tls::{self, Authority},
+};
+
+const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
+
+/// A connection of HTTP/2 whose frames the test decides.
+pub async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
+    let socket = TcpStream::connect(addr).await.unwrap();
+    let (sender, connection) = h2::client::handshake(socket).await.unwrap();
+    tokio::spawn(connection);
+    sender.ready().await.unwrap()
+}
+
+/// Sends a request with this target and `Host`, and returns the status and the body.
+async fn call(sender: &mut SendRequest<Bytes>, request: Request<()>, body: &str) -> (u16, String) {
+    let (response, mut stream) = sender.send_request(request, false).unwrap();
+    stream.send_data(body.to_owned().into(), true).unwrap();
+    let response = tokio::time::timeout(PATIENCE, response).await.unwrap();
+    let (head, mut body) = response.unwrap().into_parts();
+    let mut text = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        body.flow_control().release_capacity(data.len()).unwrap();
+        text.extend_from_slice(&data);
+    }
+    (head.status.as_u16(), String::from_utf8(text).unwrap())
+}
+
+#[tokio::test]
+async fn both_versions_are_served_on_one_port() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let first = gateway.agent().generate("m", &prompt("hi")).await;
+
+    let agent = gateway.agent().over_http2();
+    let second = agent.generate("m", &prompt("hi")).await;
+    let mut stream = agent.open(SSE, prompt("hi").to_string()).await;
+
+    assert_eq!((first.status, second.status), (200, 200));
+    let next = second.text().replace("mock-2", "mock-1");
+    assert_eq!(first.text(), next);
+    assert_eq!(stream.version(), Version::HTTP_2);
+    assert_eq!(rest(&mut stream).await.1, End::Clean);
+}
+
+#[tokio::test]
+async fn tls_clients_choose_the_version() {
+    let upstream = Upstream::mock().await;
+    let authority = Authority::new("hookgate test");
+    for (limits, expected) in [
+        ("", Version::HTTP_2),
+        ("limits: { http2_streams: 0 }\n", Version::HTTP_11),
+    ] {
+        let config = format!("{}{limits}", tls::TLS);
+        let gateway = tls::gate(&upstream, &authority, &config).await;
+
+        let agent = gateway.agent().over_tls(&authority.pem(), None);
+        let answer = agent.open(SSE, prompt("hi").to_string()).await;
+
+        assert_eq!(answer.version(), expected, "{limits}");
+        assert_eq!(answer.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn without_streams_the_preface_is_an_error() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "limits: { http2_streams: 0 }\n").await;
+
+    let agent = gateway.agent().over_http2();
+    let refused = agent.try_to_open(SSE, prompt("hi").to_string()).await;
+
+    assert!(refused.is_err());
+}
+
+#[tokio::test]
+async fn a_tool_call_is_denied_on_every_stream_of_a_connection() {
+    let call = json!({ "functionCall": { "name": "delete", "args": {} } });
+    let answer = json!({ "candidates": [{
+        "content": { "role": "model", "parts": [call] }, "finishReason": "STOP"
+    }] });
+    let upstream = Upstream::answering(&answer).await;
+    let config = "denials: error\nhooks: { BeforeTool: [{ matcher: delete, hooks: [{ \
+                  type: command, command: 'echo no >&2; exit 2' }] }] }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent().over_http2();
+
+    let request = request_with_tool();
+    let answers = (0..8).map(|_| agent.stream("m", &request));
+    let answers = join_all(answers).await;
+
+    for answer in answers {
+        assert!(!answer.text().contains("functionCall"), "{}", answer.text());
+    }
+}
+
+/// A request that declares the tool.
+fn request_with_tool() -> serde_json::Value {
+    let mut request = prompt("delete all");
+    request["tools"] = json!([{ "functionDeclarations": [{ "name": "delete" }] }]);
+    request
+}
+
+#[tokio::test]
+async fn a_target_with_two_meanings_is_refused() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let mut sender = connect(gateway.agents).await;
+    let url = format!("http://{}/v1beta/models/m:generateContent", gateway.agents);
+    let body = prompt("hi").to_string();
+
+    let same = Request::post(&url).header("host", gateway.agents.to_string());
+    let same = call(&mut sender, same.body(()).unwrap(), &body).await;
+    let other = Request::post(&url).header("host", "other");
+    let other = call(&mut sender, other.body(()).unwrap(), &body).await;
+
+    assert_eq!(same.0, 200, "{}", same.1);
+    assert_eq!(other.0, 400, "{}", other.1);
+    assert!(other.1.contains("request target must be a path"));
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_connection_ends_after_its_streams_when_the_gateway_drains() {
+    let upstream = Upstream::mock_with(MockConfig {
+        chunks: 10,
+        interval: Duration::from_millis(100),
+        ..MockConfig::default()
+    })
+    .await;
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\ntimeouts: {{ lame_duck: 300ms }}\n",
+        upstream.addr
+    );
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut served = Served::folder(folder.path());
+    let addr = served.addr();
+    let mut sender = connect(addr).await;
+    let agent = Agent::at(addr).over_http2();
+    let mut stream = agent.open(SSE, prompt("a long answer").to_string()).await;
+    piece(&mut stream).await;
+
+    served.terminate();
+    let url = format!("http://{addr}{SSE}");
+    let during = Request::post(&url).body(()).unwrap();
+    let during = call(&mut sender, during, &prompt("hi").to_string()).await;
+    let (_, end) = rest(&mut stream).await;
+
+    assert_eq!(during.0, 200, "{}", during.1);
+    assert_eq!(end, End::Clean);
+    let ended = tokio::task::spawn_blocking(move || served.ended(PATIENCE));
+    assert_eq!(ended.await.unwrap().0.code(), Some(0));
+    // The connection had no stream left, and the client was informed (GOAWAY).
+    let closed = sender.ready().await.unwrap_err();
+    assert!(closed.is_go_away() || closed.is_io(), "{closed}");
+}
