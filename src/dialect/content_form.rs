@@ -6,6 +6,7 @@
 //! signatures, has no part. To write an edit back, the dialect reads the unedited body again
 //! and gives both lists to [`splice_list`].
 
+mod answer_labels;
 mod fallback_models;
 mod hosted_servers;
 mod labels;
@@ -15,9 +16,10 @@ mod splice;
 mod text_template;
 
 pub use self::{
+    answer_labels::{ActOnObject, AnswerLabels, VisitObjects},
     fallback_models::{FALLBACK_MODELS, fallback_models},
     hosted_servers::{has_hosted_server, is_hosted_server},
-    labels::{LABELS, join_labels, read_labels, remove_labels, write_labels, write_labels_at},
+    labels::{LABELS, join_labels, read_labels, remove_labels, write_labels},
     object_search::any_object_with,
     private_fields::{shown_to_hooks, without_private_fields},
     splice::{Hidden, SpliceElements, source_of, splice_list},

@@ -1,3 +1,4 @@
 //! Laws that hold for every dialect.
 
+mod answer_texts;
 mod malformed_streams;

@@ -2,6 +2,7 @@
 
 mod agent_hooks;
 mod agents;
+mod answer_fields;
 mod anthropic;
 mod client;
 mod console;

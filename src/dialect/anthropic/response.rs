@@ -7,6 +7,7 @@ mod chunk_writer;
 mod message;
 mod message_end;
 mod message_event;
+mod message_labels;
 mod message_tokens;
 mod open_blocks;
 mod part_queue;

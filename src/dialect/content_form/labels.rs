@@ -28,17 +28,7 @@ pub fn write_labels(
     before: &Document,
     after: &Document,
 ) -> Result<(), DialectError> {
-    write_labels_at(LABELS, body, before, after)
-}
-
-/// Writes edited labels that have another name in the content form.
-pub fn write_labels_at(
-    name: &[&str],
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
-    let (Some(before), Some(after)) = (before.child(name)?, after.child(name)?) else {
+    let (Some(before), Some(after)) = (before.child(LABELS)?, after.child(LABELS)?) else {
         return Ok(());
     };
     for (key, known) in before.fields() {

@@ -11,6 +11,9 @@ pub const GENERATION_CONFIG: &[&str] = &["generationConfig", "generation_config"
 /// Free texts beside the conversation. For other APIs, every field that hookgate does not
 /// interpret.
 pub const LABELS: &[&str] = &["labels"];
+/// Tokens with their probabilities: a copy of every text in small pieces. For other APIs, whether
+/// the answer has any.
+pub const LOGPROBS_RESULT: &str = "logprobsResult";
 pub const MODEL: &[&str] = &["model"];
 /// Chunks of a function call's arguments.
 pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::dialect::{
-    content_form::{LABELS, source_of},
+    content_form::{AnswerLabels, source_of},
     document::Document,
     error::DialectError,
     openai_responses::{
@@ -22,8 +22,7 @@ pub struct ChunkView {
     /// Name of the model that answered.
     pub model: Option<String>,
     pub response_id: Option<String>,
-    /// Texts of its event beside those of the model.
-    pub labels: Option<Document>,
+    pub labels: AnswerLabels,
     /// Whether it was edited since it was read.
     pub is_edited: bool,
 }
@@ -64,7 +63,7 @@ impl ChunkView {
             usage: form.child(&["usageMetadata"])?,
             model: form.string(&["modelVersion"])?,
             response_id: form.string(&["responseId"])?,
-            labels: form.child(LABELS)?,
+            labels: AnswerLabels::of_form(form)?,
             is_edited: form.is_edited(),
             ..Self::default()
         };

@@ -5,6 +5,7 @@ pub mod agreement;
 pub mod form;
 pub mod item;
 pub mod object;
+pub mod response_labels;
 pub mod splice;
 pub mod usage;
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 use self::{
     form::read_form,
     object::{NewIds, NewResponse},
+    response_labels::visit_response,
     splice::splice_output,
     usage::write_usage,
 };
@@ -49,7 +51,8 @@ pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Byte
     if !view.is_edited {
         return Ok(original.clone());
     }
-    let body = parse(original.clone())?;
+    let mut body = parse(original.clone())?;
+    view.labels.write(0, &mut body, visit_response)?;
     let before = ChunkView::read(&object(&read_form(&body)?)?)?;
     let mut edited = body.clone();
     if before.part_bytes() != view.part_bytes() {

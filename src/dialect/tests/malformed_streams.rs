@@ -376,7 +376,7 @@ proptest! {
     }
 
     #[test]
-    fn no_unseen_text_of_an_anthropic_stream_passes(mutations in mutations(6)) {
+    fn no_unseen_text_of_an_anthropic_stream_passes(mutations in mutations(9)) {
         check(Api::Anthropic, ANTHROPIC, &mutations)?;
     }
 }

@@ -7,13 +7,48 @@ use strict_json::Names;
 use crate::dialect::{
     anthropic::{
         fields::{CANDIDATES, PARTS, TEXT, field_part, with_source},
-        response::response_part::{document, read_block},
+        response::{
+            message_labels::visit_event,
+            response_part::{document, read_block},
+        },
         tool_use::INPUT,
     },
+    content_form::AnswerLabels,
     document::{Document, write_array},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
 };
+
+/// The events that a chunk is read from.
+#[derive(Debug, Default)]
+pub struct ChunkEvents {
+    pub data: Vec<Bytes>,
+    labels: AnswerLabels,
+}
+
+impl ChunkEvents {
+    /// Creates the events of a chunk with its first one.
+    pub fn new(event: &Document, data: Bytes) -> Result<Self, DialectError> {
+        Ok(Self {
+            data: vec![data],
+            labels: AnswerLabels::of(event, visit_event)?,
+        })
+    }
+
+    /// Appends later events.
+    pub fn append(&mut self, later: Self) {
+        self.data.extend(later.data);
+        self.labels.append(later.labels);
+    }
+
+    /// Returns the chunk with this content form, and the labels of the events.
+    pub fn into_chunk(self, mut form: Document) -> Result<ResponseDocument, DialectError> {
+        for (key, value) in self.labels.to_fields() {
+            form.set(&[&key], &value)?;
+        }
+        ResponseDocument::from_form_bytes(form.to_bytes(), self.data)
+    }
+}
 
 /// Returns the part of a call whose arguments are complete. Arguments that are no JSON object, or
 /// that parsers could read differently, become a text, which no guard accepts.
@@ -23,11 +58,24 @@ pub fn complete_call(mut block: Document, json: &str) -> Result<Document, Dialec
             Ok(()) => Bytes::from(json.trim().to_owned()),
             Err(_) => Value::from(json).to_string().into(),
         };
+        if !is_blank(block.get(INPUT)?) && block.bytes_of(INPUT)?.as_ref() != Some(&input) {
+            // Clients read one or the other.
+            return Err(DialectError::Ambiguous("input".to_owned()));
+        }
         block.set_bytes(INPUT, input)?;
         block = Document::from_checked(block.to_bytes())?;
     }
     let part = read_block(&block)?;
     Ok(part.unwrap_or_else(Document::empty))
+}
+
+fn is_blank(input: Option<Value>) -> bool {
+    match input.unwrap_or_default() {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
 }
 
 /// Returns the part of a text in a delta.
@@ -42,7 +90,7 @@ pub fn text_part(delta: &Document, field: &'static str) -> Result<Document, Dial
 pub fn chunk(
     part: Document,
     source: u64,
-    events: Vec<Bytes>,
+    events: ChunkEvents,
 ) -> Result<ResponseDocument, DialectError> {
     let source = usize::try_from(source).unwrap_or(usize::MAX);
     let mut content = document(&json!({ "role": "model" }))?;
@@ -52,16 +100,16 @@ pub fn chunk(
     candidate.set(&["index"], &json!(0))?;
     let mut form = Document::empty();
     form.set_children(CANDIDATES, [&candidate])?;
-    ResponseDocument::from_form_bytes(form.to_bytes(), events)
+    events.into_chunk(form)
 }
 
 /// Returns a chunk without content.
-pub fn structural(data: Bytes) -> Result<ResponseDocument, DialectError> {
-    ResponseDocument::from_form_bytes(Bytes::from_static(b"{}"), vec![data])
+pub fn structural(events: ChunkEvents) -> Result<ResponseDocument, DialectError> {
+    events.into_chunk(Document::empty())
 }
 
 /// Returns a chunk with which a text ends.
-pub fn text_end(data: Bytes) -> Result<ResponseDocument, DialectError> {
-    let form = Bytes::from_static(br#"{"candidates":[{"index":0}]}"#);
-    Ok(ResponseDocument::from_form_bytes(form, vec![data])?.ending_text())
+pub fn text_end(events: ChunkEvents) -> Result<ResponseDocument, DialectError> {
+    let form = document(&json!({ "candidates": [{ "index": 0 }] }))?;
+    Ok(events.into_chunk(form)?.ending_text())
 }

@@ -13,11 +13,11 @@ use crate::dialect::{
             field_part, type_of,
         },
         response::{
-            chunk_form::{chunk, complete_call, structural, text_end, text_part},
+            chunk_form::{ChunkEvents, chunk, complete_call, structural, text_end, text_part},
             message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
             message_tokens::MessageTokens,
             preceding::{PrecedingThinking, append_thinking},
-            response_part::read_block,
+            response_part::{document, read_block},
             stop_reason::finish_reason,
         },
     },
@@ -45,7 +45,7 @@ pub struct MessageReader {
     /// Size of the pieces of open calls.
     call_bytes: usize,
     /// Events of the end.
-    end: Vec<Bytes>,
+    end: ChunkEvents,
     stop_reason: Option<String>,
     /// Whether an error ended the stream.
     has_failed: bool,
@@ -69,7 +69,7 @@ enum OpenBlock {
     Call {
         block: Document,
         json: String,
-        events: Vec<Bytes>,
+        events: ChunkEvents,
     },
     Other,
 }
@@ -84,11 +84,11 @@ impl OpenBlock {
         })
     }
 
-    fn call(block: Document, event: Bytes) -> Self {
+    const fn call(block: Document, events: ChunkEvents) -> Self {
         Self::Call {
             block,
             json: String::new(),
-            events: vec![event],
+            events,
         }
     }
 }
@@ -112,26 +112,24 @@ impl ReadChunks for MessageReader {
             return Err(no_message());
         }
         check_fields(&event)?;
+        let events = ChunkEvents::new(&event.document, data)?;
         match event.kind {
-            MessageEventKind::MessageStart => self.read_message(&event, data).map(Some),
-            MessageEventKind::BlockStart => self.read_start(&event, data),
-            MessageEventKind::BlockDelta => self.read_delta(&event, data),
-            MessageEventKind::BlockStop => self.read_stop(&event, data).map(Some),
+            MessageEventKind::MessageStart => self.read_message(&event, events).map(Some),
+            MessageEventKind::BlockStart => self.read_start(&event, events),
+            MessageEventKind::BlockDelta => self.read_delta(&event, events),
+            MessageEventKind::BlockStop => self.read_stop(&event, events).map(Some),
             MessageEventKind::MessageDelta | MessageEventKind::MessageStop => {
-                self.read_end(&event, data)?;
+                self.read_end(&event, events)?;
                 Ok(None)
             }
-            MessageEventKind::Ping => structural(data).map(Some),
+            MessageEventKind::Ping => structural(events).map(Some),
             MessageEventKind::Error => {
                 self.has_failed = true;
-                let error = event.document.bytes_of(&["error"])?;
-                let mut form = Document::empty();
-                form.set_bytes(&["error"], error.unwrap_or_else(|| "{}".into()))?;
-                ResponseDocument::from_form_bytes(form.to_bytes(), vec![data]).map(Some)
+                structural(events).map(Some)
             }
             MessageEventKind::Other => {
                 let part = field_part(BLOCK, event.document.to_bytes())?;
-                chunk(part, 0, vec![data]).map(Some)
+                chunk(part, 0, events).map(Some)
             }
         }
     }
@@ -153,7 +151,7 @@ impl ReadChunks for MessageReader {
         if let (Some(model), Some(fields)) = (&self.model, form.as_object_mut()) {
             fields.insert("modelVersion".to_owned(), json!(model));
         }
-        ResponseDocument::from_form(&form, events).map(Some)
+        events.into_chunk(document(&form)?).map(Some)
     }
 }
 
@@ -173,13 +171,7 @@ impl MessageReader {
     }
 
     /// Keeps an event as the template of those that follow, if it holds a text only.
-    fn keep_template(
-        &mut self,
-        event: &MessageEvent,
-        data: &Bytes,
-        field: &str,
-        stream: TextStream,
-    ) {
+    fn keep_template(&mut self, event: &MessageEvent, field: &str, stream: TextStream) {
         let has_only = |document: &Document, known: &[&str]| {
             let mut fields = document.fields();
             fields.all(|(key, _)| known.contains(&&*key))
@@ -190,14 +182,16 @@ impl MessageReader {
                 && has_only(&event.document, &["type", "index", "delta"])
         });
         let text = delta.and_then(|delta| delta.bytes_of(&[field]).ok().flatten());
-        self.template = text.and_then(|text| TextTemplate::new(data, &text, stream, event.index));
+        self.template = text.and_then(|text| {
+            TextTemplate::new(&event.document.original_bytes(), &text, stream, event.index)
+        });
         self.template_index = event.index;
     }
 
     fn read_message(
         &mut self,
         event: &MessageEvent,
-        data: Bytes,
+        events: ChunkEvents,
     ) -> Result<ResponseDocument, DialectError> {
         let message = event.child(MESSAGE)?;
         let content = message.list(&["content"])?.unwrap_or_default();
@@ -216,13 +210,13 @@ impl MessageReader {
                 form.set(field, &json!(value))?;
             }
         }
-        ResponseDocument::from_form_bytes(form.to_bytes(), vec![data])
+        events.into_chunk(form)
     }
 
     fn read_start(
         &mut self,
         event: &MessageEvent,
-        data: Bytes,
+        events: ChunkEvents,
     ) -> Result<Option<ResponseDocument>, DialectError> {
         let block = event.child(CONTENT_BLOCK)?;
         let kind = type_of(&block)?;
@@ -241,7 +235,8 @@ impl MessageReader {
                 (OpenBlock::thinking(block, text)?, is_shown)
             }
             kind if kind.ends_with("tool_use") => {
-                self.open.insert(event.index, OpenBlock::call(block, data));
+                self.open
+                    .insert(event.index, OpenBlock::call(block, events));
                 return Ok(None);
             }
             "redacted_thinking" => {
@@ -252,24 +247,31 @@ impl MessageReader {
         };
         self.open.insert(event.index, open);
         match part.filter(|_| is_shown) {
-            Some(part) => chunk(part, event.index, vec![data]).map(Some),
-            None => structural(data).map(Some),
+            Some(part) => chunk(part, event.index, events).map(Some),
+            None => structural(events).map(Some),
         }
     }
 
     fn read_delta(
         &mut self,
         event: &MessageEvent,
-        data: Bytes,
+        events: ChunkEvents,
     ) -> Result<Option<ResponseDocument>, DialectError> {
         let delta = event.child(DELTA)?;
         let kind = type_of(&delta)?;
         let open = self.open.get_mut(&event.index).ok_or_else(not_open)?;
         match (kind.as_str(), open) {
-            ("input_json_delta", OpenBlock::Call { json, events, .. }) => {
+            (
+                "input_json_delta",
+                OpenBlock::Call {
+                    json,
+                    events: known,
+                    ..
+                },
+            ) => {
                 json.push_str(&delta.string(&["partial_json"])?.unwrap_or_default());
-                self.call_bytes += data.len();
-                events.push(data);
+                self.call_bytes += events.data.iter().map(Bytes::len).sum::<usize>();
+                known.append(events);
                 if self.call_bytes > MAX_CALL_BYTES {
                     let message = format!("calls are larger than {MAX_CALL_BYTES} bytes");
                     return Err(DialectError::Json(message));
@@ -278,26 +280,26 @@ impl MessageReader {
             }
             ("signature_delta", OpenBlock::Thinking { signature, .. }) => {
                 signature.push_str(&delta.string(&["signature"])?.unwrap_or_default());
-                structural(data).map(Some)
+                structural(events).map(Some)
             }
             ("text_delta", _) => {
                 let part = text_part(&delta, "text")?;
-                self.keep_template(event, &data, "text", TextStream::Speech);
-                chunk(part, event.index, vec![data]).map(Some)
+                self.keep_template(event, "text", TextStream::Speech);
+                chunk(part, event.index, events).map(Some)
             }
             ("thinking_delta", open) => {
                 let mut part = text_part(&delta, "thinking")?;
                 part.set(&["thought"], &json!(true))?;
                 if let OpenBlock::Thinking { text, .. } = open {
                     append_thinking(text, &part.string(TEXT)?.unwrap_or_default());
-                    self.keep_template(event, &data, "thinking", TextStream::Thought);
+                    self.keep_template(event, "thinking", TextStream::Thought);
                 }
-                chunk(part, event.index, vec![data]).map(Some)
+                chunk(part, event.index, events).map(Some)
             }
             (_, OpenBlock::Call { .. }) => Err(field_error("delta", "a piece of JSON in a call")),
             _ => {
                 let part = field_part(BLOCK, delta.to_bytes())?;
-                chunk(part, event.index, vec![data]).map(Some)
+                chunk(part, event.index, events).map(Some)
             }
         }
     }
@@ -305,7 +307,7 @@ impl MessageReader {
     fn read_stop(
         &mut self,
         event: &MessageEvent,
-        data: Bytes,
+        events: ChunkEvents,
     ) -> Result<ResponseDocument, DialectError> {
         if self.template_index == event.index {
             self.template = None;
@@ -314,16 +316,16 @@ impl MessageReader {
             OpenBlock::Call {
                 block,
                 json,
-                mut events,
+                events: mut known,
             } => {
-                let bytes: usize = events.iter().skip(1).map(Bytes::len).sum();
+                let bytes: usize = known.data.iter().skip(1).map(Bytes::len).sum();
                 self.call_bytes = self.call_bytes.saturating_sub(bytes);
-                events.push(data);
+                known.append(events);
                 let mut part = complete_call(block, &json)?;
                 if part.has(FUNCTION_CALL) {
                     self.thinking.attach(&mut part)?;
                 }
-                chunk(part, event.index, events)
+                chunk(part, event.index, known)
             }
             OpenBlock::Thinking {
                 mut block,
@@ -333,14 +335,14 @@ impl MessageReader {
                 block.set(&["thinking"], &json!(text))?;
                 block.set(&["signature"], &json!(signature))?;
                 self.thinking.push(block.to_bytes());
-                text_end(data)
+                text_end(events)
             }
-            OpenBlock::Text => text_end(data),
-            OpenBlock::Other => structural(data),
+            OpenBlock::Text => text_end(events),
+            OpenBlock::Other => structural(events),
         }
     }
 
-    fn read_end(&mut self, event: &MessageEvent, data: Bytes) -> Result<(), DialectError> {
+    fn read_end(&mut self, event: &MessageEvent, events: ChunkEvents) -> Result<(), DialectError> {
         let delta = event.child(DELTA)?;
         if let Some(stop) = delta.string(&["stop_reason"])? {
             self.stop_reason = Some(stop);
@@ -349,7 +351,7 @@ impl MessageReader {
             self.counts.update(&usage)?;
         }
         self.is_stopped |= event.kind == MessageEventKind::MessageStop;
-        self.end.push(data);
+        self.end.append(events);
         Ok(())
     }
 }

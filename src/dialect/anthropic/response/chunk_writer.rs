@@ -16,12 +16,13 @@ use crate::dialect::{
             message_event::{
                 BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind,
             },
+            message_labels::visit_event,
             open_blocks::{OpenBlockKind, OpenBlocks},
             part_queue::PartQueue,
         },
     },
     api_dialect::WriteChunks,
-    content_form::TextEvent,
+    content_form::{AnswerLabels, TextEvent},
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
@@ -72,6 +73,8 @@ impl WriteChunks for MessageWriter {
             return Ok(());
         }
         self.alike = None;
+        let labelled = with_labels(chunk, events)?;
+        let events = labelled.as_slice();
         let is_edited = chunk.is_edited() || events.is_empty();
         if !is_edited && !chunk.has_finish_reason() {
             return self.write_events(out, events, &mut None);
@@ -355,6 +358,20 @@ impl MessageWriter {
         }
         Ok(())
     }
+}
+
+/// Returns events with the labels of their chunk.
+fn with_labels(chunk: &ResponseDocument, events: &[Bytes]) -> Result<Vec<Bytes>, DialectError> {
+    if chunk.is_text() || !chunk.is_edited() {
+        return Ok(events.to_vec());
+    }
+    let labels = AnswerLabels::of_form(chunk.document())?;
+    let events = events.iter().enumerate().map(|(position, data)| {
+        let mut event = Document::from_checked(data.clone())?;
+        labels.write(position, &mut event, visit_event)?;
+        Ok(event.to_bytes())
+    });
+    events.collect()
 }
 
 /// Returns the template of an event with a text.

@@ -11,12 +11,14 @@ use crate::dialect::{
             RESPONSE_ID, USAGE_METADATA, parse_strict, type_of, with_source,
         },
         response::{
+            message_labels::visit_message,
             message_tokens::MessageTokens,
             preceding::{PrecedingThinking, drop_edited},
             response_part::read_block,
             stop_reason::{edited_stop_reason, finish_reason},
         },
     },
+    content_form::AnswerLabels,
     document::{Document, write_array},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
@@ -89,6 +91,9 @@ fn read_form(message: &Document) -> Result<Document, DialectError> {
             form.set(field, &json!(value))?;
         }
     }
+    for (key, value) in AnswerLabels::of(message, visit_message)?.to_fields() {
+        form.set(&[&key], &value)?;
+    }
     Ok(form)
 }
 
@@ -110,6 +115,7 @@ fn first_candidate(form: &Document) -> Result<(Document, Vec<Document>), Dialect
 }
 
 fn edit_message(mut message: Document, form: &Document) -> Result<Bytes, DialectError> {
+    AnswerLabels::of_form(form)?.write(0, &mut message, visit_message)?;
     let before = read_form(&message)?;
     let (_, old_parts) = first_candidate(&before)?;
     let (candidate, parts) = first_candidate(form)?;

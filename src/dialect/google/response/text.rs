@@ -7,7 +7,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     google::{
-        fields::{CANDIDATES, FUNCTION_CALL, PARTIAL_ARGS, WILL_CONTINUE},
+        fields::{CANDIDATES, FUNCTION_CALL, LOGPROBS_RESULT, PARTIAL_ARGS, WILL_CONTINUE},
         part::Part,
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
         response::{candidate::CandidateDocument, document::ResponseDocument},
@@ -15,8 +15,7 @@ use crate::dialect::{
     text_edit::{ResponseTextEditor, TextChannel, TextKind, TextRest, TextStream},
 };
 
-/// Tokens with their probabilities: a copy of every text in small pieces.
-const LOGPROBS: &[&str] = &["logprobsResult", "logprobs_result"];
+const LOGPROBS: &[&str] = &[LOGPROBS_RESULT, "logprobs_result"];
 const JSON_PATH: &[&str] = &["jsonPath", "json_path"];
 const STRING_VALUE: &[&str] = &["stringValue", "string_value"];
 const NUMBER_VALUE: &[&str] = &["numberValue", "number_value"];
@@ -80,6 +79,7 @@ impl ResponseDocument {
         if rest == TextRest::None {
             self.append_held_back(editor)?;
         }
+        self.document_mut().remove(LOGPROBS)?;
         edit_other_fields(self.document_mut(), RESPONSE_FIELDS, &mut |text| {
             editor.edit(TextKind::Speech, text)
         })

@@ -1,10 +1,10 @@
 //! The message of a choice, or a piece of it: its parts, and edits of them.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{read_labels, source_of},
+    content_form::source_of,
     document::{Document, write_array},
     error::DialectError,
     openai_chat::{
@@ -17,7 +17,7 @@ use crate::dialect::{
 /// Names of the model's thoughts; some servers send a text under both.
 const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 /// The same thoughts again, with signatures.
-const REASONING_DETAILS: &[&str] = &["reasoning_details"];
+pub const REASONING_DETAILS: &[&str] = &["reasoning_details"];
 
 /// Fields of a message that hold no text, or are edited otherwise.
 const ANSWER_FIELDS: &[&str] = &[
@@ -122,30 +122,29 @@ fn read_details(message: &Document) -> Result<String, DialectError> {
     Ok(text)
 }
 
-/// Returns the fields of a message that hookgate does not interpret, and copies of its thoughts
-/// that hold another text.
-pub fn read_answer_labels(message: &Document) -> Result<Map<String, Value>, DialectError> {
-    let mut labels = read_labels(message, ANSWER_FIELDS)?;
+/// Returns the fields of a message that hold no text, or are edited otherwise. Copies of its
+/// thoughts that hold another text are not among them.
+pub fn known_fields(message: &Document) -> Result<Vec<&'static str>, DialectError> {
     let thought = read_thought(message)?.map(|(_, text)| text);
     let [_, second] = REASONING;
-    let copies = [
-        (second, read_string(message, &[second])?.unwrap_or_default()),
-        ("reasoning_details", read_details(message)?),
-    ];
-    for (name, text) in copies {
-        if !text.is_empty() && Some(text) != thought {
-            labels.extend(message.get(&[name])?.map(|value| (name.to_owned(), value)));
-        }
-    }
+    let copy = read_string(message, &[second])?.unwrap_or_default();
+    let details = read_details(message)?;
     let audio = message.child(&["audio"])?;
-    if audio.is_some_and(|audio| audio.has(&["transcript"])) {
-        labels.extend(
-            message
-                .get(&["audio"])?
-                .map(|value| ("audio".to_owned(), value)),
-        );
-    }
-    Ok(labels)
+    let is_other = |text: &str| !text.is_empty() && Some(text) != thought.as_deref();
+    let mut known = ANSWER_FIELDS.to_vec();
+    known.retain(|field| match *field {
+        "reasoning" => !is_other(&copy),
+        "reasoning_details" => !is_other(&details),
+        "audio" => audio.as_ref().is_none_or(is_sound),
+        _ => true,
+    });
+    Ok(known)
+}
+
+/// Returns whether an `audio` object holds nothing but encoded sound.
+fn is_sound(audio: &Document) -> bool {
+    let mut fields = audio.fields();
+    fields.all(|(key, _)| ["data", "expires_at", "format", "id"].contains(&&*key))
 }
 
 /// A part of an edited message.

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::{SOURCE, read_labels, remove_labels},
+    content_form::{SOURCE, remove_labels},
     document::Document,
     error::DialectError,
     openai_chat::{
         fields::{ID, MODEL, USAGE},
-        response::answer::PlacedAnswer,
+        response::{answer::PlacedAnswer, answer_objects::RESPONSE_FIELDS},
     },
 };
 
@@ -19,20 +19,6 @@ const COUNTS: [(&str, &str); 3] = [
     ("promptTokenCount", "prompt_tokens"),
     ("candidatesTokenCount", "completion_tokens"),
     ("totalTokenCount", "total_tokens"),
-];
-
-/// Fields of an answer that hold no text, or are edited otherwise.
-const RESPONSE_FIELDS: &[&str] = &[
-    "choices",
-    "created",
-    "id",
-    "model",
-    "object",
-    "obfuscation",
-    "provider",
-    "service_tier",
-    "system_fingerprint",
-    "usage",
 ];
 
 /// Removes the fields of an answer that hookgate does not interpret.
@@ -51,10 +37,6 @@ pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError
     }
     if let Some(id) = body.string(ID)? {
         response.insert("responseId".to_owned(), id.into());
-    }
-    let labels = read_labels(body, RESPONSE_FIELDS)?;
-    if !labels.is_empty() {
-        response.insert("labels".to_owned(), labels.into());
     }
     Ok(response)
 }

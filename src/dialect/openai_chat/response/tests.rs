@@ -52,6 +52,8 @@ fn an_answer_has_the_content_form() {
             ]},
             "finishReason": "STOP",
         }],
+        "labels": [[{ "x": "sig" }]],
+        "logprobsResult": {},
     });
     let expected = expected.to_string().replace("\"1.0\"", "1.0");
     assert_eq!(form(ANSWER).to_string(), expected);
@@ -163,12 +165,23 @@ fn unknown_fields_are_labels() {
     check(
         body,
         |form| {
-            form["labels"]["citations"][0] = "*".into();
-            form["candidates"][0]["labels"]["annotations"][0]["title"] = "+".into();
+            let labels = &mut form["labels"][0];
+            labels[1]["citations"][0] = "*".into();
+            labels[0]["annotations"][0]["title"] = "+".into();
         },
         &body
             .replace(r#"["c"]"#, r#"["*"]"#)
             .replace(r#""t""#, r#""+""#),
+    );
+}
+
+#[test]
+fn annotations_go_with_the_text_that_they_refer_to() {
+    let body = r#"{"choices":[{"message":{"content":"a","annotations":[{"title":"t"}]}}]}"#;
+    check(
+        body,
+        |form| form["candidates"][0]["content"]["parts"][0]["text"] = "*".into(),
+        r#"{"choices":[{"message":{"content":"*","annotations":[]}}]}"#,
     );
 }
 

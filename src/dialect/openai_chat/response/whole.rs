@@ -6,13 +6,14 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::write_labels,
+    content_form::AnswerLabels,
     document::Document,
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
         response::{
-            answer::{AnswerPlace, EditedAnswer, PlacedAnswer, read_answer_labels, read_message},
+            answer::{AnswerPlace, EditedAnswer, PlacedAnswer, read_message},
+            answer_objects::visit_answer,
             envelope::{numbered_parts, read_envelope, write_usage},
             finish_reason::{final_reason, read_reason},
             preceding::{Thoughts, add_preceding},
@@ -20,6 +21,7 @@ use crate::dialect::{
     },
 };
 
+const ANNOTATIONS: &[&str] = &["annotations"];
 const CANDIDATES: &[&str] = &["candidates"];
 const PARTS: &[&str] = &["parts"];
 
@@ -39,6 +41,7 @@ pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
     }
     let mut response = read_envelope(body)?;
     response.insert("candidates".to_owned(), candidates.into());
+    response.extend(AnswerLabels::of(body, visit_answer)?.to_fields());
     Ok(Value::Object(response))
 }
 
@@ -86,10 +89,6 @@ impl Choice {
         if let Some(reason) = self.reason() {
             candidate.insert("finishReason".to_owned(), reason.into());
         }
-        let labels = read_answer_labels(&self.message)?;
-        if !labels.is_empty() {
-            candidate.insert("labels".to_owned(), labels.into());
-        }
         Ok(Value::Object(candidate))
     }
 }
@@ -122,7 +121,6 @@ pub fn write_whole(
     if choices.iter().any(Document::is_edited) {
         body.set_children(CHOICES, &choices)?;
     }
-    write_labels(body, before, after)?;
     write_usage(body, before, after)
 }
 
@@ -139,7 +137,11 @@ fn write_choice(
     let mut message = read.message.clone();
     let has_new_text = answer.write_texts(&mut message, PARAGRAPH)?;
     let calls = answer.write_calls(&mut message)?;
-    write_labels(&mut message, before, after)?;
+    let annotations = message.bytes_of(ANNOTATIONS)?;
+    if has_new_text && annotations.is_some_and(|list| list.starts_with(b"[")) {
+        // They refer to places in the text.
+        message.set(ANNOTATIONS, &json!([]))?;
+    }
     if message.is_edited() {
         choice.set_child(MESSAGE, &message)?;
     }
@@ -171,6 +173,7 @@ pub fn close_whole(
     after: &Document,
 ) -> Result<Bytes, DialectError> {
     let mut body = Document::from_checked(body)?;
+    AnswerLabels::of_form(after)?.write(0, &mut body, visit_answer)?;
     write_whole(&mut body, before, after)?;
     Ok(body.to_bytes())
 }

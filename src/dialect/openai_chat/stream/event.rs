@@ -6,13 +6,13 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::{LABELS, read_labels, remove_labels},
+    content_form::read_labels,
     document::Document,
     error::{DialectError, field_error},
     openai::is_set,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE},
-        response::answer::{AnswerPlace, PlacedAnswer, read_answer_labels, read_texts},
+        response::answer::{AnswerPlace, PlacedAnswer, known_fields, read_texts},
         stream::call_collector::has_calls,
     },
 };
@@ -22,22 +22,6 @@ pub const DONE: &[u8] = b"[DONE]";
 
 /// Maximum number of choices of one answer.
 const MAX_CHOICES: u64 = 1024;
-
-/// Fields of a choice that hold no text of the model, or are edited otherwise.
-const CHOICE_FIELDS: &[&str] = &[
-    "content_filter_offsets",
-    "content_filter_results",
-    "delta",
-    "finish_reason",
-    "index",
-    "logprobs",
-    "matched_stop",
-    "native_finish_reason",
-    "stop_reason",
-];
-
-/// Fields of choices that hookgate does not interpret, in the content form.
-pub const CHOICE_LABELS: &[&str] = &["choiceLabels"];
 
 /// A choice in an event.
 #[derive(Debug)]
@@ -50,8 +34,6 @@ pub struct EventChoice {
     pub has_calls: bool,
     /// Fields of the delta that hookgate does not interpret.
     pub labels: Map<String, Value>,
-    /// Fields of the choice that hookgate does not interpret.
-    pub choice_labels: Map<String, Value>,
     /// Reason for the end, if the choice ends here.
     pub finish_reason: Option<String>,
 }
@@ -70,8 +52,7 @@ impl EventChoice {
         Ok(Self {
             index,
             texts: read_texts(&delta)?,
-            labels: read_answer_labels(&delta)?,
-            choice_labels: read_labels(&document, CHOICE_FIELDS)?,
+            labels: read_labels(&delta, &known_fields(&delta)?)?,
             has_calls: has_calls(&delta)?,
             finish_reason: finish_reason.filter(|reason| !reason.is_empty()),
             delta,
@@ -119,25 +100,6 @@ pub fn read_choices(event: &Document) -> Result<Vec<EventChoice>, DialectError> 
         return Err(DialectError::Ambiguous("index".to_owned()));
     }
     Ok(choices)
-}
-
-/// Adds the labels of a choice and of its delta to a candidate.
-pub fn insert_labels(
-    candidate: &mut Map<String, Value>,
-    labels: &Map<String, Value>,
-    choice_labels: &Map<String, Value>,
-) {
-    let both = LABELS.iter().zip([labels]);
-    for (name, labels) in both.chain(CHOICE_LABELS.iter().zip([choice_labels])) {
-        if !labels.is_empty() {
-            candidate.insert((*name).to_owned(), labels.clone().into());
-        }
-    }
-}
-
-/// Removes the fields of a choice that hookgate does not interpret.
-pub fn remove_choice_labels(choice: &mut Document) -> Result<(), DialectError> {
-    remove_labels(choice, CHOICE_FIELDS)
 }
 
 fn wrong_index() -> DialectError {

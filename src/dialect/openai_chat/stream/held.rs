@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::{LABELS, join_labels},
+    content_form::join_labels,
     document::Document,
     error::DialectError,
     openai_chat::{
@@ -20,7 +20,7 @@ use crate::dialect::{
         },
         stream::{
             call_collector::CallCollector,
-            event::{insert_labels, is_usage, read_choices},
+            event::{is_usage, read_choices},
         },
         tool_call::{read_call, read_function_call},
     },
@@ -45,8 +45,6 @@ pub struct HeldChoice {
     pub texts: Vec<PlacedAnswer>,
     /// Fields of the deltas that hookgate does not interpret.
     pub labels: Map<String, Value>,
-    /// Fields of the choices that hookgate does not interpret.
-    choice_labels: Map<String, Value>,
     collector: CallCollector,
     /// Reason for the end, and the event that has it.
     pub finish: Option<(String, Document)>,
@@ -58,7 +56,7 @@ impl HeldEvents {
         let mut held = Self::default();
         for data in events {
             let event = parse(data.clone())?;
-            held.add_envelope(read_envelope(&event)?);
+            held.envelope.extend(read_envelope(&event)?);
             if is_usage(&event)? {
                 held.usage.push(event);
                 continue;
@@ -69,7 +67,6 @@ impl HeldEvents {
                 known.texts.extend(choice.texts);
                 known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
-                join_labels(&mut known.choice_labels, choice.choice_labels);
                 if let Some(reason) = choice.finish_reason {
                     known.finish = Some((reason, event.clone()));
                 }
@@ -78,21 +75,13 @@ impl HeldEvents {
         Ok(held)
     }
 
-    /// Adds what surrounds the choices of another event.
-    fn add_envelope(&mut self, mut envelope: Map<String, Value>) {
-        let name = LABELS.concat();
-        if let (Some(Value::Object(known)), Some(Value::Object(labels))) =
-            (self.envelope.get_mut(&name), envelope.get(&name))
-        {
-            join_labels(known, labels.clone());
-            envelope.remove(&name);
-        }
-        self.envelope.extend(envelope);
-    }
-
     /// Returns the chunk of the content form. `refused` are the choices whose text so far is a
     /// refusal, `thoughts` those of the first choice.
-    pub fn to_chunk(&self, refused: &[u64], thoughts: &Thoughts) -> Result<Value, DialectError> {
+    pub fn to_chunk(
+        &self,
+        refused: &[u64],
+        thoughts: &Thoughts,
+    ) -> Result<Map<String, Value>, DialectError> {
         let mut candidates = Vec::with_capacity(self.choices.len());
         for (index, choice) in &self.choices {
             let mut parts = numbered_parts(&choice.parts()?);
@@ -103,7 +92,6 @@ impl HeldEvents {
             let mut fields = Map::new();
             fields.insert("index".to_owned(), (*index).into());
             fields.insert("content".to_owned(), content);
-            insert_labels(&mut fields, &choice.labels, &choice.choice_labels);
             if let Some((reason, _)) = &choice.finish {
                 let is_refused = refused.contains(index) || choice.has_refusal();
                 let reason = if is_refused {
@@ -119,7 +107,7 @@ impl HeldEvents {
         if !candidates.is_empty() {
             chunk.insert("candidates".to_owned(), candidates.into());
         }
-        Ok(Value::Object(chunk))
+        Ok(chunk)
     }
 }
 
@@ -129,7 +117,6 @@ impl HeldChoice {
             template,
             texts: Vec::new(),
             labels: Map::new(),
-            choice_labels: Map::new(),
             collector: CallCollector::default(),
             finish: None,
         }

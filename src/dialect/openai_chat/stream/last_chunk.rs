@@ -6,19 +6,17 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::LABELS,
     document::Document,
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
         response::{
             answer::{AnswerPlace, EditedAnswer, EditedPart},
-            envelope::remove_other_fields,
             finish_reason::final_reason,
         },
         stream::{
             call_collector::{call_piece, complete_call},
-            event::{CHOICE_LABELS, read_choices, remove_choice_labels},
+            event::read_choices,
             held::{HeldChoice, HeldEvents},
         },
         tool_call::{rewrite_call, rewrite_function_call, write_call},
@@ -43,8 +41,6 @@ pub struct LastChunk {
     pub choices: Vec<LastChoice>,
     /// Events with token counts and no choice.
     pub usage: Vec<Document>,
-    /// Whether fields of the events that hookgate does not interpret were edited.
-    pub has_edited_labels: bool,
     /// Candidates that the events do not have.
     pub added: Vec<Document>,
 }
@@ -74,7 +70,6 @@ pub struct LastFinish {
     /// Reasons of the content form.
     before: String,
     after: String,
-    has_edited_labels: bool,
 }
 
 /// Reads the last chunk from its events, with its edits.
@@ -82,18 +77,16 @@ pub fn last_chunk(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<LastChunk, Di
     let held = HeldEvents::read(events)?;
     let mut old = candidates(edit.before)?;
     let mut new = candidates(edit.after)?;
-    let has_edited_labels = edit.before.bytes_of(LABELS)? != edit.after.bytes_of(LABELS)?;
     let mut choices = Vec::with_capacity(held.choices.len());
     for (index, choice) in held.choices {
         let before = old.remove(&index).unwrap_or_default();
         let after = new.remove(&index).unwrap_or_default();
-        let read = LastChoice::read(index, choice, &before, &after, has_edited_labels)?;
+        let read = LastChoice::read(index, choice, &before, &after)?;
         choices.push(read);
     }
     Ok(LastChunk {
         choices,
         usage: held.usage,
-        has_edited_labels,
         added: new.into_values().flatten().collect(),
     })
 }
@@ -127,7 +120,6 @@ impl LastChoice {
         held: HeldChoice,
         before: &[Document],
         after: &[Document],
-        has_edited_labels: bool,
     ) -> Result<Self, DialectError> {
         let read = held.parts()?;
         let (old, new) = (parts_of(before)?, parts_of(after)?);
@@ -138,22 +130,12 @@ impl LastChoice {
             Ok(reasons.into_iter().flatten().next())
         };
         let (reason_before, reason_after) = (reason(before)?, reason(after)?);
-        let labels_of = |candidates: &[Document], name: &[&str]| match candidates.first() {
-            Some(candidate) => candidate.get(name),
-            None => Ok(None),
-        };
-        let labels = labels_of(after, LABELS)?;
-        let has_edited_labels = has_edited_labels
-            || labels_of(before, CHOICE_LABELS)? != labels_of(after, CHOICE_LABELS)?;
         let mut choice = Self {
             index,
             content: answer.speech("\n\n")?,
             thought: answer.thought()?,
             refusal: answer.text_at(AnswerPlace::Refusal)?,
-            labels: match labels {
-                Some(Value::Object(labels)) => labels,
-                Some(_) | None => Map::new(),
-            },
+            labels: held.labels.clone(),
             calls: Vec::new(),
             function_call: None,
             finish: None,
@@ -170,7 +152,6 @@ impl LastChoice {
                 known,
                 before: reason_before.unwrap_or_default(),
                 after,
-                has_edited_labels,
             });
         Ok(choice)
     }
@@ -271,10 +252,6 @@ impl LastFinish {
             return Ok(event);
         };
         let mut document = choice.document;
-        if self.has_edited_labels {
-            remove_choice_labels(&mut document)?;
-            remove_other_fields(&mut event)?;
-        }
         let is_plain = choice.texts.is_empty() && !choice.has_calls;
         if !(is_plain && choice.delta.fields().all(|(key, _)| is_opening(&key))) {
             document.set(DELTA, &Value::Object(Map::new()))?;

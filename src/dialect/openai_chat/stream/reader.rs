@@ -2,12 +2,12 @@
 //! and token counts are one chunk at the end.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use strict_json::unquote;
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::TextTemplate,
+    content_form::{AnswerLabels, TextTemplate},
     document::Document,
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
@@ -15,12 +15,13 @@ use crate::dialect::{
         fields::{CHOICES, MESSAGE, parse},
         response::{
             answer::AnswerPlace,
+            answer_objects::visit_event,
             envelope::{numbered_parts, read_envelope},
             preceding::Thoughts,
             whole::read_whole,
         },
         stream::{
-            event::{DONE, EventChoice, insert_labels, is_usage, read_choices},
+            event::{DONE, EventChoice, is_usage, read_choices},
             held::HeldEvents,
         },
     },
@@ -34,6 +35,7 @@ const MAX_HELD_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub struct ChatChunkReader {
     held: Vec<Bytes>,
+    held_labels: AnswerLabels,
     held_bytes: usize,
     /// Whether everything waits, because a text does.
     holds_all: bool,
@@ -79,11 +81,13 @@ impl ChatChunkReader {
         }
         self.is_ended |= event.has(&["error"]);
         let waits = self.holds_all || is_usage(&event)? || choices.iter().any(EventChoice::is_held);
+        let labels = AnswerLabels::of(&event, visit_event)?;
         if waits {
+            self.held_labels.append(labels);
             self.holds_all |= choices.iter().any(|choice| !choice.texts.is_empty());
             return self.hold(data).map(|()| None);
         }
-        let chunk = read_chunk(&event, &choices)?;
+        let chunk = read_chunk(&event, &choices, &labels)?;
         if let Some(template) = new_template(&data, &chunk, &choices) {
             self.template = Some(template);
         }
@@ -116,8 +120,9 @@ impl ChatChunkReader {
         if held.is_empty() {
             return Ok(None);
         }
-        let chunk = HeldEvents::read(&held)?.to_chunk(&self.refused, &self.thoughts)?;
-        Ok(Some((chunk, held)))
+        let mut chunk = HeldEvents::read(&held)?.to_chunk(&self.refused, &self.thoughts)?;
+        chunk.extend(std::mem::take(&mut self.held_labels).to_fields());
+        Ok(Some((chunk.into(), held)))
     }
 
     fn note(&mut self, choice: &EventChoice) -> Result<(), DialectError> {
@@ -159,8 +164,7 @@ fn new_template(
         return None;
     };
     let has = |pointer: &str| chunk.pointer(pointer).is_some();
-    let others = ["/labels", "/usageMetadata", "/candidates/0/labels"];
-    if others.into_iter().any(has) || !choice.choice_labels.is_empty() {
+    if ["/labels", "/usageMetadata"].into_iter().any(has) {
         return None;
     }
     let (place, text) = choice.only_text()?;
@@ -178,27 +182,22 @@ fn is_whole(event: &Document) -> Result<bool, DialectError> {
 }
 
 /// Returns the chunk of an event that does not wait. Without text it has no candidates.
-fn read_chunk(event: &Document, choices: &[EventChoice]) -> Result<Value, DialectError> {
+fn read_chunk(
+    event: &Document,
+    choices: &[EventChoice],
+    labels: &AnswerLabels,
+) -> Result<Value, DialectError> {
     let mut chunk = read_envelope(event)?;
     let mut candidates = Vec::new();
-    for choice in choices {
-        let (labels, others) = (&choice.labels, &choice.choice_labels);
-        if choice.texts.is_empty() && labels.is_empty() && others.is_empty() {
-            continue;
-        }
-        let mut candidate = Map::new();
-        candidate.insert("index".to_owned(), choice.index.into());
-        if !choice.texts.is_empty() {
-            let parts = numbered_parts(&choice.texts);
-            let content = json!({ "role": "model", "parts": parts });
-            candidate.insert("content".to_owned(), content);
-        }
-        insert_labels(&mut candidate, labels, others);
-        candidates.push(Value::Object(candidate));
+    for choice in choices.iter().filter(|choice| !choice.texts.is_empty()) {
+        let parts = numbered_parts(&choice.texts);
+        let content = json!({ "role": "model", "parts": parts });
+        candidates.push(json!({ "index": choice.index, "content": content }));
     }
     if !candidates.is_empty() {
         chunk.insert("candidates".to_owned(), candidates.into());
     }
+    chunk.extend(labels.to_fields());
     Ok(Value::Object(chunk))
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::WriteChunks,
-    content_form::{TextEvent, write_labels, write_labels_at},
+    content_form::{AnswerLabels, TextEvent},
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
@@ -13,11 +13,12 @@ use crate::dialect::{
         fields::{CHOICES, DELTA, FINISH_REASON, LOGPROBS, parse},
         response::{
             answer::EditedAnswer,
-            envelope::{remove_other_fields, write_usage},
+            answer_objects::visit_event,
+            envelope::write_usage,
             own::{OwnChoice, own_choices, own_envelope},
         },
         stream::{
-            event::{CHOICE_LABELS, DONE, EventChoice, is_usage, read_choices},
+            event::{DONE, EventChoice, is_usage, read_choices},
             event_writer::ChatEventWriter,
             last_chunk::{ChunkEdit, LastChoice, candidates, last_chunk, parts_of},
         },
@@ -50,7 +51,8 @@ impl ChatChunkWriter {
         events: &[Bytes],
         edit: ChunkEdit<'_>,
     ) -> Result<(), DialectError> {
-        if let [data] = events {
+        let events = &with_labels(events, edit)?;
+        if let [data] = events.as_slice() {
             let event = parse(data.clone())?;
             let choices = read_choices(&event)?;
             let is_last = choices.iter().any(EventChoice::is_held) || is_usage(&event)?;
@@ -88,7 +90,6 @@ impl ChatChunkWriter {
             documents.push(written);
         }
         event.set_children(CHOICES, &documents)?;
-        write_labels(&mut event, edit.before, edit.after)?;
         // Of a blank text nothing is left to send.
         if !is_blank {
             self.events.write_model_event(out, event)?;
@@ -166,9 +167,6 @@ impl ChatChunkWriter {
         }
         for mut usage in last.usage {
             write_usage(&mut usage, edit.before, edit.after)?;
-            if last.has_edited_labels {
-                remove_other_fields(&mut usage)?;
-            }
             if is_complete {
                 self.usage = None;
                 self.events.write_model_event(out, usage)?;
@@ -279,6 +277,20 @@ impl WriteChunks for ChatChunkWriter {
     }
 }
 
+/// Returns events with the labels of an edited chunk.
+fn with_labels(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<Vec<Bytes>, DialectError> {
+    if !edit.is_edited() {
+        return Ok(events.to_vec());
+    }
+    let labels = AnswerLabels::of_form(edit.after)?;
+    let events = events.iter().enumerate().map(|(position, data)| {
+        let mut event = parse(data.clone())?;
+        labels.write(position, &mut event, visit_event)?;
+        Ok(event.to_bytes())
+    });
+    events.collect()
+}
+
 /// Returns a choice of an event with the edits of its candidates.
 fn write_delta(
     choice: &EventChoice,
@@ -291,10 +303,6 @@ fn write_delta(
     let mut document = choice.document.clone();
     if answer.write_texts(&mut delta, "")? && document.has(LOGPROBS) {
         document.set(LOGPROBS, &Value::Null)?;
-    }
-    if let (Some(before), Some(after)) = (before.first(), after.first()) {
-        write_labels(&mut delta, before, after)?;
-        write_labels_at(CHOICE_LABELS, &mut document, before, after)?;
     }
     if delta.is_edited() {
         document.set_child(DELTA, &delta)?;

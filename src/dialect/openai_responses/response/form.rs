@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::SOURCE,
+    content_form::{AnswerLabels, SOURCE},
     document::Document,
     error::DialectError,
     openai_responses::{
@@ -11,6 +11,7 @@ use crate::dialect::{
         response::{
             item::{OutputKind, item_parts_with, item_texts},
             object::finish_reason,
+            response_labels::visit_response,
             usage::read_usage,
         },
     },
@@ -49,6 +50,7 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
         let value = body.string(field)?;
         form.extend(value.map(|value| (key.to_owned(), value.into())));
     }
+    form.extend(AnswerLabels::of(body, visit_response)?.to_fields());
     Ok(Value::Object(form))
 }
 

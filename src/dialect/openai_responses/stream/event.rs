@@ -75,9 +75,7 @@ impl StreamEvent {
     /// Parses the data of an event.
     pub fn parse(data: Bytes) -> Result<Self, DialectError> {
         let document = parse(data)?;
-        let name = document.string(TYPE)?;
-        let name = name.ok_or_else(|| field_error("type", "the type of an event"))?;
-        let class = classify(&name, &document)?;
+        let (name, class) = classify(&document)?;
         Ok(Self {
             document,
             name,
@@ -148,8 +146,15 @@ impl StreamEvent {
     }
 }
 
-fn classify(name: &str, document: &Document) -> Result<EventClass, DialectError> {
-    Ok(match name {
+/// Returns the type of an event, and its class.
+///
+/// # Errors
+///
+/// Fails if it has no type.
+pub fn classify(document: &Document) -> Result<(String, EventClass), DialectError> {
+    let name = document.string(TYPE)?;
+    let name = name.ok_or_else(|| field_error("type", "the type of an event"))?;
+    let class = match name.as_str() {
         "response.output_text.delta" => EventClass::Delta,
         "response.created" => EventClass::Created,
         "response.in_progress" | "response.queued" => EventClass::Progress,
@@ -162,7 +167,8 @@ fn classify(name: &str, document: &Document) -> Result<EventClass, DialectError>
         // Encoded sound, no text.
         "response.audio.delta" => EventClass::Other,
         name => classify_other(name, document)?,
-    })
+    };
+    Ok((name, class))
 }
 
 /// Classifies an event by its shape, so that texts of unknown events are seen, too.

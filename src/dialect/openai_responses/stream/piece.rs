@@ -23,6 +23,9 @@ fn text_event(event: &StreamEvent) -> Option<TextEvent> {
         return None;
     }
     let field = |field: &[&str]| document.bytes_of(field).ok().flatten();
+    if field(&["logprobs"]).is_some_and(|tokens| *tokens != *b"[]") {
+        return None;
+    }
     let others = [field(SEQUENCE_NUMBER), field(OBFUSCATION)];
     let others: Vec<Bytes> = others.into_iter().flatten().collect();
     TextEvent::with_others(&document.original_bytes(), &field(DELTA)?, &others)

@@ -19,7 +19,7 @@ use crate::dialect::{
             answer::EventWriter,
             ending::Ending,
             event::{DONE, EventClass, RESPONSE, StreamEvent},
-            event_labels::write_labels,
+            event_labels::visit_event,
         },
     },
 };
@@ -132,6 +132,14 @@ impl WriteChunks for EventWriter {
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
         self.end(out)
     }
+}
+
+/// Writes the labels of an edited chunk into its event.
+fn write_labels(event: &mut StreamEvent, view: &ChunkView) -> Result<(), DialectError> {
+    if view.is_edited {
+        view.labels.write(0, &mut event.document, visit_event)?;
+    }
+    Ok(())
 }
 
 /// Returns whether all events belong to one item.

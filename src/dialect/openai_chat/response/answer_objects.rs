@@ -1,0 +1,150 @@
+//! The objects of an answer or an event that may have fields that hookgate does not interpret.
+
+use crate::dialect::{
+    content_form::{ActOnObject, VisitObjects},
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        block::{block_text, read_medium},
+        fields::{
+            CHOICES, CONTENT, CUSTOM, DELTA, FUNCTION, FUNCTION_CALL, MESSAGE, TOOL_CALLS, TYPE,
+            USAGE,
+        },
+        response::answer::{REASONING_DETAILS, known_fields},
+    },
+};
+
+/// Fields of an answer that hold no text, or are edited otherwise.
+pub const RESPONSE_FIELDS: &[&str] = &[
+    "choices",
+    "created",
+    "id",
+    "model",
+    "object",
+    "obfuscation",
+    "provider",
+    "service_tier",
+    "system_fingerprint",
+    "usage",
+];
+
+/// Fields of a choice that hold no text, or are edited otherwise.
+const CHOICE_FIELDS: &[&str] = &["finish_reason", "index", "logprobs", "native_finish_reason"];
+
+/// Fields of a detail of a thought that hold no text, or that hooks see otherwise.
+const DETAIL_FIELDS: &[&str] = &[
+    "data",
+    "format",
+    "id",
+    "index",
+    "signature",
+    "summary",
+    "text",
+    "type",
+];
+
+/// Fields of a call that hold no text, or that hooks see otherwise.
+const CALL_FIELDS: &[&str] = &["custom", "function", "id", "index", "type"];
+
+/// Ratings of a content filter.
+const FILTER_RESULTS: &[&str] = &["content_filter_results"];
+
+/// Signatures of Gemini models.
+const EXTRA_CONTENT: &[&str] = &["extra_content"];
+
+/// Visits the objects of a whole answer.
+pub fn visit_answer(answer: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    visit_choices(answer, MESSAGE, act)
+}
+
+/// Visits the objects of an event.
+pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    visit_choices(event, DELTA, act)
+}
+
+fn visit_choices(
+    answer: &mut Document,
+    message: &'static [&'static str],
+    act: ActOnObject<'_>,
+) -> Result<(), DialectError> {
+    answer.edit_children(CHOICES, |choice| {
+        choice.edit_child(message, |message| visit_message(message, act))?;
+        let ratings = visit_object(choice, FILTER_RESULTS, visit_ratings, act)?;
+        act(choice, &[CHOICE_FIELDS, message, ratings].concat())
+    })?;
+    answer.edit_child(USAGE, |usage| act(usage, &[]))?;
+    act(answer, RESPONSE_FIELDS)
+}
+
+/// Visits the ratings of a content filter, by category.
+fn visit_ratings(ratings: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    let objects = ratings
+        .fields()
+        .filter(|(_, rating)| rating.starts_with(b"{"));
+    let names: Vec<String> = objects.map(|(name, _)| name.into_owned()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for name in &names {
+        ratings.edit_child(&[name], |rating| act(rating, &["severity"]))?;
+    }
+    act(ratings, &names)
+}
+
+/// Visits the object in a field. Returns the field if it holds one: other values have texts only.
+fn visit_object(
+    object: &mut Document,
+    field: &'static [&'static str],
+    visit: VisitObjects,
+    act: ActOnObject<'_>,
+) -> Result<&'static [&'static str], DialectError> {
+    let value = object.bytes_of(field)?;
+    if !value.is_some_and(|value| value.starts_with(b"{")) {
+        return Ok(&[]);
+    }
+    object.edit_child(field, |inner| visit(inner, act))?;
+    Ok(field)
+}
+
+fn visit_message(message: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    let known = known_fields(message)?;
+    let content = message.bytes_of(CONTENT)?;
+    if content.is_some_and(|content| content.starts_with(b"[")) {
+        message.edit_children(CONTENT, |block| visit_block(block, act))?;
+    }
+    message.edit_children(TOOL_CALLS, |call| visit_call(call, act))?;
+    message.edit_child(FUNCTION_CALL, |call| act(call, &["arguments", "name"]))?;
+    if known.contains(&"reasoning_details") {
+        message.edit_children(REASONING_DETAILS, |detail| act(detail, DETAIL_FIELDS))?;
+    }
+    let extra = visit_object(message, EXTRA_CONTENT, visit_extra_content, act)?;
+    act(message, &[&known, extra].concat())
+}
+
+/// Visits a block. Of one that is neither a text nor a medium, hooks see all fields.
+fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    if block_text(block)?.is_some() {
+        return act(block, &["text", "type"]);
+    }
+    if read_medium(block)?.is_none() {
+        return Ok(());
+    }
+    let kind = block.string(TYPE)?.unwrap_or_default();
+    act(block, &["type", &kind])
+}
+
+fn visit_call(call: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    call.edit_child(FUNCTION, |function| act(function, &["arguments", "name"]))?;
+    call.edit_child(CUSTOM, |custom| act(custom, &["input", "name"]))?;
+    let extra = visit_object(call, EXTRA_CONTENT, visit_extra_content, act)?;
+    // Calls of other kinds have their arguments in a field of that name.
+    let kind = call.string(TYPE)?.unwrap_or_default();
+    act(call, &[CALL_FIELDS, &[&kind], extra].concat())
+}
+
+fn visit_extra_content(extra: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    let google = visit_object(extra, &["google"], visit_signature, act)?;
+    act(extra, google)
+}
+
+fn visit_signature(google: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    act(google, &["thought_signature"])
+}
