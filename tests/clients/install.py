@@ -57,13 +57,19 @@ def all_clients():
 
 
 def python_clients():
-    """Installs the environments of Python."""
+    """Installs what is written in Python."""
+    python_environments(PYTHON_PACKAGES)
+
+
+def python_environments(packages_of):
+    """Installs environments of Python, each with its packages."""
+    SCRATCH.mkdir(parents=True, exist_ok=True)
     once("tools", [UV], lambda: [
         [sys.executable, "-m", "venv", "--clear", "tools"],
         [python("tools"), "-m", "pip", "install", "--quiet", UV],
     ])
     uv = [python("tools").with_name("uv"), "--quiet", "--cache-dir", "cache"]
-    for environment, packages in PYTHON_PACKAGES.items():
+    for environment, packages in packages_of.items():
         once(environment, packages, lambda: [
             [*uv, "venv", "--clear", "--python", sys.executable, environment],
             [*uv, "pip", "install", "--python", python(environment), *packages],

@@ -28,6 +28,7 @@ mod console;
 mod container;
 mod coverage;
 mod credentials;
+mod deploy;
 mod derived_events;
 mod dialects;
 mod documents;
