@@ -5,6 +5,7 @@ mod rolling_restart;
 
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::{
@@ -113,8 +114,7 @@ async fn is_ready(admin: SocketAddr) -> bool {
 /// The changes that let the config of agents in here: their key, and the model API.
 fn changes(upstream: &Upstream) -> [(&'static str, String); 2] {
     let unknown = "0000000000000000000000000000000000000000000000000000000000000000";
-    let hash = Sha256::digest(AGENT_KEY);
-    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = HEXLOWER.encode(&Sha256::digest(AGENT_KEY));
     [
         (unknown, hash),
         (

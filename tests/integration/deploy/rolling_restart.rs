@@ -1,6 +1,7 @@
 //! Three gateways are replaced one after the other while agents work.
 
 use std::{
+    mem,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -18,7 +19,9 @@ use tokio::{
 };
 
 use super::{AGENT_KEY, Mounted, Pod, changes, is_ready};
-use crate::harness::{Agent, Coder, PATIENCE, Redis, Upstream, write_chunk, write_last_chunk};
+use crate::harness::{
+    Agent, Asked, Coder, PATIENCE, Redis, Upstream, write_chunk, write_last_chunk,
+};
 
 const REPLICAS: usize = 3;
 const AGENTS: usize = 4;
@@ -245,7 +248,7 @@ async fn roll() -> Outcome {
     }
 
     let mut store_failures = 0;
-    for old in pods.drain(..).collect::<Vec<_>>() {
+    for old in mem::take(&mut pods) {
         let before = finished.load(Ordering::SeqCst);
         until("agents work", || finished.load(Ordering::SeqCst) > before).await;
         let new = mounted.start();
@@ -269,11 +272,7 @@ async fn roll() -> Outcome {
     }
     Outcome {
         conversations,
-        asked: upstream
-            .seen()
-            .iter()
-            .map(super::super::harness::Asked::json)
-            .collect(),
+        asked: upstream.seen().iter().map(Asked::json).collect(),
         store_failures,
     }
 }
