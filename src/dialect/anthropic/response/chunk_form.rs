@@ -35,7 +35,7 @@ impl ChunkEvents {
         })
     }
 
-    /// Appends later events.
+    /// Adds what the next events of the same chunk hold.
     pub fn append(&mut self, later: Self) {
         self.data.extend(later.data);
         self.labels.append(later.labels);
