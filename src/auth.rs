@@ -33,6 +33,9 @@ pub use self::{
     identity::Identity,
     jwt::JwksError,
     mtls::PeerCertificate,
-    quota::{CallerInFlightGuard, QuotaExceeded},
+    quota::{
+        CallerInFlightGuard, LimitsMode, LossMode, MAX_RESERVED_OUTPUT, QuotaExceeded, RequestCost,
+        SharedLimits, SyncQueue, admit_script, limit_keys,
+    },
     token_usage::UsageReader,
 };

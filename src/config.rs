@@ -40,7 +40,7 @@ pub use self::{
         audit::{AuditMode, AuditSettings, Rotation},
         auth::{
             Auth, Browsers, CALLER_NAME, CERTIFICATE_PREFIX, CallerLimits, CertificateName, Grant,
-            JwksOrigin, JwtSpec, KeySpec, MtlsSpec, TOKEN_PREFIX, is_caller_name,
+            JwksOrigin, JwtSpec, KeySpec, MtlsSpec, OnStoreLoss, TOKEN_PREFIX, is_caller_name,
         },
         config_file::Config,
         coverage::{CompactionMode, CoverageSettings, StoreMode},

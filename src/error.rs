@@ -244,8 +244,11 @@ impl From<QuotaExceeded> for ApiError {
     fn from(exceeded: QuotaExceeded) -> Self {
         let reason = match exceeded {
             QuotaExceeded::Rate { .. } => ErrorReason::RateLimitExceeded,
-            QuotaExceeded::Tokens { .. } => ErrorReason::TokenQuotaExceeded,
+            QuotaExceeded::Tokens { .. } | QuotaExceeded::TokensReserved { .. } => {
+                ErrorReason::TokenQuotaExceeded
+            }
             QuotaExceeded::Concurrency { .. } => ErrorReason::ConcurrencyLimitExceeded,
+            QuotaExceeded::Unavailable { .. } => ErrorReason::LimitsUnavailable,
         };
         Self::new(reason, exceeded.to_string()).with_retry_after(exceeded.retry_after())
     }

@@ -13,6 +13,7 @@ pub mod http_client;
 pub mod condition;
 pub mod config;
 pub mod dialect;
+pub mod fleet;
 pub mod observe;
 pub mod protocol;
 

@@ -16,7 +16,7 @@ pub use self::{
         check_csrf_token, client_address, identify_admin_user, require_admin_user, require_role,
         session_cookie_name, session_id,
     },
-    authenticate::authenticate,
+    authenticate::{RequestKind, authenticate},
     error_response::{panic_response, render_error},
     in_flight::{InFlightGuard, reserve_memory},
     on_body_end::OnBodyEnd,

@@ -13,6 +13,7 @@ mod middleware_stack;
 mod min_body_rate;
 mod reload;
 mod runtime_pool;
+mod shared_state_sync;
 mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -32,6 +33,7 @@ use self::{
     middleware_stack::MiddlewareStack,
     reload::ReloadTrigger,
     runtime_pool::RuntimePool,
+    shared_state_sync::{leave_fleet, share_state},
 };
 use crate::{
     config::Config,
@@ -184,7 +186,9 @@ impl Server {
         tokio::select! {
             _ = async { tokio::join!(served, operators, wait) } => (),
             () = aborted => (),
+            () = Box::pin(share_state(self.app.clone())) => (),
         }
+        leave_fleet(&self.app).await;
         // Workers end with the last snapshot.
         drop(self.app);
         end_tasks(&resources.tasks).await;

@@ -36,7 +36,7 @@ pub use self::{
     session_key::SessionKey,
     session_request::{CallRole, MatchKind, RecordedMatch, SessionRequest},
     state::{ItemNote, MAX_HOOK_TEXT_BYTES, MAX_KNOWN_ITEMS, SessionSource, SessionState},
-    store::{MemoryStore, RedisStore, SessionStore, StoreError},
+    store::{MemoryStore, RedisStore, SessionStore},
     transcript::{TranscriptRequest, TranscriptResponse, Transcripts},
     yield_budget::YieldBudget,
 };

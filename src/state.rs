@@ -37,7 +37,7 @@ pub use self::{
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},
     rollout_progress::{Proportion, RolloutStatus},
     session_expiry::expire_sessions,
-    snapshot::{BuildError, Snapshot},
+    snapshot::{BuildError, SharedState, Snapshot},
     traffic::{MethodTraffic, Traffic, UnknownPath},
     upstreams::Upstreams,
 };

@@ -18,7 +18,7 @@ use super::{
     sessions, shadow, trial,
 };
 use crate::{
-    auth::AdminPrincipal,
+    auth::{AdminPrincipal, LimitsMode, LossMode},
     config::{AdminRole, BUILTIN, FailureMode, HookMode},
     error::{ApiError, ErrorReason},
     middleware::{identify_admin_user, require_admin_user, require_role},
@@ -95,12 +95,31 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
         status.push_str("; guards not proven: ");
         status.push_str(&unproven.join(", "));
     }
+    if let Some(limits) = &snapshot.shared.limits {
+        status.push_str(&limits_status(limits.mode()));
+    }
     let open: Vec<&str> = snapshot.upstreams.open_circuits().collect();
     if !open.is_empty() {
         status.push_str("; circuit breaker open: ");
         status.push_str(&open.join(", "));
     }
     Json(Health { status }).into_response()
+}
+
+/// Describes limits that replicas share.
+fn limits_status(mode: LimitsMode) -> String {
+    match mode {
+        LimitsMode::Shared => "; caller limits shared".to_owned(),
+        LimitsMode::Lost(mode) => {
+            let applied = match mode {
+                LossMode::Divided(1) => "each replica applies all of each".to_owned(),
+                LossMode::Divided(replicas) => format!("each replica applies 1/{replicas} of each"),
+                LossMode::Unlimited => "none is applied".to_owned(),
+                LossMode::Refused => "limited callers are refused".to_owned(),
+            };
+            format!("; caller limits not shared, Redis is unavailable: {applied}")
+        }
+    }
 }
 
 /// Reloads the config. An invalid config changes nothing.

@@ -15,7 +15,7 @@ use super::{
     jwt::JwksError,
     login_throttle::LoginThrottle,
     mtls::PeerCertificate,
-    quota::Quotas,
+    quota::{Quotas, SharedLimits, SharedQuota, SyncQueue},
 };
 use crate::{
     config::{Auth, CERTIFICATE_PREFIX, Grant, MtlsSpec, TOKEN_PREFIX},
@@ -34,12 +34,16 @@ pub struct Authenticator {
     mtls: Option<(MtlsSpec, Arc<Grant>)>,
     is_enabled: bool,
     allows_anonymous: bool,
+    /// Limits that several gateways share.
+    shared_limits: Option<Arc<SharedLimits>>,
 }
 
 /// Authentication state that survives config reloads.
 #[derive(Debug, Default)]
 pub struct AuthState {
     quotas: Quotas,
+    /// Callers whose usage the store of shared limits has to take over.
+    pub limit_sync: Arc<SyncQueue>,
     throttle: LoginThrottle,
 }
 
@@ -73,7 +77,20 @@ impl Authenticator {
             mtls: mtls.map(|spec| (spec.clone(), Arc::new(spec.grant))),
             is_enabled: auth.is_required(),
             allows_anonymous: auth.anonymous,
+            shared_limits: None,
         })
+    }
+
+    /// Counts requests against limits that several gateways share.
+    #[must_use]
+    pub fn with_shared_limits(mut self, limits: Option<Arc<SharedLimits>>) -> Self {
+        self.shared_limits = limits;
+        self
+    }
+
+    /// Returns the limits that several gateways share.
+    pub const fn shared_limits(&self) -> Option<&Arc<SharedLimits>> {
+        self.shared_limits.as_ref()
     }
 
     /// Starts refreshing the issuer's keys for as long as they are in use. `spawn` starts
@@ -136,9 +153,14 @@ impl Authenticator {
         let quota = state
             .quotas
             .get(&caller_key(&principal.name), &principal.name);
+        let shared = self.shared_limits.as_ref().map(|limits| SharedQuota {
+            limits: Arc::clone(limits),
+            queue: Arc::clone(&state.limit_sync),
+        });
+        let identity = Identity::named(principal, quota, metrics, user_agent);
         Ok(Identity {
             query_key: self.query_key_for_model_api(&keys),
-            ..Identity::named(principal, quota, metrics, user_agent)
+            ..identity.with_shared_limits(shared)
         })
     }
 

@@ -1,6 +1,9 @@
 //! Identity of an authenticated caller.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::{Arc, OnceLock},
+    time::SystemTime,
+};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
@@ -8,7 +11,7 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use super::{
     credentials::{self, PresentedKey, PresentedKeys},
-    quota::{CallerInFlightGuard, Quota, QuotaExceeded},
+    quota::{CallerCall, CallerInFlightGuard, Quota, QuotaExceeded, RequestCost, SharedQuota},
     token_usage::UsageReader,
 };
 use crate::{
@@ -58,6 +61,10 @@ pub(super) struct Allowance {
     /// Name of the caller in metrics.
     pub(super) label: Arc<str>,
     pub(super) quota: Arc<Quota>,
+    /// Limits that several gateways share.
+    pub(super) shared: Option<SharedQuota>,
+    /// The call of this request, once it is counted.
+    pub(super) call: OnceLock<Arc<CallerCall>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
@@ -95,6 +102,8 @@ impl Identity {
                 grant: principal.grant,
                 label: principal.label,
                 quota,
+                shared: None,
+                call: OnceLock::new(),
                 metrics: Arc::clone(metrics),
             }),
             session_scope: SessionScope::PerCaller,
@@ -114,17 +123,34 @@ impl Identity {
         }
     }
 
+    /// Counts a request against limits that several gateways share.
+    pub(super) fn with_shared_limits(mut self, shared: Option<SharedQuota>) -> Self {
+        if let Some(allowance) = &mut self.allowance {
+            allowance.shared = shared;
+        }
+        self
+    }
+
     /// Counts a request against the caller's quota at the wall-clock time `now`.
     /// Anonymous callers have none.
     ///
     /// # Errors
     ///
     /// Returns the quota that the request would exceed.
-    pub fn enter(&self, now: SystemTime) -> Result<Option<CallerInFlightGuard>, QuotaExceeded> {
+    pub async fn enter(
+        &self,
+        cost: RequestCost,
+        now: SystemTime,
+    ) -> Result<Option<CallerInFlightGuard>, QuotaExceeded> {
         let Some(allowance) = &self.allowance else {
             return Ok(None);
         };
-        let entered = allowance.quota.enter(&self.name, &allowance.grant, now);
+        let (grant, shared) = (&allowance.grant, allowance.shared.as_ref());
+        let entered = allowance.quota.enter(grant, cost, shared, now).await;
+        if let Ok(guard) = &entered {
+            // A request is counted once.
+            allowance.call.set(Arc::clone(guard.call())).ok();
+        }
         let outcome = entered
             .as_ref()
             .map_or_else(QuotaExceeded::as_str, |_| "accepted");
@@ -151,12 +177,35 @@ impl Identity {
     pub fn usage(&self) -> Option<UsageReader> {
         let allowance = self.allowance.as_ref()?;
         allowance.grant.tokens_per_day?;
-        let (quota, metrics) = (Arc::clone(&allowance.quota), Arc::clone(&allowance.metrics));
+        let (call, metrics) = (
+            allowance.call.get().cloned(),
+            Arc::clone(&allowance.metrics),
+        );
         let label = Arc::clone(&allowance.label);
         Some(UsageReader::new(move |tokens| {
-            quota.spend(tokens, SystemTime::now());
+            if let Some(call) = &call {
+                call.spend(tokens, SystemTime::now());
+            }
             metrics.record_caller_tokens(&label, tokens);
         }))
+    }
+
+    /// Returns whether the caller's tokens are limited.
+    pub fn has_token_quota(&self) -> bool {
+        let allowance = self.allowance.as_ref();
+        allowance.is_some_and(|allowance| allowance.grant.tokens_per_day.is_some())
+    }
+
+    /// Reserves the tokens of a request of this size, whose answer has at most `max_output`
+    /// tokens, instead of those that were expected before it was read.
+    pub fn estimate_tokens(&self, bytes: usize, max_output: Option<u64>) {
+        let call = self
+            .allowance
+            .as_ref()
+            .and_then(|allowance| allowance.call.get());
+        if let Some(call) = call {
+            call.estimate(bytes, max_output);
+        }
     }
 }
 

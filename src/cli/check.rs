@@ -11,7 +11,8 @@ use super::{
     serve::print_warnings,
 };
 use crate::{
-    config::{Config, HookSpec, Overrides, PolicySpec},
+    auth::MAX_RESERVED_OUTPUT,
+    config::{Config, HookMode, HookSpec, Overrides, PolicySpec},
     dialect::{self, RequestField},
     event::EventName,
     hook, policy,
@@ -40,6 +41,7 @@ impl CheckArgs {
         print_warnings(&config);
         print_policy_notes(&config);
         print_hosted_tools(&config);
+        print_token_bounds(&config);
         print_unproven_guards(&config);
         if self.tool_names || maps_tool_names(&config) {
             print_tool_names(&hook::tool_names(&config))?;
@@ -139,6 +141,34 @@ fn print_hosted_tools(config: &Config) {
         if field.kind == RequestField::HostedTool && is_configured {
             print_error(&format!("note: `{}` {}", field.name, field.why()));
         }
+    }
+}
+
+/// Prints by how much calls in flight may exceed the token quotas of callers.
+fn print_token_bounds(config: &Config) {
+    let policies = config
+        .policies
+        .iter()
+        .filter(|policy| policy.mode == HookMode::Enforce && policy.when.is_none());
+    let max_output = policies
+        .filter(|policy| policy.policy == "request_limits")
+        .filter_map(|policy| policy.settings.0.get("max_output_tokens")?.as_u64())
+        .min();
+    for (caller, grant) in config.auth.named_grants() {
+        let Some(per_day) = grant.tokens_per_day else {
+            continue;
+        };
+        let calls = grant.shared_in_flight.unwrap_or(grant.in_flight);
+        let excess = match max_output {
+            Some(tokens) => format!(
+                "its policy allows {tokens} tokens of output: {} tokens, if requests cost no more than a token per 4 bytes",
+                tokens.saturating_mul(calls as u64)
+            ),
+            None => "no policy limits its output".to_owned(),
+        };
+        print_error(&format!(
+            "note: `tokens_per_day` {per_day} of {caller} can be exceeded by the calls in flight, at most {calls}, each by its cost beyond what it reserved (its request's bytes / 4, and up to {MAX_RESERVED_OUTPUT} tokens of output); {excess}"
+        ));
     }
 }
 

@@ -125,7 +125,7 @@ impl Config {
         let caller_policies = loader.callers();
         let (tls, admin_tls) = (loader.tls("/tls"), loader.tls("/admin/tls"));
         let hook_directory = loader.hook_directory();
-        loader.check_redis_url();
+        loader.check_redis_urls();
         loader.check_telemetry();
         loader.check_trace();
         let (transcripts, paths) = (loader.transcripts(), loader.resolved_paths());

@@ -117,6 +117,8 @@ error_reasons! {
     TokenQuotaExceeded: TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "TOKEN_QUOTA_EXCEEDED";
     /// The caller has too many concurrent requests.
     ConcurrencyLimitExceeded: TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "CONCURRENCY_LIMIT_EXCEEDED";
+    /// The shared limits of the caller cannot be read.
+    LimitsUnavailable: SERVICE_UNAVAILABLE, "UNAVAILABLE", "LIMITS_UNAVAILABLE";
     /// HTTP version other than 1.1.
     HttpVersion: HTTP_VERSION_NOT_SUPPORTED, "UNIMPLEMENTED", "HTTP_VERSION";
     /// The gateway is at a limit of requests, connections or memory.

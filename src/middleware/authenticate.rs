@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use axum::{
+    body::HttpBody,
     extract::Request,
     response::{IntoResponse, Response},
 };
@@ -12,10 +13,19 @@ use super::{
     request_extensions::{Authenticated, PeerInfo, RequestId},
 };
 use crate::{
-    auth::{CallerInFlightGuard, Credentials},
+    auth::{CallerInFlightGuard, Credentials, RequestCost},
     error::ApiError,
     state::{AppResources, Snapshot},
 };
+
+/// Kind of a request of an agent, by its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A call to a model API.
+    ModelCall,
+    /// A reported event.
+    Event,
+}
 
 /// Validates the headers, authenticates the caller and counts the request against the
 /// caller's quotas.
@@ -27,6 +37,7 @@ use crate::{
 pub async fn authenticate(
     resources: &AppResources,
     snapshot: Arc<Snapshot>,
+    kind: RequestKind,
     request: &mut Request,
 ) -> Result<(Authenticated, Option<CallerInFlightGuard>), Response> {
     validate_headers(request, snapshot.config.limits.headers)
@@ -44,7 +55,12 @@ pub async fn authenticate(
         .authenticate(credentials, &resources.auth, &resources.metrics)
         .await
         .map_err(|error| ApiError::from(error).into_response())?;
-    let guard = identity.enter(SystemTime::now()).map_err(|exceeded| {
+    let cost = match kind {
+        RequestKind::Event => RequestCost::Free,
+        RequestKind::ModelCall => cost(request),
+    };
+    let entered = identity.enter(cost, SystemTime::now()).await;
+    let guard = entered.map_err(|exceeded| {
         let error = ApiError::from(exceeded);
         tracing::info!(
             request.id = &*RequestId::from_extensions(request.extensions()),
@@ -58,4 +74,15 @@ pub async fn authenticate(
     })?;
     let identity = Arc::new(identity);
     Ok((Authenticated { identity, snapshot }, guard))
+}
+
+/// Returns the cost of a request to a model API. Only those with a body call a model.
+fn cost(request: &Request) -> RequestCost {
+    let is_empty = request.body().is_end_stream();
+    let length = request.body().size_hint().exact();
+    if is_empty {
+        RequestCost::Free
+    } else {
+        RequestCost::Bytes(length.unwrap_or_default())
+    }
 }

@@ -99,6 +99,11 @@ metrics! {
     pub sessions: Gauge = "sessions";
     /// Failed requests to the shared session store.
     pub session_store_failures: Counter = "session_store_failures";
+    /// Whether the limits of callers are counted in Redis for all replicas (1) or in this
+    /// process (0).
+    pub limits_shared: Gauge = "limits_shared";
+    /// Failed requests to the Redis of shared limits.
+    pub limits_store_failures: Counter = "limits_store_failures";
     /// Requests of authenticated callers, by caller and outcome.
     caller_requests: Family<Labels<2>, Counter> = "caller_requests";
     /// Tokens used by callers with a daily quota.

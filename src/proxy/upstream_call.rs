@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Uri, uri::PathAndQuery};
 use secrecy::ExposeSecret;
+use serde_json::Value;
 
 use super::{
     cache_owner, earlier_responses,
@@ -43,6 +44,11 @@ pub(super) async fn send_hooked(
     if body.len() > limit {
         // Hooks may not exceed the limit that agents are held to.
         return Err(too_large(limit));
+    }
+    if call.operation.generates() && context.identity.has_token_quota() {
+        let parameters = dialect::generation_parameters(call, &request.document)?;
+        let max_output = parameters.get("maxOutputTokens").and_then(Value::as_u64);
+        context.identity.estimate_tokens(body.len(), max_output);
     }
     let outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed)?;
     send(context, call, outgoing, Some(&body)).await

@@ -18,8 +18,8 @@ use crate::{
     dialect::{self, RequestLine},
     error::{ApiError, ErrorReason},
     middleware::{
-        InFlightGuard, ListenerKind, RejectedRequest, RequestId, authenticate, check_origin,
-        panic_response, render_error,
+        InFlightGuard, ListenerKind, RejectedRequest, RequestId, RequestKind, authenticate,
+        check_origin, panic_response, render_error,
     },
     proxy,
     state::App,
@@ -98,8 +98,13 @@ impl MiddlewareStack {
         let in_flight = InFlightGuard::enter(&resources.metrics, &config.limits, &mut request)
             .map_err(IntoResponse::into_response)?;
         request.extensions_mut().insert(in_flight.clone());
-        let (authenticated, caller) = authenticate(resources, snapshot, &mut request).await?;
-        let response = if request.uri().path() == events::EVENTS_PATH {
+        let kind = if request.uri().path() == events::EVENTS_PATH {
+            RequestKind::Event
+        } else {
+            RequestKind::ModelCall
+        };
+        let (authenticated, caller) = authenticate(resources, snapshot, kind, &mut request).await?;
+        let response = if kind == RequestKind::Event {
             request.extensions_mut().insert(authenticated);
             // Boxed, so that the future of a model call has no space for it.
             Box::pin(route(self.events.clone(), *request)).await

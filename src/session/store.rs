@@ -3,10 +3,7 @@
 mod memory;
 mod redis;
 
-pub use self::{
-    memory::MemoryStore,
-    redis::{RedisStore, StoreError},
-};
+pub use self::{memory::MemoryStore, redis::RedisStore};
 use super::{
     fingerprint::{Fingerprint, Fingerprinter},
     session_key::SessionKey,

@@ -1,9 +1,12 @@
 //! A config and everything built from it, replaced as a whole on reload.
 
+mod shared_state;
+
 use std::sync::Arc;
 
 use thiserror::Error;
 
+pub use self::shared_state::SharedState;
 use super::{
     clock::utc_timestamp, config_source::SourceError, live_trace::LiveTrace,
     method_policy::hook_coverage, recordings::Recordings, resources::AppResources,
@@ -21,9 +24,7 @@ use crate::{
     hook::{Engine, HookTable, Tracer},
     observe::Metrics,
     proof::GuardProofs,
-    session::{
-        MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, StoreError, Transcripts,
-    },
+    session::{MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, Transcripts},
     transport::{TransportDeps, TransportError},
     upstream::{Upstream, UpstreamError, UpstreamTimeouts},
 };
@@ -35,6 +36,8 @@ pub struct Snapshot {
     pub config: Arc<Config>,
     /// Authentication and quotas of callers.
     pub authenticator: Authenticator,
+    /// What replicas share in Redis.
+    pub shared: SharedState,
     /// Engine with all hooks and policies.
     pub engine: Engine,
     /// Proofs of guards, with their last results.
@@ -119,7 +122,9 @@ impl Snapshot {
             &resources.metrics,
             previous.map(|previous| &previous.upstreams),
         )?;
+        let shared = SharedState::build(&config, resources, previous.map(|old| &old.shared))?;
         let authenticator = build_authenticator(&config, previous)?;
+        let authenticator = authenticator.with_shared_limits(shared.limits.clone());
         let kept = previous.filter(|previous| previous.config.sessions == config.sessions);
         let (sessions, transcripts) = match kept {
             Some(kept) => (Arc::clone(&kept.sessions), kept.transcripts.clone()),
@@ -139,6 +144,7 @@ impl Snapshot {
             tracer,
             upstreams,
             authenticator,
+            shared,
             sessions,
             transcripts,
             audit: None,
@@ -300,11 +306,8 @@ fn build_sessions(
         StoreSettings::Redis { url } => {
             let failures = resources.metrics.session_store_failures.clone();
             let store = RedisStore::new(url, (max, idle), failures);
-            SessionStore::Redis(Box::new(store.map_err(|error: StoreError| {
-                ConfigError::from(Problem {
-                    span: None,
-                    message: error.to_string(),
-                })
+            SessionStore::Redis(Box::new(store.map_err(|error| {
+                ConfigError::from(Problem::without_span(error.to_string()))
             })?))
         }
     };

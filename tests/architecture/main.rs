@@ -28,7 +28,7 @@ const LAYERS: &[&[&str]] = &[
     &["model", "resettable_timer"],
     &["event", "http_client"],
     &["condition", "config", "dialect", "protocol"],
-    &["observe"],
+    &["fleet", "observe"],
     &[
         "audit_log",
         "auth",

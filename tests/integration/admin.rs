@@ -231,6 +231,10 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_sessions gauge
     # HELP hookgate_session_store_failures Failed requests to the shared session store.
     # TYPE hookgate_session_store_failures counter
+    # HELP hookgate_limits_shared Whether the limits of callers are counted in Redis for all replicas (1) or in this process (0).
+    # TYPE hookgate_limits_shared gauge
+    # HELP hookgate_limits_store_failures Failed requests to the Redis of shared limits.
+    # TYPE hookgate_limits_store_failures counter
     # HELP hookgate_audit_lines Records written to the decision log.
     # TYPE hookgate_audit_lines counter
     # HELP hookgate_audit_dropped_lines Records missing from the decision log because it could not be written.

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 /// The callers of a config, each with a key that is its name and `-key`, and with
 /// what else its line says.
-fn auth(callers: &[(&str, &str)]) -> String {
+pub fn auth(callers: &[(&str, &str)]) -> String {
     let mut text = "auth:\n  keys:\n".to_owned();
     for (name, more) in callers {
         let sha256 = sha256(&format!("{name}-key"));

@@ -37,6 +37,7 @@ mod events;
 mod explain_and_test;
 mod failure_modes;
 mod families;
+mod fleet;
 mod forward;
 mod guard_proof;
 mod hook_scenarios;

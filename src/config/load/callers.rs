@@ -20,6 +20,9 @@ use crate::config::{
     spanned_yaml::span_to_value,
 };
 
+/// The settings of `auth.limits` that are defaults for callers.
+const DEFAULT_LIMITS: [&str; 3] = ["requests_per_minute", "tokens_per_day", "in_flight"];
+
 impl Loader {
     /// Resolves and checks `auth`. Returns the policies that restrict callers to
     /// their models and tools.
@@ -66,13 +69,20 @@ impl Loader {
             .value
             .pointer("/auth/limits")
             .and_then(Value::as_object);
-        defaults.extend(limits.cloned().unwrap_or_default());
+        let limits = limits.cloned().unwrap_or_default();
+        let of_callers = |(name, _): &(String, Value)| DEFAULT_LIMITS.contains(&name.as_str());
+        let limits = Map::from_iter(limits.into_iter().filter(of_callers));
+        let shared_in_flight = limits.get("in_flight").cloned();
+        defaults.extend(limits);
         let patterns = ["/auth/keys/*", "/auth/jwt", "/auth/mtls"];
         let pointers = patterns.map(|pattern| matching(&self.value, pattern));
         let pointers = pointers.concat();
         for pointer in pointers {
             if let Some(caller) = self.mapping_mut(&pointer) {
+                let own = caller.get("in_flight").cloned();
+                let shared = own.or_else(|| shared_in_flight.clone());
                 fill_in(caller, &defaults);
+                caller.extend(shared.map(|limit| ("shared_in_flight".to_owned(), limit)));
             }
         }
     }

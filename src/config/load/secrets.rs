@@ -24,6 +24,7 @@ const SECRETS: &[(&str, SecretChars)] = &[
     ("/auth/keys/*/upstream_keys/*", SecretChars::Token),
     ("/auth/jwt/upstream_keys/*", SecretChars::Token),
     ("/auth/mtls/upstream_keys/*", SecretChars::Token),
+    ("/auth/limits/store/redis/url", SecretChars::Token),
     ("/sessions/store/redis/url", SecretChars::Token),
     ("/telemetry/otlp/headers/*", SecretChars::HeaderValue),
     ("/policies/*/key", SecretChars::Token),

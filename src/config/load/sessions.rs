@@ -1,4 +1,4 @@
-//! Checks of the session store.
+//! Checks of the stores of sessions and limits.
 
 use secrecy::ExposeSecret;
 use url::Url;
@@ -7,14 +7,21 @@ use super::loader::Loader;
 use crate::config::{overrides::MissingSecrets, secret::Secret};
 
 impl Loader {
-    /// Checks the URL of Redis. With placeholders for secrets, sessions stay in memory.
-    pub(super) fn check_redis_url(&mut self) {
-        let pointer = "/sessions/store/redis/url";
+    /// Checks the URLs of Redis. With placeholders for secrets, sessions and limits stay in
+    /// memory.
+    pub(super) fn check_redis_urls(&mut self) {
+        for store in ["/sessions/store", "/auth/limits/store"] {
+            self.check_redis_url(store);
+        }
+    }
+
+    fn check_redis_url(&mut self, store: &str) {
+        let pointer = &format!("{store}/redis/url");
         let Some(url) = self.section::<Secret>(pointer) else {
             return;
         };
         if self.missing_secrets == MissingSecrets::Placeholder
-            && let Some(store) = self.value.pointer_mut("/sessions/store")
+            && let Some(store) = self.value.pointer_mut(store)
         {
             *store = "memory".into();
             return;

@@ -15,6 +15,7 @@ use crate::config::{
         TokensSchema,
     },
     secret::Secret,
+    settings::sessions::{StoreSchema, StoreSettings},
     source_span::SourceSpan,
 };
 
@@ -166,6 +167,11 @@ pub struct Grant {
     /// Maximum number of concurrent requests.
     #[schemars(with = "Option<CountSchema>")]
     pub in_flight: usize,
+    /// `in_flight` if the config has it, which all replicas share. The default is for each
+    /// replica. Set by the loader.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub shared_in_flight: Option<usize>,
 }
 
 /// The API keys of a caller, each for one upstream. Code Assist takes no keys.
@@ -182,8 +188,8 @@ pub struct CallerKeys {
     pub openai: Option<Secret>,
 }
 
-/// Defaults for callers without limits of their own.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+/// Defaults for callers without limits of their own, and where limits are counted.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CallerLimits {
     /// Maximum number of requests per minute. Default: unlimited.
@@ -195,6 +201,31 @@ pub struct CallerLimits {
     /// Maximum number of concurrent requests. Default: half of `limits.in_flight`.
     #[schemars(with = "Option<CountSchema>")]
     pub in_flight: Option<usize>,
+    /// Where limits are counted: `memory` of each replica, or `redis` with its URL for all
+    /// replicas together. Default: `sessions.store`.
+    #[schemars(with = "Option<StoreSchema>")]
+    pub store: Option<StoreSettings>,
+    /// How each replica limits callers while Redis is unavailable.
+    pub on_store_loss: OnStoreLoss,
+    /// Least number of replicas among which `share` divides limits, also by a replica that
+    /// has not reached Redis yet.
+    #[schemars(with = "CountSchema")]
+    pub min_replicas: u32,
+}
+
+/// How a replica limits callers while the store of their limits is unavailable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStoreLoss {
+    /// By their limits, divided by the number of replicas that were last seen.
+    #[default]
+    Share,
+    /// By their whole limits.
+    Local,
+    /// By no limit but that of the process.
+    Open,
+    /// Requests are refused.
+    Closed,
 }
 
 /// Web pages that may call the gateway, other than those of its own origin.
@@ -214,10 +245,31 @@ pub struct Browsers {
     pub origins: Vec<String>,
 }
 
+impl Default for CallerLimits {
+    fn default() -> Self {
+        Self {
+            requests_per_minute: None,
+            tokens_per_day: None,
+            in_flight: None,
+            store: None,
+            on_store_loss: OnStoreLoss::default(),
+            min_replicas: 1,
+        }
+    }
+}
+
 impl Auth {
     /// Checks whether callers are authenticated.
     pub const fn is_required(&self) -> bool {
         !self.keys.is_empty() || self.jwt.is_some() || self.mtls.is_some()
+    }
+
+    /// Returns the grants of all callers, each with the name of the caller, `jwt` or `mtls`.
+    pub fn named_grants(&self) -> impl Iterator<Item = (&str, &Grant)> {
+        let keys = self.keys.iter().map(|key| (key.name.as_str(), &key.grant));
+        let jwt = self.jwt.iter().map(|jwt| ("jwt", &jwt.grant));
+        let mtls = self.mtls.iter().map(|mtls| ("mtls", &mtls.grant));
+        keys.chain(jwt).chain(mtls)
     }
 
     /// Returns the grants of all callers, each with the JSON pointer of its mapping.
@@ -240,6 +292,16 @@ impl Grant {
     /// Checks whether the caller is restricted to certain models or tools.
     pub const fn has_lists(&self) -> bool {
         self.models.is_some() || self.tools.is_some()
+    }
+
+    /// Returns whether a limit applies to all replicas together, if they share limits.
+    pub const fn has_shared_limits(&self) -> bool {
+        self.requests_per_minute.is_some() || self.has_leases()
+    }
+
+    /// Returns whether calls in flight are counted for all replicas together.
+    pub const fn has_leases(&self) -> bool {
+        self.tokens_per_day.is_some() || self.shared_in_flight.is_some()
     }
 
     /// Returns the caller's key for an upstream, by its name in the config.

@@ -31,6 +31,7 @@ use crate::{
         config_document::ConfigDocument,
         config_files::ConfigFiles,
         schema::scalars::{AddressSchema, FilePathSchema},
+        secret::Secret,
         source_span::Problem,
     },
     event::{EventName, OutputPart},
@@ -179,6 +180,15 @@ impl Config {
     pub fn guards_without_proof(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
         let closed = self.guards(FailureMode::Closed);
         closed.filter(|(_, hook)| hook.proof.is_empty())
+    }
+
+    /// Returns the URL of the Redis in which callers are limited for all replicas together.
+    pub const fn limits_redis(&self) -> Option<&Secret> {
+        let store = match &self.auth.limits.store {
+            Some(store) => store,
+            None => &self.sessions.store,
+        };
+        store.redis()
     }
 
     /// Removes the cases of all proofs, so that nothing is proven.

@@ -58,13 +58,13 @@ pub struct SessionSettings {
     pub transcripts: Option<PathBuf>,
 }
 
-/// The session store: `memory`, or `redis` with its URL.
+/// The store of sessions or limits: `memory`, or `redis` with its URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreSettings {
     /// The memory of this process.
     Memory,
-    /// A Redis server, for several gateways that share sessions.
+    /// A Redis server, which several gateways share.
     #[serde(skip_serializing)]
     Redis {
         /// The URL: `redis://` or `rediss://`. It may contain a password.
@@ -75,9 +75,9 @@ pub enum StoreSettings {
 /// The schema of [`StoreSettings`], which may also be a string. Not derived from it, so that
 /// a problem inside of the mapping is reported there.
 #[derive(JsonSchema)]
-#[schemars(rename = "Store", deny_unknown_fields, description = "The session store: `memory`, or `redis` with its URL.", extend("type" = ["string", "object"], "pattern" = "^memory$", "writeOnly" = true, "errorMessage" = "must be `memory` or `{ redis: { url: … } }`"))]
+#[schemars(rename = "Store", deny_unknown_fields, description = "A store: `memory`, or `redis` with its URL.", extend("type" = ["string", "object"], "pattern" = "^memory$", "writeOnly" = true, "errorMessage" = "must be `memory` or `{ redis: { url: … } }`"))]
 #[expect(dead_code, reason = "only its schema is used")]
-struct StoreSchema {
+pub(super) struct StoreSchema {
     redis: Redis,
 }
 
@@ -89,6 +89,16 @@ struct Redis {
     /// The URL: `redis://[USER:PASSWORD@]HOST[:PORT][/NUMBER]`, or `rediss://` for
     /// TLS.
     url: Secret,
+}
+
+impl StoreSettings {
+    /// Returns the URL of Redis, if that is the store.
+    pub const fn redis(&self) -> Option<&Secret> {
+        match self {
+            Self::Memory => None,
+            Self::Redis { url } => Some(url),
+        }
+    }
 }
 
 impl Default for EventSettings {

@@ -4,7 +4,6 @@
 //! was saved in the meantime is written once Redis is available again.
 
 mod codec;
-mod connection;
 mod lua;
 
 use std::{
@@ -18,20 +17,18 @@ use uuid::Uuid;
 
 use self::{
     codec::{Version, key_of, key_of_name},
-    connection::RedisConnection,
     lua::RedisLimits,
 };
 use super::memory::{FingerprintSync, MemoryStore};
 use crate::{
     config::Secret,
+    fleet::{RedisConnection, StoreError},
     session::{
         fingerprint::{Fingerprint, Fingerprinter},
         session_key::SessionKey,
         state::SessionState,
     },
 };
-
-pub use self::connection::StoreError;
 
 /// Sessions that are written or expired by one call.
 const BATCH_SIZE: usize = 100;
@@ -75,7 +72,7 @@ impl RedisStore {
     ) -> Result<Self, StoreError> {
         Ok(Self {
             copy: MemoryStore::new(max, idle),
-            connection: RedisConnection::new(url, failures)?,
+            connection: RedisConnection::new(url, "sessions", failures)?,
             limits: RedisLimits { max, idle },
             fingerprinter: Mutex::new((Uuid::new_v4(), SecretOrigin::Local)),
             pending: Mutex::default(),

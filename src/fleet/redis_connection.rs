@@ -6,8 +6,12 @@ use std::{
     time::Duration,
 };
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use data_encoding::HEXLOWER;
 use prometheus_client::metrics::counter::Counter;
-use redis::{Client, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection};
+use redis::{
+    Client, Cmd, ErrorKind, FromRedisValue, RedisError, ToRedisArgs, aio::MultiplexedConnection,
+};
 use secrecy::ExposeSecret;
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
@@ -25,12 +29,17 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The URL of Redis is invalid.
 #[derive(Debug, Error)]
-#[error("invalid `sessions.store.redis.url`: {0}")]
-pub struct StoreError(String);
+#[error("invalid URL of the {data} in Redis: {cause}")]
+pub struct StoreError {
+    data: &'static str,
+    cause: String,
+}
 
-/// Shared connection to Redis.
-pub(super) struct RedisConnection {
+/// Connection to Redis that all requests share.
+pub struct RedisConnection {
     client: Client,
+    /// Name of the data in log lines.
+    data: &'static str,
     state: Mutex<ConnectionInner>,
     /// Locked while a connection is being made.
     connecting: tokio::sync::Mutex<()>,
@@ -45,11 +54,74 @@ struct ConnectionInner {
     is_unavailable: bool,
 }
 
+/// A Lua script, which Redis runs atomically.
+#[derive(Debug)]
+pub struct RedisScript {
+    text: String,
+    sha1: String,
+}
+
+impl RedisScript {
+    /// Creates a script of this text.
+    pub fn new(text: String) -> Self {
+        let sha1 = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+        Self {
+            sha1: HEXLOWER.encode(sha1.as_ref()),
+            text,
+        }
+    }
+
+    fn command(&self, name: &str, call: &ScriptCall) -> Cmd {
+        let mut command = redis::cmd(name);
+        let script = match name {
+            "EVALSHA" => &self.sha1,
+            _ => &self.text,
+        };
+        command.arg(script).arg(call.keys.len()).arg(&call.keys);
+        command.arg(&call.arguments);
+        command
+    }
+}
+
+/// Keys and arguments of one run of a script.
+#[derive(Debug, Clone, Default)]
+pub struct ScriptCall {
+    keys: Vec<String>,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl ScriptCall {
+    /// Creates a call with these keys and no arguments.
+    pub fn new(keys: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            keys: keys.into_iter().collect(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl ToRedisArgs) -> Self {
+        argument.write_redis_args(&mut self.arguments);
+        self
+    }
+}
+
 impl RedisConnection {
-    pub(super) fn new(url: &Secret, failures: Counter) -> Result<Self, StoreError> {
-        let client = Client::open(url.expose_secret());
+    /// Creates a connection to the Redis at `url` for this kind of data. Connects on first
+    /// use. Each failure is counted in `failures`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the URL is invalid.
+    pub fn new(url: &Secret, data: &'static str, failures: Counter) -> Result<Self, StoreError> {
+        let client = Client::open(url.expose_secret()).map_err(|error| StoreError {
+            data,
+            cause: error.category().to_owned(),
+        });
         Ok(Self {
-            client: client.map_err(|error| StoreError(error.category().to_owned()))?,
+            client: client?,
+            data,
             state: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             failures,
@@ -57,7 +129,7 @@ impl RedisConnection {
     }
 
     /// Runs a command; `None` if Redis is unavailable.
-    pub(super) async fn run<T: FromRedisValue>(&self, command: Cmd) -> Option<T> {
+    pub async fn run<T: FromRedisValue>(&self, command: Cmd) -> Option<T> {
         let query = async {
             let mut connection = self.connection().await?;
             command.query_async(&mut connection).await
@@ -67,8 +139,31 @@ impl RedisConnection {
         Some(answer)
     }
 
+    /// Runs a script; `None` if Redis is unavailable. The script is sent by its hash, and
+    /// as a whole if Redis does not have it: servers may refuse to load scripts.
+    pub async fn run_script<T: FromRedisValue>(
+        &self,
+        script: &RedisScript,
+        call: &ScriptCall,
+    ) -> Option<T> {
+        let query = async {
+            let mut connection = self.connection().await?;
+            let by_hash = script.command("EVALSHA", call);
+            match by_hash.query_async(&mut connection).await {
+                Err(error) if error.kind() == ErrorKind::NoScriptError => {
+                    let whole = script.command("EVAL", call);
+                    whole.query_async(&mut connection).await
+                }
+                answer => answer,
+            }
+        };
+        let answer = self.attempt(COMMAND_TIMEOUT, query).await?;
+        self.record_success();
+        Some(answer)
+    }
+
     /// Connects with the longer timeout, unless paused after a failure.
-    pub(super) async fn connect(&self) {
+    pub async fn connect(&self) {
         let connection = self.connection();
         let _connected = self.attempt(CONNECT_TIMEOUT, connection).await;
     }
@@ -113,7 +208,7 @@ impl RedisConnection {
     fn record_success(&self) {
         let was_unavailable = std::mem::take(&mut self.state().is_unavailable);
         if was_unavailable {
-            tracing::info!("session store recovered");
+            tracing::info!(data = self.data, "Redis recovered");
         }
     }
 
@@ -127,8 +222,9 @@ impl RedisConnection {
         };
         if !was_unavailable {
             tracing::warn!(
+                data = self.data,
                 error = cause,
-                "session store unavailable, falling back to memory"
+                "Redis unavailable, falling back to memory"
             );
         }
     }

@@ -1,0 +1,334 @@
+//! Limits of one caller: admits its requests, and follows its calls until they end.
+
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use uuid::Uuid;
+
+use super::{
+    caller_usage::{CallerUsage, Lease},
+    daily_tokens::{TokensRefused, UtcDay},
+    exceeded::QuotaExceeded,
+    gcra::RequestRate,
+    limit_scripts::{AdmitAnswer, AdmitArguments},
+    shared_limits::{LossMode, SharedLimits},
+    sync_queue::SyncQueue,
+};
+use crate::config::Grant;
+
+/// Bytes of a request that are counted as one token before the model API has counted them.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Usage of one caller.
+#[derive(Debug, Default)]
+pub(in crate::auth) struct Quota {
+    /// Key of `event::Caller`.
+    key: Arc<str>,
+    /// Name of the caller.
+    name: Arc<str>,
+    /// Requests of this process.
+    in_flight: AtomicUsize,
+    usage: Arc<Mutex<CallerUsage>>,
+}
+
+/// A request of a caller until the end of its response.
+#[derive(Debug)]
+pub(in crate::auth) struct CallerCall {
+    quota: Arc<Quota>,
+    id: Uuid,
+    /// Queue of changes for the shared store, if there is one.
+    queue: Option<Arc<SyncQueue>>,
+}
+
+/// Counts a request against its caller's limits until it is dropped.
+#[derive(Debug)]
+pub struct CallerInFlightGuard(Arc<CallerCall>);
+
+/// Tokens that a request may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestCost {
+    /// None, because it calls no model.
+    Free,
+    /// Those of a model call with a body of this size; zero if it is not known.
+    Bytes(u64),
+}
+
+/// Limits that several gateways share, and the queue of what they have to take over.
+#[derive(Debug, Clone)]
+pub(in crate::auth) struct SharedQuota {
+    pub(in crate::auth) limits: Arc<SharedLimits>,
+    pub(in crate::auth) queue: Arc<SyncQueue>,
+}
+
+/// One request on its way through the limits of its caller.
+struct Entry<'a> {
+    quota: &'a Quota,
+    grant: &'a Grant,
+    call: Uuid,
+    day: UtcDay,
+}
+
+/// Whether the shared store has counted a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CountedBy {
+    Store,
+    Process,
+}
+
+impl Quota {
+    pub(super) fn new(key: &str, name: &Arc<str>) -> Self {
+        Self {
+            key: key.into(),
+            name: Arc::clone(name),
+            ..Self::default()
+        }
+    }
+
+    pub(super) const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Counts a request, unless it exceeds a limit of `grant`. If the future is dropped, the
+    /// request has ended.
+    pub(in crate::auth) async fn enter(
+        self: &Arc<Self>,
+        grant: &Grant,
+        cost: RequestCost,
+        shared: Option<&SharedQuota>,
+        now: SystemTime,
+    ) -> Result<CallerInFlightGuard, QuotaExceeded> {
+        let shared = shared.filter(|_| grant.has_shared_limits());
+        let guard = self.begin_call(grant, cost, shared);
+        let entry = Entry {
+            quota: self,
+            grant,
+            call: guard.0.id,
+            day: UtcDay::at(now),
+        };
+        self.usage().begin_day(entry.day);
+        let checked = match shared {
+            // Boxed, because most callers have no shared limits.
+            Some(shared) => Box::pin(entry.check_shared(&shared.limits)).await,
+            None => entry.check(1).map(|()| CountedBy::Process),
+        };
+        let counted_by = checked.inspect_err(|_| self.usage().cancel_call(entry.call))?;
+        let replicas = shared.map_or(1, |shared| shared.limits.divisor());
+        let mut usage = self.usage();
+        if let Some(per_minute) = grant.requests_per_minute {
+            usage.count_request(rate_of_one(per_minute, replicas));
+        }
+        if let Some(shared) = shared {
+            if counted_by == CountedBy::Process {
+                usage.fall_behind();
+            }
+            drop(usage);
+            shared.queue.follow(&self.key, &self.usage);
+        }
+        Ok(guard)
+    }
+
+    /// Adds a call in flight.
+    fn begin_call(
+        self: &Arc<Self>,
+        grant: &Grant,
+        cost: RequestCost,
+        shared: Option<&SharedQuota>,
+    ) -> CallerInFlightGuard {
+        let guard = CallerInFlightGuard(Arc::new(CallerCall {
+            quota: Arc::clone(self),
+            id: Uuid::new_v4(),
+            queue: shared.map(|shared| Arc::clone(&shared.queue)),
+        }));
+        let request = match cost {
+            RequestCost::Bytes(bytes) if grant.tokens_per_day.is_some() => tokens(bytes),
+            _ => 0,
+        };
+        let lease = match shared {
+            Some(_) if grant.has_leases() => Lease::Shared,
+            _ => Lease::None,
+        };
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.usage().begin_call(guard.0.id, request, lease);
+        guard
+    }
+
+    fn usage(&self) -> MutexGuard<'_, CallerUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry<'_> {
+    /// Checks the limits in Redis, or those of this process while Redis is unavailable.
+    async fn check_shared(&self, limits: &SharedLimits) -> Result<CountedBy, QuotaExceeded> {
+        self.check_in_flight(self.grant.in_flight)?;
+        let arguments = {
+            let usage = self.quota.usage();
+            AdmitArguments {
+                call: self.call,
+                amount: usage.reserved_by(self.call),
+                rate: self.grant.requests_per_minute.map(RequestRate::per_minute),
+                debt_ns: usage.debt_ns(),
+                max_calls: self.grant.shared_in_flight,
+                per_day: self.grant.tokens_per_day,
+                seen: usage.seen_tokens(),
+            }
+        };
+        let answer = limits.admit(&self.quota.key, &arguments).await;
+        match answer {
+            Ok(answer) => self.read(answer).map(|()| CountedBy::Store),
+            Err(LossMode::Divided(replicas)) => self.check(replicas).map(|()| CountedBy::Process),
+            Err(LossMode::Unlimited) => Ok(CountedBy::Process),
+            Err(LossMode::Refused) => Err(QuotaExceeded::Unavailable {
+                caller: Arc::clone(&self.quota.name),
+            }),
+        }
+    }
+
+    fn read(&self, answer: AdmitAnswer) -> Result<(), QuotaExceeded> {
+        let see = |spent| self.quota.usage().see_tokens(spent);
+        match answer {
+            AdmitAnswer::Admitted { spent } => {
+                see(spent);
+                Ok(())
+            }
+            AdmitAnswer::TooManyCalls => {
+                let limit = self.grant.shared_in_flight.unwrap_or_default();
+                Err(self.too_many_calls(limit))
+            }
+            AdmitAnswer::TokensSpent { rest_s, spent } => {
+                see(spent);
+                let rest = Duration::from_secs(rest_s);
+                self.tokens_refused(TokensRefused::Spent, rest)
+            }
+            AdmitAnswer::TokensReserved { spent } => {
+                see(spent);
+                self.tokens_refused(TokensRefused::Reserved, Duration::ZERO)
+            }
+            AdmitAnswer::TooFast { wait_ns } => self.too_fast(Duration::from_nanos(wait_ns)),
+        }
+    }
+
+    /// Checks the limits of this process, which is one of `replicas`.
+    fn check(&self, replicas: u64) -> Result<(), QuotaExceeded> {
+        self.check_in_flight(self.grant.in_flight)?;
+        if let Some(limit) = self.grant.shared_in_flight {
+            let replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
+            self.check_in_flight((limit / replicas).max(1))?;
+        }
+        let usage = self.quota.usage();
+        if let Some(per_day) = self.grant.tokens_per_day {
+            let checked = usage.check_tokens(self.call, per_day, replicas);
+            checked.or_else(|refused| self.tokens_refused(refused, self.day.rest))?;
+        }
+        if let Some(per_minute) = self.grant.requests_per_minute {
+            let checked = usage.check_rate(rate_of_one(per_minute, replicas));
+            checked.or_else(|retry_after| self.too_fast(retry_after))?;
+        }
+        Ok(())
+    }
+
+    /// Checks the number of calls of this process, this one included.
+    fn check_in_flight(&self, limit: usize) -> Result<(), QuotaExceeded> {
+        if self.quota.in_flight.load(Ordering::Relaxed) > limit {
+            return Err(self.too_many_calls(limit));
+        }
+        Ok(())
+    }
+
+    fn too_many_calls(&self, limit: usize) -> QuotaExceeded {
+        QuotaExceeded::Concurrency {
+            caller: Arc::clone(&self.quota.name),
+            limit,
+        }
+    }
+
+    fn tokens_refused(&self, refused: TokensRefused, rest: Duration) -> Result<(), QuotaExceeded> {
+        let caller = Arc::clone(&self.quota.name);
+        let Some(per_day) = self.grant.tokens_per_day else {
+            return Ok(());
+        };
+        Err(match refused {
+            TokensRefused::Spent => QuotaExceeded::Tokens {
+                caller,
+                per_day,
+                retry_after: rest,
+            },
+            TokensRefused::Reserved => QuotaExceeded::TokensReserved { caller, per_day },
+        })
+    }
+
+    fn too_fast(&self, retry_after: Duration) -> Result<(), QuotaExceeded> {
+        let Some(per_minute) = self.grant.requests_per_minute else {
+            return Ok(());
+        };
+        Err(QuotaExceeded::Rate {
+            caller: Arc::clone(&self.quota.name),
+            per_minute,
+            retry_after,
+        })
+    }
+}
+
+impl CallerCall {
+    /// Replaces the reserved tokens by those of a request of this size, whose answer has at
+    /// most `max_output` tokens.
+    pub(in crate::auth) fn estimate(&self, bytes: usize, max_output: Option<u64>) {
+        let request = tokens(bytes as u64);
+        self.quota
+            .usage()
+            .estimate_call(self.id, request, max_output);
+        self.queue();
+    }
+
+    /// Adds tokens to the usage of the day.
+    pub(in crate::auth) fn spend(&self, tokens: u64, now: SystemTime) {
+        let mut usage = self.quota.usage();
+        usage.begin_day(UtcDay::at(now));
+        usage.spend(self.id, tokens);
+        drop(usage);
+        self.queue();
+    }
+
+    fn queue(&self) {
+        if let Some(queue) = &self.queue {
+            queue.add(&self.quota.key, &self.quota.usage);
+        }
+    }
+}
+
+impl CallerInFlightGuard {
+    pub(in crate::auth) const fn call(&self) -> &Arc<CallerCall> {
+        &self.0
+    }
+}
+
+impl Drop for CallerInFlightGuard {
+    fn drop(&mut self) {
+        let call = &self.0;
+        call.quota.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if call.quota.usage().end_call(call.id) == Lease::Shared {
+            call.queue();
+        }
+    }
+}
+
+/// Returns the tokens of a request of this size, at least one.
+fn tokens(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN).max(1)
+}
+
+/// Returns the rate of one of `replicas` that together have a rate.
+fn rate_of_one(per_minute: NonZeroU32, replicas: u64) -> RequestRate {
+    let one = u64::from(per_minute.get()) / replicas.max(1);
+    let one = u32::try_from(one).ok().and_then(NonZeroU32::new);
+    RequestRate::per_minute(one.unwrap_or(NonZeroU32::MIN))
+}
+
+#[cfg(test)]
+mod tests;

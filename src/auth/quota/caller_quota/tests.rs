@@ -1,0 +1,94 @@
+use std::{num::NonZeroU64, time::UNIX_EPOCH};
+
+use futures_util::FutureExt;
+
+use super::*;
+use crate::auth::MAX_RESERVED_OUTPUT;
+
+const HALF_DAY: Duration = Duration::from_hours(12);
+
+fn quota() -> Arc<Quota> {
+    Arc::new(Quota::new("key", &Arc::from("ci")))
+}
+
+/// Enters without a shared store, which never waits.
+fn enter(
+    quota: &Arc<Quota>,
+    grant: &Grant,
+    cost: RequestCost,
+) -> Result<CallerInFlightGuard, QuotaExceeded> {
+    let noon = UNIX_EPOCH + HALF_DAY;
+    let entered = quota.enter(grant, cost, None, noon).now_or_never();
+    entered.unwrap()
+}
+
+#[test]
+fn spent_tokens_count_until_the_day_is_over() {
+    let grant = Grant {
+        tokens_per_day: 10.try_into().ok(),
+        in_flight: 1,
+        ..Grant::default()
+    };
+    let (quota, noon) = (quota(), UNIX_EPOCH + HALF_DAY);
+    let call = enter(&quota, &grant, RequestCost::Bytes(1)).unwrap();
+
+    call.call().spend(9, noon);
+    drop(call);
+    let call = enter(&quota, &grant, RequestCost::Bytes(1)).unwrap();
+    call.call().spend(u64::MAX, noon);
+    drop(call);
+
+    let refused = enter(&quota, &grant, RequestCost::Free).unwrap_err();
+    let message = "daily token quota exceeded for caller `ci`: 10 tokens per day";
+    assert_eq!(refused.to_string(), message);
+    assert_eq!(refused.retry_after(), HALF_DAY);
+}
+
+#[test]
+fn a_caller_has_a_limited_number_of_concurrent_requests() {
+    let grant = Grant {
+        in_flight: 2,
+        ..Grant::default()
+    };
+    let quota = quota();
+    let guards = [
+        enter(&quota, &grant, RequestCost::Free).unwrap(),
+        enter(&quota, &grant, RequestCost::Free).unwrap(),
+    ];
+
+    let refused = enter(&quota, &grant, RequestCost::Free).unwrap_err();
+    let message = "concurrency limit exceeded for caller `ci`: 2 requests at the same time";
+    assert_eq!(refused.to_string(), message);
+    drop(guards);
+    assert!(enter(&quota, &grant, RequestCost::Free).is_ok());
+}
+
+#[test]
+fn calls_in_flight_reserve_what_they_are_expected_to_cost() {
+    let grant = Grant {
+        tokens_per_day: NonZeroU64::new(2 * (1000 + MAX_RESERVED_OUTPUT)),
+        in_flight: 9,
+        ..Grant::default()
+    };
+    let (quota, noon) = (quota(), UNIX_EPOCH + HALF_DAY);
+    let request = RequestCost::Bytes(4000);
+    let first = enter(&quota, &grant, request).unwrap();
+    let second = enter(&quota, &grant, request).unwrap();
+
+    let refused = enter(&quota, &grant, request).unwrap_err();
+    assert!(refused.to_string().contains("reserved"), "{refused}");
+    assert_eq!(refused.retry_after(), Duration::from_secs(1));
+
+    // The maximum of an answer frees the rest of what was reserved for it.
+    first.call().estimate(4000, Some(0));
+    assert!(enter(&quota, &grant, RequestCost::Bytes(4)).is_err());
+    second.call().estimate(4000, Some(0));
+    drop(enter(&quota, &grant, request).unwrap());
+
+    // Later calls reserve what earlier ones have cost.
+    first.call().spend(1100, noon);
+    second.call().spend(1100, noon);
+    drop((first, second));
+    let calls: Vec<_> = (0..9).map(|_| enter(&quota, &grant, request)).collect();
+    assert!(calls.iter().all(Result::is_ok));
+}

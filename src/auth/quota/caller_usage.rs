@@ -1,0 +1,259 @@
+//! Usage of one caller in this process, and what a shared store has to take over. Pure.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    mem,
+    num::NonZeroU64,
+    time::{Duration, Instant},
+};
+
+use uuid::Uuid;
+
+use super::{
+    daily_tokens::{DailyTokens, TokensRefused, UtcDay},
+    gcra::{Gcra, RequestRate},
+    recent_outputs::RecentOutputs,
+};
+
+/// Beyond every limit, and exact in the numbers of Redis.
+const MAX_SYNCED_TOKENS: u64 = 1 << 42;
+
+/// Usage of one caller.
+#[derive(Debug)]
+pub(super) struct CallerUsage {
+    rate: Gcra,
+    tokens: DailyTokens,
+    outputs: RecentOutputs,
+    calls: HashMap<Uuid, CallInFlight>,
+    /// Start of the clock of `rate`.
+    started: Instant,
+    /// Calls that have ended, and calls whose reserved tokens have changed, since the last
+    /// sync.
+    ended: Vec<Uuid>,
+    changed: BTreeSet<Uuid>,
+    /// Whether requests were admitted while the shared store was unavailable.
+    is_behind: bool,
+}
+
+/// One call in flight.
+#[derive(Debug)]
+struct CallInFlight {
+    /// Tokens of the request, by its size.
+    request: u64,
+    /// Tokens expected of the answer.
+    output: u64,
+    reserved: u64,
+    spent: u64,
+    lease: Lease,
+}
+
+/// Whether a call is in the shared store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lease {
+    None,
+    Shared,
+}
+
+/// Calls and tokens of one caller for the shared store.
+#[derive(Debug, Default)]
+pub(super) struct CallSync {
+    pub(super) ended: Vec<Uuid>,
+    /// Calls in flight with their reserved tokens.
+    pub(super) live: Vec<(Uuid, u64)>,
+    pub(super) spent: u64,
+    /// Time until the burst is allowed again; zero unless the store was unavailable.
+    pub(super) debt_ns: u64,
+    /// A day, and the tokens that all replicas had spent in it.
+    pub(super) seen: (u64, u64),
+    /// The tokens of `spent` before they were bounded.
+    settled: u64,
+}
+
+/// Calls that a sync is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SyncScope {
+    /// Those that have ended or changed.
+    Changes,
+    /// Those in flight, too, which renews them.
+    All,
+}
+
+impl Default for CallerUsage {
+    fn default() -> Self {
+        Self {
+            rate: Gcra::default(),
+            tokens: DailyTokens::default(),
+            outputs: RecentOutputs::default(),
+            calls: HashMap::new(),
+            started: Instant::now(),
+            ended: Vec::new(),
+            changed: BTreeSet::new(),
+            is_behind: false,
+        }
+    }
+}
+
+impl CallerUsage {
+    /// Begins the day of the quota.
+    pub(super) fn begin_day(&mut self, day: UtcDay) {
+        self.tokens.begin_day(day.number, Instant::now());
+    }
+
+    /// Checks the rate at the present time.
+    pub(super) fn check_rate(&self, rate: RequestRate) -> Result<(), Duration> {
+        self.rate.check(rate, self.now_ns())
+    }
+
+    /// Checks the tokens that a call has reserved.
+    pub(super) fn check_tokens(
+        &self,
+        id: Uuid,
+        per_day: NonZeroU64,
+        replicas: u64,
+    ) -> Result<(), TokensRefused> {
+        self.tokens.check(per_day, replicas, self.reserved_by(id))
+    }
+
+    /// Returns the tokens that a call has reserved.
+    pub(super) fn reserved_by(&self, id: Uuid) -> u64 {
+        self.calls.get(&id).map_or(0, |call| call.reserved)
+    }
+
+    /// Returns a day, and the tokens that all replicas had spent in it.
+    pub(super) const fn seen_tokens(&self) -> (u64, u64) {
+        self.tokens.shared()
+    }
+
+    /// Takes over the tokens that all replicas have spent.
+    pub(super) const fn see_tokens(&mut self, total: u64) {
+        self.tokens.settle(0, total);
+    }
+
+    /// Counts an admitted request.
+    pub(super) fn count_request(&mut self, rate: RequestRate) {
+        let now_ns = self.now_ns();
+        self.rate.count(rate, now_ns);
+    }
+
+    /// Returns the time until the whole burst is allowed again.
+    pub(super) fn debt_ns(&self) -> u64 {
+        self.rate.debt_ns(self.now_ns())
+    }
+
+    /// Adds a call in flight. It reserves tokens if its request has any.
+    pub(super) fn begin_call(&mut self, id: Uuid, request: u64, lease: Lease) {
+        let output = if request > 0 {
+            self.outputs.expected()
+        } else {
+            0
+        };
+        let reserved = request.saturating_add(output);
+        self.tokens.reserve(reserved);
+        let call = CallInFlight {
+            request,
+            output,
+            reserved,
+            spent: 0,
+            lease,
+        };
+        self.calls.insert(id, call);
+    }
+
+    /// Replaces the estimate of a call by the size of its request and the maximum of its
+    /// answer, unless it has spent tokens already.
+    pub(super) fn estimate_call(&mut self, id: Uuid, request: u64, max_output: Option<u64>) {
+        let call = self.calls.get_mut(&id);
+        if let Some(call) = call.filter(|call| call.reserved > 0 && call.spent == 0) {
+            let output = call.output.min(max_output.unwrap_or(u64::MAX));
+            self.tokens.release(call.reserved);
+            call.request = request;
+            call.reserved = request.saturating_add(output);
+            self.tokens.reserve(call.reserved);
+            self.changed.insert(id);
+        }
+    }
+
+    /// Counts tokens of a call, which it need not reserve any more.
+    pub(super) fn spend(&mut self, id: Uuid, amount: u64) {
+        self.tokens.spend(amount);
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.spent = call.spent.saturating_add(amount);
+            let released = call.reserved.min(amount);
+            call.reserved -= released;
+            self.tokens.release(released);
+            self.changed.insert(id);
+        }
+    }
+
+    /// Ends a call. Returns whether the shared store has it.
+    pub(super) fn end_call(&mut self, id: Uuid) -> Lease {
+        let Some(call) = self.calls.remove(&id) else {
+            return Lease::None;
+        };
+        self.tokens.release(call.reserved);
+        if call.spent > 0 {
+            let output = call.spent.saturating_sub(call.request);
+            self.outputs.record(output);
+        }
+        if call.lease == Lease::Shared {
+            self.ended.push(id);
+        }
+        call.lease
+    }
+
+    /// Removes a call that was not admitted.
+    pub(super) fn cancel_call(&mut self, id: Uuid) {
+        if let Some(call) = self.calls.remove(&id) {
+            self.tokens.release(call.reserved);
+        }
+    }
+
+    /// Marks that requests are admitted without the shared store.
+    pub(super) const fn fall_behind(&mut self) {
+        self.is_behind = true;
+    }
+
+    /// Returns whether the shared store has calls of this process, or not all of its tokens.
+    pub(super) fn needs_sync(&self) -> bool {
+        let mut calls = self.calls.values();
+        self.is_behind
+            || self.tokens.unsettled() > 0
+            || !self.ended.is_empty()
+            || calls.any(|call| call.lease == Lease::Shared)
+    }
+
+    /// Takes what the shared store has to take over; `None` if that is nothing.
+    pub(super) fn take_sync(&mut self, scope: SyncScope) -> Option<CallSync> {
+        let changed = mem::take(&mut self.changed);
+        let shared = |(id, call): (&Uuid, &CallInFlight)| {
+            let is_meant = scope == SyncScope::All || changed.contains(id);
+            let is_meant = is_meant && call.lease == Lease::Shared;
+            is_meant.then_some((*id, call.reserved))
+        };
+        let live: Vec<(Uuid, u64)> = self.calls.iter().filter_map(shared).collect();
+        let ended = mem::take(&mut self.ended);
+        let settled = self.tokens.unsettled();
+        let debt_ns = if self.is_behind { self.debt_ns() } else { 0 };
+        let is_empty = live.is_empty() && ended.is_empty() && settled == 0 && debt_ns == 0;
+        (!is_empty).then(|| CallSync {
+            ended,
+            live,
+            spent: settled.min(MAX_SYNCED_TOKENS),
+            debt_ns,
+            seen: self.tokens.shared(),
+            settled,
+        })
+    }
+
+    /// Takes over the answer of the shared store to a sync: the tokens of the day.
+    pub(super) const fn finish_sync(&mut self, sync: &CallSync, total: u64) {
+        self.is_behind = false;
+        if sync.settled > 0 {
+            self.tokens.settle(sync.settled, total);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,197 @@
+//! Tokens of one caller: spent in the day, and reserved by its calls in flight. Pure.
+
+use std::{
+    num::NonZeroU64,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+
+/// Shortest time between two resets, so that a clock that jumps back and forth resets once.
+const MIN_DAY: Duration = Duration::from_hours(1);
+
+/// A day in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UtcDay {
+    /// Days since 1970.
+    pub(super) number: u64,
+    /// Time until the day ends.
+    pub(super) rest: Duration,
+}
+
+/// Usage of tokens, as far as this process has seen it.
+#[derive(Debug, Default)]
+pub(super) struct DailyTokens {
+    /// Tokens that all replicas had spent at the last answer of the shared store.
+    shared: u64,
+    /// Tokens spent by this process that the shared store does not have.
+    unsettled: u64,
+    /// Tokens reserved by calls in flight of this process.
+    reserved: u64,
+    day: u64,
+    /// Time of the last reset, unless none was seen.
+    reset_at: Option<Instant>,
+}
+
+/// Reason why tokens are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TokensRefused {
+    /// The tokens of the day are spent.
+    Spent,
+    /// The rest is reserved by calls in flight.
+    Reserved,
+}
+
+impl UtcDay {
+    /// Returns the day of a wall-clock time.
+    pub(super) fn at(now: SystemTime) -> Self {
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Self {
+            number: seconds / SECONDS_PER_DAY,
+            rest: Duration::from_secs(SECONDS_PER_DAY - seconds % SECONDS_PER_DAY),
+        }
+    }
+}
+
+impl DailyTokens {
+    /// Resets the usage at the begin of another day.
+    pub(super) fn begin_day(&mut self, day: u64, now: Instant) {
+        let is_recent = |reset_at: Instant| now.saturating_duration_since(reset_at) < MIN_DAY;
+        if self.day != day && !self.reset_at.is_some_and(is_recent) {
+            *self = Self {
+                reserved: self.reserved,
+                day,
+                reset_at: Some(now),
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Checks that a call may keep the tokens that it has reserved, of what is left for this
+    /// process, which is one of `replicas`. A call alone may reserve more than is left.
+    pub(super) fn check(
+        &self,
+        per_day: NonZeroU64,
+        replicas: u64,
+        own: u64,
+    ) -> Result<(), TokensRefused> {
+        let left = per_day.get().saturating_sub(self.shared) / replicas.max(1);
+        if self.unsettled >= left {
+            return Err(TokensRefused::Spent);
+        }
+        let others = self.reserved.saturating_sub(own);
+        let used = self.unsettled.saturating_add(others);
+        if others > 0 && (used >= left || used.saturating_add(own) > left) {
+            return Err(TokensRefused::Reserved);
+        }
+        Ok(())
+    }
+
+    pub(super) const fn reserve(&mut self, amount: u64) {
+        self.reserved = self.reserved.saturating_add(amount);
+    }
+
+    pub(super) const fn release(&mut self, amount: u64) {
+        self.reserved = self.reserved.saturating_sub(amount);
+    }
+
+    pub(super) const fn spend(&mut self, amount: u64) {
+        self.unsettled = self.unsettled.saturating_add(amount);
+    }
+
+    /// Returns the tokens that the shared store does not have.
+    pub(super) const fn unsettled(&self) -> u64 {
+        self.unsettled
+    }
+
+    /// Returns the day, and the tokens that all replicas had spent in it.
+    pub(super) const fn shared(&self) -> (u64, u64) {
+        (self.day, self.shared)
+    }
+
+    /// Takes over the tokens that all replicas have spent, after the shared store has added
+    /// `settled` tokens of this process.
+    pub(super) const fn settle(&mut self, settled: u64, shared: u64) {
+        self.unsettled = self.unsettled.saturating_sub(settled);
+        self.shared = shared;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn per_day(tokens: u64) -> NonZeroU64 {
+        NonZeroU64::new(tokens).unwrap()
+    }
+
+    #[test]
+    fn a_clock_that_jumps_neither_resets_the_usage_nor_locks_the_caller_out() {
+        let start = Instant::now();
+        let mut usage = DailyTokens::default();
+        let on_day = |usage: &mut DailyTokens, day, now| {
+            usage.begin_day(day, now);
+            usage.unsettled()
+        };
+        assert_eq!(on_day(&mut usage, 100, start), 0);
+        usage.spend(7);
+
+        // Back and forth around midnight.
+        let soon = start + Duration::from_secs(5);
+        for day in [101, 100, 101, 99, 10_000] {
+            assert_eq!(on_day(&mut usage, day, soon), 7, "{day}");
+        }
+        // The next day resets the usage.
+        assert_eq!(on_day(&mut usage, 101, start + 2 * HOUR), 0);
+        usage.spend(7);
+        // A year ahead by mistake, and corrected.
+        assert_eq!(on_day(&mut usage, 466, start + 4 * HOUR), 0);
+        usage.spend(7);
+        assert_eq!(on_day(&mut usage, 101, start + 4 * HOUR + HOUR / 2), 7);
+        assert_eq!(on_day(&mut usage, 101, start + 6 * HOUR), 0);
+    }
+
+    #[test]
+    fn a_day_ends_at_midnight_in_utc() {
+        let at = |seconds| {
+            let day = UtcDay::at(UNIX_EPOCH + Duration::from_secs(seconds));
+            (day.number, day.rest)
+        };
+        assert_eq!(at(0), (0, Duration::from_secs(SECONDS_PER_DAY)));
+        assert_eq!(at(SECONDS_PER_DAY - 1), (0, Duration::from_secs(1)));
+        let day = Duration::from_secs(SECONDS_PER_DAY);
+        assert_eq!(at(SECONDS_PER_DAY), (1, day));
+    }
+
+    #[test]
+    fn calls_reserve_what_is_left_and_one_alone_may_exceed_it() {
+        let mut usage = DailyTokens::default();
+        usage.reserve(5000);
+        assert_eq!(usage.check(per_day(100), 1, 5000), Ok(()));
+        usage.release(4960);
+        usage.reserve(60);
+        assert_eq!(usage.check(per_day(100), 1, 60), Ok(()));
+        usage.reserve(1);
+        let refused = Err(TokensRefused::Reserved);
+        assert_eq!(usage.check(per_day(100), 1, 61), refused);
+        assert_eq!(usage.check(per_day(100), 1, 0), refused);
+        usage.release(101);
+        usage.spend(u64::MAX);
+        assert_eq!(usage.check(per_day(100), 1, 0), Err(TokensRefused::Spent));
+    }
+
+    #[test]
+    fn a_share_is_a_part_of_what_was_left() {
+        let mut usage = DailyTokens::default();
+        usage.spend(10);
+        usage.settle(10, 40);
+        assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));
+        usage.spend(19);
+        assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));
+        usage.spend(1);
+        assert_eq!(usage.check(per_day(100), 3, 0), Err(TokensRefused::Spent));
+        assert_eq!(usage.check(per_day(100), 1, 0), Ok(()));
+    }
+}

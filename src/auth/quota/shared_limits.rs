@@ -1,0 +1,145 @@
+//! Limits in Redis, and the way in which this process limits callers while it is
+//! unavailable.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::{
+    caller_usage::CallSync,
+    limit_scripts::{AdmitAnswer, AdmitArguments, admit, admit_script, sync, sync_script},
+};
+use crate::{
+    config::OnStoreLoss,
+    fleet::{Fleet, RedisScript},
+};
+
+/// Limits that all replicas of a fleet share.
+#[derive(Debug)]
+pub struct SharedLimits {
+    fleet: Arc<Fleet>,
+    on_loss: OnStoreLoss,
+    /// Least number of replicas among which limits are divided.
+    min_replicas: u64,
+    /// Whether Redis did not answer the last time.
+    is_lost: AtomicBool,
+    admit: RedisScript,
+    sync: RedisScript,
+    /// Whether limits are shared.
+    gauge: Gauge,
+}
+
+/// How the limits of callers are counted at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitsMode {
+    /// In Redis, for all replicas.
+    Shared,
+    /// In this process, while Redis is unavailable.
+    Lost(LossMode),
+}
+
+/// How this process limits callers while Redis is unavailable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossMode {
+    /// By their limits, divided by this number of replicas.
+    Divided(u64),
+    /// By no limit.
+    Unlimited,
+    /// By refusing all requests.
+    Refused,
+}
+
+impl SharedLimits {
+    /// Creates limits in the Redis of `fleet`. `gauge` is 1 while they are shared.
+    pub fn new(fleet: Arc<Fleet>, on_loss: OnStoreLoss, min_replicas: u32, gauge: Gauge) -> Self {
+        Self {
+            fleet,
+            on_loss,
+            min_replicas: u64::from(min_replicas),
+            is_lost: AtomicBool::new(false),
+            admit: RedisScript::new(admit_script()),
+            sync: RedisScript::new(sync_script()),
+            gauge,
+        }
+    }
+
+    /// Returns how limits are counted at present.
+    pub fn mode(&self) -> LimitsMode {
+        if self.is_lost.load(Ordering::Relaxed) {
+            LimitsMode::Lost(self.loss_mode())
+        } else {
+            LimitsMode::Shared
+        }
+    }
+
+    /// Returns the number by which this process divides limits while Redis is unavailable.
+    pub(super) fn divisor(&self) -> u64 {
+        match self.loss_mode() {
+            LossMode::Divided(replicas) => replicas,
+            LossMode::Unlimited | LossMode::Refused => 1,
+        }
+    }
+
+    fn loss_mode(&self) -> LossMode {
+        match self.on_loss {
+            OnStoreLoss::Share => {
+                LossMode::Divided(self.fleet.replicas().max(self.min_replicas).max(1))
+            }
+            OnStoreLoss::Local => LossMode::Divided(1),
+            OnStoreLoss::Open => LossMode::Unlimited,
+            OnStoreLoss::Closed => LossMode::Refused,
+        }
+    }
+
+    /// Asks Redis for a request of the caller with this key.
+    ///
+    /// # Errors
+    ///
+    /// Returns the present mode if Redis is unavailable.
+    pub(super) async fn admit(
+        &self,
+        caller: &str,
+        arguments: &AdmitArguments,
+    ) -> Result<AdmitAnswer, LossMode> {
+        if let LimitsMode::Lost(mode) = self.mode() {
+            return Err(mode);
+        }
+        let call = admit(caller, arguments);
+        let connection = self.fleet.connection();
+        let answer = connection.run_script(&self.admit, &call).await;
+        answer.ok_or_else(|| {
+            self.lose();
+            self.loss_mode()
+        })
+    }
+
+    /// Writes calls and tokens of a caller, and returns its tokens of the day; `None` if Redis
+    /// is unavailable.
+    pub(super) async fn sync(&self, caller: &str, state: &CallSync) -> Option<u64> {
+        let call = sync(caller, state);
+        let connection = self.fleet.connection();
+        let total = connection.run_script(&self.sync, &call).await;
+        if total.is_none() {
+            self.lose();
+        }
+        total
+    }
+
+    /// Returns the fleet whose Redis has the limits.
+    pub(super) const fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    pub(super) fn lose(&self) {
+        self.gauge.set(0);
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn recover(&self) {
+        self.gauge.set(1);
+        self.is_lost.store(false, Ordering::Relaxed);
+    }
+}

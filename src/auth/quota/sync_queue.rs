@@ -1,0 +1,140 @@
+//! Callers whose calls and tokens the shared store has to take over.
+
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    MAX_CALLERS,
+    caller_usage::{CallerUsage, SyncScope},
+    limit_scripts::LEASE_MS,
+    shared_limits::{LimitsMode, SharedLimits},
+};
+use crate::fleet::Fleet;
+
+/// Callers that are written at the same time.
+const MAX_CONCURRENT_SYNCS: usize = 16;
+
+/// Time between two renewals of calls in flight.
+const RENEWAL_INTERVAL: Duration = Duration::from_millis(LEASE_MS / 3);
+
+/// Time between two attempts to reach a store that is unavailable. The connection pauses
+/// longer after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Callers with calls in flight, or with tokens that the store does not have.
+#[derive(Debug, Default)]
+pub struct SyncQueue {
+    callers: Mutex<FollowedCallers>,
+    /// Notified when there are changes.
+    has_changes: Notify,
+}
+
+#[derive(Debug, Default)]
+struct FollowedCallers {
+    /// By key of `event::Caller`.
+    all: HashMap<Arc<str>, SharedUsage>,
+    /// Keys of callers with changes.
+    changed: HashSet<Arc<str>>,
+}
+
+/// Usage of a caller, which its calls and the queue refer to.
+type SharedUsage = Arc<Mutex<CallerUsage>>;
+
+impl SyncQueue {
+    /// Keeps the usage of a caller until the store has all of it.
+    pub(super) fn follow(&self, key: &Arc<str>, usage: &SharedUsage) {
+        let mut callers = lock(&self.callers);
+        if callers.all.len() < MAX_CALLERS.get() && !callers.all.contains_key(key) {
+            callers.all.insert(Arc::clone(key), Arc::clone(usage));
+        }
+    }
+
+    /// Writes the calls and tokens of a caller soon.
+    pub(super) fn add(&self, key: &Arc<str>, usage: &SharedUsage) {
+        self.follow(key, usage);
+        lock(&self.callers).changed.insert(Arc::clone(key));
+        self.has_changes.notify_one();
+    }
+
+    /// Writes changes to `limits` as they happen, renews calls in flight, and sends
+    /// heartbeats. Returns when the next heartbeat is due.
+    pub async fn keep_in_sync(&self, limits: &SharedLimits, renewed_at: &mut Instant) {
+        let mut scope = SyncScope::Changes;
+        if renewed_at.elapsed() >= RENEWAL_INTERVAL || limits.mode() != LimitsMode::Shared {
+            scope = SyncScope::All;
+        }
+        let has_beat = limits.fleet().beat().await;
+        if !has_beat || !self.sync(limits, scope).await {
+            limits.lose();
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            return;
+        }
+        limits.recover();
+        if scope == SyncScope::All {
+            *renewed_at = Instant::now();
+        }
+        let next_beat = Instant::now() + Fleet::INTERVAL;
+        while timeout_at(next_beat, self.has_changes.notified())
+            .await
+            .is_ok()
+        {
+            if !self.sync(limits, SyncScope::Changes).await {
+                return;
+            }
+        }
+    }
+
+    /// Writes all changes, once. Returns `false` if the store is unavailable.
+    pub async fn flush(&self, limits: &SharedLimits) -> bool {
+        self.sync(limits, SyncScope::Changes).await
+    }
+
+    async fn sync(&self, limits: &SharedLimits, scope: SyncScope) -> bool {
+        let callers = lock(&self.callers).take(scope);
+        let written = stream::iter(callers).map(|(key, usage)| async move {
+            let taken = lock(&usage).take_sync(scope);
+            let Some(state) = taken else {
+                return true;
+            };
+            let Some(total) = limits.sync(&key, &state).await else {
+                return false;
+            };
+            lock(&usage).finish_sync(&state, total);
+            true
+        });
+        let written = written.buffer_unordered(MAX_CONCURRENT_SYNCS);
+        written.all(async |is_written| is_written).await
+    }
+}
+
+impl FollowedCallers {
+    /// Returns the callers to write, and forgets those that the store has.
+    fn take(&mut self, scope: SyncScope) -> Vec<(Arc<str>, SharedUsage)> {
+        let changed = mem::take(&mut self.changed);
+        if scope == SyncScope::All {
+            self.all.retain(|_, usage| lock(usage).needs_sync());
+            let all = self.all.iter();
+            return all
+                .map(|(key, usage)| (Arc::clone(key), Arc::clone(usage)))
+                .collect();
+        }
+        let changed = changed.into_iter();
+        let usages =
+            changed.filter_map(|key| Some((Arc::clone(&key), Arc::clone(self.all.get(&key)?))));
+        usages.collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,115 @@
+//! Tokens per day: reserved when a call begins, settled when it ends.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use hookgate::auth::MAX_RESERVED_OUTPUT;
+use serde_json::json;
+
+use super::{agent, config, replicas};
+use crate::harness::{PATIENCE, Redis, Upstream, assert_refused, prompt, respond};
+
+const BUDGET: u64 = 500_000;
+const TOKENS_PER_CALL: u64 = 20_000;
+
+/// A model API whose answers cost this many tokens.
+async fn costly(tokens: u64) -> Upstream {
+    let part = json!({ "parts": [{ "text": "a" }], "role": "model" });
+    let answer = json!({
+        "candidates": [{ "content": part, "finishReason": "STOP" }],
+        "usageMetadata": { "totalTokenCount": tokens },
+    });
+    let answer = answer.to_string();
+    Upstream::with(move |_| respond(200, "application/json", answer.clone())).await
+}
+
+/// The tokens that Redis has for the only caller.
+fn spent(redis: &Redis) -> u64 {
+    let keys = redis.ask("KEYS hookgate:limits:*:tokens");
+    let Some(key) = keys.lines().find(|line| line.starts_with("hookgate")) else {
+        return 0;
+    };
+    let answer = redis.ask(&format!("HGET {key} spent"));
+    let spent = answer.lines().nth(1).and_then(|line| line.parse().ok());
+    spent.unwrap_or(0)
+}
+
+async fn until_spent(redis: &Redis, tokens: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while spent(redis) != tokens {
+        assert!(Instant::now() < deadline, "{} of {tokens}", spent(redis));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_calls_at_once_spend_no_more_than_the_budget_and_its_bound() {
+    let (upstream, redis) = (costly(TOKENS_PER_CALL).await, Redis::start());
+    let budget = format!(", tokens_per_day: {BUDGET}, in_flight: 100");
+    let gates = replicas(&upstream, &redis, &config(&[("team-a", &budget)], "")).await;
+    let body = prompt(&"x".repeat(40_000));
+
+    let calls = gates.iter().cycle().take(100);
+    let calls = calls.map(|gate| async { agent(gate, "team-a").generate("m", &body).await });
+    let answers = join_all(calls).await;
+
+    let admitted = answers.iter().filter(|answer| answer.status == 200).count() as u64;
+    let reserved = body.to_string().len() as u64 / 4 + MAX_RESERVED_OUTPUT;
+    let bound = BUDGET + (BUDGET / reserved + 1) * (TOKENS_PER_CALL - reserved);
+    assert!(admitted * TOKENS_PER_CALL <= bound, "{admitted}");
+    assert!((admitted + 2) * TOKENS_PER_CALL > BUDGET, "{admitted}");
+    until_spent(&redis, admitted * TOKENS_PER_CALL).await;
+    for answer in answers.iter().filter(|answer| answer.status != 200) {
+        assert_refused(answer, 429, "TOKEN_QUOTA_EXCEEDED");
+    }
+}
+
+#[tokio::test]
+async fn tokens_spent_at_one_gateway_are_spent_at_all() {
+    let (upstream, redis) = (costly(60).await, Redis::start());
+    let gates = replicas(
+        &upstream,
+        &redis,
+        &config(&[("team-a", ", tokens_per_day: 100")], ""),
+    )
+    .await;
+
+    for (gate, spent) in [(&gates[0], 60), (&gates[1], 120)] {
+        let answer = agent(gate, "team-a").generate("m", &prompt("hi")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        until_spent(&redis, spent).await;
+    }
+
+    let refused = agent(&gates[2], "team-a")
+        .generate("m", &prompt("hi"))
+        .await;
+    assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
+    let wait: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((1..=86_400).contains(&wait), "{wait}");
+}
+
+#[tokio::test]
+async fn tokens_of_an_outage_count_afterwards_also_if_redis_forgets() {
+    let (upstream, mut redis) = (costly(30).await, Redis::start());
+    let gates = replicas(
+        &upstream,
+        &redis,
+        &config(&[("team-a", ", tokens_per_day: 1000")], ""),
+    )
+    .await;
+    let ask = async |gate| {
+        agent(gate, "team-a")
+            .generate("m", &prompt("hi"))
+            .await
+            .status
+    };
+    assert_eq!(ask(&gates[0]).await, 200);
+    until_spent(&redis, 30).await;
+
+    redis.kill();
+    assert_eq!(ask(&gates[0]).await, 200);
+    assert_eq!(ask(&gates[1]).await, 200);
+    redis.start_again();
+
+    until_spent(&redis, 90).await;
+}
