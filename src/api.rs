@@ -4,6 +4,7 @@ pub mod admin;
 mod calls;
 pub mod config;
 pub mod events;
+mod fleet;
 pub mod openapi;
 mod openapi_errors;
 mod openapi_schemas;

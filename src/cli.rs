@@ -5,18 +5,18 @@
 mod admin_client;
 mod audit;
 mod check;
-mod completions;
 mod config;
 mod coverage;
 mod demo;
 mod explain;
 mod failure;
+mod fleet;
 mod forward;
 mod key;
-mod man;
 mod mock;
 mod output;
 mod recording;
+mod reference;
 mod replay;
 mod runtime;
 mod serve;
@@ -27,7 +27,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use self::{failure::Failure, output::print};
+use self::{
+    failure::Failure,
+    output::print,
+    reference::{completions, man},
+};
 use crate::{api::openapi, config::Config, hook, recording::RecordedExchange};
 
 /// Gateway that runs hooks between AI agents and their model APIs.
@@ -80,6 +84,9 @@ enum Command {
     /// List, compare, promote and roll back revisions of the config of a running gateway
     #[command(after_help = config::EXAMPLES)]
     Config(config::ConfigArgs),
+    /// Show the gateways that share a Redis, or wait until all have a revision of the config
+    #[command(after_help = fleet::EXAMPLES)]
+    Fleet(fleet::FleetArgs),
     /// Show, export and verify recordings of exchanges
     #[command(after_help = recording::EXAMPLES)]
     Recording(recording::RecordingArgs),
@@ -117,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::Key(key) => key.run(),
         Command::Audit(audit) => audit.run(),
         Command::Config(config) => config.run(),
+        Command::Fleet(fleet) => fleet.run(),
         Command::Recording(recording) => recording.run(),
         Command::Schema { recording: false } => print_schema(),
         Command::Schema { recording: true } => {

@@ -72,7 +72,7 @@ pub use self::{
         },
     },
     source_span::{ConfigError, Problem, SourceSpan},
-    units::Size,
+    units::{Size, parse_duration},
 };
 pub(crate) use self::{
     schema::{UnknownKeys, scalars::FilePathSchema, validate},

@@ -40,7 +40,7 @@ use self::{
     access::{log_in, log_out, login_page, require_login},
     assets::get_asset,
     errors::{page_responses, unknown_page},
-    pages::{call, calls, changes, config, coverage, denials, overview, rules, sessions, try_it},
+    pages::{call, calls, changes, config, coverage, denials, fleet, overview, rules, sessions, try_it},
 };
 use crate::{middleware::identify_admin_user, state::App};
 
@@ -59,6 +59,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/denials", get(denials::list))
         .route("/console/rules", get(rules::list))
         .route("/console/coverage", get(coverage::show))
+        .route("/console/fleet", get(fleet::show))
         .route("/console/config", get(config::show))
         .route("/console/config/reload", post(config::reload))
         .route("/console/changes", get(changes::show))

@@ -4,10 +4,15 @@
 //! Everything in Redis has an expiry. While Redis is unavailable, each replica continues
 //! with what it saw last.
 
+mod fleet_scripts;
 mod heartbeat;
 mod redis_connection;
+mod replica_status;
 
 pub use self::{
     heartbeat::Fleet,
     redis_connection::{RedisConnection, RedisScript, ScriptCall, StoreError},
+    replica_status::{
+        DecisionLogHead, DecisionLogView, FleetStatus, LostHead, ReplicaStatus, ReplicaView,
+    },
 };

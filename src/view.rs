@@ -6,6 +6,7 @@ pub mod config;
 pub mod config_change;
 pub mod content;
 pub mod coverage;
+pub mod fleet;
 pub mod live_tail;
 pub mod overview;
 pub mod recorded_call;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    calls, config,
+    calls, config, fleet,
     openapi_errors::{AdminErrors, GoogleError},
     sessions, shadow, trial,
 };
@@ -44,6 +44,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/config/history", get(config::get_config_history))
         .route("/config/promote", post(config::promote))
         .route("/config/rollback", post(config::roll_back))
+        .route("/fleet", get(fleet::get_fleet))
         .route("/sessions", get(sessions::list_sessions))
         .route("/sessions/{id}", get(sessions::get_session))
         .route("/reload", post(reload))
@@ -157,7 +158,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
         .set(i64::try_from(sessions).unwrap_or(i64::MAX));
     (
         [(header::CONTENT_TYPE, OPEN_METRICS)],
-        metrics.to_text_with_guards(guards),
+        metrics.to_text_with_config(&snapshot.config.version, guards),
     )
         .into_response()
 }

@@ -11,6 +11,7 @@ use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 use super::{
     admin, calls, config,
     events::{self, Explanation},
+    fleet,
     openapi_errors::{AgentErrors, GoogleError},
     sessions, shadow, trial,
 };
@@ -42,6 +43,7 @@ use super::{
         config::get_config_history,
         config::promote,
         config::roll_back,
+        fleet::get_fleet,
         sessions::list_sessions,
         sessions::get_session,
         calls::list_calls,

@@ -2,11 +2,12 @@
 
 use std::{
     fmt,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use chained_log::{Log, OpenError};
+use chained_log::{ChainHead, Log, OpenError};
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
@@ -208,6 +209,12 @@ impl AuditLog {
             Some(log) if log.is_failing() => Err(Unavailable),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the path of the log file and the last line that was written to it.
+    pub fn file_head(&self) -> Option<(&Path, ChainHead)> {
+        let file = self.file.as_ref()?;
+        Some((&file.settings.path, file.log.file.head()))
     }
 
     /// Returns a hasher for one body, which stores its content if the log does.

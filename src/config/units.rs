@@ -115,6 +115,15 @@ impl Milliseconds {
     }
 }
 
+/// Parses a duration with a unit, such as `60s`.
+///
+/// # Errors
+///
+/// Returns the rule as a message.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration(text).ok_or_else(|| "must be a duration such as `60s`".to_owned())
+}
+
 /// Parses a duration with a unit.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     parse(text, DURATION_UNITS_MS).map(Duration::from_millis)

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Pages of the navigation: address and title.
-const NAVIGATION: [(&str, &str); 9] = [
+const NAVIGATION: [(&str, &str); 10] = [
     ("/console/", "Overview"),
     ("/console/calls", "Calls"),
     ("/console/sessions", "Sessions"),
@@ -25,6 +25,7 @@ const NAVIGATION: [(&str, &str); 9] = [
     ("/console/coverage", "Coverage"),
     ("/console/config", "Config"),
     ("/console/changes", "Changes"),
+    ("/console/fleet", "Fleet"),
     ("/console/try", "Try it"),
 ];
 

@@ -6,6 +6,7 @@ pub(super) mod changes;
 pub(super) mod config;
 pub(super) mod coverage;
 pub(super) mod denials;
+pub(super) mod fleet;
 pub(super) mod overview;
 pub(super) mod rules;
 pub(super) mod sessions;

@@ -79,6 +79,10 @@ error_reasons! {
     UnknownSession: NOT_FOUND, "NOT_FOUND", "UNKNOWN_SESSION";
     /// The call is not in the live trace, or its content is not kept.
     UnknownCall: NOT_FOUND, "NOT_FOUND", "UNKNOWN_CALL";
+    /// The config has no Redis that replicas share.
+    NoFleet: NOT_FOUND, "NOT_FOUND", "NO_FLEET";
+    /// The Redis that replicas share does not answer.
+    FleetUnavailable: SERVICE_UNAVAILABLE, "UNAVAILABLE", "FLEET_UNAVAILABLE";
     /// The path does not support the HTTP method.
     MethodNotAllowed: METHOD_NOT_ALLOWED, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED";
     /// The body is too large.

@@ -1,7 +1,7 @@
 //! Heartbeats of replicas.
 
 use std::{
-    fmt,
+    fmt, fs,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -9,42 +9,42 @@ use std::{
 use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
 
-use super::redis_connection::{RedisConnection, RedisScript, ScriptCall, StoreError};
+use super::{
+    fleet_scripts::{ListAnswer, beat, beat_script, leave, leave_script, list, list_script},
+    redis_connection::{RedisConnection, RedisScript, StoreError},
+    replica_status::{
+        DecisionLogHead, DecisionLogView, FleetStatus, LostHead, ReplicaStatus, ReplicaView,
+    },
+};
 use crate::config::Secret;
 
-/// Time between two heartbeats.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// File with the name of the machine.
+const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
 
-/// Time after which a replica without a heartbeat is not counted.
-const LIFETIME: Duration = Duration::from_secs(10);
-
-/// Key of all replicas with the time of their last heartbeat. The number changes with the
-/// form of the values.
-const SEEN_KEY: &str = "hookgate:fleet:1:{replicas}:seen";
-
-/// Writes a heartbeat and returns the number of replicas.
-const BEAT: &str = "
-local seen, replica, lifetime = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZADD', seen, now_ms, replica)
-redis.call('ZREMRANGEBYSCORE', seen, '-inf', now_ms - lifetime)
-redis.call('PEXPIRE', seen, lifetime)
-return redis.call('ZCARD', seen)";
+/// Digits of the random id that are shown.
+const SHOWN_ID_DIGITS: usize = 8;
 
 /// This replica among those that share a Redis.
 pub struct Fleet {
     connection: RedisConnection,
-    /// Random id of this process.
-    replica: Uuid,
-    beat: RedisScript,
+    /// Name of the machine.
+    host: String,
+    /// Name of the machine and random id of this process.
+    replica: String,
+    scripts: FleetScripts,
     /// Replicas at the last heartbeat; zero before the first.
     replicas: AtomicU64,
 }
 
+struct FleetScripts {
+    beat: RedisScript,
+    leave: RedisScript,
+    list: RedisScript,
+}
+
 impl Fleet {
     /// Time between two heartbeats.
-    pub const INTERVAL: Duration = INTERVAL;
+    pub const INTERVAL: Duration = Duration::from_secs(1);
 
     /// Creates a replica of the fleet whose Redis is at `url`. Connects on first use.
     ///
@@ -52,10 +52,19 @@ impl Fleet {
     ///
     /// Returns an error if the URL is invalid.
     pub fn new(url: &Secret, failures: Counter) -> Result<Self, StoreError> {
+        let host = fs::read_to_string(HOST_NAME_FILE).unwrap_or_default();
+        let host = host.trim().to_owned();
+        let id = Uuid::new_v4().simple().to_string();
+        let id = id.get(..SHOWN_ID_DIGITS).unwrap_or_default();
         Ok(Self {
-            connection: RedisConnection::new(url, "limits", failures)?,
-            replica: Uuid::new_v4(),
-            beat: RedisScript::new(BEAT.to_owned()),
+            connection: RedisConnection::new(url, "fleet", failures)?,
+            replica: format!("{host}-{id}"),
+            host,
+            scripts: FleetScripts {
+                beat: RedisScript::new(beat_script()),
+                leave: RedisScript::new(leave_script()),
+                list: RedisScript::new(list_script()),
+            },
             replicas: AtomicU64::new(0),
         })
     }
@@ -65,27 +74,137 @@ impl Fleet {
         &self.connection
     }
 
+    /// Returns the name of the machine.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the id of this replica.
+    pub fn replica(&self) -> &str {
+        &self.replica
+    }
+
     /// Returns the number of replicas at the last heartbeat; zero before the first.
     pub fn replicas(&self) -> u64 {
         self.replicas.load(Ordering::Relaxed)
     }
 
     /// Writes a heartbeat. Returns `false` if Redis is unavailable.
-    pub async fn beat(&self) -> bool {
+    pub async fn beat(&self, status: &ReplicaStatus) -> bool {
         self.connection.connect().await;
-        let call = ScriptCall::new([SEEN_KEY.to_owned()])
-            .arg(self.replica.to_string())
-            .arg(LIFETIME.as_secs() * 1000);
-        let replicas: Option<u64> = self.connection.run_script(&self.beat, &call).await;
+        // A status has no map whose keys could be unsuitable.
+        let state = serde_json::to_vec(status).unwrap_or_default();
+        let call = beat(status, state);
+        let connection = &self.connection;
+        let replicas: Option<u64> = connection.run_script(&self.scripts.beat, &call).await;
         if let Some(replicas) = replicas {
             self.replicas.store(replicas, Ordering::Relaxed);
         }
         replicas.is_some()
     }
+
+    /// Removes this replica from the fleet.
+    pub async fn leave(&self) {
+        let call = leave(&self.replica);
+        let connection = &self.connection;
+        let _left: Option<()> = connection.run_script(&self.scripts.leave, &call).await;
+    }
+
+    /// Returns the state of all replicas; `None` if Redis is unavailable.
+    pub async fn status(&self) -> Option<FleetStatus> {
+        let connection = &self.connection;
+        let listed = connection.run_script(&self.scripts.list, &list()).await?;
+        Some(fleet_status(listed))
+    }
 }
 
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fleet").finish_non_exhaustive()
+        let mut fleet = f.debug_struct("Fleet");
+        fleet
+            .field("replica", &self.replica)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads what Redis has of a fleet. What another version wrote otherwise is left out.
+fn fleet_status((replicas, revisions, logs): ListAnswer) -> FleetStatus {
+    let replicas = replicas.into_iter().filter_map(|(heartbeat_age_ms, state)| {
+        let status: ReplicaStatus = serde_json::from_slice(&state).ok()?;
+        Some((heartbeat_age_ms, status))
+    });
+    let mut replicas: Vec<(u64, ReplicaStatus)> = replicas.collect();
+    replicas.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
+    let in_use = |revision: &String| {
+        let mut replicas = replicas.iter();
+        replicas.any(|(_, status)| status.revision == *revision)
+    };
+    let revision = revisions.into_iter().find(in_use).unwrap_or_default();
+    let replicas = replicas.into_iter().map(|(heartbeat_age_ms, status)| {
+        let is_lagging = status.revision != revision;
+        ReplicaView {
+            status,
+            heartbeat_age_ms,
+            is_lagging,
+        }
+    });
+    let logs = logs.into_iter().filter_map(|(log, head, lost)| {
+        let LostHead { seq, hash } = parse_head(&head)?;
+        Some(DecisionLogView {
+            head: DecisionLogHead { log, seq, hash },
+            lost: parse_head(&lost),
+        })
+    });
+    let mut decision_logs: Vec<DecisionLogView> = logs.collect();
+    decision_logs.sort_by(|one, other| one.head.log.cmp(&other.head.log));
+    FleetStatus {
+        replicas: replicas.collect(),
+        revision,
+        decision_logs,
+    }
+}
+
+fn parse_head(text: &str) -> Option<LostHead> {
+    let (seq, hash) = text.split_once(' ')?;
+    Some(LostHead {
+        seq: seq.parse().ok()?,
+        hash: hash.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replica(id: &str, revision: &str) -> (u64, Vec<u8>) {
+        let status = ReplicaStatus {
+            id: id.to_owned(),
+            version: "1".to_owned(),
+            revision: revision.to_owned(),
+            since: String::new(),
+            last_reload_error: None,
+            guards_proven: 0,
+            guards_unproven: Vec::new(),
+            decision_log: None,
+        };
+        (5, serde_json::to_vec(&status).unwrap())
+    }
+
+    #[test]
+    fn replicas_without_the_newest_revision_in_use_lag_behind() {
+        let replicas = vec![replica("b", "old"), replica("a", "new"), (1, b"?".to_vec())];
+        let revisions = ["gone", "new", "old"].map(str::to_owned).to_vec();
+        let logs = vec![("h /l".to_owned(), "3 ff".to_owned(), "9 aa".to_owned())];
+
+        let status = fleet_status((replicas, revisions, logs));
+
+        assert_eq!(status.revision, "new");
+        let lagging = status.replicas.iter();
+        let lagging: Vec<_> = lagging
+            .map(|view| (view.status.id.as_str(), view.is_lagging))
+            .collect();
+        assert_eq!(lagging, [("a", false), ("b", true)]);
+        let log = &status.decision_logs[0];
+        assert_eq!((log.head.seq, log.lost.as_ref().unwrap().seq), (3, 9));
     }
 }

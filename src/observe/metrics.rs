@@ -77,6 +77,8 @@ metrics! {
     denials: Family<Labels<1>, Counter> = "denials";
     /// Whether the last proof of a guard succeeded (1) or failed (0).
     guard_proven: Family<Labels<1>, Gauge> = "guard_proven";
+    /// Version of the config in use.
+    config_info: Family<Labels<1>, Gauge> = "config_info";
     /// Config reloads, by outcome.
     config_reloads: Family<Labels<1>, Counter> = "config_reloads";
     /// Whether the last config reload succeeded (1) or was rejected (0).
@@ -102,8 +104,8 @@ metrics! {
     /// Whether the limits of callers are counted in Redis for all replicas (1) or in this
     /// process (0).
     pub limits_shared: Gauge = "limits_shared";
-    /// Failed requests to the Redis of shared limits.
-    pub limits_store_failures: Counter = "limits_store_failures";
+    /// Failed requests to the Redis of shared limits and heartbeats.
+    pub fleet_store_failures: Counter = "fleet_store_failures";
     /// Requests of authenticated callers, by caller and outcome.
     caller_requests: Family<Labels<2>, Counter> = "caller_requests";
     /// Tokens used by callers with a daily quota.
@@ -188,14 +190,21 @@ impl ReloadOutcome {
 }
 
 impl Metrics {
-    /// Returns all metrics in the `OpenMetrics` text format, with these guards: names, and
-    /// whether they are proven.
-    pub fn to_text_with_guards(&self, guards: impl Iterator<Item = (String, bool)>) -> String {
+    /// Returns all metrics in the `OpenMetrics` text format, with the version of the config in
+    /// use and its guards: names, and whether they are proven.
+    pub fn to_text_with_config(
+        &self,
+        revision: &str,
+        guards: impl Iterator<Item = (String, bool)>,
+    ) -> String {
         let _scrape = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
         let mut proven: BTreeMap<String, bool> = BTreeMap::new();
         for (name, is_proven) in guards {
             *proven.entry(name).or_insert(true) &= is_proven;
         }
+        self.config_info.clear();
+        let labels = [("revision", revision.to_owned().into())];
+        self.config_info.get_or_create(&labels).set(1);
         self.guard_proven.clear();
         for (name, is_proven) in proven {
             let gauge = self.guard_proven.get_or_create(&[("hook", name.into())]);

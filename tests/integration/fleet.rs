@@ -1,8 +1,10 @@
 //! Several gateways that share a Redis: the limits of callers hold for all of them.
 
 mod limits;
+mod load;
 mod loss;
 mod script;
+mod status;
 mod tokens;
 
 use std::fmt::Write;

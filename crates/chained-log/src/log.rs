@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::{
     error::{CommitError, OpenError},
+    hash_chain::ChainHead,
     log_file::LogFile,
     observer::{LogEvent, LogObserver},
     write_options::WriteOptions,
@@ -28,6 +29,7 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Log {
     queue: Arc<WriteQueue>,
     progress: watch::Receiver<WriteProgress>,
+    head: watch::Receiver<ChainHead>,
     observer: Arc<dyn LogObserver>,
     /// Present until writing is started.
     writer: Mutex<Option<LogWriter>>,
@@ -55,6 +57,7 @@ impl Log {
             }
         };
         let (progress_sender, progress) = watch::channel(WriteProgress::default());
+        let (head_sender, written_head) = watch::channel(head.clone());
         let queue = Arc::new(WriteQueue::new(options));
         let writer = LogWriter {
             queue: Arc::clone(&queue),
@@ -62,11 +65,13 @@ impl Log {
             observer: Arc::clone(&observer),
             file,
             head,
+            written_head: head_sender,
             repaired,
         };
         Ok(Self {
             queue,
             progress,
+            head: written_head,
             observer,
             writer: Mutex::new(Some(writer)),
         })
@@ -113,6 +118,11 @@ impl Log {
             Ok(progress) if progress.written >= target => Ok(()),
             Ok(_) | Err(_) => Err(CommitError),
         }
+    }
+
+    /// Returns the last line that was written.
+    pub fn head(&self) -> ChainHead {
+        self.head.borrow().clone()
     }
 
     /// Whether the next lines cannot be written.

@@ -34,6 +34,8 @@ pub struct LogWriter {
     pub(crate) observer: Arc<dyn LogObserver>,
     pub(crate) file: LogFile,
     pub(crate) head: ChainHead,
+    /// Head for others than the writer.
+    pub(crate) written_head: watch::Sender<ChainHead>,
     /// Incomplete lines that were moved aside.
     pub(crate) repaired: Option<LogNotice>,
 }
@@ -115,6 +117,7 @@ impl LogWriter {
         let lines = head.seq - self.head.seq;
         self.observer.record(LogEvent::Written { lines });
         self.head = head;
+        self.written_head.send_replace(self.head.clone());
         Ok(bytes)
     }
 

@@ -128,12 +128,8 @@ impl SharedLimits {
         total
     }
 
-    /// Returns the fleet whose Redis has the limits.
-    pub(super) const fn fleet(&self) -> &Arc<Fleet> {
-        &self.fleet
-    }
-
-    pub(super) fn lose(&self) {
+    /// Marks Redis as unavailable, so that no request waits for it.
+    pub fn lose(&self) {
         self.gauge.set(0);
         self.is_lost.store(true, Ordering::Relaxed);
     }

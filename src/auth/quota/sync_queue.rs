@@ -27,10 +27,6 @@ const MAX_CONCURRENT_SYNCS: usize = 16;
 /// Time between two renewals of calls in flight.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(LEASE_MS / 3);
 
-/// Time between two attempts to reach a store that is unavailable. The connection pauses
-/// longer after a failure.
-const RETRY_INTERVAL: Duration = Duration::from_millis(200);
-
 /// Callers with calls in flight, or with tokens that the store does not have.
 #[derive(Debug, Default)]
 pub struct SyncQueue {
@@ -66,17 +62,14 @@ impl SyncQueue {
         self.has_changes.notify_one();
     }
 
-    /// Writes changes to `limits` as they happen, renews calls in flight, and sends
-    /// heartbeats. Returns when the next heartbeat is due.
+    /// Writes changes to `limits` as they happen, and renews calls in flight, after a
+    /// heartbeat. Returns when the next heartbeat is due, or if the store is unavailable.
     pub async fn keep_in_sync(&self, limits: &SharedLimits, renewed_at: &mut Instant) {
         let mut scope = SyncScope::Changes;
         if renewed_at.elapsed() >= RENEWAL_INTERVAL || limits.mode() != LimitsMode::Shared {
             scope = SyncScope::All;
         }
-        let has_beat = limits.fleet().beat().await;
-        if !has_beat || !self.sync(limits, scope).await {
-            limits.lose();
-            tokio::time::sleep(RETRY_INTERVAL).await;
+        if !self.sync(limits, scope).await {
             return;
         }
         limits.recover();

@@ -14,9 +14,10 @@ use crate::{
 pub struct SharedState {
     /// Limits of callers, if callers are authenticated.
     pub limits: Option<Arc<SharedLimits>>,
+    /// This replica among those with the same Redis.
+    pub fleet: Option<Arc<Fleet>>,
     /// Settings of `limits`, and the URL of Redis.
     built_for: Option<(Secret, CallerLimits)>,
-    fleet: Option<Arc<Fleet>>,
 }
 
 impl SharedState {
@@ -26,7 +27,9 @@ impl SharedState {
         resources: &AppResources,
         previous: Option<&Self>,
     ) -> Result<Self, ConfigError> {
-        let Some(url) = config.limits_redis().filter(|_| config.auth.is_required()) else {
+        let limits_redis = config.limits_redis().filter(|_| config.auth.is_required());
+        let has_limits = limits_redis.is_some();
+        let Some(url) = limits_redis.or(config.sessions.store.redis()) else {
             return Ok(Self::default());
         };
         let settings = &config.auth.limits;
@@ -37,6 +40,7 @@ impl SharedState {
         if let Some(previous) = previous
             && let Some((_, old_settings)) = &previous.built_for
             && old_settings == settings
+            && previous.limits.is_some() == has_limits
         {
             return Ok(previous.clone());
         }
@@ -44,18 +48,20 @@ impl SharedState {
         let fleet = match previous.and_then(|previous| previous.fleet.clone()) {
             Some(fleet) => fleet,
             None => {
-                let fleet = Fleet::new(url, metrics.limits_store_failures.clone());
+                let fleet = Fleet::new(url, metrics.fleet_store_failures.clone());
                 Arc::new(fleet.map_err(|error| Problem::without_span(error.to_string()))?)
             }
         };
-        let limits = SharedLimits::new(
-            Arc::clone(&fleet),
-            settings.on_store_loss,
-            settings.min_replicas,
-            metrics.limits_shared.clone(),
-        );
+        let limits = has_limits.then(|| {
+            SharedLimits::new(
+                Arc::clone(&fleet),
+                settings.on_store_loss,
+                settings.min_replicas,
+                metrics.limits_shared.clone(),
+            )
+        });
         Ok(Self {
-            limits: Some(Arc::new(limits)),
+            limits: limits.map(Arc::new),
             built_for: Some((url.clone(), settings.clone())),
             fleet: Some(fleet),
         })

@@ -79,7 +79,7 @@ export function accessibilityTests(stage) {
   it("what has the focus is visible, and follows the order of the page", async () => {
     const { browser, scene } = stage;
     await withWindow(browser, scene.gateway, { user: "olga" }, async (page) => {
-      for (const address of ["/console/", "/console/calls", "/console/denials", "/console/config", "/console/changes", "/console/try"]) {
+      for (const address of ["/console/", "/console/calls", "/console/denials", "/console/config", "/console/changes", "/console/fleet", "/console/try"]) {
         await page.goto(address);
         const order = [];
         for (let press = 0; press < 30; press += 1) {

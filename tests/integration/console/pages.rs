@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::{logged_in, with_users};
 use crate::harness::{Agent, Browser, PATIENCE, Served, TestGateway, Upstream, hook, prompt};
 
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 10] = [
     ("/console/", "Overview"),
     ("/console/calls", "Calls"),
     ("/console/sessions", "Sessions"),
@@ -20,6 +20,7 @@ const PAGES: [(&str, &str); 9] = [
     ("/console/coverage", "Coverage"),
     ("/console/config", "Config"),
     ("/console/changes", "Changes"),
+    ("/console/fleet", "Fleet"),
     ("/console/try", "Try it"),
 ];
 

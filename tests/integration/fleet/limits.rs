@@ -99,7 +99,7 @@ async fn a_redis_that_loads_no_scripts_and_forgets_them_serves_limits() {
         redis.ask("SCRIPT FLUSH");
         assert_eq!(admitted(&gates, "team-a", 3).await, 1);
         for gate in &gates {
-            let name = "hookgate_limits_store_failures_total";
+            let name = "hookgate_fleet_store_failures_total";
             assert_eq!(gate.operator().metric(name).await, 0);
         }
     }
@@ -121,7 +121,7 @@ async fn the_keys_of_a_caller_are_in_one_slot_of_a_cluster() {
     assert_eq!(admitted(&gates, "team-a", 3).await, 2);
 
     for gate in &gates {
-        let name = "hookgate_limits_store_failures_total";
+        let name = "hookgate_fleet_store_failures_total";
         assert_eq!(gate.operator().metric(name).await, 0);
     }
 }

@@ -3,21 +3,21 @@
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
-use super::{failure::Failure, output::print};
+use crate::cli::{failure::Failure, output::print};
 
-pub(super) const EXAMPLES: &str =
+pub(in crate::cli) const EXAMPLES: &str =
     "Example: hookgate completions bash > /etc/bash_completion.d/hookgate";
 
 /// Command-line arguments of `completions`.
 #[derive(Debug, Args)]
-pub(super) struct CompletionsArgs {
+pub(in crate::cli) struct CompletionsArgs {
     /// Shell to generate completions for
     #[arg(value_enum)]
     shell: Shell,
 }
 
 impl CompletionsArgs {
-    pub(super) fn run(&self, mut command: Command) -> Result<(), Failure> {
+    pub(in crate::cli) fn run(&self, mut command: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
         generate(self.shell, &mut command, "hookgate", &mut script);
         Ok(print(String::from_utf8_lossy(&script).trim_end())?)

@@ -3,14 +3,14 @@
 use clap::Command;
 use clap_mangen::Man;
 
-use super::{failure::Failure, output::print};
+use crate::cli::{failure::Failure, output::print};
 
-pub(super) const EXAMPLES: &str = "Examples:
+pub(in crate::cli) const EXAMPLES: &str = "Examples:
   hookgate man | man -l -
   hookgate man > /usr/local/share/man/man1/hookgate.1";
 
 /// Prints the page of `command`, followed by those of its subcommands.
-pub(super) fn run(mut command: Command) -> Result<(), Failure> {
+pub(in crate::cli) fn run(mut command: Command) -> Result<(), Failure> {
     // Names subcommands by their full name, such as `hookgate audit verify`.
     command.build();
     let mut roff = Vec::new();

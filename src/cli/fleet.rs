@@ -1,0 +1,151 @@
+//! `hookgate fleet`: replicas that share a Redis.
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+
+use super::{
+    admin_client::AdminArgs,
+    failure::Failure,
+    output::{print, print_error},
+    runtime::block_on,
+};
+use crate::{
+    config::parse_duration,
+    fleet::{FleetStatus, ReplicaView},
+};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  hookgate fleet status
+  hookgate fleet status --wait-for 5f1d3c0a9b7e2466 --replicas 3 --timeout 60s";
+
+/// Time between two looks at the fleet.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Command-line arguments of `fleet`.
+#[derive(Debug, Args)]
+pub(super) struct FleetArgs {
+    #[command(subcommand)]
+    command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum FleetCommand {
+    /// Print all replicas; fail if one lags behind or a decision log became shorter
+    Status(StatusArgs),
+}
+
+#[derive(Debug, Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// Wait until every replica has this version of the config
+    #[arg(long, value_name = "REVISION")]
+    wait_for: Option<String>,
+    /// Least number of replicas to wait for
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "wait_for")]
+    replicas: usize,
+    /// Time to wait, such as `60s`
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, requires = "wait_for")]
+    timeout: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl FleetArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let FleetCommand::Status(arguments) = self.command;
+        arguments.run()
+    }
+}
+
+impl StatusArgs {
+    fn run(self) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let (status, problem) = loop {
+            let status = self.status()?;
+            let problem = self.problem(&status);
+            let is_over = self.wait_for.is_none() || Instant::now() >= deadline;
+            if problem.is_none() || is_over {
+                break (status, problem);
+            }
+            block_on(async {
+                tokio::time::sleep(POLL_INTERVAL).await;
+                Ok(())
+            })?;
+        };
+        if self.json {
+            let json = serde_json::to_string_pretty(&status);
+            print(&json.map_err(|error| Failure::Failed(error.to_string()))?)?;
+        } else {
+            print_status(&status)?;
+        }
+        problem.map_or(Ok(()), |problem| Err(Failure::Failed(problem)))
+    }
+
+    fn status(&self) -> Result<FleetStatus, Failure> {
+        let status = self.admin.get("/fleet")?;
+        serde_json::from_value(status).map_err(|error| {
+            Failure::Failed(format!("the gateway sent an unreadable status: {error}"))
+        })
+    }
+
+    /// Returns the reason why the fleet is not as it should be.
+    fn problem(&self, status: &FleetStatus) -> Option<String> {
+        let shortened = status.decision_logs.iter().find(|log| log.lost.is_some());
+        if let Some(log) = shortened {
+            return Some(format!("decision log {} became shorter", log.head.log));
+        }
+        let revision = self.wait_for.as_ref().unwrap_or(&status.revision);
+        let has_other = |view: &&ReplicaView| view.status.revision != *revision;
+        let others = status.replicas.iter().filter(has_other).count();
+        if others > 0 {
+            return Some(format!(
+                "{others} of {} replicas do not have revision {revision}",
+                status.replicas.len()
+            ));
+        }
+        let missing = self.wait_for.is_some() && status.replicas.len() < self.replicas;
+        missing.then(|| {
+            let seen = status.replicas.len();
+            format!("{seen} of {} replicas are there", self.replicas)
+        })
+    }
+}
+
+fn print_status(status: &FleetStatus) -> Result<(), Failure> {
+    print(&format!("revision {}", status.revision))?;
+    for view in &status.replicas {
+        print(&replica_line(view))?;
+        if let Some(error) = &view.status.last_reload_error {
+            print_error(&format!("{}: last reload refused: {error}", view.status.id));
+        }
+    }
+    for log in &status.decision_logs {
+        let head = &log.head;
+        print(&format!("decision log {}: line {}, hash {}", head.log, head.seq, head.hash))?;
+        if let Some(lost) = &log.lost {
+            print_error(&format!(
+                "decision log {} became shorter: line {} with hash {} was its last one before",
+                head.log, lost.seq, lost.hash
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn replica_line(view: &ReplicaView) -> String {
+    let status = &view.status;
+    let mut line = format!(
+        "{}: hookgate {}, revision {} since {}, {} guards proven",
+        status.id, status.version, status.revision, status.since, status.guards_proven
+    );
+    if !status.guards_unproven.is_empty() {
+        line = format!("{line}, not proven: {}", status.guards_unproven.join(", "));
+    }
+    if view.is_lagging {
+        line.push_str(", LAGGING");
+    }
+    line
+}

@@ -1,0 +1,56 @@
+//! State of this replica, and of all that share its Redis.
+
+use super::timestamp::rfc3339;
+use crate::{
+    error::{ApiError, ErrorReason},
+    fleet::{DecisionLogHead, Fleet, FleetStatus, ReplicaStatus},
+    proof::GuardStatus,
+    state::App,
+};
+
+/// Characters of the problems of a refused reload that are reported.
+const MAX_ERROR_CHARS: usize = 2000;
+
+/// Returns the state of this replica.
+pub fn own_status(app: &App, fleet: &Fleet) -> ReplicaStatus {
+    let snapshot = app.snapshot();
+    let guards: Vec<GuardStatus> = snapshot.proofs.statuses().collect();
+    let (proven, unproven): (Vec<_>, Vec<_>) = guards.into_iter().partition(|guard| guard.proven);
+    let revision = app.revisions().into_iter().next();
+    let refused = app.refused_reload();
+    let head = snapshot.audit.as_ref().and_then(|audit| audit.file_head());
+    ReplicaStatus {
+        id: fleet.replica().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: snapshot.config.version.clone(),
+        since: revision
+            .map(|revision| rfc3339(revision.applied))
+            .unwrap_or_default(),
+        last_reload_error: refused.map(|refused| {
+            let error = refused.error.to_string();
+            error.chars().take(MAX_ERROR_CHARS).collect()
+        }),
+        guards_proven: proven.len(),
+        guards_unproven: unproven.into_iter().map(|guard| guard.name).collect(),
+        decision_log: head.map(|(path, head)| DecisionLogHead {
+            log: format!("{}:{}", fleet.host(), path.display()),
+            seq: head.seq,
+            hash: head.hash,
+        }),
+    }
+}
+
+/// Returns the state of all replicas.
+///
+/// # Errors
+///
+/// Fails if the config has no Redis, or if Redis is unavailable.
+pub async fn status(app: &App) -> Result<FleetStatus, ApiError> {
+    let snapshot = app.snapshot();
+    let Some(fleet) = &snapshot.shared.fleet else {
+        let message = "the config has no Redis: `sessions.store` or `auth.limits.store`";
+        return Err(ApiError::new(ErrorReason::NoFleet, message));
+    };
+    let status = fleet.status().await;
+    status.ok_or_else(|| ApiError::new(ErrorReason::FleetUnavailable, "Redis does not answer"))
+}

@@ -1,0 +1,173 @@
+//! The rate of three gateways under load, with and without an outage of Redis. A few seconds
+//! long; `HOOKGATE_FLEET_MINUTES` makes it as long as an outage in production.
+
+use std::{
+    env,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+
+use super::{agent, config, replica, replicas};
+use crate::harness::{Redis, TestGateway, Upstream, prompt};
+
+/// Pause of a connection after a refusal.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A load, and the part of its time in which Redis is away.
+struct Load {
+    per_minute: u32,
+    connections: usize,
+    time: Duration,
+    outage: Option<(f64, f64)>,
+}
+
+impl Load {
+    fn new(outage: Option<(f64, f64)>) -> Self {
+        let minutes = env::var("HOOKGATE_FLEET_MINUTES").ok();
+        match minutes.and_then(|minutes| minutes.parse().ok()) {
+            Some(minutes) => Self {
+                per_minute: 6000,
+                connections: 300,
+                time: Duration::from_mins(minutes),
+                outage,
+            },
+            None => Self {
+                per_minute: 600,
+                connections: 30,
+                time: Duration::from_secs(6),
+                outage,
+            },
+        }
+    }
+
+    fn per_second(&self) -> f64 {
+        f64::from(self.per_minute) / 60.0
+    }
+
+    /// Runs the load. Returns the seconds at which requests were admitted.
+    async fn run(&self, gates: &[TestGateway], redis: &mut Redis) -> Vec<f64> {
+        let started = Instant::now();
+        let admitted = Arc::<Mutex<Vec<f64>>>::default();
+        let workers = (0..self.connections).map(|at| {
+            let agent = agent(&gates[at % gates.len()], "team-a");
+            let (admitted, time) = (Arc::clone(&admitted), self.time);
+            tokio::spawn(async move {
+                let body = prompt("hi");
+                while started.elapsed() < time {
+                    let sent = started.elapsed().as_secs_f64();
+                    match agent.generate("m", &body).await.status {
+                        200 => admitted.lock().unwrap().push(sent),
+                        429 => tokio::time::sleep(PAUSE).await,
+                        other => panic!("{other}"),
+                    }
+                }
+            })
+        });
+        let workers: Vec<_> = workers.collect();
+        if let Some((begin, end)) = self.outage {
+            let at = |part: f64| tokio::time::Instant::from_std(started + self.time.mul_f64(part));
+            tokio::time::sleep_until(at(begin)).await;
+            redis.kill();
+            tokio::time::sleep_until(at(end)).await;
+            redis.start_again();
+        }
+        for worker in join_all(workers).await {
+            worker.unwrap();
+        }
+        let mut admitted = admitted.lock().unwrap().clone();
+        admitted.sort_by(f64::total_cmp);
+        admitted
+    }
+}
+
+/// The largest number of requests in any window of this many seconds that begins after `from`.
+fn largest_window(times: &[f64], from: f64, seconds: f64) -> usize {
+    let after = times.iter().position(|time| *time >= from);
+    let after = &times[after.unwrap_or(times.len())..];
+    let count = |start: &f64| after.iter().filter(|time| (*start..*start + seconds).contains(time));
+    after.iter().map(|start| count(start).count()).max().unwrap_or(0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+const fn number(count: usize) -> f64 {
+    count as f64
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_gateways_under_load_admit_the_rate_of_one() {
+    let (upstream, mut redis) = (Upstream::mock().await, Redis::start());
+    let load = Load::new(None);
+    let limit = format!(", requests_per_minute: {}", load.per_minute);
+    let gates = replicas(&upstream, &redis, &config(&[("team-a", &limit)], "")).await;
+
+    let started = Instant::now();
+    let admitted = load.run(&gates, &mut redis).await;
+
+    let at_most = f64::from(load.per_minute) + load.per_second() * started.elapsed().as_secs_f64();
+    let at_least = f64::from(load.per_minute) + load.per_second() * load.time.as_secs_f64();
+    println!("admitted {} of {at_least:.0} to {at_most:.0}", admitted.len());
+    assert!(number(admitted.len()) <= at_most * 1.01 + 1.0, "{} of {at_most}", admitted.len());
+    assert!(number(admitted.len()) >= f64::from(load.per_minute), "{}", admitted.len());
+    if env::var_os("HOOKGATE_FLEET_MINUTES").is_some() {
+        assert!(number(admitted.len()) >= at_least * 0.99, "{} of {at_least}", admitted.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_redis_admits_no_second_burst() {
+    let (upstream, mut redis) = (Upstream::mock().await, Redis::start());
+    let load = Load::new(Some((0.3, 0.6)));
+    let limit = format!(", requests_per_minute: {}", load.per_minute);
+    let gates = replicas(&upstream, &redis, &config(&[("team-a", &limit)], "")).await;
+    // Each gateway has seen the others.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+
+    let admitted = load.run(&gates, &mut redis).await;
+
+    // The first burst is that of the limit itself.
+    let window = load.time.as_secs_f64().min(60.0);
+    let from = load.time.as_secs_f64() * 0.25;
+    let largest = largest_window(&admitted, from, window);
+    let allowed = load.per_second() * window;
+    println!("{} admitted, at most {largest} in {window} s, of {allowed:.0}", admitted.len());
+    assert!(number(largest) <= allowed * 1.2 + 3.0, "{largest} of {allowed}");
+}
+
+/// Prints the time that shared limits add to a call; bounds would depend on the machine.
+#[tokio::test]
+async fn a_call_asks_redis_once_for_all_of_its_limits() {
+    const CALLS: u64 = 200;
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let limits = ", requests_per_minute: 1000000, tokens_per_day: 1000000000, in_flight: 100";
+    let shared = replica(&upstream, &redis, &config(&[("team-a", limits)], "")).await;
+    let own = format!("{}  limits: {{ store: memory }}\n", crate::callers::auth(&[("team-a", limits)]));
+    let own = replica(&upstream, &redis, &own).await;
+    super::until_metric(&shared, "hookgate_limits_shared", 1).await;
+    let commands = |redis: &Redis| {
+        let info = redis.ask("INFO commandstats");
+        let line = info.lines().find(|line| line.starts_with("cmdstat_zcard:"));
+        let calls = line.and_then(|line| line.split(['=', ',']).nth(1)?.parse::<u64>().ok());
+        calls.unwrap_or(0)
+    };
+
+    let before = commands(&redis);
+    let mut medians = Vec::new();
+    for gate in [&own, &shared] {
+        let agent = agent(gate, "team-a");
+        let mut times = Vec::new();
+        for _ in 0..CALLS {
+            let started = Instant::now();
+            assert_eq!(agent.generate("m", &prompt("hi")).await.status, 200);
+            times.push(started.elapsed());
+        }
+        times.sort_unstable();
+        medians.push((times[times.len() / 2], times[times.len() * 99 / 100]));
+    }
+
+    println!("p50 and p99 with own and shared limits: {medians:?}");
+    // One for each call, and one for each heartbeat.
+    let asked = commands(&redis) - before;
+    assert!((CALLS..CALLS + 60).contains(&asked), "{asked}");
+}

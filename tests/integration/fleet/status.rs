@@ -1,0 +1,201 @@
+//! Heartbeats: which replica has which config, and decision logs that became shorter.
+
+use std::{fs, net::SocketAddr, path::Path, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{
+    Agent, Browser, PATIENCE, Redis, Served, TestGateway, Upstream, decision_log, prompt, run,
+};
+
+/// A replica as a process, with its own folder.
+struct Replica {
+    folder: TempDir,
+    served: Served,
+    operators: Agent,
+    agents: Agent,
+    admin: SocketAddr,
+}
+
+impl Replica {
+    fn start(upstream: &Upstream, redis: &Redis, more: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("url"), redis.url()).unwrap();
+        write_config(folder.path(), upstream, more);
+        Self::serve(folder)
+    }
+
+    fn serve(folder: TempDir) -> Self {
+        let mut served = Served::folder(folder.path());
+        let (agents, admin) = (served.addr(), served.operators());
+        Self {
+            agents: Agent::at(agents),
+            operators: Agent::at(admin),
+            admin,
+            served,
+            folder,
+        }
+    }
+
+    async fn fleet(&self) -> Value {
+        self.operators.get("/fleet").await.json()
+    }
+
+    /// Waits until the fleet is as it should be.
+    async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        loop {
+            let fleet = self.fleet().await;
+            if holds(&fleet) {
+                return fleet;
+            }
+            assert!(std::time::Instant::now() < deadline, "{what}: {fleet}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Runs `hookgate fleet status` against this replica.
+    async fn cli(&self, more: &[&str]) -> (i32, String, String) {
+        let mut arguments = vec!["fleet", "status", "--url", &self.operators.base];
+        arguments.extend(more);
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        let ran = tokio::task::spawn_blocking(move || {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            run(&arguments, Path::new("."))
+        });
+        ran.await.unwrap()
+    }
+}
+
+fn write_config(folder: &Path, upstream: &Upstream, more: &str) {
+    let text = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
+         sessions: {{ store: {{ redis: {{ url: {{ file: url }} }} }} }}\n{more}",
+        upstream.addr
+    );
+    fs::write(folder.join("hookgate.yaml"), text).unwrap();
+}
+
+fn replicas(fleet: &Value) -> &Vec<Value> {
+    fleet["replicas"].as_array().unwrap()
+}
+
+#[tokio::test]
+async fn a_replica_with_an_older_config_lags_until_it_has_the_new_one() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let one = Replica::start(&upstream, &redis, "");
+    let other = Replica::start(&upstream, &redis, "");
+    let fleet = one.until("two replicas", |fleet| replicas(fleet).len() == 2).await;
+    let old = fleet["revision"].as_str().unwrap().to_owned();
+    assert!(replicas(&fleet).iter().all(|view| view["is_lagging"] == false));
+    assert_eq!(one.cli(&[]).await.0, 0);
+
+    write_config(one.folder.path(), &upstream, "denials: error\n");
+    one.served.signal(Signal::HUP);
+    let fleet = other.until("a new revision", |fleet| fleet["revision"] != old).await;
+    let new = fleet["revision"].as_str().unwrap().to_owned();
+
+    let metrics = one.operators.get("/metrics").await;
+    let line = format!("hookgate_config_info{{revision=\"{new}\"}} 1");
+    assert!(metrics.text().contains(&line), "{}", metrics.text());
+    let lagging = replicas(&fleet).iter().filter(|view| view["is_lagging"] == true);
+    assert_eq!(lagging.count(), 1);
+    let (code, out, error) = other.cli(&["--wait-for", &new, "--timeout", "1s"]).await;
+    assert_eq!((code, out.matches("LAGGING").count()), (1, 1), "{out}{error}");
+    assert!(error.contains("1 of 2 replicas do not have revision"), "{error}");
+    let page = Browser::at_address(other.admin).get("/console/fleet").await;
+    assert!(page.html.contains("1 of 2 replicas lag behind"), "{}", page.html);
+    assert_eq!(page.html.matches("<tr class=\"bad\">").count(), 1);
+
+    write_config(other.folder.path(), &upstream, "denials: error\n");
+    other.served.signal(Signal::HUP);
+    let waited = one.cli(&["--wait-for", &new, "--replicas", "2", "--timeout", "10s"]).await;
+    assert_eq!(waited.0, 0, "{}{}", waited.1, waited.2);
+}
+
+#[tokio::test]
+async fn a_refused_reload_is_seen_by_the_fleet() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let one = Replica::start(&upstream, &redis, "");
+    let other = Replica::start(&upstream, &redis, "");
+
+    write_config(one.folder.path(), &upstream, "denails: error\n");
+    one.served.signal(Signal::HUP);
+
+    let refused = |fleet: &Value| {
+        let mut replicas = replicas(fleet).iter();
+        replicas.any(|view| view["last_reload_error"].to_string().contains("denails"))
+    };
+    other.until("a refused reload", refused).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_ends_leaves_the_fleet() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let one = Replica::start(&upstream, &redis, "");
+    let other = Replica::start(&upstream, &redis, "");
+    one.until("two replicas", |fleet| replicas(fleet).len() == 2).await;
+
+    other.served.terminate();
+    let (ended, _log) = other.served.ended(PATIENCE);
+
+    assert!(ended.success());
+    one.until("one replica", |fleet| replicas(fleet).len() == 1).await;
+}
+
+#[tokio::test]
+async fn a_decision_log_whose_end_was_cut_off_is_reported() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let audit = "audit: { path: decisions.jsonl, mode: durable }\n";
+    let one = Replica::start(&upstream, &redis, "");
+    let other = Replica::start(&upstream, &redis, audit);
+    for _ in 0..3 {
+        assert_eq!(other.agents.generate("m", &prompt("hi")).await.status, 200);
+    }
+    let log = other.folder.path().join("decisions.jsonl");
+    let lines = decision_log(&log);
+    let written = lines.len() as u64;
+    one.until("the last line", |fleet| {
+        fleet["decision_logs"][0]["seq"].as_u64() >= Some(written)
+    })
+    .await;
+    let Replica { folder, served, .. } = other;
+    drop(served);
+    let text = fs::read_to_string(&log).unwrap();
+    let kept: Vec<&str> = text.lines().take(1).collect();
+    fs::write(&log, kept.join("\n") + "\n").unwrap();
+
+    let _other = Replica::serve(folder);
+
+    let fleet = one
+        .until("a shorter log", |fleet| fleet["decision_logs"][0]["lost"].is_object())
+        .await;
+    let lost = &fleet["decision_logs"][0]["lost"];
+    let hash = lost["hash"].as_str().unwrap();
+    assert!(text.contains(hash), "{lost}");
+    let (code, _out, error) = one.cli(&[]).await;
+    assert_eq!(code, 1);
+    assert!(error.contains("became shorter"), "{error}");
+    let log = log.to_str().unwrap();
+    let verified = run(&["audit", "verify", log, "--contains", hash], Path::new("."));
+    assert_eq!(verified.0, 1, "{}", verified.1);
+}
+
+#[tokio::test]
+async fn without_redis_there_is_no_fleet() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+    let answer = gate.operator().get("/fleet").await;
+    assert_eq!(answer.status, 404);
+    assert_eq!(answer.json()["error"]["details"][0]["reason"], "NO_FLEET");
+
+    let mut redis = Redis::start();
+    let config = "sessions: { store: { redis: { url: { file: url } } } }\n";
+    let gate = TestGateway::with_files(&upstream, config, &[("url", &redis.url())]).await;
+    redis.kill();
+    let answer = gate.operator().get("/fleet").await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.json()["error"]["details"][0]["reason"], "FLEET_UNAVAILABLE");
+}
