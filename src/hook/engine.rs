@@ -52,6 +52,11 @@ impl Engine {
         }
     }
 
+    /// Returns the counters of policies.
+    pub fn counters(&self) -> &SessionCounters {
+        &self.counters
+    }
+
     /// Starts the processes that hooks keep ahead of their first event.
     pub fn start(&self) {
         for (_, hook) in self.table.hooks() {

@@ -1,7 +1,11 @@
 //! Counters of policies per session. Bounded; the counters of an idle session
 //! expire.
+//!
+//! Each replica counts for itself. What the others have counted comes with the state of the
+//! session.
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroUsize,
     sync::{
         Arc, Mutex, PoisonError,
@@ -11,6 +15,7 @@ use std::{
 };
 
 use lru::LruCache;
+use uuid::Uuid;
 
 /// Maximum number of sessions with counters, over all policies.
 const MAX_COUNTED_SESSIONS: usize = 100_000;
@@ -21,25 +26,33 @@ const IDLE_TIMEOUT: Duration = Duration::from_hours(24);
 /// The counters of all policies. They survive a reload of the config.
 #[derive(Debug)]
 pub struct SessionCounters {
-    /// The usage of each session, by the name of the policy, the key of the caller and the id of
-    /// the session.
-    usage: Mutex<LruCache<[String; 3], LastUsage>>,
+    /// Random name of this process among those that count.
+    replica: String,
+    /// The usage of each session, by the key of its caller and its id.
+    usage: Mutex<LruCache<[String; 2], CountedSession>>,
 }
 
-/// The usage of a session, and when it was last needed.
-type LastUsage = (Arc<SessionUsage>, Instant);
+#[derive(Debug)]
+struct CountedSession {
+    /// By the name of the policy.
+    policies: BTreeMap<String, Arc<SessionUsage>>,
+    last_used: Instant,
+}
 
 /// Usage of one session, counted by one policy.
 #[derive(Debug, Default)]
 pub(super) struct SessionUsage {
     calls: AtomicU64,
     tokens: AtomicU64,
+    /// Calls and tokens that other replicas have counted.
+    others: [AtomicU64; 2],
 }
 
 impl Default for SessionCounters {
     fn default() -> Self {
         let max = NonZeroUsize::new(MAX_COUNTED_SESSIONS).unwrap_or(NonZeroUsize::MIN);
         Self {
+            replica: Uuid::new_v4().simple().to_string(),
             usage: Mutex::new(LruCache::new(max)),
         }
     }
@@ -48,23 +61,86 @@ impl Default for SessionCounters {
 impl SessionCounters {
     /// The usage of a session, by the key of its caller and its id.
     pub(super) fn usage(&self, policy: &str, caller: &str, session_id: &str) -> Arc<SessionUsage> {
-        let key = [policy, caller, session_id].map(str::to_owned);
+        self.with_session(caller, session_id, |policies| {
+            let usage = policies.entry(policy.to_owned());
+            Arc::clone(usage.or_default())
+        })
+    }
+
+    /// Takes over what other replicas have counted in a session: calls and tokens by policy
+    /// and replica.
+    pub fn read(
+        &self,
+        caller: &str,
+        session_id: &str,
+        stored: &BTreeMap<String, BTreeMap<String, [u64; 2]>>,
+    ) {
+        if stored.is_empty() {
+            return;
+        }
+        self.with_session(caller, session_id, |policies| {
+            for (policy, replicas) in stored {
+                let others = replicas.iter().filter(|(name, _)| **name != self.replica);
+                let sum = others.fold([0_u64; 2], |[calls, tokens], (_, [more, used])| {
+                    [calls.saturating_add(*more), tokens.saturating_add(*used)]
+                });
+                let usage = policies.entry(policy.clone()).or_default();
+                for (counter, sum) in usage.others.iter().zip(sum) {
+                    counter.fetch_max(sum, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+
+    /// Writes what this replica has counted in a session.
+    pub fn write(
+        &self,
+        caller: &str,
+        session_id: &str,
+        stored: &mut BTreeMap<String, BTreeMap<String, [u64; 2]>>,
+    ) {
+        let mut sessions = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [caller, session_id].map(str::to_owned);
+        let Some(session) = sessions.get_mut(&key) else {
+            return;
+        };
+        for (policy, usage) in &session.policies {
+            let own = [&usage.calls, &usage.tokens].map(|counter| counter.load(Ordering::Relaxed));
+            if own != [0, 0] {
+                let replicas = stored.entry(policy.clone()).or_default();
+                replicas.insert(self.replica.clone(), own);
+            }
+        }
+    }
+
+    fn with_session<T>(
+        &self,
+        caller: &str,
+        session_id: &str,
+        work: impl FnOnce(&mut BTreeMap<String, Arc<SessionUsage>>) -> T,
+    ) -> T {
+        let key = [caller, session_id].map(str::to_owned);
         let now = Instant::now();
         let mut sessions = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        let (usage, last_used) = sessions.get_or_insert_mut(key, || (Arc::default(), now));
-        if now.duration_since(*last_used) > IDLE_TIMEOUT {
-            *usage = Arc::default();
+        let session = sessions.get_or_insert_mut(key, || CountedSession {
+            policies: BTreeMap::new(),
+            last_used: now,
+        });
+        if now.duration_since(session.last_used) > IDLE_TIMEOUT {
+            session.policies.clear();
         }
-        *last_used = now;
-        Arc::clone(usage)
+        session.last_used = now;
+        work(&mut session.policies)
     }
 }
 
 impl SessionUsage {
     /// Counts a call and returns true, unless `max` calls are counted already.
     pub(super) fn try_count_call(&self, max: u64) -> bool {
-        let increment = |calls| (calls < max).then_some(calls + 1);
+        let [others, _] = &self.others;
         let order = Ordering::Relaxed;
+        let max = max.saturating_sub(others.load(order));
+        let increment = |calls| (calls < max).then_some(calls + 1);
         self.calls.fetch_update(order, order, increment).is_ok()
     }
 
@@ -72,7 +148,10 @@ impl SessionUsage {
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
+    /// Returns the tokens that all replicas have counted.
     pub(super) fn tokens(&self) -> u64 {
-        self.tokens.load(Ordering::Relaxed)
+        let [_, others] = &self.others;
+        let own = self.tokens.load(Ordering::Relaxed);
+        own.saturating_add(others.load(Ordering::Relaxed))
     }
 }

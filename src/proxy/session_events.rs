@@ -37,6 +37,8 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
         Err(_) if !turn.context.snapshot.derives_any => return Ok(Continue(())),
         Err(error) => return Err(error),
     };
+    let counters = turn.context.snapshot.engine.counters();
+    counters.read(&session.key.caller, &session.key.id, &session.state.usage);
     let mut flow = Continue(());
     if let Some(mut history) = history {
         flow = fire_new_events(turn, &mut session, &history).await?;

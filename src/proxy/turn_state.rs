@@ -149,6 +149,9 @@ impl<'a> TurnState<'a> {
     /// finds the session. `by_model` is false if a hook's text replaces the model's response.
     pub(super) async fn finish_response(&mut self, by_model: bool) {
         if let Some(session) = &mut self.session {
+            let counters = self.context.snapshot.engine.counters();
+            let (key, usage) = (&session.key, &mut session.state.usage);
+            counters.write(&key.caller, &key.id, usage);
             let fingerprinter = self.fingerprinter.take();
             let fingerprinter = fingerprinter.unwrap_or_else(|| session.response_fingerprinter());
             session.record_response(fingerprinter, by_model).await;

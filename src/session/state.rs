@@ -91,7 +91,14 @@ pub struct SessionState {
     pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
+    /// What policies have counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub usage: UsageByPolicy,
 }
+
+/// Calls and tokens by the name of a policy, and by the replica that has counted them. Each
+/// replica only increases its own.
+pub type UsageByPolicy = BTreeMap<String, BTreeMap<String, [u64; 2]>>;
 
 /// Decisions of hooks about one item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -168,6 +175,14 @@ impl SessionState {
         newer.started |= older.started;
         newer.context = newer.context.or(older.context);
         newer.reported.extend(older.reported);
+        for (policy, replicas) in older.usage {
+            let merged = newer.usage.entry(policy).or_default();
+            for (replica, [calls, tokens]) in replicas {
+                let counted = merged.entry(replica).or_default();
+                let [newer_calls, newer_tokens] = *counted;
+                *counted = [calls.max(newer_calls), tokens.max(newer_tokens)];
+            }
+        }
         if newer.evaluated.union(&older.evaluated).count() <= MAX_KNOWN_ITEMS {
             newer.evaluated.extend(older.evaluated);
             for (item, note) in older.notes {
@@ -184,7 +199,10 @@ impl SessionState {
         // Hash tables may be half empty.
         const NUMBER_BYTES: usize = 16;
         const NOTE_BYTES: usize = 320;
+        const USAGE_BYTES: usize = 160;
+        let usages = self.usage.values().map(BTreeMap::len);
         STATE_BYTES
+            + usages.sum::<usize>() * USAGE_BYTES
             + self.prefixes.len() * size_of::<Fingerprint>()
             + self.evaluated.len() * NUMBER_BYTES
             + self.notes.len() * NOTE_BYTES
@@ -290,6 +308,10 @@ mod tests {
         }
     }
 
+    fn a_usage() -> impl Strategy<Value = BTreeMap<String, [u64; 2]>> {
+        proptest::collection::btree_map("[rs]", [0_u64..5, 0..5], 1..3)
+    }
+
     prop_compose! {
         fn a_state(seen: std::ops::Range<u64>)(
             last_seen in seen,
@@ -299,6 +321,7 @@ mod tests {
             prefixes in proptest::collection::vec((0_u128..9).prop_map(Fingerprint), 0..3),
             evaluated in proptest::collection::hash_set(0_u64..9, 0..5),
             notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
+            usage in proptest::collection::btree_map("[pq]", a_usage(), 0..2),
         ) -> SessionState {
             SessionState {
                 last_seen,
@@ -309,6 +332,7 @@ mod tests {
                 prefixes,
                 evaluated: evaluated.into_iter().collect(),
                 notes: notes.into_iter().collect(),
+                usage,
                 ..SessionState::default()
             }
         }

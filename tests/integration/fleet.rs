@@ -4,6 +4,7 @@ mod limits;
 mod load;
 mod loss;
 mod script;
+mod session_limits;
 mod status;
 mod tokens;
 
