@@ -40,7 +40,9 @@ use self::{
     access::{log_in, log_out, login_page, require_login},
     assets::get_asset,
     errors::{page_responses, unknown_page},
-    pages::{call, calls, changes, config, coverage, denials, fleet, overview, rules, sessions, try_it},
+    pages::{
+        call, calls, changes, config, coverage, denials, fleet, overview, rules, sessions, try_it,
+    },
 };
 use crate::{middleware::identify_admin_user, state::App};
 

@@ -43,7 +43,12 @@ struct StatusArgs {
     #[arg(long, value_name = "REVISION")]
     wait_for: Option<String>,
     /// Least number of replicas to wait for
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "wait_for")]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        requires = "wait_for"
+    )]
     replicas: usize,
     /// Time to wait, such as `60s`
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, requires = "wait_for")]
@@ -124,7 +129,10 @@ fn print_status(status: &FleetStatus) -> Result<(), Failure> {
     }
     for log in &status.decision_logs {
         let head = &log.head;
-        print(&format!("decision log {}: line {}, hash {}", head.log, head.seq, head.hash))?;
+        print(&format!(
+            "decision log {}: line {}, hash {}",
+            head.log, head.seq, head.hash
+        ))?;
         if let Some(lost) = &log.lost {
             print_error(&format!(
                 "decision log {} became shorter: line {} with hash {} was its last one before",

@@ -129,10 +129,12 @@ impl fmt::Debug for Fleet {
 
 /// Reads what Redis has of a fleet. What another version wrote otherwise is left out.
 fn fleet_status((replicas, revisions, logs): ListAnswer) -> FleetStatus {
-    let replicas = replicas.into_iter().filter_map(|(heartbeat_age_ms, state)| {
-        let status: ReplicaStatus = serde_json::from_slice(&state).ok()?;
-        Some((heartbeat_age_ms, status))
-    });
+    let replicas = replicas
+        .into_iter()
+        .filter_map(|(heartbeat_age_ms, state)| {
+            let status: ReplicaStatus = serde_json::from_slice(&state).ok()?;
+            Some((heartbeat_age_ms, status))
+        });
     let mut replicas: Vec<(u64, ReplicaStatus)> = replicas.collect();
     replicas.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
     let in_use = |revision: &String| {

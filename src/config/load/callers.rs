@@ -71,7 +71,7 @@ impl Loader {
             .and_then(Value::as_object);
         let limits = limits.cloned().unwrap_or_default();
         let of_callers = |(name, _): &(String, Value)| DEFAULT_LIMITS.contains(&name.as_str());
-        let limits = Map::from_iter(limits.into_iter().filter(of_callers));
+        let limits: Map<String, Value> = limits.into_iter().filter(of_callers).collect();
         let shared_in_flight = limits.get("in_flight").cloned();
         defaults.extend(limits);
         let patterns = ["/auth/keys/*", "/auth/jwt", "/auth/mtls"];

@@ -34,9 +34,20 @@ fn no_fleet(error: &ApiError) -> Markup {
 }
 
 fn fleet_body(status: &FleetStatus) -> Markup {
-    let lagging = status.replicas.iter().filter(|view| view.is_lagging).count();
+    let lagging = status
+        .replicas
+        .iter()
+        .filter(|view| view.is_lagging)
+        .count();
     let replicas = html! { @for view in &status.replicas { (replica(view)) } };
-    let columns = ["Replica", "Config", "In use since", "Guards", "Version", "Heartbeat"];
+    let columns = [
+        "Replica",
+        "Config",
+        "In use since",
+        "Guards",
+        "Version",
+        "Heartbeat",
+    ];
     html! {
         p {
             "The newest revision in use is " code { (status.revision) } ". "

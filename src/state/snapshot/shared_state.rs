@@ -45,12 +45,12 @@ impl SharedState {
             return Ok(previous.clone());
         }
         let metrics = &resources.metrics;
-        let fleet = match previous.and_then(|previous| previous.fleet.clone()) {
-            Some(fleet) => fleet,
-            None => {
-                let fleet = Fleet::new(url, metrics.fleet_store_failures.clone());
-                Arc::new(fleet.map_err(|error| Problem::without_span(error.to_string()))?)
-            }
+        let kept = previous.and_then(|previous| previous.fleet.clone());
+        let fleet = if let Some(kept) = kept {
+            kept
+        } else {
+            let fleet = Fleet::new(url, metrics.fleet_store_failures.clone());
+            Arc::new(fleet.map_err(|error| Problem::without_span(error.to_string()))?)
         };
         let limits = has_limits.then(|| {
             SharedLimits::new(

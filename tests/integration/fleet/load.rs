@@ -86,8 +86,16 @@ impl Load {
 fn largest_window(times: &[f64], from: f64, seconds: f64) -> usize {
     let after = times.iter().position(|time| *time >= from);
     let after = &times[after.unwrap_or(times.len())..];
-    let count = |start: &f64| after.iter().filter(|time| (*start..*start + seconds).contains(time));
-    after.iter().map(|start| count(start).count()).max().unwrap_or(0)
+    let count = |start: &f64| {
+        after
+            .iter()
+            .filter(|time| (*start..*start + seconds).contains(time))
+    };
+    after
+        .iter()
+        .map(|start| count(start).count())
+        .max()
+        .unwrap_or(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
@@ -107,11 +115,26 @@ async fn three_gateways_under_load_admit_the_rate_of_one() {
 
     let at_most = f64::from(load.per_minute) + load.per_second() * started.elapsed().as_secs_f64();
     let at_least = f64::from(load.per_minute) + load.per_second() * load.time.as_secs_f64();
-    println!("admitted {} of {at_least:.0} to {at_most:.0}", admitted.len());
-    assert!(number(admitted.len()) <= at_most * 1.01 + 1.0, "{} of {at_most}", admitted.len());
-    assert!(number(admitted.len()) >= f64::from(load.per_minute), "{}", admitted.len());
+    println!(
+        "admitted {} of {at_least:.0} to {at_most:.0}",
+        admitted.len()
+    );
+    assert!(
+        number(admitted.len()) <= at_most * 1.01 + 1.0,
+        "{} of {at_most}",
+        admitted.len()
+    );
+    assert!(
+        number(admitted.len()) >= f64::from(load.per_minute),
+        "{}",
+        admitted.len()
+    );
     if env::var_os("HOOKGATE_FLEET_MINUTES").is_some() {
-        assert!(number(admitted.len()) >= at_least * 0.99, "{} of {at_least}", admitted.len());
+        assert!(
+            number(admitted.len()) >= at_least * 0.99,
+            "{} of {at_least}",
+            admitted.len()
+        );
     }
 }
 
@@ -131,8 +154,14 @@ async fn an_outage_of_redis_admits_no_second_burst() {
     let from = load.time.as_secs_f64() * 0.25;
     let largest = largest_window(&admitted, from, window);
     let allowed = load.per_second() * window;
-    println!("{} admitted, at most {largest} in {window} s, of {allowed:.0}", admitted.len());
-    assert!(number(largest) <= allowed * 1.2 + 3.0, "{largest} of {allowed}");
+    println!(
+        "{} admitted, at most {largest} in {window} s, of {allowed:.0}",
+        admitted.len()
+    );
+    assert!(
+        number(largest) <= allowed * 1.2 + 3.0,
+        "{largest} of {allowed}"
+    );
 }
 
 /// Prints the time that shared limits add to a call; bounds would depend on the machine.
@@ -142,7 +171,10 @@ async fn a_call_asks_redis_once_for_all_of_its_limits() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let limits = ", requests_per_minute: 1000000, tokens_per_day: 1000000000, in_flight: 100";
     let shared = replica(&upstream, &redis, &config(&[("team-a", limits)], "")).await;
-    let own = format!("{}  limits: {{ store: memory }}\n", crate::callers::auth(&[("team-a", limits)]));
+    let own = format!(
+        "{}  limits: {{ store: memory }}\n",
+        crate::callers::auth(&[("team-a", limits)])
+    );
     let own = replica(&upstream, &redis, &own).await;
     super::until_metric(&shared, "hookgate_limits_shared", 1).await;
     let commands = |redis: &Redis| {

@@ -87,31 +87,54 @@ async fn a_replica_with_an_older_config_lags_until_it_has_the_new_one() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let one = Replica::start(&upstream, &redis, "");
     let other = Replica::start(&upstream, &redis, "");
-    let fleet = one.until("two replicas", |fleet| replicas(fleet).len() == 2).await;
+    let fleet = one
+        .until("two replicas", |fleet| replicas(fleet).len() == 2)
+        .await;
     let old = fleet["revision"].as_str().unwrap().to_owned();
-    assert!(replicas(&fleet).iter().all(|view| view["is_lagging"] == false));
+    assert!(
+        replicas(&fleet)
+            .iter()
+            .all(|view| view["is_lagging"] == false)
+    );
     assert_eq!(one.cli(&[]).await.0, 0);
 
     write_config(one.folder.path(), &upstream, "denials: error\n");
     one.served.signal(Signal::HUP);
-    let fleet = other.until("a new revision", |fleet| fleet["revision"] != old).await;
+    let fleet = other
+        .until("a new revision", |fleet| fleet["revision"] != old)
+        .await;
     let new = fleet["revision"].as_str().unwrap().to_owned();
 
     let metrics = one.operators.get("/metrics").await;
     let line = format!("hookgate_config_info{{revision=\"{new}\"}} 1");
     assert!(metrics.text().contains(&line), "{}", metrics.text());
-    let lagging = replicas(&fleet).iter().filter(|view| view["is_lagging"] == true);
+    let lagging = replicas(&fleet)
+        .iter()
+        .filter(|view| view["is_lagging"] == true);
     assert_eq!(lagging.count(), 1);
     let (code, out, error) = other.cli(&["--wait-for", &new, "--timeout", "1s"]).await;
-    assert_eq!((code, out.matches("LAGGING").count()), (1, 1), "{out}{error}");
-    assert!(error.contains("1 of 2 replicas do not have revision"), "{error}");
+    assert_eq!(
+        (code, out.matches("LAGGING").count()),
+        (1, 1),
+        "{out}{error}"
+    );
+    assert!(
+        error.contains("1 of 2 replicas do not have revision"),
+        "{error}"
+    );
     let page = Browser::at_address(other.admin).get("/console/fleet").await;
-    assert!(page.html.contains("1 of 2 replicas lag behind"), "{}", page.html);
+    assert!(
+        page.html.contains("1 of 2 replicas lag behind"),
+        "{}",
+        page.html
+    );
     assert_eq!(page.html.matches("<tr class=\"bad\">").count(), 1);
 
     write_config(other.folder.path(), &upstream, "denials: error\n");
     other.served.signal(Signal::HUP);
-    let waited = one.cli(&["--wait-for", &new, "--replicas", "2", "--timeout", "10s"]).await;
+    let waited = one
+        .cli(&["--wait-for", &new, "--replicas", "2", "--timeout", "10s"])
+        .await;
     assert_eq!(waited.0, 0, "{}{}", waited.1, waited.2);
 }
 
@@ -136,13 +159,15 @@ async fn a_replica_that_ends_leaves_the_fleet() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let one = Replica::start(&upstream, &redis, "");
     let other = Replica::start(&upstream, &redis, "");
-    one.until("two replicas", |fleet| replicas(fleet).len() == 2).await;
+    one.until("two replicas", |fleet| replicas(fleet).len() == 2)
+        .await;
 
     other.served.terminate();
     let (ended, _log) = other.served.ended(PATIENCE);
 
     assert!(ended.success());
-    one.until("one replica", |fleet| replicas(fleet).len() == 1).await;
+    one.until("one replica", |fleet| replicas(fleet).len() == 1)
+        .await;
 }
 
 #[tokio::test]
@@ -170,7 +195,9 @@ async fn a_decision_log_whose_end_was_cut_off_is_reported() {
     let _other = Replica::serve(folder);
 
     let fleet = one
-        .until("a shorter log", |fleet| fleet["decision_logs"][0]["lost"].is_object())
+        .until("a shorter log", |fleet| {
+            fleet["decision_logs"][0]["lost"].is_object()
+        })
         .await;
     let lost = &fleet["decision_logs"][0]["lost"];
     let hash = lost["hash"].as_str().unwrap();
@@ -179,7 +206,10 @@ async fn a_decision_log_whose_end_was_cut_off_is_reported() {
     assert_eq!(code, 1);
     assert!(error.contains("became shorter"), "{error}");
     let log = log.to_str().unwrap();
-    let verified = run(&["audit", "verify", log, "--contains", hash], Path::new("."));
+    let verified = run(
+        &["audit", "verify", log, "--contains", hash],
+        Path::new("."),
+    );
     assert_eq!(verified.0, 1, "{}", verified.1);
 }
 
@@ -197,5 +227,8 @@ async fn without_redis_there_is_no_fleet() {
     redis.kill();
     let answer = gate.operator().get("/fleet").await;
     assert_eq!(answer.status, 503);
-    assert_eq!(answer.json()["error"]["details"][0]["reason"], "FLEET_UNAVAILABLE");
+    assert_eq!(
+        answer.json()["error"]["details"][0]["reason"],
+        "FLEET_UNAVAILABLE"
+    );
 }
