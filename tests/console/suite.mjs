@@ -8,6 +8,7 @@ import { openScene } from "./scene.mjs";
 import { accessTests } from "./cases/access.mjs";
 import { agentTests } from "./cases/agents.mjs";
 import { accessibilityTests } from "./cases/accessibility.mjs";
+import { fleetTests } from "./cases/fleet.mjs";
 import { hostileTests } from "./cases/hostile.mjs";
 import { pictureTests } from "./cases/pictures.mjs";
 import { proofTests } from "./cases/proof.mjs";
@@ -29,5 +30,6 @@ describe("the console", () => {
   accessibilityTests(stage);
   accessTests(stage);
   proofTests(stage);
+  fleetTests(stage);
   hostileTests(stage);
 });

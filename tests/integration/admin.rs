@@ -213,6 +213,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_chunks counter
     # HELP hookgate_denials Events that hooks denied or stopped.
     # TYPE hookgate_denials counter
+    # HELP hookgate_config_info Version of the config in use.
+    # TYPE hookgate_config_info gauge
     # HELP hookgate_config_last_reload_successful Whether the last config reload succeeded (1) or was rejected (0).
     # TYPE hookgate_config_last_reload_successful gauge
     # HELP hookgate_in_flight Requests in flight, once their body is received.
@@ -233,8 +235,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_session_store_failures counter
     # HELP hookgate_limits_shared Whether the limits of callers are counted in Redis for all replicas (1) or in this process (0).
     # TYPE hookgate_limits_shared gauge
-    # HELP hookgate_limits_store_failures Failed requests to the Redis of shared limits.
-    # TYPE hookgate_limits_store_failures counter
+    # HELP hookgate_fleet_store_failures Failed requests to the Redis of shared limits and heartbeats.
+    # TYPE hookgate_fleet_store_failures counter
     # HELP hookgate_audit_lines Records written to the decision log.
     # TYPE hookgate_audit_lines counter
     # HELP hookgate_audit_dropped_lines Records missing from the decision log because it could not be written.

@@ -161,7 +161,7 @@ const openDetails = (page) =>
   page.evaluate(() => document.querySelectorAll("details").forEach((details) => details.setAttribute("open", "")));
 
 /** Runs axe-core in the page, beside its content security policy. */
-async function violations(devtools, name) {
+export async function violations(devtools, name) {
   await devtools.send("Runtime.evaluate", { expression: AXE });
   const options = { runOnly: TAGS, resultTypes: ["violations"] };
   const { result, exceptionDetails } = await devtools.send("Runtime.evaluate", {

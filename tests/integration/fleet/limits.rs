@@ -34,7 +34,7 @@ async fn admitted(gates: &[TestGateway], name: &str, requests: usize) -> usize {
 async fn failures(gates: &[TestGateway]) -> u64 {
     let mut failures = 0;
     for gate in gates {
-        let name = "hookgate_limits_store_failures_total";
+        let name = "hookgate_fleet_store_failures_total";
         failures += gate.operator().metric(name).await;
     }
     failures
