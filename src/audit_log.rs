@@ -3,15 +3,16 @@
 //!
 //! [`AuditLog::append`] queues a record and never waits; the writer thread of a
 //! `chained_log` writes what is queued. If the log is durable, [`AuditLog::commit`] waits
-//! until the queued records are on disk. A collector receives the written lines over OTLP.
-//! This module must not
-//! know hooks, documents or HTTP, and holds no credential. To add a record: a variant of
+//! until the queued records are on disk. A collector receives the written lines over OTLP,
+//! and an HTTP endpoint by `http_sink`, the only part that knows HTTP. This module must not
+//! know hooks or documents. To add a record: a variant of
 //! [`AuditRecord`], and `docs/audit.md`.
 
 mod body_digest;
 mod decision_log;
 mod field_mask;
 mod hook_run_record;
+mod http_sink;
 mod open_log;
 mod otlp;
 mod promotion_record;
@@ -28,6 +29,7 @@ pub use self::{
     body_digest::{BodyDigest, BodyHasher},
     decision_log::{AuditError, AuditLog, Checkpoint},
     hook_run_record::HookRunRecord,
+    http_sink::SinkClientError,
     open_log::OpenLogs,
     promotion_record::{PromotionKind, PromotionRecord, RolloutKind, RolloutRecord},
     record::{

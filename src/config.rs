@@ -37,7 +37,10 @@ pub use self::{
     secret::Secret,
     settings::{
         admin_users::{AdminRole, AdminUser, LoginSettings},
-        audit::{AuditMode, AuditSettings, Rotation},
+        audit::{
+            AuditMode, AuditSettings, Rotation,
+            sink::{AuditSinkSettings, MASKABLE_FIELDS, SinkBatch, SinkFormat, SinkMask},
+        },
         auth::{
             Auth, Browsers, CALLER_NAME, CERTIFICATE_PREFIX, CallerLimits, CertificateName, Grant,
             JwksOrigin, JwtSpec, KeySpec, MtlsSpec, OnStoreLoss, TOKEN_PREFIX, is_caller_name,

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     body_digest::BodyHasher,
+    http_sink::{SinkClientError, SinkEndpoint},
     open_log::{OpenLog, OpenLogs, write_options},
     otlp::{self, RecordExporter},
     record::{AuditRecord, RejectionRecord, TextDigest},
@@ -44,12 +45,16 @@ pub enum AuditError {
     /// The HTTP client for the collector could not be built.
     #[error(transparent)]
     Collector(#[from] ClientError),
+    /// The HTTP client for the sink could not be built.
+    #[error(transparent)]
+    Sink(#[from] SinkClientError),
 }
 
 #[derive(Clone)]
 struct FileSink {
     settings: AuditSettings,
     log: Arc<OpenLog>,
+    sink: Option<Arc<SinkEndpoint>>,
 }
 
 /// A position in the log, from before the records that a commit needs: the number of
@@ -63,15 +68,18 @@ impl AuditLog {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be opened, is locked, or is not a decision log.
+    /// Fails if the file cannot be opened, is locked, or is not a decision log, or if the
+    /// HTTP client of its sink cannot be built.
     pub fn open(
         settings: &AuditSettings,
         config: &str,
         logs: &OpenLogs,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, AuditError> {
+        let sink = settings.sink.as_ref().map(SinkEndpoint::new).transpose()?;
         let file = FileSink {
             log: logs.open(settings, metrics)?,
+            sink: sink.map(Arc::new),
             settings: settings.clone(),
         };
         Ok(Self {
@@ -123,11 +131,17 @@ impl AuditLog {
         if let Some(exporter) = &self.exporter {
             exporter.exporter.start(tasks);
         }
-        let Some(FileSink { settings, log }) = &self.file else {
+        let Some(FileSink {
+            settings,
+            log,
+            sink,
+        }) = &self.file
+        else {
             return;
         };
         log.file.set_options(write_options(settings));
         log.observer.set_exporter(self.exporter.clone());
+        log.set_sink(sink.clone());
         if let Some(writer) = log.file.take_writer() {
             let start = AuditRecord::Start {
                 version: env!("CARGO_PKG_VERSION"),
@@ -136,6 +150,7 @@ impl AuditLog {
             };
             log.file.push(start.to_line(&self.config));
             tasks.spawn_blocking(move || writer.run());
+            tasks.spawn(log.sink_task(&settings.path).run());
         }
     }
 

@@ -26,6 +26,10 @@ pub struct HookRunRecord {
         serialize_with = "serialize_would"
     )]
     pub would: Option<Action>,
+    /// Strictest decision of its own, if it is not to proceed; none of a hook that only
+    /// observes.
+    #[serde(skip_serializing_if = "is_proceed")]
+    pub verdict: Action,
     /// Number of runs, if it is not one.
     #[serde(skip_serializing_if = "is_one")]
     pub runs: u64,
@@ -45,10 +49,19 @@ impl From<&HookRun> for HookRunRecord {
             time: TimeRange::ending_at(run.ended, run.elapsed),
             elapsed: run.elapsed,
             would: run.would,
+            verdict: own_verdict(run),
             runs: 1,
             edited: run.edited,
             denied_calls: run.refused.len(),
         }
+    }
+}
+
+/// Returns the decision of a run; that of an observing hook has no effect.
+pub(super) const fn own_verdict(run: &HookRun) -> Action {
+    match run.would {
+        None => run.action,
+        Some(_) => Action::Proceed,
     }
 }
 
@@ -74,6 +87,14 @@ fn serialize_would<S: Serializer>(
 /// Returns the name of what an observing hook would have decided.
 pub(super) fn would_name(would: Option<Action>) -> String {
     would.map_or_else(String::new, |action| format!("would_{}", action.as_str()))
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_proceed(verdict: &Action) -> bool {
+    matches!(verdict, Action::Proceed)
 }
 
 #[expect(

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -11,7 +11,14 @@ use chained_log::{
     ChainHead, Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, WriteOptions,
 };
 
-use super::{otlp::RecordExporter, rate_limit::RecordRateLimiter, record::AuditRecord};
+use tokio::sync::watch;
+
+use super::{
+    http_sink::{SinkEndpoint, SinkTask},
+    otlp::RecordExporter,
+    rate_limit::RecordRateLimiter,
+    record::AuditRecord,
+};
 use crate::{
     config::{AuditMode, AuditSettings},
     observe::Metrics,
@@ -29,6 +36,8 @@ pub(super) struct OpenLog {
     pub(super) file: Log,
     pub(super) observer: Arc<LogFileObserver>,
     pub(super) rejected_requests: RecordRateLimiter,
+    /// The endpoint that receives the lines.
+    sink: watch::Sender<Option<Arc<SinkEndpoint>>>,
 }
 
 /// Counts and logs what happens to a log file, writes its notices as records, and exports
@@ -37,6 +46,8 @@ pub(super) struct OpenLog {
 pub(super) struct LogFileObserver {
     metrics: Arc<Metrics>,
     exporter: Mutex<Option<Arc<RecordExporter>>>,
+    /// Sequence number of the last written line; 0 before the first is written.
+    written_seq: watch::Sender<u64>,
 }
 
 impl OpenLogs {
@@ -54,6 +65,7 @@ impl OpenLogs {
         let observer = Arc::new(LogFileObserver {
             metrics: Arc::clone(metrics),
             exporter: Mutex::default(),
+            written_seq: watch::Sender::default(),
         });
         let log = Arc::new(OpenLog {
             file: Log::open(
@@ -63,9 +75,34 @@ impl OpenLogs {
             )?,
             observer,
             rejected_requests: RecordRateLimiter::default(),
+            sink: watch::Sender::default(),
         });
         by_path.insert(settings.path.clone(), Arc::downgrade(&log));
         Ok(log)
+    }
+}
+
+impl OpenLog {
+    /// Sets which endpoint receives the lines from now on.
+    pub(super) fn set_sink(&self, sink: Option<Arc<SinkEndpoint>>) {
+        self.sink.send_if_modified(|current| {
+            let is_same = match (current.as_ref(), sink.as_ref()) {
+                (Some(current), Some(sink)) => current.is_same(sink),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            if !is_same {
+                *current = sink;
+            }
+            !is_same
+        });
+    }
+
+    /// Returns the task that sends the lines. It ends after the writer of the file.
+    pub(super) fn sink_task(&self, path: &Path) -> SinkTask {
+        let written = self.observer.written_seq.subscribe();
+        let metrics = Arc::clone(&self.observer.metrics);
+        SinkTask::new(path.to_owned(), self.sink.subscribe(), written, metrics)
     }
 }
 
@@ -130,7 +167,8 @@ impl LogObserver for LogFileObserver {
         }
     }
 
-    fn written(&self, lines: &[u8], _head: &ChainHead) {
+    fn written(&self, lines: &[u8], head: &ChainHead) {
+        self.written_seq.send_replace(head.seq);
         let exporter = self.exporter().clone();
         if let Some(exporter) = exporter {
             exporter.export_lines(lines);

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     decision_log::AuditLog,
-    hook_run_record::HookRunRecord,
+    hook_run_record::{HookRunRecord, own_verdict},
     record::{CallerRecord, EventRecord, short_name},
     time_range::TimeRange,
 };
@@ -34,6 +34,11 @@ impl RunStats {
             hooks: vec![HookRunRecord {
                 status: HookStatus::Ok,
                 would: run.would.map(|_| Action::Deny),
+                verdict: if is_enforced {
+                    Action::Deny
+                } else {
+                    Action::Proceed
+                },
                 edited: false,
                 denied_calls: 0,
                 ..HookRunRecord::from(run)
@@ -58,6 +63,7 @@ impl RunStats {
                     .union(TimeRange::ending_at(run.ended, run.elapsed));
                 hook.elapsed += run.elapsed;
                 hook.would = hook.would.max(run.would);
+                hook.verdict = hook.verdict.max(own_verdict(run));
                 hook.runs += times;
                 hook.edited |= run.edited;
                 hook.denied_calls += run.refused.len();

@@ -37,6 +37,7 @@ impl TestLog {
             mode: AuditMode::Durable,
             content: false,
             rotate: Rotation::default(),
+            sink: None,
         };
         Self {
             directory,

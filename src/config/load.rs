@@ -2,6 +2,7 @@
 //! deserializes the result.
 
 mod admin_users;
+mod audit_sink;
 mod callers;
 mod foreign_settings;
 mod hooks;
@@ -127,6 +128,7 @@ impl Config {
         let hook_directory = loader.hook_directory();
         loader.check_redis_urls();
         loader.check_telemetry();
+        loader.check_audit_sink();
         loader.check_trace();
         let (transcripts, paths) = (loader.transcripts(), loader.resolved_paths());
         loader.check_rollout();

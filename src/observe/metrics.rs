@@ -1,5 +1,6 @@
 //! Prometheus metrics. Names, labels and help texts of all of them are in this file.
 
+mod exports;
 mod shadow;
 
 use std::{
@@ -118,6 +119,12 @@ metrics! {
     pub audit_dropped_lines: Counter = "audit_dropped_lines";
     /// Whether writing the decision log fails.
     pub audit_failing: Gauge = "audit_failing";
+    /// Lines of the decision log for its HTTP sink, by outcome.
+    audit_sink_lines: Family<Labels<1>, Counter> = "audit_sink_lines";
+    /// Written lines of the decision log that its HTTP sink has not sent yet.
+    pub audit_sink_lag: Gauge = "audit_sink_lag_lines";
+    /// Failed attempts of the decision log's HTTP sink, by reason.
+    audit_sink_failures: Family<Labels<1>, Counter> = "audit_sink_failures";
     /// Exchanges written to recordings.
     pub recording_exchanges: Counter = "recording_exchanges";
     /// Exchanges missing from recordings, for lack of memory or because writing failed.
@@ -381,12 +388,6 @@ impl Metrics {
     pub fn record_fallback(&self, upstream: &str) {
         let labels = [("upstream", upstream.to_owned().into())];
         self.upstream_fallbacks.get_or_create(&labels).inc();
-    }
-
-    /// Counts spans or log records that the collector accepted, or that were dropped.
-    pub(super) fn record_export(&self, signal: &'static str, outcome: &'static str, items: u64) {
-        let labels = [("signal", signal.into()), ("outcome", outcome.into())];
-        self.otlp_items.get_or_create(&labels).inc_by(items);
     }
 }
 

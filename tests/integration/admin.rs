@@ -243,6 +243,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_audit_dropped_lines counter
     # HELP hookgate_audit_failing Whether writing the decision log fails.
     # TYPE hookgate_audit_failing gauge
+    # HELP hookgate_audit_sink_lag_lines Written lines of the decision log that its HTTP sink has not sent yet.
+    # TYPE hookgate_audit_sink_lag_lines gauge
     # HELP hookgate_recording_exchanges Exchanges written to recordings.
     # TYPE hookgate_recording_exchanges counter
     # HELP hookgate_recording_dropped Exchanges missing from recordings, for lack of memory or because writing failed.

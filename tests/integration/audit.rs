@@ -5,6 +5,8 @@ mod disk;
 mod kills;
 mod lines;
 mod policies;
+mod since;
+mod sink;
 mod tellings;
 
 use data_encoding::HEXLOWER;

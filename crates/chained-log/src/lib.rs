@@ -37,24 +37,28 @@
 //! ```
 
 mod copy;
+mod cursor;
 mod error;
 mod hash_chain;
 mod log;
 mod log_file;
 mod observer;
 mod reader;
+mod search;
 mod write_options;
 mod write_queue;
 mod writer;
 
 pub use self::{
     copy::{CopyProblem, CopyVerification, verify_copy},
+    cursor::{BatchLimits, LineBatch, PlacedLine, ReadPosition, read_batch},
     error::{CommitError, OpenError},
     hash_chain::ChainHead,
     log::Log,
     log_file::rotated_files,
     observer::{LogEvent, LogNotice, LogObserver},
     reader::{LogLine, ReadError, Verification, lines, verify},
+    search::lines_from,
     write_options::{Durability, WriteOptions},
     writer::LogWriter,
 };

@@ -296,12 +296,13 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Pads the sequence number, so that names sort as numbers do.
-fn rotated_path(path: &Path, first_seq: u64) -> PathBuf {
+/// Returns the path of a rotated file. Pads the sequence number, so that names sort as numbers do.
+pub(crate) fn rotated_path(path: &Path, first_seq: u64) -> PathBuf {
     with_suffix(path, &format!("{first_seq:020}"))
 }
 
-fn rotated_seq(name: &OsStr, log_name: &OsStr) -> Option<u64> {
+/// Returns the sequence number in the name of a rotated file.
+pub(crate) fn rotated_seq(name: &OsStr, log_name: &OsStr) -> Option<u64> {
     let name = name.to_str()?;
     let digits = name.strip_prefix(log_name.to_str()?)?.strip_prefix('.')?;
     let is_padded = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -314,7 +315,8 @@ fn starts_like_a_line(file: &File) -> bool {
     read > 0 && start.get(..read) == LINE_START.get(..read)
 }
 
-fn first_seq(file: &File) -> Option<u64> {
+/// Returns the sequence number of the first line of a file.
+pub(crate) fn first_seq(file: &File) -> Option<u64> {
     let mut start = [0; 32];
     let read = file.read_at(&mut start, 0).ok()?;
     let rest = start.get(..read)?.strip_prefix(LINE_START)?;

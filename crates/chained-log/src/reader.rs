@@ -99,12 +99,7 @@ impl LogLine {
 ///
 /// Fails if a file cannot be read.
 pub fn lines(path: &Path) -> Result<impl Iterator<Item = Result<LogLine, ReadError>>, ReadError> {
-    let mut files = rotated_files(path).map_err(|cause| io_error(path, cause))?;
-    // During a rotation the log's own file is missing for a moment.
-    if path.exists() || files.is_empty() {
-        files.push(path.to_owned());
-    }
-    Ok(files.into_iter().flat_map(file_lines))
+    Ok(log_files(path)?.into_iter().flat_map(file_lines))
 }
 
 /// Verifies the hash chain of the log at `path`.
@@ -165,9 +160,26 @@ fn verify_line(line: &LogLine, previous: Option<&ChainHead>) -> Result<ChainHead
     }
 }
 
+/// Returns the files of a log, oldest first.
+pub(crate) fn log_files(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let mut files = rotated_files(path).map_err(|cause| io_error(path, cause))?;
+    // During a rotation the log's own file is missing for a moment.
+    if path.exists() || files.is_empty() {
+        files.push(path.to_owned());
+    }
+    Ok(files)
+}
+
 fn file_lines(file: PathBuf) -> impl Iterator<Item = Result<LogLine, ReadError>> {
-    let mut number = 0;
-    let mut reader = None;
+    lines_behind(file, 0, None)
+}
+
+/// Returns the lines of a file behind `number` lines, which `reader` has read.
+pub(crate) fn lines_behind(
+    file: PathBuf,
+    mut number: u64,
+    mut reader: Option<BufReader<File>>,
+) -> impl Iterator<Item = Result<LogLine, ReadError>> {
     let mut has_ended = false;
     std::iter::from_fn(move || {
         if has_ended {
@@ -203,7 +215,7 @@ fn next_line(
     }))
 }
 
-fn io_error(file: &Path, cause: io::Error) -> ReadError {
+pub(crate) fn io_error(file: &Path, cause: io::Error) -> ReadError {
     let file = file.to_owned();
     ReadError::Io { file, cause }
 }

@@ -27,6 +27,8 @@ const SECRETS: &[(&str, SecretChars)] = &[
     ("/auth/limits/store/redis/url", SecretChars::Token),
     ("/sessions/store/redis/url", SecretChars::Token),
     ("/telemetry/otlp/headers/*", SecretChars::HeaderValue),
+    ("/audit/sink/token", SecretChars::Token),
+    ("/audit/sink/headers/*", SecretChars::HeaderValue),
     ("/policies/*/key", SecretChars::Token),
     ("/hooks/*/*/hooks/*/bearer", SecretChars::Token),
     ("/hooks/*/*/hooks/*/key", SecretChars::Token),

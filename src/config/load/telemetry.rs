@@ -1,4 +1,4 @@
-//! Checks of the OTLP collector's settings.
+//! Checks of the OTLP collector's settings, and of headers that exporters send.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,10 @@ use crate::config::{
     spanned_yaml::unescape,
 };
 
-/// Headers that the exporter sets itself.
-const RESERVED_HEADERS: [HeaderName; 5] = [
+/// Headers that exporters set themselves.
+const RESERVED_HEADERS: [HeaderName; 6] = [
     header::CONNECTION,
+    header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
     header::CONTENT_TYPE,
     header::HOST,
@@ -35,8 +36,13 @@ impl Loader {
         if otlp.is_some_and(|otlp| !otlp.traces && !otlp.logs) {
             self.problem("/telemetry/otlp", "`traces` or `logs` must be true");
         }
+        self.check_headers("/telemetry/otlp/headers/*");
+    }
+
+    /// Checks the names of the headers of an exporter, whose pointers match `pattern`.
+    pub(super) fn check_headers(&mut self, pattern: &str) {
         let mut names = BTreeSet::new();
-        for pointer in matching(&self.value, "/telemetry/otlp/headers/*") {
+        for pointer in matching(&self.value, pattern) {
             let name = pointer.rsplit('/').next().map(unescape).unwrap_or_default();
             let Ok(name) = HeaderName::try_from(name) else {
                 self.problem(&pointer, "invalid header name");

@@ -1,10 +1,13 @@
 //! The audit log.
 
+pub(crate) mod sink;
+
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::sink::AuditSinkSettings;
 use crate::config::{
     schema::scalars::{CountSchema, FilePathSchema},
     units::Size,
@@ -28,6 +31,9 @@ pub struct AuditSettings {
     /// Rotation of the file.
     #[serde(default)]
     pub rotate: Rotation,
+    /// An HTTP endpoint to which the written lines are sent. Default: none.
+    #[serde(default)]
+    pub sink: Option<AuditSinkSettings>,
 }
 
 /// Whether calls wait for the audit log.

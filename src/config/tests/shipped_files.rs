@@ -266,3 +266,26 @@ fn every_setting_has_its_line_in_the_documentation() {
     let missing: Vec<String> = names.into_iter().filter(is_missing).collect();
     assert!(missing.is_empty(), "not in docs/config.md: {missing:?}");
 }
+
+/// Settings of other programs: they are YAML, and name files and fields as the log has them.
+#[test]
+fn settings_for_siem_agents_are_yaml_that_names_the_log() {
+    for (file, names) in [
+        ("vector.yaml", ["decisions.jsonl.[0-9]*", "hookgate.hash"]),
+        ("fluent-bit.yaml", ["decisions.jsonl.*", "hookgate:audit"]),
+        (
+            "otel-collector.yaml",
+            ["decisions.jsonl.[0-9]*", "hookgate.audit.prev"],
+        ),
+    ] {
+        let text = fs::read_to_string(Path::new("config/siem").join(file)).unwrap();
+
+        let parsed: Value = serde_saphyr::from_str(&text).unwrap();
+
+        assert!(parsed.is_object(), "{file}");
+        for name in names {
+            assert!(text.contains(name), "{file} has no {name}");
+        }
+        assert!(text.contains("Not run with"), "{file}");
+    }
+}

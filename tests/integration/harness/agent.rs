@@ -16,9 +16,14 @@ pub struct Agent {
 
 impl Agent {
     pub fn at(addr: SocketAddr) -> Self {
+        Self::at_base(&format!("http://{addr}"))
+    }
+
+    /// An agent with connections of its own, at the address of another one.
+    pub fn at_base(base: &str) -> Self {
         let client = client().build().unwrap();
         Self {
-            base: format!("http://{addr}"),
+            base: base.to_owned(),
             client,
             headers: HeaderMap::new(),
         }

@@ -42,6 +42,8 @@ pub struct Asked {
     pub headers: HeaderMap,
     /// The exact text of the body.
     pub body: String,
+    /// The body as it came, which may be compressed.
+    pub bytes: Bytes,
 }
 
 impl Asked {
@@ -222,6 +224,7 @@ async fn remember(State(seen): State<Seen>, request: Request, next: Next) -> Res
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers.clone(),
         body: String::from_utf8_lossy(&body).into_owned(),
+        bytes: body.clone(),
     };
     head.extensions.insert(asked.clone());
     seen.lock().unwrap().push(asked);
@@ -274,5 +277,6 @@ async fn read_request(socket: &mut TcpStream) -> Option<Asked> {
         query: query.to_owned(),
         headers,
         body: String::from_utf8_lossy(&body).into_owned(),
+        bytes: body,
     })
 }

@@ -1,0 +1,158 @@
+//! Finds the first line that satisfies a condition by bisection: over the files, and
+//! within one.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    path::Path,
+};
+
+use crate::{
+    hash_chain::LineLink,
+    log_file::first_seq,
+    reader::{LogLine, MAX_LINE_BYTES, ReadError, io_error, lines_behind, log_files},
+};
+
+/// Returns the lines of the log at `path` from the first one that `is_before` refuses.
+/// The lines that it accepts must come before all others; few lines are read to find the
+/// place between them. The chain is not verified.
+///
+/// # Errors
+///
+/// Fails if a file cannot be read.
+pub fn lines_from(
+    path: &Path,
+    is_before: impl Fn(&[u8]) -> bool,
+) -> Result<impl Iterator<Item = Result<LogLine, ReadError>>, ReadError> {
+    let mut files = log_files(path)?;
+    // The last file whose first line comes before, or the first file.
+    let (mut first, mut end) = (0, files.len());
+    while end - first > 1 {
+        let middle = usize::midpoint(first, end);
+        let starts_before = files.get(middle).map_or(Ok(false), |file| {
+            let line = read_line(&mut BufReader::new(File::open(file)?))?;
+            Ok(line.is_some_and(|line| is_before(&line)))
+        });
+        if starts_before.map_err(|cause| io_error(path, cause))? {
+            first = middle;
+        } else {
+            end = middle;
+        }
+    }
+    let later = files.split_off((first + 1).min(files.len()));
+    let first_file = files.pop();
+    let first_lines = first_file.map(|file| {
+        let opened = open_behind(&file, is_before).map_err(|cause| io_error(&file, cause))?;
+        let (number, reader) = opened;
+        Ok(lines_behind(file, number, Some(reader)))
+    });
+    let first_lines = first_lines.transpose()?;
+    let later = later
+        .into_iter()
+        .flat_map(|file| lines_behind(file, 0, None));
+    Ok(first_lines.into_iter().flatten().chain(later))
+}
+
+/// Opens a file behind the lines that come before. Returns their number, too.
+fn open_behind(
+    file: &Path,
+    is_before: impl Fn(&[u8]) -> bool,
+) -> io::Result<(u64, BufReader<File>)> {
+    let file = File::open(file)?;
+    let first_seq = first_seq(&file).unwrap_or_default();
+    let mut reader = BufReader::new(file);
+    let start = bisect(&mut reader, is_before)?;
+    reader.seek(SeekFrom::Start(start))?;
+    let line = read_line(&mut reader)?;
+    reader.seek(SeekFrom::Start(start))?;
+    let seq = line.as_deref().and_then(LineLink::parse_unchecked);
+    let number = seq.map_or(0, |link| link.head.seq.saturating_sub(first_seq));
+    Ok((number, reader))
+}
+
+/// Returns the offset of the first line that does not come before.
+fn bisect(reader: &mut BufReader<File>, is_before: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
+    // Lines that begin before `start` come before; those that begin at `end` or later do
+    // not. A line begins at `start`.
+    let (mut start, mut end) = (0, reader.get_ref().metadata()?.len());
+    while start < end {
+        let middle = u64::midpoint(start, end);
+        let candidate = if middle == start {
+            start
+        } else {
+            reader.seek(SeekFrom::Start(middle - 1))?;
+            middle - 1 + reader.skip_until(b'\n')? as u64
+        };
+        if candidate >= end {
+            end = middle;
+            continue;
+        }
+        reader.seek(SeekFrom::Start(candidate))?;
+        match read_line(reader)? {
+            Some(line) if is_before(&line) => start = candidate + line.len() as u64 + 1,
+            Some(_) | None => end = candidate,
+        }
+    }
+    Ok(start)
+}
+
+/// Reads a complete line without its line break.
+fn read_line(reader: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    reader.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+    Ok(line.pop_if(|byte| *byte == b'\n').map(|_| line))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{hash_chain::ChainHead, log_file::rotated_path};
+
+    /// A log of lines `"a":0` to `"a":N` of several lengths, some in each file.
+    fn log(lines: u64, per_file: u64) -> TempDir {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("log");
+        let mut head = ChainHead::default();
+        let mut bytes = Vec::new();
+        let mut first_seq = 1;
+        for number in 0..lines {
+            if number > 0 && number % per_file == 0 {
+                fs::write(rotated_path(&path, first_seq), &bytes).unwrap();
+                bytes.clear();
+                first_seq = number + 1;
+            }
+            let padding = "x".repeat(usize::try_from(number * 37 % 200).unwrap());
+            let fields = format!("\"a\":{number},\"b\":\"{padding}\"");
+            head.append_line(&mut bytes, fields.as_bytes());
+        }
+        fs::write(&path, bytes).unwrap();
+        folder
+    }
+
+    fn number(line: &[u8]) -> u64 {
+        let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+        line["a"].as_u64().unwrap()
+    }
+
+    #[test]
+    fn reading_begins_with_the_first_line_that_is_not_before() {
+        for (lines, per_file) in [(0, 5), (1, 5), (5, 5), (23, 5), (23, 100), (40, 1)] {
+            let folder = log(lines, per_file);
+            let path = folder.path().join("log");
+            for from in 0..=lines {
+                let found = lines_from(&path, |line| number(line) < from);
+
+                let found: Vec<LogLine> = found.unwrap().map(Result::unwrap).collect();
+                let numbers: Vec<u64> = found.iter().map(|line| number(&line.bytes)).collect();
+                assert_eq!(numbers, (from..lines).collect::<Vec<_>>());
+                for line in &found {
+                    assert_eq!(line.number, number(&line.bytes) % per_file + 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The endpoint of a sink: request bodies in its format, and the meaning of responses.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    ops::Range,
+    sync::Arc,
+};
+
+use chained_log::PlacedLine;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::{
+    audit_log::field_mask::FieldMask,
+    config::{AuditSinkSettings, SinkFormat},
+};
+
+/// Bytes of a response that are read. Elasticsearch reports on each line.
+const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
+
+/// An endpoint that receives lines.
+#[derive(Debug)]
+pub(in crate::audit_log) struct SinkEndpoint {
+    pub(super) settings: AuditSinkSettings,
+    client: reqwest::Client,
+    headers: HeaderMap,
+    mask: FieldMask,
+}
+
+/// The HTTP client of a sink could not be built.
+#[derive(Debug, Error)]
+#[error("failed to build the HTTP client of the audit sink: {0}")]
+pub struct SinkClientError(String);
+
+/// Why lines were not accepted. Holds no URL.
+#[derive(Debug, Error)]
+pub(super) enum SendError {
+    #[error("connection failed")]
+    Connection,
+    #[error("request timed out")]
+    Timeout,
+    #[error("status {}", .0.as_u16())]
+    Status(StatusCode),
+    #[error("request too large")]
+    TooLarge,
+    #[error("some lines were refused for now")]
+    Busy,
+    #[error("the response is not one of the bulk API")]
+    Response,
+    #[error("failed to read the log: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// Response of the bulk API.
+#[derive(Deserialize)]
+struct BulkResponse {
+    errors: bool,
+    #[serde(default)]
+    items: Vec<BTreeMap<String, BulkItem>>,
+}
+
+#[derive(Deserialize)]
+struct BulkItem {
+    status: u16,
+}
+
+/// The fields of a line that formats need.
+#[derive(Deserialize)]
+struct LineKey<'a> {
+    time: &'a str,
+    hash: &'a str,
+}
+
+impl SinkEndpoint {
+    /// Creates an endpoint; opens no connection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the HTTP client cannot be built.
+    pub(in crate::audit_log) fn new(settings: &AuditSinkSettings) -> Result<Self, SinkClientError> {
+        // A redirect or a proxy would hand lines and token to another host.
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .timeout(settings.timeout)
+            .http1_only()
+            .build()
+            .map_err(|error| SinkClientError(error.without_url().to_string()))?;
+        let mut headers = settings.header_map();
+        let content_type = match settings.format {
+            SinkFormat::JsonArray | SinkFormat::SplunkHec => "application/json",
+            SinkFormat::ElasticBulk => "application/x-ndjson",
+        };
+        let gzip = HeaderValue::from_static("gzip");
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(header::CONTENT_ENCODING, gzip);
+        let (drop, hash) = (settings.mask.drop.clone(), settings.mask.hash.clone());
+        Ok(Self {
+            settings: settings.clone(),
+            client,
+            headers,
+            mask: FieldMask::new(drop, hash),
+        })
+    }
+
+    /// Whether the settings are those of another endpoint.
+    pub(in crate::audit_log) fn is_same(&self, other: &Self) -> bool {
+        self.settings == other.settings
+    }
+
+    /// Sends lines once. Returns the number of those that the endpoint will never accept.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        lines: &Arc<Vec<PlacedLine>>,
+        range: Range<usize>,
+    ) -> Result<u64, SendError> {
+        let (endpoint, lines) = (Arc::clone(self), Arc::clone(lines));
+        let body = tokio::task::spawn_blocking(move || {
+            endpoint.body(lines.get(range).unwrap_or_default())
+        });
+        let body = body.await.map_err(io::Error::from)??;
+        let request = self.client.post(self.settings.url.clone());
+        let sent = request.headers(self.headers.clone()).body(body).send();
+        let response = sent.await.map_err(|error| transport_error(&error))?;
+        match response.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Err(SendError::TooLarge),
+            status if !status.is_success() => Err(SendError::Status(status)),
+            _ if self.settings.format == SinkFormat::ElasticBulk => {
+                refused_lines(&read_body(response).await?)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Returns the compressed body of a request with these lines.
+    fn body(&self, lines: &[PlacedLine]) -> io::Result<Vec<u8>> {
+        let mut body = GzEncoder::new(Vec::new(), Compression::fast());
+        let is_array = self.settings.format == SinkFormat::JsonArray;
+        if is_array {
+            body.write_all(b"[")?;
+        }
+        for (index, line) in lines.iter().enumerate() {
+            let line = self.mask.apply(&line.bytes);
+            match self.settings.format {
+                SinkFormat::JsonArray if index > 0 => body.write_all(b",")?,
+                SinkFormat::JsonArray => (),
+                SinkFormat::SplunkHec => body.write_all(splunk_event(&line)?.as_bytes())?,
+                SinkFormat::ElasticBulk => body.write_all(bulk_action(&line)?.as_bytes())?,
+            }
+            body.write_all(&line)?;
+            match self.settings.format {
+                SinkFormat::JsonArray => (),
+                SinkFormat::SplunkHec => body.write_all(b"}\n")?,
+                SinkFormat::ElasticBulk => body.write_all(b"\n")?,
+            }
+        }
+        if is_array {
+            body.write_all(b"]")?;
+        }
+        body.finish()
+    }
+}
+
+impl SendError {
+    /// Returns the label of metrics.
+    pub(super) const fn reason(&self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Timeout => "timeout",
+            Self::Status(_) | Self::TooLarge | Self::Busy => "status",
+            Self::Response => "response",
+            Self::Disk(_) => "disk",
+        }
+    }
+}
+
+fn transport_error(error: &reqwest::Error) -> SendError {
+    if error.is_timeout() {
+        SendError::Timeout
+    } else {
+        SendError::Connection
+    }
+}
+
+async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, SendError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|it| transport_error(&it))? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_RESPONSE_BYTES {
+            return Err(SendError::Response);
+        }
+    }
+    Ok(body)
+}
+
+/// Returns the beginning of an event of Splunk's HTTP Event Collector, up to its `event`.
+fn splunk_event(line: &[u8]) -> io::Result<String> {
+    let time: Timestamp = key(line)?.time.parse().map_err(io::Error::other)?;
+    let (seconds, milliseconds) = (time.as_second(), time.subsec_millisecond());
+    Ok(format!(
+        r#"{{"time":{seconds}.{milliseconds:03},"source":"hookgate","sourcetype":"hookgate:audit","event":"#
+    ))
+}
+
+/// Returns the action of the bulk API for a line. The hash as id makes a line that is
+/// sent twice one document.
+fn bulk_action(line: &[u8]) -> io::Result<String> {
+    let hash = key(line)?.hash;
+    Ok(format!("{{\"create\":{{\"_id\":\"{hash}\"}}}}\n"))
+}
+
+fn key(line: &[u8]) -> io::Result<LineKey<'_>> {
+    serde_json::from_slice(line).map_err(io::Error::from)
+}
+
+/// Returns the number of lines that the bulk API will never accept; 409 means that it has
+/// a line already.
+fn refused_lines(response: &[u8]) -> Result<u64, SendError> {
+    let response: BulkResponse =
+        serde_json::from_slice(response).map_err(|_| SendError::Response)?;
+    if !response.errors {
+        return Ok(0);
+    }
+    let items = response.items.iter().flat_map(BTreeMap::values);
+    let statuses: Vec<u16> = items.map(|item| item.status).collect();
+    if statuses
+        .iter()
+        .any(|status| *status == 429 || *status >= 500)
+    {
+        return Err(SendError::Busy);
+    }
+    let refused = |status: &&u16| **status >= 400 && **status != 409;
+    Ok(statuses.iter().filter(refused).count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use chained_log::ReadPosition;
+    use flate2::read::GzDecoder;
+
+    use super::*;
+
+    const LINE: &str =
+        r#"{"seq":1,"prev":"P","time":"2026-11-25T10:00:00.007Z","kind":"stop","hash":"H"}"#;
+
+    fn body(format: &str) -> String {
+        let settings = serde_json::json!({ "url": "http://127.0.0.1:9/", "format": format });
+        let settings = serde_json::from_value(settings).unwrap();
+        let position = ReadPosition {
+            file: 1,
+            offset: 0,
+            seq: 1,
+            hash: "H".to_owned(),
+        };
+        let line = PlacedLine {
+            bytes: LINE.as_bytes().to_vec(),
+            position,
+        };
+        let body = SinkEndpoint::new(&settings)
+            .unwrap()
+            .body(&[line.clone(), line]);
+        let mut text = String::new();
+        let mut decoder = GzDecoder::new(io::Cursor::new(body.unwrap()));
+        decoder.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn bodies_hold_the_bytes_of_lines_in_each_format() {
+        assert_eq!(body("json_array"), format!("[{LINE},{LINE}]"));
+        let event = format!(
+            "{{\"time\":1764064800.007,\"source\":\"hookgate\",\"sourcetype\":\"hookgate:audit\",\"event\":{LINE}}}\n"
+        )
+        .replace("1764064800", &"2026-11-25T10:00:00Z".parse::<Timestamp>().unwrap().as_second().to_string());
+        assert_eq!(body("splunk_hec"), event.repeat(2));
+        let item = format!("{{\"create\":{{\"_id\":\"H\"}}}}\n{LINE}\n");
+        assert_eq!(body("elastic_bulk"), item.repeat(2));
+    }
+
+    #[test]
+    fn a_bulk_response_is_read_line_by_line() {
+        let response = |statuses: &[u16]| {
+            let item = |status: &u16| format!(r#"{{"create":{{"status":{status},"_id":"x"}}}}"#);
+            let items: Vec<String> = statuses.iter().map(item).collect();
+            format!(
+                r#"{{"took":1,"errors":true,"items":[{}]}}"#,
+                items.join(",")
+            )
+        };
+
+        let refused = refused_lines(response(&[201, 409, 400, 403]).as_bytes());
+        assert_eq!(refused.unwrap(), 2);
+        for busy in [[201, 429], [503, 201]] {
+            let result = refused_lines(response(&busy).as_bytes());
+            assert!(matches!(result, Err(SendError::Busy)));
+        }
+        assert_eq!(refused_lines(br#"{"errors":false}"#).unwrap(), 0);
+        assert!(matches!(refused_lines(b"<html>"), Err(SendError::Response)));
+    }
+}

@@ -1,0 +1,51 @@
+//! `PATH.sent`: the place of the last line that the endpoint has accepted.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use chained_log::ReadPosition;
+
+/// Readable and writable by the owner only, as the log.
+const FILE_MODE: u32 = 0o600;
+
+/// Returns the place that is kept for a log; `None` if there is none.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read, or holds no place.
+pub(super) fn load(log: &Path) -> io::Result<Option<ReadPosition>> {
+    match fs::read(with_suffix(log, "sent")) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the place in one step: after a crash it is the old or the new one.
+///
+/// # Errors
+///
+/// Fails if the file cannot be written; the old place is kept.
+pub(super) fn save(log: &Path, position: &ReadPosition) -> io::Result<()> {
+    let next = with_suffix(log, "sent-next");
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_MODE)
+        .open(&next)?;
+    file.write_all(&serde_json::to_vec(position)?)?;
+    file.sync_data()?;
+    fs::rename(next, with_suffix(log, "sent"))
+}
+
+fn with_suffix(log: &Path, suffix: &str) -> PathBuf {
+    let mut name = log.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(suffix);
+    log.with_file_name(name)
+}

@@ -1,0 +1,266 @@
+//! The task that reads the log and sends its lines until they are accepted.
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use chained_log::{BatchLimits, LineBatch, PlacedLine, ReadPosition, read_batch};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use uuid::Uuid;
+
+use super::{
+    endpoint::{SendError, SinkEndpoint},
+    progress,
+};
+use crate::observe::Metrics;
+
+/// How long the first line of a batch waits for more.
+const LINGER: Duration = Duration::from_secs(1);
+
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+
+/// Time to send what is written once the log is closed. What is left is sent after the
+/// next start. Shorter than the last grace period of the server's shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Sends the lines of one log until the log is closed.
+#[derive(Debug)]
+pub(in crate::audit_log) struct SinkTask {
+    path: PathBuf,
+    /// The endpoint of the config in force.
+    endpoint: watch::Receiver<Option<Arc<SinkEndpoint>>>,
+    /// Sequence number of the last written line; 0 before the first is written.
+    written: watch::Receiver<u64>,
+    metrics: Arc<Metrics>,
+    /// Place of the last accepted line.
+    position: Option<ReadPosition>,
+    /// Whether the last attempt failed; logged when it changes.
+    is_failing: bool,
+}
+
+/// Why a batch was not sent to its end.
+enum Interruption {
+    /// The log is closed, and the endpoint does not accept its lines.
+    Closed,
+    /// The config in force has no endpoint.
+    NoEndpoint,
+}
+
+impl SinkTask {
+    pub(in crate::audit_log) const fn new(
+        path: PathBuf,
+        endpoint: watch::Receiver<Option<Arc<SinkEndpoint>>>,
+        written: watch::Receiver<u64>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            path,
+            endpoint,
+            written,
+            metrics,
+            position: None,
+            is_failing: false,
+        }
+    }
+
+    /// Sends until the log is closed and sent, or [`SHUTDOWN_TIMEOUT`] has passed since
+    /// it was closed.
+    pub(in crate::audit_log) async fn run(mut self) {
+        let mut written = self.written.clone();
+        let deadline = async {
+            // Fails when the writer has ended.
+            drop(written.wait_for(|_| false).await);
+            sleep(SHUTDOWN_TIMEOUT).await;
+        };
+        tokio::select! {
+            () = self.send_all() => (),
+            () = deadline => (),
+        }
+    }
+
+    async fn send_all(&mut self) {
+        let Some(mut endpoint) = self.wait_for_endpoint().await else {
+            return;
+        };
+        self.load_position().await;
+        let mut backoff = MIN_BACKOFF;
+        while let Some(last_seq) = self.wait_for_lines(&endpoint).await {
+            match self.read(&endpoint, last_seq).await {
+                Ok(batch) => {
+                    backoff = MIN_BACKOFF;
+                    match self.deliver(batch).await {
+                        Err(Interruption::Closed) => return,
+                        Err(Interruption::NoEndpoint) | Ok(()) => (),
+                    }
+                }
+                Err(error) => {
+                    self.record_failure(&error);
+                    self.pause(&mut backoff).await;
+                }
+            }
+            match self.wait_for_endpoint().await {
+                Some(current) => endpoint = current,
+                None => return,
+            }
+        }
+    }
+
+    /// Waits until the config in force has an endpoint; returns `None` if the log was
+    /// closed without.
+    async fn wait_for_endpoint(&mut self) -> Option<Arc<SinkEndpoint>> {
+        let endpoint = self.endpoint.wait_for(Option::is_some).await;
+        endpoint.ok()?.clone()
+    }
+
+    /// Loads the place of the last accepted line. Without one, or with that of another
+    /// log, all lines are sent.
+    async fn load_position(&mut self) {
+        let path = self.path.clone();
+        let loaded = tokio::task::spawn_blocking(move || progress::load(&path)).await;
+        self.position = loaded
+            .map_err(io::Error::from)
+            .flatten()
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "audit sink: the place of the last sent line is unreadable");
+                None
+            });
+        let written = self.written.wait_for(|seq| *seq > 0).await;
+        let last_seq = written.map(|seq| *seq).unwrap_or_default();
+        self.position.take_if(|position| position.seq > last_seq);
+    }
+
+    /// Waits for lines that are not sent, and a moment for a full batch. Returns the
+    /// sequence number of the last written line; `None` if the log is closed and sent.
+    async fn wait_for_lines(&mut self, endpoint: &SinkEndpoint) -> Option<u64> {
+        let sent = self.sent_seq();
+        self.written.wait_for(|seq| *seq > sent).await.ok()?;
+        let full = sent.saturating_add(endpoint.settings.batch.lines as u64);
+        drop(timeout(LINGER, self.written.wait_for(|seq| *seq >= full)).await);
+        self.record_lag();
+        Some(*self.written.borrow())
+    }
+
+    async fn read(&self, endpoint: &SinkEndpoint, last_seq: u64) -> Result<LineBatch, SendError> {
+        let (path, after) = (self.path.clone(), self.position.clone());
+        let limits = BatchLimits {
+            lines: endpoint.settings.batch.lines,
+            bytes: endpoint.settings.batch.bytes,
+            last_seq,
+        };
+        let read = tokio::task::spawn_blocking(move || read_batch(&path, after.as_ref(), limits));
+        let batch = read.await.map_err(io::Error::from)??;
+        if batch.lines.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::NotFound).into());
+        }
+        Ok(batch)
+    }
+
+    /// Sends a batch until the endpoint accepts it, in parts if it is too large for it.
+    async fn deliver(&mut self, batch: LineBatch) -> Result<(), Interruption> {
+        let LineBatch { lines, mut missing } = batch;
+        let lines = Arc::new(lines);
+        let (mut start, mut size) = (0, lines.len());
+        let mut backoff = MIN_BACKOFF;
+        while start < lines.len() {
+            let endpoint = self.endpoint.borrow_and_update().clone();
+            let endpoint = endpoint.ok_or(Interruption::NoEndpoint)?;
+            let end = lines.len().min(start + size);
+            let refused = match endpoint.send(&lines, start..end).await {
+                Ok(refused) => refused,
+                Err(SendError::TooLarge) if end - start > 1 => {
+                    size = (end - start) / 2;
+                    continue;
+                }
+                // It never fits.
+                Err(SendError::TooLarge) => 1,
+                Err(error) => {
+                    self.record_failure(&error);
+                    if self.written.has_changed().is_err() {
+                        return Err(Interruption::Closed);
+                    }
+                    self.pause(&mut backoff).await;
+                    continue;
+                }
+            };
+            backoff = MIN_BACKOFF;
+            self.record_missing(std::mem::take(&mut missing));
+            if let Some(last) = end.checked_sub(1).and_then(|last| lines.get(last)) {
+                self.record_accepted(last, (end - start) as u64, refused)
+                    .await;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Waits before the next attempt, longer each time; ends early if the endpoint changes
+    /// or the log is closed.
+    async fn pause(&mut self, backoff: &mut Duration) {
+        let mut written = self.written.clone();
+        tokio::select! {
+            () = sleep(with_jitter(*backoff)) => (),
+            Ok(()) = self.endpoint.changed() => (),
+            Err(_) = written.wait_for(|_| false) => (),
+        }
+        *backoff = MAX_BACKOFF.min(*backoff * 2);
+    }
+
+    async fn record_accepted(&mut self, last: &PlacedLine, lines: u64, refused: u64) {
+        self.metrics
+            .record_sink_lines("sent", lines.saturating_sub(refused));
+        self.metrics.record_sink_lines("refused", refused);
+        if refused > 0 {
+            tracing::error!(
+                audit.lines = refused,
+                "audit sink: the endpoint refused lines for good"
+            );
+        }
+        if std::mem::take(&mut self.is_failing) {
+            tracing::info!("audit sink: sending recovered");
+        }
+        self.position = Some(last.position.clone());
+        self.record_lag();
+        let (path, position) = (self.path.clone(), last.position.clone());
+        let saved = tokio::task::spawn_blocking(move || progress::save(&path, &position)).await;
+        if let Err(error) = saved.map_err(io::Error::from).flatten() {
+            self.record_failure(&error.into());
+        }
+    }
+
+    fn record_missing(&self, lines: u64) {
+        if lines > 0 {
+            self.metrics.record_sink_lines("lost", lines);
+            tracing::error!(
+                audit.lines = lines,
+                "audit sink: rotation removed lines before they were sent"
+            );
+        }
+    }
+
+    fn record_failure(&mut self, error: &SendError) {
+        self.metrics.record_sink_failure(error.reason());
+        self.record_lag();
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!(%error, "audit sink: sending failed");
+        }
+    }
+
+    fn record_lag(&self) {
+        let lag = self.written.borrow().saturating_sub(self.sent_seq());
+        self.metrics
+            .audit_sink_lag
+            .set(i64::try_from(lag).unwrap_or(i64::MAX));
+    }
+
+    fn sent_seq(&self) -> u64 {
+        self.position.as_ref().map_or(0, |position| position.seq)
+    }
+}
+
+/// Returns between half and all of a pause, so that gateways do not retry together.
+fn with_jitter(pause: Duration) -> Duration {
+    let share = Uuid::new_v4().as_u128() % 1000;
+    pause / 2 + pause / 2000 * u32::try_from(share).unwrap_or_default()
+}
