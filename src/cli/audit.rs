@@ -1,41 +1,31 @@
 //! `hookgate audit`: verifies an audit log, and prints its records.
 
+mod ecs;
+mod ocsf;
+mod record_filter;
 mod table;
+mod verify;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use chained_log::{CopyVerification, LogLine, ReadError, Verification};
-use clap::{Args, Subcommand, ValueEnum, builder::PossibleValuesParser};
-use jiff::Timestamp;
+use chained_log::{LogLine, ReadError};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
-use self::table::{csv_header, csv_row, text_line};
+use self::{
+    ecs::ecs_document,
+    ocsf::OcsfExport,
+    record_filter::RecordFilter,
+    table::{csv_header, csv_row, text_line},
+    verify::{verify_files, verify_stdin},
+};
 use super::{failure::Failure, output::print};
-
-/// Verdicts of events and calls, and those that observing hooks would have had.
-const VERDICTS: [&str; 13] = [
-    "proceed",
-    "ask",
-    "respond",
-    "deny",
-    "stop",
-    "pass",
-    "edit",
-    "error",
-    "would_proceed",
-    "would_ask",
-    "would_respond",
-    "would_deny",
-    "would_stop",
-];
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate audit verify /var/lib/hookgate/decisions.jsonl
   hookgate audit show /var/lib/hookgate/decisions.jsonl --verdict deny --since 2026-11-22T00:00:00Z
-  hookgate audit export /var/lib/hookgate/decisions.jsonl --format csv > decisions.csv";
+  hookgate audit export /var/lib/hookgate/decisions.jsonl --format csv > decisions.csv
+  hookgate audit export /var/lib/hookgate/decisions.jsonl --format ocsf --since 2026-11-22T00:00:00Z";
 
 /// Command-line arguments of `audit`.
 #[derive(Debug, Args)]
@@ -70,7 +60,7 @@ enum AuditCommand {
         #[command(flatten)]
         filter: RecordFilter,
     },
-    /// Print records as a JSON array or as CSV
+    /// Print records as a JSON array, as CSV, or for a SIEM
     #[command(
         after_help = "Example: hookgate audit export decisions.jsonl --format csv --caller team-a"
     )]
@@ -91,26 +81,10 @@ enum ExportFormat {
     Json,
     /// One row per record, with the most common fields
     Csv,
-}
-
-/// Filters of records. A record must match all of them.
-#[derive(Debug, Args)]
-struct RecordFilter {
-    /// Only records of this caller: its name, or the first digits of its key hash
-    #[arg(long)]
-    caller: Option<String>,
-    /// Only records of this session
-    #[arg(long)]
-    session: Option<String>,
-    /// Only records of the request with this id
-    #[arg(long, value_name = "ID")]
-    request: Option<String>,
-    /// Only events with this verdict and calls with this outcome
-    #[arg(long, value_parser = PossibleValuesParser::new(VERDICTS))]
-    verdict: Option<String>,
-    /// Only records since this time, such as 2026-11-22T08:30:00Z
-    #[arg(long, value_name = "TIME")]
-    since: Option<Timestamp>,
+    /// OCSF 1.3, one event per line: API Activity and Detection Finding
+    Ocsf,
+    /// ECS 8.17, one document per line
+    Ecs,
 }
 
 impl AuditArgs {
@@ -120,69 +94,42 @@ impl AuditArgs {
                 path: Some(path),
                 contains,
                 ..
-            } => {
-                let verified = chained_log::verify(&path)?;
-                if let Some(hash) = contains {
-                    check_contains(&path, &hash)?;
-                }
-                Ok(print(&summary(&verified))?)
-            }
+            } => verify_files(&path, contains.as_deref()),
             AuditCommand::Verify { path: None, .. } => verify_stdin(),
             AuditCommand::Show { path, filter } => print_records(&path, &filter, text_line),
             AuditCommand::Export {
                 path,
-                format: ExportFormat::Csv,
+                format,
                 filter,
-            } => {
-                print(&csv_header())?;
-                print_records(&path, &filter, csv_row)
-            }
-            AuditCommand::Export {
-                path,
-                format: ExportFormat::Json,
-                filter,
-            } => export_json(&path, &filter),
+            } => match format {
+                ExportFormat::Json => export_json(&path, &filter),
+                ExportFormat::Csv => {
+                    print(&csv_header())?;
+                    print_records(&path, &filter, csv_row)
+                }
+                ExportFormat::Ocsf => export_ocsf(&path, &filter),
+                ExportFormat::Ecs => {
+                    print_records(&path, &filter, |line| ecs_document(line).to_string())
+                }
+            },
         }
     }
 }
 
-impl RecordFilter {
-    fn includes(&self, line: &Value) -> bool {
-        let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str);
-        let is = |pointer: &str, expected: &Option<String>| {
-            expected.is_none() || text(pointer) == expected.as_deref()
+/// Returns the records of a log that may match the filter as JSON, without one that is
+/// being written.
+fn lines(
+    path: &Path,
+    filter: &RecordFilter,
+) -> Result<impl Iterator<Item = Result<Value, ReadError>>, ReadError> {
+    let wanted = |it: &Result<LogLine, ReadError>| {
+        let Ok(line) = it else {
+            return true;
         };
-        let is_of_caller = |expected: &String| {
-            let key = text("/caller/key").unwrap_or_default();
-            text("/caller/name") == Some(expected)
-                || (expected.len() >= 8 && key.starts_with(expected))
-        };
-        let has_verdict = |expected: &String| {
-            let hooks = line.get("hooks").and_then(Value::as_array);
-            let mut would = hooks
-                .into_iter()
-                .flatten()
-                .filter_map(|hook| hook.get("would"));
-            text("/verdict") == Some(expected)
-                || text("/action") == Some(expected)
-                || would.any(|verdict| verdict == expected)
-        };
-        let is_since = |since: &Timestamp| {
-            let time = text("/time").and_then(|time| time.parse::<Timestamp>().ok());
-            time.is_none_or(|time| time >= *since)
-        };
-        is("/session", &self.session)
-            && is("/request", &self.request)
-            && self.caller.as_ref().is_none_or(is_of_caller)
-            && self.verdict.as_ref().is_none_or(has_verdict)
-            && self.since.as_ref().is_none_or(is_since)
-    }
-}
-
-/// Returns the records of a log as JSON, without one that is being written.
-fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Value, ReadError>>, ReadError> {
-    let whole = |it: &Result<LogLine, ReadError>| it.as_ref().map_or(true, |line| line.is_complete);
-    Ok(chained_log::lines(path)?.filter(whole).map(|it| it?.json()))
+        line.is_complete && filter.includes_time_of(&line.bytes)
+    };
+    let lines = chained_log::lines_from(path, |line| filter.is_before(line))?;
+    Ok(lines.filter(wanted).map(|it| it?.json()))
 }
 
 /// Prints each record that matches the filter.
@@ -191,7 +138,7 @@ fn print_records(
     filter: &RecordFilter,
     print_as: fn(&Value) -> String,
 ) -> Result<(), Failure> {
-    for line in lines(path)? {
+    for line in lines(path, filter)? {
         let line = line?;
         if filter.includes(&line) {
             print(&print_as(&line))?;
@@ -200,54 +147,22 @@ fn print_records(
     Ok(())
 }
 
-/// Fails if no line has this hash.
-fn check_contains(path: &Path, hash: &str) -> Result<(), Failure> {
-    for line in lines(path)? {
-        if line?.get("hash").and_then(Value::as_str) == Some(hash) {
-            return Ok(());
+/// Prints the OCSF event of each record that matches the filter and has one.
+fn export_ocsf(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
+    let mut export = OcsfExport::new();
+    for line in lines(path, filter)? {
+        let line = line?;
+        let event = export.convert(&line);
+        if let Some(event) = event.filter(|_| filter.includes(&line)) {
+            print(&event.to_string())?;
         }
     }
-    let path = path.display();
-    Err(Failure::Failed(format!(
-        "{path}: no line has the hash `{hash}`: the log was truncated"
-    )))
-}
-
-/// Verifies a copy of a log, and prints what is wrong with it.
-fn verify_stdin() -> Result<(), Failure> {
-    let verified = chained_log::verify_copy(io::stdin().lock());
-    let verified = verified.map_err(|error| Failure::Failed(error.to_string()))?;
-    let CopyVerification {
-        lines,
-        repeated,
-        masked,
-        first_seq,
-        last_seq,
-        last_hash,
-        problems,
-        problem_count,
-    } = verified;
-    let mut text = format!(
-        "{lines} lines from {first_seq} to {last_seq}, the last hash is {last_hash}; {repeated} lines are repeated"
-    );
-    if masked > 0 {
-        text = format!("{text}; of {masked} lines with masked fields only the place is verified");
-    }
-    if problem_count == 0 && lines > 0 {
-        return Ok(print(&format!("the hash chain is valid: {text}"))?);
-    }
-    let mut message: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    let further = problem_count - problems.len() as u64;
-    if further > 0 {
-        message.push(format!("and {further} further problems"));
-    }
-    message.push(format!("the copy is not intact: {text}"));
-    Err(Failure::Failed(message.join("\n")))
+    Ok(())
 }
 
 fn export_json(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
     let mut lead = "[";
-    for line in lines(path)? {
+    for line in lines(path, filter)? {
         let line = line?;
         if filter.includes(&line) {
             print(&format!("{lead}{line}"))?;
@@ -255,24 +170,6 @@ fn export_json(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
         }
     }
     Ok(print(if lead == "[" { "[]" } else { "]" })?)
-}
-
-fn summary(verified: &Verification) -> String {
-    let Verification {
-        lines,
-        first_seq: first,
-        last_hash: last,
-        ..
-    } = verified;
-    let mut text = format!("the hash chain is valid: {lines} lines, the last hash is {last}");
-    if *first > 1 {
-        let before = first - 1;
-        text = format!("{text}; {before} lines before line {first} were removed by rotation");
-    }
-    if verified.has_incomplete_line {
-        text.push_str("; one line is being written");
-    }
-    text
 }
 
 impl From<ReadError> for Failure {

@@ -1,0 +1,81 @@
+//! Verifies the files of an audit log, or a copy of it.
+
+use std::{io, path::Path};
+
+use chained_log::{CopyVerification, Verification};
+use serde_json::Value;
+
+use crate::cli::{failure::Failure, output::print};
+
+/// Verifies the hash chain, and that a line has the hash `contains`.
+pub(super) fn verify_files(path: &Path, contains: Option<&str>) -> Result<(), Failure> {
+    let verified = chained_log::verify(path)?;
+    if let Some(hash) = contains {
+        check_contains(path, hash)?;
+    }
+    Ok(print(&summary(&verified))?)
+}
+
+/// Verifies a copy of a log, and prints what is wrong with it.
+pub(super) fn verify_stdin() -> Result<(), Failure> {
+    let verified = chained_log::verify_copy(io::stdin().lock());
+    let verified = verified.map_err(|error| Failure::Failed(error.to_string()))?;
+    let CopyVerification {
+        lines,
+        repeated,
+        masked,
+        first_seq,
+        last_seq,
+        last_hash,
+        problems,
+        problem_count,
+    } = verified;
+    let mut text = format!(
+        "{lines} lines from {first_seq} to {last_seq}, the last hash is {last_hash}; {repeated} lines are repeated"
+    );
+    if masked > 0 {
+        text = format!("{text}; of {masked} lines with masked fields only the place is verified");
+    }
+    if problem_count == 0 && lines > 0 {
+        return Ok(print(&format!("the hash chain is valid: {text}"))?);
+    }
+    let mut message: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let further = problem_count - problems.len() as u64;
+    if further > 0 {
+        message.push(format!("and {further} further problems"));
+    }
+    message.push(format!("the copy is not intact: {text}"));
+    Err(Failure::Failed(message.join("\n")))
+}
+
+/// Fails if no line has this hash.
+fn check_contains(path: &Path, hash: &str) -> Result<(), Failure> {
+    for line in chained_log::lines(path)? {
+        let line = line?;
+        if line.is_complete && line.json()?.get("hash").and_then(Value::as_str) == Some(hash) {
+            return Ok(());
+        }
+    }
+    let path = path.display();
+    Err(Failure::Failed(format!(
+        "{path}: no line has the hash `{hash}`: the log was truncated"
+    )))
+}
+
+fn summary(verified: &Verification) -> String {
+    let Verification {
+        lines,
+        first_seq: first,
+        last_hash: last,
+        ..
+    } = verified;
+    let mut text = format!("the hash chain is valid: {lines} lines, the last hash is {last}");
+    if *first > 1 {
+        let before = first - 1;
+        text = format!("{text}; {before} lines before line {first} were removed by rotation");
+    }
+    if verified.has_incomplete_line {
+        text.push_str("; one line is being written");
+    }
+    text
+}
