@@ -43,7 +43,7 @@ const LAYERS: &[&[&str]] = &[
     &["proof"],
     &["state"],
     &["dry_run"],
-    &["middleware", "view"],
+    &["bundle", "middleware", "view"],
     &["proxy", "api", "console"],
     &["replay"],
     &["shadow"],
@@ -220,6 +220,7 @@ fn files_do_not_import_each_other_in_a_cycle() {
         "crates/strict-json/",
         "crates/stream-redact/",
         "crates/mock-model-api/",
+        "crates/policy-bundle/",
     ] {
         let files: Vec<Source> = all_sources()
             .into_iter()
