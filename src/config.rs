@@ -19,6 +19,7 @@ mod config_files;
 mod load;
 mod matcher;
 mod overrides;
+mod policy_layer;
 mod registry;
 mod schema;
 mod secret;
@@ -33,6 +34,7 @@ pub use self::{
     config_files::ConfigFiles,
     matcher::Matcher,
     overrides::{MissingSecrets, Overrides},
+    policy_layer::{BUNDLE_CONFIG, PolicyLayer},
     registry::{Format, KnownMethod, PolicyShape, ProtocolShape, Registry},
     secret::Secret,
     settings::{

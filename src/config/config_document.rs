@@ -1,7 +1,5 @@
 //! The config for display: what was written, with the defaults of the schema.
 
-use std::path::Path;
-
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
@@ -125,11 +123,7 @@ impl ConfigSection {
     /// Returns the origin of each line of `yaml`, which is the section's YAML or a masked form of
     /// it: file and line, `command line` or `default`. Empty if it cannot be parsed.
     pub fn line_origins(&self, yaml: &str) -> Vec<String> {
-        let file = match &self.source {
-            SectionSource::File(span) => span.file.as_path(),
-            SectionSource::CommandLine | SectionSource::Default => Path::new(""),
-        };
-        self.origins.of_lines(yaml, file)
+        self.origins.of_lines(yaml)
     }
 
     /// Returns the section as YAML.

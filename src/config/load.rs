@@ -6,6 +6,7 @@ mod audit_sink;
 mod callers;
 mod foreign_settings;
 mod hooks;
+mod layers;
 mod lints;
 mod loader;
 mod overridden_upstreams;
@@ -27,11 +28,13 @@ use serde_json::Value;
 
 use self::{
     hooks::{HookBlock, merge},
+    layers::{add_layers, shadowed_rules},
     loader::Loader,
 };
 use super::{
     config_document::ConfigDocument,
     overrides::Overrides,
+    policy_layer::PolicyLayer,
     registry::Registry,
     schema::schema,
     settings::config_file::Config,
@@ -95,7 +98,8 @@ impl Config {
         overrides: &Overrides,
         registry: &Registry,
     ) -> Result<Self, ConfigError> {
-        let document = SpannedYaml::parse(text, file)?;
+        let mut document = SpannedYaml::parse(text, file)?;
+        add_layers(&mut document, overrides)?;
         let value = document.value();
         let mut config = Self::from_document(&document, value, overrides, registry)?;
         text.clone_into(&mut Arc::make_mut(&mut config.texts).config);
@@ -135,7 +139,7 @@ impl Config {
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
         loader.annotate_policies();
         loader.fail_if_problems()?;
-        let version = version(&written, &blocks);
+        let version = version(&written, &blocks, &loader.layers);
         // The last block is the config itself.
         for file in blocks.iter().rev().skip(1).rev() {
             shown.add_settings_file(&file.document);
@@ -162,24 +166,31 @@ impl Config {
         config.hook_directory = hook_directory;
         config.sessions.transcripts = transcripts;
         paths.write_to(&mut config);
-        let merged = merge(blocks);
+        let merged = merge(blocks, &loader.layers);
         loader.problems.extend(merged.problems);
         loader.fail_if_problems()?;
         (config.hooks, config.disabled_hooks) = (merged.hooks, merged.disabled);
+        loader
+            .problems
+            .extend(shadowed_rules(&loader.layers, &config));
+        loader.fail_if_problems()?;
         config.warnings = [loader.warnings, merged.warnings].concat();
         (config.version, config.files) = (version, loader.files);
         config.document = Arc::new(shown);
+        config.layers = mem::take(&mut loader.layers);
         config.texts = Arc::new(mem::take(&mut loader.texts));
         Ok(config)
     }
 }
 
-/// Hashes the config and its hook files. Neither contains secrets.
-fn version(config: &str, blocks: &[HookBlock]) -> String {
+/// Hashes the config, its hook files and its bundles. None contains secrets.
+fn version(config: &str, blocks: &[HookBlock], layers: &[PolicyLayer]) -> String {
     // The last block is the config itself.
     let files = blocks.split_last().map_or(&[][..], |(_own, files)| files);
     let files = files.iter().map(|file| file.document.value().to_string());
-    let parts: Vec<String> = std::iter::once(config.to_owned()).chain(files).collect();
+    let bundles = layers.iter().map(|layer| layer.digest.clone());
+    let parts = std::iter::once(config.to_owned()).chain(files);
+    let parts: Vec<String> = parts.chain(bundles).collect();
     let hash = digest(&SHA256, parts.join("\0").as_bytes());
     let mut version = HEXLOWER.encode(hash.as_ref());
     version.truncate(16);

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use url::Url;
 
-use super::config_files::ConfigFiles;
+use super::{config_files::ConfigFiles, policy_layer::PolicyLayer};
 
 /// Settings from the command line. They take precedence over the file.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +24,8 @@ pub struct Overrides {
     pub missing_secrets: MissingSecrets,
     /// Files of a stored revision, which are read instead of those on the disk.
     pub stored: Option<Arc<ConfigFiles>>,
+    /// Folders with the files of policy bundles, the organisation's first.
+    pub layers: Vec<PolicyLayer>,
 }
 
 /// Handling of secrets that cannot be read.

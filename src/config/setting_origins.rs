@@ -1,6 +1,9 @@
 //! Origins of the settings of a section: lines of a file, the command line, or defaults.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 
@@ -10,10 +13,10 @@ use super::spanned_yaml::{SpannedYaml, escape};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SettingOrigins(BTreeMap<String, SettingOrigin>);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum SettingOrigin {
-    /// A line of the section's file.
-    Line(u64),
+    /// A line of a file.
+    Line(PathBuf, u64),
     CommandLine,
 }
 
@@ -37,8 +40,8 @@ impl SettingOrigins {
 
     /// Returns the origin of each line of a section's YAML: `file:line`, `command line` or
     /// `default`. Empty if the YAML cannot be parsed.
-    pub(super) fn of_lines(&self, yaml: &str, file: &Path) -> Vec<String> {
-        let Ok(parsed) = SpannedYaml::parse(yaml, file) else {
+    pub(super) fn of_lines(&self, yaml: &str) -> Vec<String> {
+        let Ok(parsed) = SpannedYaml::parse(yaml, Path::new("")) else {
             return Vec::new();
         };
         let mut starts = parsed.key_lines().into_iter().peekable();
@@ -46,7 +49,7 @@ impl SettingOrigins {
         let lines = (1..).zip(yaml.lines()).map(|(number, _)| {
             // Of the settings that begin on a line, the first one contains the others.
             if let Some((pointer, _)) = starts.next_if(|(_, line)| *line <= number) {
-                origin = self.of(&pointer, file);
+                origin = self.of(&pointer);
             }
             while starts.next_if(|(_, line)| *line <= number).is_some() {}
             origin.clone()
@@ -54,9 +57,9 @@ impl SettingOrigins {
         lines.collect()
     }
 
-    fn of(&self, pointer: &str, file: &Path) -> String {
+    fn of(&self, pointer: &str) -> String {
         match self.0.get(pointer) {
-            Some(SettingOrigin::Line(line)) => format!("{}:{line}", file.display()),
+            Some(SettingOrigin::Line(file, line)) => format!("{}:{line}", file.display()),
             Some(SettingOrigin::CommandLine) => "command line".to_owned(),
             None => "default".to_owned(),
         }
@@ -73,7 +76,8 @@ impl SettingOrigins {
             written == value || is_container(written) && is_container(value)
         });
         let origin = if is_written {
-            SettingOrigin::Line(document.key_span(pointer).line)
+            let span = document.key_span(pointer);
+            SettingOrigin::Line(span.file, span.line)
         } else {
             SettingOrigin::CommandLine
         };

@@ -1,5 +1,7 @@
 //! YAML documents with the position of every key and value.
 
+mod append;
+
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -22,7 +24,8 @@ const MAX_DEPTH: usize = 64;
 /// A parsed document with the positions of its keys and values.
 #[derive(Debug, Clone)]
 pub(crate) struct SpannedYaml {
-    file: PathBuf,
+    /// The file of the document, and those that were appended.
+    files: Vec<PathBuf>,
     root: YamlNode,
     /// JSON pointers of a translated document, each with that in this one.
     moves: Vec<(String, String)>,
@@ -50,6 +53,8 @@ struct YamlEntry {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Position {
+    /// Number of the file in the document.
+    file: usize,
     line: u64,
     column: u64,
 }
@@ -63,15 +68,19 @@ impl SpannedYaml {
             with_snippet: false,
             budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
         };
-        let file = file.to_owned();
+        let files = vec![file.to_owned()];
         match serde_saphyr::from_str_with_options(text, options) {
             Ok(root) => Ok(Self {
-                file,
+                files,
                 root,
                 moves: Vec::new(),
             }),
             Err(error) => {
-                let start = Position { line: 1, column: 1 };
+                let start = Position {
+                    file: 0,
+                    line: 1,
+                    column: 1,
+                };
                 let position = error.location().map_or(start, Position::from);
                 let message = match error.without_snippet() {
                     serde_saphyr::Error::MultipleDocuments { .. } => "a second document".into(),
@@ -79,14 +88,14 @@ impl SpannedYaml {
                     error => UserMessageFormatter.format_message(error),
                 };
                 let message = format!("neither YAML nor JSON: {message}");
-                Err(Problem::at(&position.in_file(&file), message))
+                Err(Problem::at(&position.in_files(&files), message))
             }
         }
     }
 
     /// Returns the file of the document.
     pub(crate) fn file(&self) -> &Path {
-        &self.file
+        self.files.first().map_or(Path::new(""), PathBuf::as_path)
     }
 
     /// Returns the document without positions. An empty one is an empty mapping; of
@@ -101,12 +110,12 @@ impl SpannedYaml {
     /// Returns the position of the value at a JSON pointer, or of the closest value
     /// around it.
     pub(crate) fn span(&self, pointer: &str) -> SourceSpan {
-        self.find(pointer).1.in_file(&self.file)
+        self.find(pointer).1.in_files(&self.files)
     }
 
     /// Returns the position of the key of that value, or of the value if it has none.
     pub(crate) fn key_span(&self, pointer: &str) -> SourceSpan {
-        self.find(pointer).0.in_file(&self.file)
+        self.find(pointer).0.in_files(&self.files)
     }
 
     /// Sets the pointers of values that a translation of the document has moved. The first
@@ -134,7 +143,7 @@ impl SpannedYaml {
     /// Returns a problem for each duplicate key.
     pub(crate) fn duplicates(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        self.root.duplicates(&self.file, &mut problems);
+        self.root.duplicates(&self.files, &mut problems);
         problems
     }
 
@@ -200,13 +209,13 @@ impl YamlNode {
         }
     }
 
-    fn duplicates(&self, file: &Path, problems: &mut Vec<Problem>) {
+    fn duplicates(&self, files: &[PathBuf], problems: &mut Vec<Problem>) {
         let entries = match &self.content {
             YamlContent::Leaf(_) => return,
             YamlContent::List(items) => {
                 return items
                     .iter()
-                    .for_each(|item| item.duplicates(file, problems));
+                    .for_each(|item| item.duplicates(files, problems));
             }
             YamlContent::Map(entries) => entries,
         };
@@ -215,20 +224,20 @@ impl YamlNode {
             let key = entry.key.as_str();
             if let Some(line) = lines.get(key) {
                 let message = format!("duplicate key `{key}`, first on line {line}");
-                let span = entry.key_position.in_file(file);
+                let span = entry.key_position.in_files(files);
                 problems.push(Problem::at(&span, message));
             } else {
                 lines.insert(key, entry.key_position.line);
             }
-            entry.value.duplicates(file, problems);
+            entry.value.duplicates(files, problems);
         }
     }
 }
 
 impl Position {
-    fn in_file(self, file: &Path) -> SourceSpan {
+    fn in_files(self, files: &[PathBuf]) -> SourceSpan {
         SourceSpan {
-            file: file.to_owned(),
+            file: files.get(self.file).cloned().unwrap_or_default(),
             line: self.line,
             column: self.column,
         }
@@ -267,6 +276,7 @@ impl<'de> Deserialize<'de> for YamlNode {
 impl From<Location> for Position {
     fn from(location: Location) -> Self {
         Self {
+            file: 0,
             line: location.line(),
             column: location.column(),
         }

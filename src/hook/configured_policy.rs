@@ -24,6 +24,8 @@ pub struct ConfiguredPolicy {
     pub kind: &'static str,
     /// Whether its decisions and edits take effect.
     pub mode: HookMode,
+    /// Whether it belongs to a bundle above another one, and so also runs last.
+    pub(super) is_locked: bool,
     /// Cases that prove it.
     pub(super) proof: ProofCases,
     pub(super) matcher: ToolMatcher,

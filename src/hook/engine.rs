@@ -140,7 +140,9 @@ impl Engine {
     ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
         let policies = self.table.policies(event);
-        plan(policies, (&[], &[]), self.only.as_ref(), conditions)
+        let mut plan = plan(policies, (&[], &[]), self.only.as_ref(), conditions);
+        plan.policies = plan.policies_of_second_pass();
+        plan
     }
 
     /// Runs the policies of a plan on a request, in order. Each sees the edits of
@@ -182,7 +184,26 @@ impl Engine {
         pass: InspectionPass,
     ) -> ResponsePolicies {
         let context = self.policy_context(scope, model, pass);
-        ResponsePolicies::new(&plan.policies, context)
+        match pass {
+            InspectionPass::First => ResponsePolicies::new(&plan.policies, context),
+            InspectionPass::Second => {
+                ResponsePolicies::new(&plan.policies_of_second_pass(), context)
+            }
+        }
+    }
+
+    /// The policies of a plan that inspect what its hooks, and policies of other bundles, changed
+    /// in the response of `model`.
+    pub fn last_response_policies(
+        &self,
+        plan: &Plan,
+        scope: EventScope<'_>,
+        model: &str,
+    ) -> ResponsePolicies {
+        if plan.hooks.is_empty() && !plan.is_layered() {
+            return ResponsePolicies::default();
+        }
+        self.response_policies(plan, scope, model, InspectionPass::Second)
     }
 
     /// The context of all policies on an event. The name is set for each of them.

@@ -54,8 +54,9 @@ impl Engine {
         runs.extend(run_hooks(&plan, scope, &mut event, None).await);
         let has_output =
             |run: &HookRun| run.would.is_none() && run.answer.output != HookOutput::default();
-        if runs.iter().skip(policy_runs).any(has_output) {
-            if !plan.sequential {
+        let hooks_changed = runs.iter().skip(policy_runs).any(has_output);
+        if hooks_changed || plan.needs_last_look(&runs) {
+            if hooks_changed && !plan.sequential {
                 let (output, _) = merge_runs::<E>(&runs);
                 event.apply(&output);
             }

@@ -13,7 +13,7 @@ use crate::{
     condition::EvalError,
     config::HookView,
     dialect::Detail,
-    event::{DiagnosticCode, HookRun, RuleId, SkipReason},
+    event::{DiagnosticCode, HookOutput, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
 };
 
@@ -42,6 +42,8 @@ pub struct Plan {
     skipped: Vec<(RuleId, SkipReason)>,
     /// What happens to its hooks whose last proof failed.
     pub(super) unproven: UnprovenHooks,
+    /// Whether a bundle above another one has policies on the event.
+    has_locked: bool,
     /// Names of policies and hooks whose condition failed, which therefore run.
     failed_conditions: Vec<(String, EvalError)>,
 }
@@ -75,6 +77,33 @@ impl Plan {
             sequential: self.sequential,
             skipped: &self.skipped,
         }
+    }
+
+    /// Returns whether policies of a bundle above another one must inspect what these runs
+    /// changed: whether any is of a policy that does not belong to it.
+    pub fn needs_last_look(&self, runs: &[HookRun]) -> bool {
+        let mut changed = runs.iter().filter(|run| {
+            let has_output = run.answer.output != HookOutput::default();
+            run.would.is_none() && (run.edited || has_output)
+        });
+        let is_lower = |run: &HookRun| {
+            let mut policies = self.policies.iter();
+            policies.any(|policy| policy.rule == run.rule && !policy.is_locked)
+        };
+        self.has_locked && changed.any(is_lower)
+    }
+
+    /// Returns whether policies of a bundle above another one inspect what others change.
+    pub fn is_layered(&self) -> bool {
+        self.has_locked && self.policies.iter().any(|policy| !policy.is_locked)
+    }
+
+    /// Returns the policies in the order in which they inspect what others changed: those of a
+    /// bundle above another one last.
+    pub(super) fn policies_of_second_pass(&self) -> Vec<Arc<ConfiguredPolicy>> {
+        let mut policies = self.policies.clone();
+        policies.sort_by_key(|policy| policy.is_locked);
+        policies
     }
 
     /// Keeps the policies that hold, and skips the others for one reason.
@@ -170,6 +199,7 @@ pub(super) fn plan(
         },
         ..Plan::default()
     };
+    plan.has_locked = policies.iter().any(|policy| policy.is_locked);
     let policies = policies.iter();
     let policies = policies.filter(|policy| only.is_none_or(|guard| guard.is_policy(policy)));
     plan.select_policies(policies, &mut conditions);

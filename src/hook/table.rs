@@ -1,5 +1,7 @@
 //! The policies and hooks of one config, built and grouped by event.
 
+mod policies;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -10,18 +12,17 @@ use super::{
     condition_eval,
     configured_policy::ConfiguredPolicy,
     recorded_hook::RecordedHook,
-    rule_identity::{RuleState, hook_definition, hook_rule, policy_definition, policy_rule},
+    rule_identity::{RuleState, hook_definition, hook_rule},
     tool_matcher::ToolMatcher,
 };
 use crate::{
     condition::Condition,
     config::{
-        BUILTIN, Config, HookGroup, HookSpec, Matcher, PolicySpec, Problem, SourceSpan,
+        BUILTIN, Config, HookGroup, HookSpec, Matcher, PolicyLayer, Problem, SourceSpan,
         ToolMeaning, When,
     },
     event::{EventKind, EventName, MatcherSubject, RuleId},
     observe::trace::RuleIdentity,
-    policy,
     protocol::{self, Protocol, ToolFamily, ToolNameOverride, ToolNames},
     recording::RuleDefinition,
     transport::{self, Transport, TransportConfig, TransportDeps},
@@ -113,6 +114,7 @@ impl HookTable {
         let mut builder = TableBuilder {
             deps,
             previous: previous.map(|(_, hook)| hook).collect(),
+            layers: &config.layers,
             tool_names: Arc::new(tool_names(config)),
             table: Self {
                 free_slots: config.limits.hook_processes,
@@ -204,6 +206,7 @@ struct TableBuilder<'a> {
     deps: &'a TransportDeps,
     /// Hooks of the previous table whose transports are not reused yet.
     previous: Vec<&'a Arc<Hook>>,
+    layers: &'a [PolicyLayer],
     tool_names: Arc<ToolNames>,
     table: HookTable,
     problems: Vec<Problem>,
@@ -257,13 +260,13 @@ impl TableBuilder<'_> {
     ) -> Result<Hook, String> {
         let protocol = protocol::find(&spec.protocol)
             .ok_or_else(|| format!("unknown hook protocol `{}`", spec.protocol))?;
+        let deps = self.deps_of(spec);
         let mut previous = self.previous.iter();
         // Hooks never share a transport, so each one is reused once.
-        let transport =
-            match previous.position(|hook| hook.has_transport_of(event, spec, self.deps)) {
-                Some(index) => Arc::clone(&self.previous.remove(index).transport),
-                None => self.build_transport(spec)?,
-            };
+        let transport = match previous.position(|hook| hook.has_transport_of(event, spec, &deps)) {
+            Some(index) => Arc::clone(&self.previous.remove(index).transport),
+            None => build_transport(spec, &deps)?,
+        };
         self.reserve_slots(&*transport)?;
         let label = format!("hook `{}` on {event}", spec.label());
         let when = self.build_condition(spec.when.as_ref(), &[event], &label);
@@ -279,25 +282,19 @@ impl TableBuilder<'_> {
             is_unproven: AtomicBool::new(false),
             event,
             matcher: matcher.clone(),
-            directory: self.deps.directory.clone(),
-            output_limit: self.deps.output_limit,
+            output_limit: deps.output_limit,
+            directory: deps.directory,
         })
     }
 
-    fn build_transport(&self, spec: &HookSpec) -> Result<Arc<dyn Transport>, String> {
-        if let Some(runs) = self.deps.recorded.as_ref().filter(|_| !spec.shadow) {
-            return Ok(Arc::new(RecordedHook {
-                name: spec.label().to_owned(),
-                definition: hook_definition(spec).definition,
-                runs: Arc::clone(runs),
-            }));
+    /// Returns the resources of a hook. Processes of a bundle's hooks run in its folder.
+    fn deps_of(&self, spec: &HookSpec) -> TransportDeps {
+        let mut layers = self.layers.iter();
+        let mut deps = self.deps.clone();
+        if let Some(layer) = layers.find(|layer| layer.contains(&spec.span)) {
+            deps.directory.clone_from(&layer.directory);
         }
-        let config = TransportConfig {
-            label: spec.label(),
-            settings: spec.settings.0.clone(),
-            deps: self.deps,
-        };
-        transport::build(&spec.kind, config).map_err(|error| error.to_string())
+        deps
     }
 
     /// Reserves the slots that a transport holds permanently. One slot must remain
@@ -333,60 +330,28 @@ impl TableBuilder<'_> {
         }
     }
 
-    /// Adds a policy on all of its events.
-    fn add_policy(&mut self, spec: &PolicySpec) {
-        let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
-        let matcher = self.matcher(&Matcher::all(), "");
-        self.add_policy_on(events, &matcher, spec);
-    }
-
-    /// Adds a policy on one event.
-    fn add_builtin(&mut self, event: EventName, matcher: &ToolMatcher, hook: &HookSpec) {
-        let Some(spec) = hook.as_policy() else {
-            return;
-        };
-        let known = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
-        if !known.contains(&event) {
-            let known: Vec<&str> = known.iter().map(|event| event.as_str()).collect();
-            let (label, known) = (spec.label(), known.join(", "));
-            let message = format!("policy `{label}` does not run on {event}, only on {known}");
-            self.report(&spec.span, message);
-            return;
-        }
-        self.add_policy_on(&[event], matcher, &spec);
-    }
-
-    fn add_policy_on(&mut self, events: &[EventName], matcher: &ToolMatcher, spec: &PolicySpec) {
-        let label = format!("policy `{}`", spec.label());
-        let (kind, policy) = match policy::build(&spec.policy, spec.settings.0.clone()) {
-            Ok(built) => built,
-            Err(error) => return self.report(&spec.span, format!("{label}: {error}")),
-        };
-        let when = self.build_condition(spec.when.as_ref(), events, &label);
-        let rule = self.add_rule(policy_rule(events, spec), policy_definition(spec));
-        let policy = Arc::new(ConfiguredPolicy {
-            rule,
-            when,
-            name: spec.label().to_owned(),
-            kind: kind.name,
-            mode: spec.mode,
-            proof: spec.proof.clone(),
-            matcher: matcher.clone(),
-            inspects_calls: events.iter().any(|event| event.is_model_call()),
-            policy,
-        });
-        for event in events {
-            let policies = self.table.policies.entry(*event).or_default();
-            policies.push(Arc::clone(&policy));
-        }
-    }
-
     fn report(&mut self, span: &SourceSpan, message: String) {
         self.problems.push(Problem {
             span: Some(span.clone()),
             message,
         });
     }
+}
+
+fn build_transport(spec: &HookSpec, deps: &TransportDeps) -> Result<Arc<dyn Transport>, String> {
+    if let Some(runs) = deps.recorded.as_ref().filter(|_| !spec.shadow) {
+        return Ok(Arc::new(RecordedHook {
+            name: spec.label().to_owned(),
+            definition: hook_definition(spec).definition,
+            runs: Arc::clone(runs),
+        }));
+    }
+    let config = TransportConfig {
+        label: spec.label(),
+        settings: spec.settings.0.clone(),
+        deps,
+    };
+    transport::build(&spec.kind, config).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -26,13 +26,16 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
         return Ok(Continue(()));
     }
     let mut runs = apply_policies(turn, request, &plan, InspectionPass::First)?;
+    let needs_last_look = plan.needs_last_look(&runs);
     let hooks = turn.run_hooks(&plan, request, |llm_request| BeforeModel { llm_request });
     runs.extend(hooks.await?);
     let mut verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
     if let BeforeModelVerdict::Proceed(mutation) = &verdict
-        && !mutation.is_empty()
+        && (needs_last_look || !mutation.is_empty())
     {
-        write_mutation(turn, request, mutation)?;
+        if !mutation.is_empty() {
+            write_mutation(turn, request, mutation)?;
+        }
         // INVARIANT: policies inspect what hooks changed before it goes upstream.
         let engine = &context.snapshot.engine;
         let subject = request.subject();

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     foreign_settings,
+    layers::disabled_upper_hooks,
     lints::{duplicate_hooks, unused_settings},
     loader::Loader,
     pointers::{fill_in, matching},
@@ -16,6 +17,7 @@ use super::{
 };
 use crate::{
     config::{
+        policy_layer::PolicyLayer,
         registry::Registry,
         schema::{UnknownKeys, validate},
         settings::{
@@ -79,8 +81,8 @@ impl Loader {
         let mut files = Vec::new();
         for pointer in matching(&self.value, "/hook_files/*") {
             if let Some(mut file) = self.section::<HookFile>(&pointer) {
-                file.path = self.directory.join(file.path);
                 let span = self.document.span(&format!("{pointer}/path"));
+                file.path = self.directory_at(&span).join(file.path);
                 files.push((file, Some(span)));
             }
         }
@@ -255,11 +257,14 @@ fn annotate<'a>(
 
 /// Merges blocks in order. The switches of the config itself, which is the last block,
 /// apply to all blocks.
-pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
+pub(super) fn merge(blocks: Vec<HookBlock>, layers: &[PolicyLayer]) -> MergedHooks {
     let disabled: Vec<(String, SourceSpan)> =
         blocks.iter().flat_map(HookBlock::disabled_hooks).collect();
     let all_disabled_at = blocks.last().and_then(HookBlock::disabled_at);
     let mut merged = MergedHooks::default();
+    let hooks = blocks.iter().flat_map(HookBlock::hooks);
+    let all_disabled = all_disabled_at.as_ref();
+    merged.problems = disabled_upper_hooks(layers, hooks, &disabled, all_disabled);
     let mut names = BTreeSet::new();
     for block in blocks {
         for hook in block.hooks() {

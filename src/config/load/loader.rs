@@ -13,10 +13,11 @@ use super::overridden_upstreams::add_upstreams;
 use crate::config::{
     config_files::ConfigFiles,
     overrides::{MissingSecrets, Overrides},
+    policy_layer::PolicyLayer,
     registry::Registry,
     schema::{UnknownKeys, validate},
     settings::config_file::Config,
-    source_span::{ConfigError, Problem},
+    source_span::{ConfigError, Problem, SourceSpan},
     spanned_yaml::SpannedYaml,
 };
 
@@ -35,6 +36,8 @@ pub(super) struct Loader {
     pub(super) missing_secrets: MissingSecrets,
     /// Files of a stored revision, which are read instead of those on the disk.
     stored: Option<Arc<ConfigFiles>>,
+    /// Folders of the bundles whose settings the document has.
+    pub(super) layers: Vec<PolicyLayer>,
     /// Texts of the files that were read, but for the config file itself.
     pub(super) texts: ConfigFiles,
 }
@@ -60,6 +63,7 @@ impl Loader {
             warnings: validated.warnings,
             missing_secrets: overrides.missing_secrets,
             stored: overrides.stored.clone(),
+            layers: overrides.layers.clone(),
             texts: ConfigFiles::default(),
         })
     }
@@ -83,6 +87,15 @@ impl Loader {
     pub(super) fn warning(&mut self, pointer: &str, message: impl Into<String>) {
         let span = self.document.span(pointer);
         self.warnings.push(Problem::at(&span, message));
+    }
+
+    /// Returns the start of relative paths at a position: the folder of the bundle that has the
+    /// setting, else the directory of the config.
+    pub(super) fn directory_at(&self, span: &SourceSpan) -> PathBuf {
+        let layer = self.layers.iter().find(|layer| layer.contains(span));
+        layer
+            .map_or(&self.directory, |layer| &layer.directory)
+            .clone()
     }
 
     /// Returns the location of a file that the config names, and adds it to the files

@@ -53,7 +53,10 @@ impl ResolvedPaths {
 impl Loader {
     pub(super) fn hook_directory(&mut self) -> PathBuf {
         let path: PathBuf = self.section("/hook_directory").unwrap_or_default();
-        let directory = self.absolute(&path);
+        let directory = match self.layers.first() {
+            Some(layer) => self.absolute(&layer.directory),
+            None => self.absolute(&path),
+        };
         if !directory.is_dir() {
             let message = format!("`hook_directory` is not a directory: `{}`", path.display());
             self.problem("/hook_directory", message);

@@ -31,7 +31,9 @@ impl Loader {
         let span = span_to_value(&document.span(pointer));
         match entry {
             Value::String(path) => {
-                let path = self.case_file(document, Path::new(&*path));
+                let file = document.span(pointer).file;
+                let directory = file.parent().unwrap_or(Path::new(""));
+                let path = self.case_file(directory.join(&*path));
                 // The proof reports a file that cannot be read.
                 let text = self.read_text(&path).ok();
                 *entry = json!({ "file": { "path": path, "text": text, "span": span } });
@@ -45,10 +47,8 @@ impl Loader {
         }
     }
 
-    /// Returns the location of a file of cases, relative to the document that names it.
-    fn case_file(&mut self, document: &SpannedYaml, path: &Path) -> PathBuf {
-        let directory = document.file().parent().unwrap_or(Path::new(""));
-        let file = directory.join(path);
+    /// Adds a file of cases to the files of the config.
+    fn case_file(&mut self, file: PathBuf) -> PathBuf {
         if !self.files.contains(&file) {
             self.files.push(file.clone());
         }

@@ -1,5 +1,7 @@
 //! Replaces the references to secrets in a document by the secrets.
 
+use std::path::Path;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -65,8 +67,9 @@ impl Loader {
         let Some(setting) = value.pointer_mut(pointer) else {
             return;
         };
+        let directory = self.directory_at(&document.span(pointer));
         let text = self
-            .read_secret(setting, allowed)
+            .read_secret(setting, &directory, allowed)
             .unwrap_or_else(|message| {
                 self.problems
                     .push(Problem::at(&document.span(pointer), message));
@@ -75,14 +78,19 @@ impl Loader {
         *setting = text.into();
     }
 
-    fn read_secret(&mut self, setting: &Value, allowed: SecretChars) -> Result<String, String> {
+    fn read_secret(
+        &mut self,
+        setting: &Value,
+        directory: &Path,
+        allowed: SecretChars,
+    ) -> Result<String, String> {
         let Ok(source) = SecretReference::deserialize(setting) else {
             // The validation has reported this.
             return Ok(String::new());
         };
         if let SecretReference::File(path) = &source {
-            self.files.push(self.directory.join(path));
+            self.files.push(directory.join(path));
         }
-        source.read(&self.directory, self.missing_secrets, allowed)
+        source.read(directory, self.missing_secrets, allowed)
     }
 }

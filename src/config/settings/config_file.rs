@@ -30,6 +30,7 @@ use crate::{
     config::{
         config_document::ConfigDocument,
         config_files::ConfigFiles,
+        policy_layer::PolicyLayer,
         schema::scalars::{AddressSchema, FilePathSchema},
         secret::Secret,
         source_span::Problem,
@@ -165,6 +166,9 @@ pub struct Config {
     /// Texts of the files that the config was loaded from, secrets not included.
     #[serde(skip)]
     pub texts: Arc<ConfigFiles>,
+    /// The bundles whose policies and hooks the config has, the organisation's first.
+    #[serde(skip)]
+    pub layers: Vec<PolicyLayer>,
     /// Settings that are valid but probably not intended.
     #[serde(skip)]
     pub warnings: Vec<Problem>,

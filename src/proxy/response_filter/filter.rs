@@ -86,19 +86,18 @@ impl<'a> ResponseFilter<'a> {
             return Ok(None);
         }
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
-        let policies = |pass| engine.response_policies(&plan, turn.scope(), model, pass);
-        let (mut llm_request, mut last_policies) = Default::default();
+        let (scope, pass) = (turn.scope(), InspectionPass::First);
+        let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
             // Streams may be long, so the form that hooks receive holds no media.
             llm_request = request.stable_form(plan.detail())?.into();
-            last_policies = policies(InspectionPass::Second);
         }
         Ok(Some(Self {
             context,
             hook_context: turn.hook_context.clone(),
             model: model.to_owned(),
-            first_policies: policies(InspectionPass::First),
-            last_policies,
+            first_policies: engine.response_policies(&plan, scope, model, pass),
+            last_policies: engine.last_response_policies(&plan, scope, model),
             llm_request: Arc::new(llm_request),
             allowed,
             partial_calls: PartialCalls::default(),

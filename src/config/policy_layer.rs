@@ -1,0 +1,59 @@
+//! Policies that come from a bundle instead of the config file.
+
+use std::{path::PathBuf, sync::Arc};
+
+use policy_bundle::ExtractedBundle;
+
+use super::source_span::SourceSpan;
+
+/// Name of the config in a bundle.
+pub const BUNDLE_CONFIG: &str = "hookgate.yaml";
+
+/// Settings that a bundle has, and a config with `source` has not.
+pub(super) const BUNDLE_SETTINGS: [&str; 12] = [
+    "policies",
+    "hooks",
+    "hooksConfig",
+    "hook_files",
+    "hook_defaults",
+    "proof",
+    "tool_names",
+    "denials",
+    "ask",
+    "after_model",
+    "events",
+    "coverage",
+];
+
+/// Settings of a bundle below another one. The others apply to all layers.
+pub(super) const LOWER_SETTINGS: [&str; 4] = ["policies", "hooks", "hooksConfig", "hook_files"];
+
+/// A folder with the files of a bundle. The first layer is locked above those after it.
+#[derive(Debug, Clone)]
+pub struct PolicyLayer {
+    /// Name in messages and metrics.
+    pub name: String,
+    /// Folder with `hookgate.yaml`.
+    pub directory: PathBuf,
+    /// Part of the config's version: hooks are not part of the config.
+    pub digest: String,
+    /// The bundle that was extracted there; `None` before it is built.
+    pub bundle: Option<Arc<ExtractedBundle>>,
+}
+
+impl PolicyLayer {
+    /// The layer of an extracted bundle.
+    pub fn of_bundle(name: String, bundle: Arc<ExtractedBundle>) -> Self {
+        Self {
+            name,
+            directory: bundle.directory().to_owned(),
+            digest: bundle.bundle().digest(),
+            bundle: Some(bundle),
+        }
+    }
+
+    /// Returns whether a setting of the layer is at a position.
+    pub fn contains(&self, span: &SourceSpan) -> bool {
+        span.file.starts_with(&self.directory)
+    }
+}

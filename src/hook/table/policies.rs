@@ -1,0 +1,72 @@
+//! Policies of a table, each on all or one of its events.
+
+use std::sync::Arc;
+
+use super::TableBuilder;
+use crate::{
+    config::{HookSpec, Matcher, PolicySpec, SourceSpan},
+    event::EventName,
+    hook::{
+        configured_policy::ConfiguredPolicy,
+        rule_identity::{policy_definition, policy_rule},
+        tool_matcher::ToolMatcher,
+    },
+    policy,
+};
+
+impl TableBuilder<'_> {
+    /// Adds a policy on all of its events.
+    pub(super) fn add_policy(&mut self, spec: &PolicySpec) {
+        let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
+        let matcher = self.matcher(&Matcher::all(), "");
+        self.add_policy_on(events, &matcher, spec);
+    }
+
+    /// Adds a policy on one event.
+    pub(super) fn add_builtin(&mut self, event: EventName, matcher: &ToolMatcher, hook: &HookSpec) {
+        let Some(spec) = hook.as_policy() else {
+            return;
+        };
+        let known = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
+        if !known.contains(&event) {
+            let known: Vec<&str> = known.iter().map(|event| event.as_str()).collect();
+            let (label, known) = (spec.label(), known.join(", "));
+            let message = format!("policy `{label}` does not run on {event}, only on {known}");
+            self.report(&spec.span, message);
+            return;
+        }
+        self.add_policy_on(&[event], matcher, &spec);
+    }
+
+    fn add_policy_on(&mut self, events: &[EventName], matcher: &ToolMatcher, spec: &PolicySpec) {
+        let label = format!("policy `{}`", spec.label());
+        let (kind, policy) = match policy::build(&spec.policy, spec.settings.0.clone()) {
+            Ok(built) => built,
+            Err(error) => return self.report(&spec.span, format!("{label}: {error}")),
+        };
+        let when = self.build_condition(spec.when.as_ref(), events, &label);
+        let rule = self.add_rule(policy_rule(events, spec), policy_definition(spec));
+        let policy = Arc::new(ConfiguredPolicy {
+            rule,
+            when,
+            name: spec.label().to_owned(),
+            kind: kind.name,
+            mode: spec.mode,
+            is_locked: self.is_locked(&spec.span),
+            proof: spec.proof.clone(),
+            matcher: matcher.clone(),
+            inspects_calls: events.iter().any(|event| event.is_model_call()),
+            policy,
+        });
+        for event in events {
+            let policies = self.table.policies.entry(*event).or_default();
+            policies.push(Arc::clone(&policy));
+        }
+    }
+
+    /// Returns whether a policy is in a bundle above another one.
+    fn is_locked(&self, span: &SourceSpan) -> bool {
+        let upper = self.layers.split_first();
+        upper.is_some_and(|(upper, lower)| !lower.is_empty() && upper.contains(span))
+    }
+}
