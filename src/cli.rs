@@ -4,6 +4,7 @@
 
 mod admin_client;
 mod audit;
+mod bundle;
 mod check;
 mod config;
 mod coverage;
@@ -81,6 +82,9 @@ enum Command {
     /// Verify an audit log, or print its records
     #[command(after_help = audit::EXAMPLES)]
     Audit(audit::AuditArgs),
+    /// Build, sign, verify and publish bundles of policies
+    #[command(after_help = bundle::EXAMPLES)]
+    Bundle(bundle::BundleArgs),
     /// List, compare, promote and roll back revisions of the config of a running gateway
     #[command(after_help = config::EXAMPLES)]
     Config(config::ConfigArgs),
@@ -123,6 +127,7 @@ pub fn main() -> ExitCode {
         Command::Shadow(shadow) => shadow.run(),
         Command::Key(key) => key.run(),
         Command::Audit(audit) => audit.run(),
+        Command::Bundle(bundle) => bundle.run(),
         Command::Config(config) => config.run(),
         Command::Fleet(fleet) => fleet.run(),
         Command::Recording(recording) => recording.run(),

@@ -35,6 +35,7 @@ pub mod state;
 
 pub mod dry_run;
 
+pub mod bundle;
 pub mod middleware;
 pub mod view;
 

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::run;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "serve",
     "demo",
     "mock",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 16] = [
     "test",
     "key",
     "audit",
+    "bundle",
     "config",
     "recording",
     "schema",

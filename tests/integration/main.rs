@@ -17,6 +17,7 @@ mod admin;
 mod ambiguous_input;
 mod audit;
 mod bounds;
+mod bundles;
 mod callers;
 mod circuit;
 mod claude_codex;

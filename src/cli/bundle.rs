@@ -1,0 +1,150 @@
+//! `hookgate bundle`: builds, signs, verifies and publishes bundles of policies.
+
+mod build;
+mod push;
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand};
+use policy_bundle::{Bundle, BundleError, MAX_ARCHIVE_BYTES, PublicKey, SigningKey};
+
+use self::{build::BuildArgs, push::PushArgs};
+use super::{failure::Failure, output::print};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  hookgate bundle key -o bundle.key
+  hookgate bundle build policies -o prod.tar.gz
+  hookgate bundle sign prod.tar.gz --key bundle.key
+  hookgate bundle verify prod.tar.gz --key ed25519:…
+  hookgate bundle push prod.tar.gz https://policy.example/hookgate/prod.tar.gz";
+
+/// Command-line arguments of `bundle`.
+#[derive(Debug, Args)]
+pub(super) struct BundleArgs {
+    #[command(subcommand)]
+    command: BundleCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BundleCommand {
+    /// Check the policies of a folder, run their tests, and write them as a bundle
+    Build(BuildArgs),
+    /// Sign a bundle in place
+    Sign {
+        /// Path of the bundle
+        bundle: PathBuf,
+        /// Path of the private key
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+    },
+    /// Verify the signature and all files of a bundle
+    Verify {
+        /// Path of the bundle
+        bundle: PathBuf,
+        /// Public key that may have signed it; can be repeated
+        #[arg(long, value_name = "KEY", required = true, value_parser = public_key)]
+        key: Vec<PublicKey>,
+    },
+    /// Generate a key, write it to a file with mode 600, and print its public key
+    Key {
+        /// Path of the new file
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Publish a bundle by HTTP PUT
+    Push(PushArgs),
+}
+
+impl BundleArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            BundleCommand::Build(build) => build.run(),
+            BundleCommand::Sign { bundle, key } => sign(&bundle, &key),
+            BundleCommand::Verify { bundle, key } => verify(&bundle, &key),
+            BundleCommand::Key { output } => generate_key(&output),
+            BundleCommand::Push(push) => push.run(),
+        }
+    }
+}
+
+fn sign(path: &Path, key: &Path) -> Result<(), Failure> {
+    let key = read_key(key)?;
+    let mut bundle = read_bundle(path)?;
+    bundle.sign(&key);
+    write_bundle(path, &bundle)?;
+    let public = key.public_key().map_err(failed)?;
+    let revision = &bundle.manifest().revision;
+    Ok(print(&format!("signed: revision {revision} by {public}"))?)
+}
+
+fn verify(path: &Path, keys: &[PublicKey]) -> Result<(), Failure> {
+    let bundle = read_bundle(path)?;
+    let key = bundle.verify(keys).map_err(|error| refused(path, &error))?;
+    let manifest = bundle.manifest();
+    let files = manifest.files.len();
+    Ok(print(&format!(
+        "valid: revision {}, created {}, {files} files, signed by {key}",
+        manifest.revision, manifest.created
+    ))?)
+}
+
+fn generate_key(path: &Path) -> Result<(), Failure> {
+    let pem = SigningKey::generate().map_err(failed)?;
+    let key = SigningKey::from_pem(&pem).map_err(failed)?;
+    let public = key.public_key().map_err(failed)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let file = options.open(path);
+    file.and_then(|mut file| file.write_all(pem.as_bytes()))
+        .map_err(|error| at(path, &error))?;
+    Ok(print(&format!(
+        "The private key is in `{}`; keep it secret. Its public key, for `source.keys`:\n{public}",
+        path.display()
+    ))?)
+}
+
+fn read_key(path: &Path) -> Result<SigningKey, Failure> {
+    let pem = fs::read_to_string(path).map_err(|error| at(path, &error))?;
+    SigningKey::from_pem(&pem)
+        .map_err(|error| Failure::Failed(format!("`{}`: {error}", path.display())))
+}
+
+/// Reads a bundle, signed or not.
+fn read_bundle(path: &Path) -> Result<Bundle, Failure> {
+    let size = fs::metadata(path).map_err(|error| at(path, &error))?.len();
+    if size > MAX_ARCHIVE_BYTES as u64 {
+        return Err(refused(path, &BundleError::TooLarge));
+    }
+    let bytes = fs::read(path).map_err(|error| at(path, &error))?;
+    Bundle::from_bytes(&bytes).map_err(|error| refused(path, &error))
+}
+
+/// Replaces a file by a bundle, as a whole.
+fn write_bundle(path: &Path, bundle: &Bundle) -> Result<(), Failure> {
+    let bytes = bundle.to_bytes().map_err(failed)?;
+    let temporary = path.with_extension("new");
+    let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|error| at(path, &error))
+}
+
+fn public_key(text: &str) -> Result<PublicKey, String> {
+    text.parse()
+        .map_err(|error: policy_bundle::KeyError| error.to_string())
+}
+
+fn at(path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!("`{}`: {error}", path.display()))
+}
+
+fn refused(path: &Path, error: &BundleError) -> Failure {
+    Failure::Failed(format!("bundle `{}` refused: {error}", path.display()))
+}
+
+fn failed(error: impl std::error::Error) -> Failure {
+    Failure::Failed(error.to_string())
+}

@@ -1,0 +1,184 @@
+//! `hookgate bundle build`: checks a folder and writes it as a bundle.
+
+use std::{collections::BTreeMap, env, path::PathBuf, sync::Arc};
+
+use clap::Args;
+use jiff::Timestamp;
+use policy_bundle::{
+    Bundle, BundleFile, ExtractedBundle, Manifest, Requirement, Revision, read_directory,
+};
+
+use super::{failed, read_bundle, write_bundle};
+use crate::{
+    bundle::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests},
+    cli::{failure::Failure, output::print, runtime::block_on, serve::print_warnings},
+    config::{Config, ConfigError, PolicyLayer, Problem},
+    server,
+};
+
+/// Variable with the time of reproducible builds, in seconds since 1970.
+const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
+
+/// Digits of the SHA-256 that is the revision without `--revision`.
+const REVISION_DIGITS: usize = 16;
+
+/// Command-line arguments of `bundle build`.
+#[derive(Debug, Args)]
+pub(super) struct BuildArgs {
+    /// Folder with `hookgate.yaml`, hooks, and test cases in `tests/`
+    directory: PathBuf,
+    /// Path of the bundle
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Name of the revision. Default: digits of a SHA-256 over the files
+    #[arg(long, value_name = "NAME")]
+    revision: Option<Revision>,
+    /// Time of the revision. Default: that of `SOURCE_DATE_EPOCH`, or now
+    #[arg(long, value_name = "RFC3339")]
+    created: Option<Timestamp>,
+    /// Path of the bundle that this one replaces
+    #[arg(long, value_name = "FILE")]
+    parent: Option<PathBuf>,
+    /// Let replicas that have this bundle return to its parent
+    #[arg(long, requires = "parent")]
+    allow_parent: bool,
+    /// Versions of hookgate that can use the bundle. Default: this one and later
+    #[arg(long, value_name = "VERSION")]
+    requires: Option<Requirement>,
+    /// Path of the organisation's bundle, under which this one is used
+    #[arg(long, value_name = "FILE")]
+    org: Option<PathBuf>,
+}
+
+impl BuildArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let files = read_directory(&self.directory).map_err(failed)?;
+        if !files.contains_key(REQUIRED_FILE) {
+            let folder = self.directory.display();
+            let message = format!("`{folder}` has no `{REQUIRED_FILE}`");
+            return Err(Failure::Failed(message));
+        }
+        let config = load_layers(self.layers()?)?;
+        check_files(&config, &self.directory, &files)?;
+        print_warnings(&config);
+        let mut cases = 0;
+        block_on(async {
+            check_guards(config.clone()).await.map_err(refused)?;
+            let run = run_tests(&config, server::handle_agent_request);
+            cases = Box::pin(run).await.map_err(refused)?;
+            Ok(())
+        })?;
+        let bundle = Bundle::build(self.manifest(&files)?, files).map_err(failed)?;
+        write_bundle(&self.output, &bundle)?;
+        let manifest = bundle.manifest();
+        Ok(print(&format!(
+            "built: revision {}, created {}, {} files, {cases} tests passed",
+            manifest.revision,
+            manifest.created,
+            manifest.files.len()
+        ))?)
+    }
+
+    /// Returns the bundles whose policies are checked together: the organisation's, if there is
+    /// one, and the folder.
+    fn layers(&self) -> Result<Vec<PolicyLayer>, Failure> {
+        let mut layers = Vec::new();
+        if let Some(path) = &self.org {
+            let bundle = read_bundle(path)?;
+            let name = format!("hookgate-bundle-{}", std::process::id());
+            let extracted = ExtractedBundle::new(bundle, env::temp_dir().join(name));
+            let extracted = Arc::new(extracted.map_err(failed)?);
+            layers.push(PolicyLayer::of_bundle("org".to_owned(), extracted));
+        }
+        layers.push(PolicyLayer {
+            name: "bundle".to_owned(),
+            directory: self.directory.clone(),
+            digest: String::new(),
+            bundle: None,
+        });
+        Ok(layers)
+    }
+
+    fn manifest(&self, files: &BTreeMap<String, BundleFile>) -> Result<Manifest, Failure> {
+        let parent = self.parent.as_deref().map(read_bundle).transpose()?;
+        let parent = parent.map(|bundle| bundle.manifest().revision.clone());
+        let created = match self.created {
+            Some(created) => created,
+            None => default_time()?,
+        };
+        let requires = self.requires.map_or_else(this_version, Ok)?;
+        let mut manifest = Manifest {
+            revision: "none".parse().map_err(Failure::Failed)?,
+            created,
+            parent,
+            allows_parent: self.allow_parent,
+            requires,
+            files: BTreeMap::new(),
+            executable: Vec::new(),
+        };
+        manifest.revision = match &self.revision {
+            Some(revision) => revision.clone(),
+            None => {
+                let unnamed = Bundle::build(manifest.clone(), files.clone());
+                let mut digest = unnamed.map_err(failed)?.digest();
+                digest.truncate(REVISION_DIGITS);
+                digest.parse().map_err(Failure::Failed)?
+            }
+        };
+        Ok(manifest)
+    }
+}
+
+/// Checks that the bundle has all files that its config names.
+fn check_files(
+    config: &Config,
+    directory: &std::path::Path,
+    files: &BTreeMap<String, BundleFile>,
+) -> Result<(), ConfigError> {
+    let layers = config.layers.iter();
+    let upper: Vec<_> = layers.filter_map(|layer| layer.bundle.as_ref()).collect();
+    let missing = config.files.iter().filter(|file| {
+        let name = file.strip_prefix(directory).ok();
+        let is_inside = name.and_then(|name| name.to_str());
+        !is_inside.is_some_and(|name| files.contains_key(name))
+            && !upper
+                .iter()
+                .any(|bundle| file.starts_with(bundle.directory()))
+    });
+    let problems: Vec<Problem> = missing
+        .map(|file| Problem {
+            span: None,
+            message: format!("`{}` is not in the bundle", file.display()),
+        })
+        .collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(ConfigError { problems })
+    }
+}
+
+/// Returns the time of reproducible builds, or now.
+fn default_time() -> Result<Timestamp, Failure> {
+    let Some(seconds) = env::var_os(SOURCE_DATE_EPOCH) else {
+        // Whole milliseconds, which are compared without surprises.
+        let now = Timestamp::now().as_millisecond();
+        return Timestamp::from_millisecond(now).map_err(failed);
+    };
+    let seconds = seconds.to_str().and_then(|text| text.parse().ok());
+    let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.ok_or_else(|| Failure::Failed(format!("`{SOURCE_DATE_EPOCH}` is not a time in seconds")))
+}
+
+fn this_version() -> Result<Requirement, Failure> {
+    let requirement = format!(">={}", env!("CARGO_PKG_VERSION"));
+    requirement.parse().map_err(Failure::Failed)
+}
+
+fn refused(error: BundleCheckError) -> Failure {
+    match error {
+        BundleCheckError::Config(error) => error.into(),
+        BundleCheckError::Build(error) => error.into(),
+        error => Failure::Failed(error.to_string()),
+    }
+}

@@ -1,0 +1,66 @@
+//! `hookgate bundle push`: publishes a bundle by HTTP PUT.
+
+use std::{env, fs, path::PathBuf, time::Duration};
+
+use clap::Args;
+use reqwest::redirect;
+use url::Url;
+
+use super::{at, failed, read_bundle};
+use crate::cli::{failure::Failure, output::print, runtime::block_on};
+
+/// Variable with the token, if no file has it.
+const TOKEN: &str = "HOOKGATE_BUNDLE_TOKEN";
+
+/// Time for the upload and the response.
+const PUSH_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Command-line arguments of `bundle push`.
+#[derive(Debug, Args)]
+pub(super) struct PushArgs {
+    /// Path of the bundle
+    bundle: PathBuf,
+    /// URL to which the bundle is written
+    url: Url,
+    /// Path of a file with a bearer token. Default: the variable `HOOKGATE_BUNDLE_TOKEN`
+    #[arg(long, value_name = "PATH")]
+    token_file: Option<PathBuf>,
+}
+
+impl PushArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let bundle = read_bundle(&self.bundle)?;
+        let bytes = bundle.to_bytes().map_err(failed)?;
+        let token = match &self.token_file {
+            Some(path) => Some(fs::read_to_string(path).map_err(|error| at(path, &error))?),
+            None => env::var(TOKEN).ok(),
+        };
+        // Neither a redirect nor a proxy of the environment receives the token.
+        let client = reqwest::Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .timeout(PUSH_TIMEOUT)
+            .build()
+            .map_err(failed)?;
+        let mut request = client
+            .put(self.url)
+            .header("content-type", "application/gzip")
+            .body(bytes);
+        if let Some(token) = token {
+            request = request.bearer_auth(token.trim());
+        }
+        block_on(async {
+            let response = request.send().await;
+            let response = response.map_err(|error| failed(error.without_url()))?;
+            let status = response.status();
+            if status.is_success() {
+                return Ok(());
+            }
+            Err(Failure::Failed(format!(
+                "the server responded with {status}"
+            )))
+        })?;
+        let revision = &bundle.manifest().revision;
+        Ok(print(&format!("published: revision {revision}"))?)
+    }
+}

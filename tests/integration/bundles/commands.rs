@@ -1,0 +1,375 @@
+//! `hookgate bundle`, as those who publish policies use it.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::Command,
+    thread,
+};
+
+use tempfile::TempDir;
+
+use super::{bundle, new_key, try_bundle, write_policies};
+use crate::harness::{hookgate, run};
+
+const CREATED: [&str; 2] = ["--created", "2026-11-25T16:00:00Z"];
+
+/// A folder with policies in `policies`.
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    write_policies(&folder.path().join("policies"), "words", "apple");
+    folder
+}
+
+fn build(folder: &Path, more: &[&str]) -> (i32, String, String) {
+    let mut arguments = vec!["build", "policies", "-o", "prod.tar.gz"];
+    arguments.extend(CREATED);
+    arguments.extend(more);
+    try_bundle(folder, &arguments)
+}
+
+fn append(path: &Path, text: &str) {
+    let before = fs::read_to_string(path).unwrap();
+    fs::write(path, before + text).unwrap();
+}
+
+#[test]
+fn a_bundle_is_built_signed_and_verified_and_other_tools_open_it() {
+    let folder = folder();
+    let folder = folder.path();
+    let key = new_key(folder, "bundle.key");
+
+    let (code, out, err) = build(folder, &["--revision", "7"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert_eq!(
+        out,
+        "built: revision 7, created 2026-11-25T16:00:00Z, 3 files, 1 tests passed\n"
+    );
+    let signed = bundle(folder, &["sign", "prod.tar.gz", "--key", "bundle.key"]);
+    assert_eq!(signed, format!("signed: revision 7 by {key}\n"));
+    let valid = bundle(folder, &["verify", "prod.tar.gz", "--key", &key]);
+    assert_eq!(
+        valid,
+        format!("valid: revision 7, created 2026-11-25T16:00:00Z, 3 files, signed by {key}\n")
+    );
+
+    let mode = fs::metadata(folder.join("bundle.key"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let list = Command::new("tar")
+        .args(["tzf", "prod.tar.gz"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let expected = "manifest.json\nmanifest.sig\nhookgate.yaml\nhooks/words.sh\ntests/words.yaml\n";
+    assert_eq!(String::from_utf8(list.stdout).unwrap(), expected);
+}
+
+#[test]
+fn equal_folders_give_equal_bytes() {
+    let (one, other) = (folder(), folder());
+
+    for folder in [&one, &other] {
+        let (code, _, err) = build(folder.path(), &[]);
+        assert_eq!(code, 0, "{err}");
+    }
+
+    let bytes = |folder: &TempDir| fs::read(folder.path().join("prod.tar.gz")).unwrap();
+    assert_eq!(bytes(&one), bytes(&other));
+}
+
+#[test]
+fn another_key_and_an_unsigned_bundle_are_refused() {
+    let folder = folder();
+    let folder = folder.path();
+    new_key(folder, "bundle.key");
+    let other = new_key(folder, "other.key");
+    assert_eq!(build(folder, &[]).0, 0);
+
+    let verify = || try_bundle(folder, &["verify", "prod.tar.gz", "--key", &other]);
+    let (code, _, err) = verify();
+    assert_eq!(
+        (code, err.as_str()),
+        (1, "hookgate: bundle `prod.tar.gz` refused: not signed\n")
+    );
+    bundle(folder, &["sign", "prod.tar.gz", "--key", "bundle.key"]);
+    let (code, _, err) = verify();
+    assert_eq!(
+        (code, err.as_str()),
+        (
+            1,
+            "hookgate: bundle `prod.tar.gz` refused: the signature of `manifest.json` is not valid for any of the keys\n"
+        )
+    );
+    let (code, _, err) = try_bundle(folder, &["key", "-o", "bundle.key"]);
+    assert_eq!(code, 1, "a key is never overwritten: {err}");
+}
+
+#[test]
+fn a_test_with_another_outcome_is_named_with_its_line() {
+    let folder = folder();
+    let test = folder.path().join("policies/tests/words.yaml");
+    let text = fs::read_to_string(&test).unwrap();
+    fs::write(&test, text.replace("verdict: deny", "verdict: proceed")).unwrap();
+
+    let (code, _, err) = build(folder.path(), &[]);
+
+    assert_eq!(code, 78, "{err}");
+    assert!(
+        err.starts_with("policies/tests/words.yaml:3:5: test `apple is denied`: verdict: "),
+        "{err}"
+    );
+    assert!(!folder.path().join("prod.tar.gz").exists());
+}
+
+#[test]
+fn a_guard_that_denies_nothing_is_named_with_its_line() {
+    let folder = folder();
+    let script = folder.path().join("policies/hooks/words.sh");
+    fs::write(&script, "#!/bin/sh\nexit 0\n").unwrap();
+
+    let (code, _, err) = build(folder.path(), &[]);
+
+    assert_eq!(code, 78, "{err}");
+    let expected = "policies/hookgate.yaml:7:23: hook `words` on BeforeModel: must deny this prompt";
+    assert!(err.starts_with(expected), "{err}");
+}
+
+#[test]
+fn settings_of_a_gateway_are_refused_with_their_lines() {
+    let folder = folder();
+    let config = folder.path().join("policies/hookgate.yaml");
+    append(
+        &config,
+        "admin: { listen: 127.0.0.1:1 }\npolicies: [{ policy: model_allowed }]\n",
+    );
+
+    let (code, _, err) = build(folder.path(), &[]);
+
+    assert_eq!(code, 78, "{err}");
+    let expected = "policies/hookgate.yaml:8:1: `admin` belongs to the config of each gateway, not to a bundle";
+    assert_eq!(err.lines().next(), Some(expected), "{err}");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(
+        &config,
+        text.replace("admin: { listen: 127.0.0.1:1 }\n", ""),
+    )
+    .unwrap();
+    let (code, _, err) = build(folder.path(), &[]);
+    assert_eq!(code, 78, "{err}");
+    assert!(err.starts_with("policies/hookgate.yaml:8:"), "{err}");
+    assert!(err.contains("must be `model_allow` or"), "{err}");
+}
+
+#[test]
+fn links_and_files_outside_of_the_folder_are_refused_and_hidden_files_are_left_out() {
+    let folder = folder();
+    let at = |path: &str| folder.path().join(path);
+    fs::write(at("policies/.env"), "KEY=secret").unwrap();
+    fs::write(at("settings.json"), "{}").unwrap();
+    append(
+        &at("policies/hookgate.yaml"),
+        "hook_files: [{ path: ../settings.json }]\n",
+    );
+
+    let (code, _, err) = build(folder.path(), &[]);
+
+    assert_eq!(
+        (code, err.as_str()),
+        (78, "`policies/../settings.json` is not in the bundle\n")
+    );
+    write_policies(&at("policies"), "words", "apple");
+    assert_eq!(build(folder.path(), &[]).0, 0);
+    let bytes = fs::read(at("prod.tar.gz")).unwrap();
+    assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
+    symlink("/etc/passwd", at("policies/hooks/link")).unwrap();
+    let (code, _, err) = build(folder.path(), &[]);
+    assert_eq!(code, 1);
+    assert!(
+        err.starts_with("hookgate: `hooks/link` is no regular file"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_changed_bundle_is_refused_by_every_command_and_the_file_is_named() {
+    let folder = folder();
+    let key = new_key(folder.path(), "bundle.key");
+    assert_eq!(build(folder.path(), &[]).0, 0);
+    let path = folder.path().join("prod.tar.gz");
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(&path, bytes).unwrap();
+
+    for arguments in [
+        vec!["verify", "prod.tar.gz", "--key", &key],
+        vec!["sign", "prod.tar.gz", "--key", "bundle.key"],
+        vec!["push", "prod.tar.gz", "http://127.0.0.1:9/prod.tar.gz"],
+    ] {
+        let (code, _, err) = try_bundle(folder.path(), &arguments);
+        assert_eq!(code, 1, "{arguments:?}");
+        assert!(
+            err.starts_with("hookgate: bundle `prod.tar.gz` refused: "),
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn a_bundle_is_put_with_a_token_and_a_refusal_fails() {
+    let folder = folder();
+    assert_eq!(build(folder.path(), &[]).0, 0);
+    fs::write(folder.path().join("token"), "secret-token\n").unwrap();
+    let bytes = fs::read(folder.path().join("prod.tar.gz")).unwrap();
+    let push = |status: u16| {
+        let server = OneRequest::start(status);
+        let output = hookgate(&["bundle", "push", "prod.tar.gz", &server.url])
+            .args(["--token-file", "token"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        (output, server.request.join().unwrap())
+    };
+
+    let (output, (head, body)) = push(201);
+    assert!(output.status.success(), "{output:?}");
+    assert!(head.starts_with("PUT /prod.tar.gz HTTP/1.1\r\n"), "{head}");
+    assert!(
+        head.contains("authorization: Bearer secret-token\r\n"),
+        "{head}"
+    );
+    assert!(body == bytes);
+    let (output, _) = push(403);
+    assert_eq!(output.status.code(), Some(1));
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(err, "hookgate: the server responded with 403 Forbidden\n");
+}
+
+/// A server that answers one request, and gives its head and body.
+struct OneRequest {
+    url: String,
+    request: thread::JoinHandle<(String, Vec<u8>)>,
+}
+
+impl OneRequest {
+    fn start(status: u16) -> Self {
+        use std::io::{BufRead, BufReader, Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/prod.tar.gz", listener.local_addr().unwrap());
+        let request = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+            }
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; length.unwrap().parse().unwrap()];
+            reader.read_exact(&mut body).unwrap();
+            let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            (head, body)
+        });
+        Self { url, request }
+    }
+}
+
+#[test]
+fn a_team_that_weakens_the_organisation_is_refused_with_its_lines() {
+    let folder = folder();
+    let at = |path: &str| folder.path().join(path);
+    let text = fs::read_to_string(at("policies/hookgate.yaml")).unwrap();
+    fs::write(
+        at("policies/hookgate.yaml"),
+        text + "policies:\n  - { name: models, policy: model_allow, models: [\"gemini-2.5-*\"] }\n",
+    )
+    .unwrap();
+    assert_eq!(build(folder.path(), &[]).0, 0);
+    fs::rename(at("prod.tar.gz"), at("org.tar.gz")).unwrap();
+    let weakened = |config: &str| {
+        write_policies(&at("policies"), "team", "pear");
+        append(&at("policies/hookgate.yaml"), config);
+        let (code, _, err) = build(folder.path(), &["--org", "org.tar.gz"]);
+        assert_eq!(code, 78, "{config}: {err}");
+        err
+    };
+
+    for (config, expected) in [
+        (
+            "policies:\n  - { name: models, policy: model_allow, models: [\"*\"], mode: observe }\n",
+            "policies/hookgate.yaml:9:5: `models` is the name of a policy or hook of the bundle `org`, which cannot be replaced",
+        ),
+        (
+            "policies:\n  - { name: words, policy: model_allow, models: [\"*\"], when: \"false\" }\n",
+            "policies/hookgate.yaml:9:5: `words` is the name of a policy or hook of the bundle `org`",
+        ),
+        (
+            "hooksConfig:\n  disabled: [words]\n",
+            "policies/hookgate.yaml:9:14: the hook `words` of the bundle `org` cannot be disabled here",
+        ),
+        (
+            "hooksConfig: { enabled: false }\n",
+            "policies/hookgate.yaml:8:",
+        ),
+        (
+            "ask: allow\n",
+            "policies/hookgate.yaml:8:1: `ask` applies to all layers, so that only the bundle `org` can have it",
+        ),
+        (
+            "hook_defaults: { on_failure: open }\n",
+            "policies/hookgate.yaml:8:1: `hook_defaults` applies to all layers",
+        ),
+        (
+            "coverage: {}\n",
+            "policies/hookgate.yaml:8:1: `coverage` applies to all layers",
+        ),
+        (
+            "tool_names: {}\n",
+            "policies/hookgate.yaml:8:1: `tool_names` applies to all layers",
+        ),
+    ] {
+        let err = weakened(config);
+        assert!(err.contains(expected), "{config}: {err}");
+    }
+    write_policies(&at("policies"), "team", "pear");
+    let (code, out, err) = build(folder.path(), &["--org", "org.tar.gz"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(
+        out.contains("2 tests passed"),
+        "the organisation's tests too: {out}"
+    );
+}
+
+#[test]
+fn the_examples_are_built_as_their_comments_say() {
+    let folder = TempDir::new().unwrap();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples/bundles");
+    let example = |name: &str| examples.join(name).to_string_lossy().into_owned();
+
+    let org = bundle(
+        folder.path(),
+        &["build", &example("org"), "-o", "org.tar.gz"],
+    );
+    let team = [
+        "build",
+        &example("team"),
+        "-o",
+        "team.tar.gz",
+        "--org",
+        "org.tar.gz",
+    ];
+    let team = bundle(folder.path(), &team);
+
+    let check = ["check", &example("gateway.yaml")];
+    let (code, out, err) = run(&check, folder.path());
+
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(org.ends_with("2 files, 2 tests passed\n"), "{org}");
+    assert!(team.ends_with("3 files, 4 tests passed\n"), "{team}");
+}
