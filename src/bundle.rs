@@ -1,5 +1,16 @@
-//! Policy bundles: their checks before they are published or used.
+//! Policy bundles: their checks, and gateways whose policies come from them.
 
 mod check;
+mod client;
+mod follow;
+mod offer;
+mod replica;
+mod store;
 
-pub use self::check::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests};
+pub use self::{
+    check::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests},
+    follow::follow,
+    offer::Refusal,
+    replica::{Replica, ReplicaError},
+    store::StoreError,
+};

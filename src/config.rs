@@ -34,7 +34,7 @@ pub use self::{
     config_files::ConfigFiles,
     matcher::Matcher,
     overrides::{MissingSecrets, Overrides},
-    policy_layer::{BUNDLE_CONFIG, PolicyLayer},
+    policy_layer::{BUNDLE_CONFIG, CommandHooks, PolicyLayer},
     registry::{Format, KnownMethod, PolicyShape, ProtocolShape, Registry},
     secret::Secret,
     settings::{
@@ -62,7 +62,10 @@ pub use self::{
             RecordRedaction, RecordRetention, RecordSelection, RecordSettings, RecordedKind,
             SampleUnit,
         },
-        revisions::RevisionSettings,
+        revisions::{
+            RevisionSettings,
+            source::{BundleOrigin, PollRange, SourceSettings},
+        },
         rollout::{
             AbortConditions, RolloutSettings, RolloutUnit,
             shadow::{CpuShare, ShadowBudget, ShadowHooks, ShadowSettings},

@@ -5,6 +5,7 @@
 //! [`Metrics`]; a span is made of a decision log record (`audit_log`). What happens to a
 //! request goes through its [`recorder::Recorder`] to sinks for all of these.
 
+mod bundle_status;
 mod kept_series;
 mod log;
 mod log_format;
@@ -17,8 +18,9 @@ mod token_usage;
 pub mod trace;
 
 pub use self::{
+    bundle_status::{BundleStatus, BundleStatuses},
     log::{LogFormat, LogGuard, init},
-    metrics::{Metrics, ReloadOutcome},
+    metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
     response_tail::ResponseTail,
     time_buckets::TimeBuckets,
     token_usage::{TokenSum, TokenUsage},

@@ -36,6 +36,7 @@ use self::{
     shared_state_sync::{leave_fleet, share_state},
 };
 use crate::{
+    bundle::{Replica, follow},
     config::Config,
     middleware::OnBodyEnd,
     shadow::run_shadow,
@@ -60,6 +61,7 @@ pub struct Server {
     runtimes: Arc<RuntimePool>,
     app: App,
     reload_trigger: Option<ReloadTrigger>,
+    replica: Option<Arc<Replica>>,
 }
 
 /// Reason why the server cannot start.
@@ -123,7 +125,14 @@ impl Server {
             operators: bind(operators)?,
             runtimes: RuntimePool::start().map_err(ServerError::Threads)?.into(),
             reload_trigger: None,
+            replica: None,
         })
+    }
+
+    /// Takes new bundles of `replica` into use while the server runs.
+    #[must_use]
+    pub fn with_replica(self, replica: Option<Arc<Replica>>) -> Self {
+        Self { replica, ..self }
     }
 
     /// Serves until `shutdown` completes, then shuts down gracefully: in-flight requests
@@ -143,6 +152,10 @@ impl Server {
         resources.tasks.spawn(expire_sessions(self.app.clone()));
         resources.tasks.spawn(prove_guards(self.app.clone()));
         resources.tasks.spawn(run_shadow(self.app.clone()));
+        if let Some(replica) = self.replica {
+            let followed = follow(replica, self.app.clone(), handle_agent_request);
+            resources.tasks.spawn(followed);
+        }
         let timeouts = self.app.snapshot().config.timeouts;
         // Kept until the end, because dropping the runtimes aborts their tasks.
         let runtimes = self.runtimes;

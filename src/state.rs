@@ -25,7 +25,7 @@ mod upstreams;
 pub use self::{
     app::App,
     clock::utc_timestamp,
-    config_source::{ConfigInput, ConfigSource, ReadConfig, SourceError},
+    config_source::{ConfigInput, ConfigSource, ReadConfig, SourceError, StoreLayers},
     content_owners::{ContentOwners, MAX_TTL},
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
@@ -33,7 +33,7 @@ pub use self::{
     recordings::{ShadowAction, ShadowError, ShadowRequest, ShadowSlot, ShadowStatus},
     replay_input::ReplayInput,
     resources::{AppResources, end_tasks},
-    revision_store::{ActiveRevision, RevisionError, StoredRevision},
+    revision_store::{ActiveRevision, RevisionError, StoredRevision, replace_file},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},
     rollout_progress::{Proportion, RolloutStatus},
     session_expiry::expire_sessions,

@@ -91,6 +91,11 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     if app.refused_reload().is_some() {
         status.push_str("; last config reload failed, previous config in use");
     }
+    let outdated = app.resources.bundles.outdated();
+    if !outdated.is_empty() {
+        status.push_str("; bundles may be out of date: ");
+        status.push_str(&outdated.join(", "));
+    }
     let unproven = snapshot.proofs.unproven();
     if !unproven.is_empty() {
         status.push_str("; guards not proven: ");

@@ -1,19 +1,24 @@
 //! `hookgate bundle`: builds, signs, verifies and publishes bundles of policies.
 
 mod build;
+mod files;
 mod push;
 
 use std::{
     fs::{self, OpenOptions},
-    io::{self, Write},
+    io::Write,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, Subcommand};
-use policy_bundle::{Bundle, BundleError, MAX_ARCHIVE_BYTES, PublicKey, SigningKey};
+use policy_bundle::{KeyError, PublicKey, SigningKey};
 
-use self::{build::BuildArgs, push::PushArgs};
+use self::{
+    build::BuildArgs,
+    files::{at, failed, read_bundle, refused, write_bundle},
+    push::PushArgs,
+};
 use super::{failure::Failure, output::print};
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -114,37 +119,6 @@ fn read_key(path: &Path) -> Result<SigningKey, Failure> {
         .map_err(|error| Failure::Failed(format!("`{}`: {error}", path.display())))
 }
 
-/// Reads a bundle, signed or not.
-fn read_bundle(path: &Path) -> Result<Bundle, Failure> {
-    let size = fs::metadata(path).map_err(|error| at(path, &error))?.len();
-    if size > MAX_ARCHIVE_BYTES as u64 {
-        return Err(refused(path, &BundleError::TooLarge));
-    }
-    let bytes = fs::read(path).map_err(|error| at(path, &error))?;
-    Bundle::from_bytes(&bytes).map_err(|error| refused(path, &error))
-}
-
-/// Replaces a file by a bundle, as a whole.
-fn write_bundle(path: &Path, bundle: &Bundle) -> Result<(), Failure> {
-    let bytes = bundle.to_bytes().map_err(failed)?;
-    let temporary = path.with_extension("new");
-    let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|error| at(path, &error))
-}
-
 fn public_key(text: &str) -> Result<PublicKey, String> {
-    text.parse()
-        .map_err(|error: policy_bundle::KeyError| error.to_string())
-}
-
-fn at(path: &Path, error: &io::Error) -> Failure {
-    Failure::Failed(format!("`{}`: {error}", path.display()))
-}
-
-fn refused(path: &Path, error: &BundleError) -> Failure {
-    Failure::Failed(format!("bundle `{}` refused: {error}", path.display()))
-}
-
-fn failed(error: impl std::error::Error) -> Failure {
-    Failure::Failed(error.to_string())
+    text.parse().map_err(|error: KeyError| error.to_string())
 }

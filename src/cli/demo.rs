@@ -91,7 +91,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Fa
     let file = folder.join("demo.yaml");
     fs::create_dir(folder.join("transcripts"))?;
     fs::write(&file, config_text(mock).await)?;
-    let source = serve::config_source(Some(file), Overrides::default());
+    let source = serve::config_source(Some(file), Overrides::default(), None);
     let config = source.read()?;
     let logging = serve::start_logging(&config);
     let server = Server::bind_reloading(config, AppResources::default(), source).await?;

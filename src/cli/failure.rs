@@ -4,6 +4,7 @@ use std::{io, process::ExitCode};
 
 use super::output::print_error;
 use crate::{
+    bundle::ReplicaError,
     config::ConfigError,
     dry_run::DryRunError,
     replay::ReplayError,
@@ -79,6 +80,15 @@ impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Self {
         match error {
             SourceError::File(error) => Self::BadConfig(error),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<ReplicaError> for Failure {
+    fn from(error: ReplicaError) -> Self {
+        match error {
+            ReplicaError::Source(error) => error.into(),
             error => Self::Failed(error.to_string()),
         }
     }

@@ -1,6 +1,11 @@
 //! `hookgate serve`: runs the gateway.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 use url::Url;
@@ -11,12 +16,16 @@ use super::{
     runtime::{block_on, shutdown_signals},
 };
 use crate::{
-    config::{Config, LogLevel, LogLineFormat, Overrides},
+    bundle::Replica,
+    config::{
+        Config, ConfigError, LogLevel, LogLineFormat, Overrides, PolicyLayer, Problem,
+        SourceSettings,
+    },
     event::EventName,
     hook,
     observe::{self, LogGuard},
-    server::Server,
-    state::{AppResources, ConfigInput, ConfigSource, end_tasks},
+    server::{self, Server},
+    state::{AppResources, ConfigInput, ConfigSource, StoreLayers, end_tasks},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -52,13 +61,29 @@ impl ServeArgs {
             hooks: self.hooks,
             ..Overrides::default()
         };
-        let source = config_source(self.config, overrides);
-        let config = source.read()?;
-        print_warnings(&config);
-        let _logging = start_logging(&config);
+        let first = read_file(self.config.as_deref(), &overrides)?;
+        let replica = first.source.as_ref().map(Replica::open).transpose()?;
+        let replica = replica.map(Arc::new);
+        let mut source = config_source(self.config, overrides, first.source.clone());
+        let first = match &replica {
+            Some(replica) => {
+                source = source.with_layers(store_layers(replica));
+                first
+            }
+            None => source.read()?,
+        };
+        let _logging = start_logging(&first);
         block_on(async {
             let (stop, abort) = (shutdown_signals(1)?, shutdown_signals(2)?);
             tokio::pin!(stop);
+            let config = match &replica {
+                Some(replica) => tokio::select! {
+                    config = replica.first_config(&source, server::handle_agent_request) => config?,
+                    () = &mut stop => return Ok(()),
+                },
+                None => first,
+            };
+            print_warnings(&config);
             let agents = scheme(config.tls.is_some());
             let operators = scheme(config.admin.tls.is_some());
             let resources = AppResources::default();
@@ -78,15 +103,30 @@ impl ServeArgs {
                 "admin on {operators}://{}",
                 server.operators.local_addr()?
             ))?;
+            let server = server.with_replica(replica);
             server.run_until(stop, abort).await;
             Ok(())
         })
     }
 }
 
-/// Returns the source of a config that is read again at each reload.
-pub(super) fn config_source(file: Option<PathBuf>, overrides: Overrides) -> ConfigSource {
+fn store_layers(replica: &Arc<Replica>) -> Arc<StoreLayers> {
+    let replica = Arc::clone(replica);
+    Arc::new(move |layers: &[PolicyLayer]| {
+        let stored = replica.store(layers);
+        stored.map_err(|error| error.to_string())
+    })
+}
+
+/// Returns the source of a config that is read again at each reload. `bundles` is its `source`
+/// at the start.
+pub(super) fn config_source(
+    file: Option<PathBuf>,
+    overrides: Overrides,
+    bundles: Option<SourceSettings>,
+) -> ConfigSource {
     let read = move |input: ConfigInput<'_>| {
+        let is_file = matches!(input, ConfigInput::File(_));
         let mut overrides = overrides.clone();
         let file = match (input, &file) {
             (ConfigInput::Stored(files), file) => {
@@ -94,14 +134,28 @@ pub(super) fn config_source(file: Option<PathBuf>, overrides: Overrides) -> Conf
                 file.as_deref()
             }
             (ConfigInput::Other(other), _) => Some(other),
-            (ConfigInput::File, file) => file.as_deref(),
+            (ConfigInput::File(layers), file) => {
+                overrides.layers = layers;
+                file.as_deref()
+            }
         };
-        match file {
-            Some(file) => Config::load(file, &overrides, &hook::registry()),
-            None => Config::without_file(&overrides, &hook::registry()),
+        let config = read_file(file, &overrides)?;
+        // INVARIANT: a config with `source` is never in use without its bundles.
+        let source =
+            |source: &Option<SourceSettings>| source.as_ref().map(SourceSettings::without_tokens);
+        if is_file && source(&config.source) != source(&bundles) {
+            return Err(Problem::without_span("`source` has changed: restart to apply").into());
         }
+        Ok(config)
     };
     ConfigSource::new(Arc::new(read))
+}
+
+fn read_file(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+    match file {
+        Some(file) => Config::load(file, overrides, &hook::registry()),
+        None => Config::without_file(overrides, &hook::registry()),
+    }
 }
 
 const fn scheme(tls: bool) -> &'static str {

@@ -16,6 +16,7 @@ mod proofs;
 mod secrets;
 mod sessions;
 mod settings_json;
+mod source;
 mod telemetry;
 mod tls;
 mod upstreams;
@@ -28,7 +29,7 @@ use serde_json::Value;
 
 use self::{
     hooks::{HookBlock, merge},
-    layers::{add_layers, shadowed_rules},
+    layers::{add_layers, set_layers},
     loader::Loader,
 };
 use super::{
@@ -136,6 +137,7 @@ impl Config {
         loader.check_trace();
         let (transcripts, paths) = (loader.transcripts(), loader.resolved_paths());
         loader.check_rollout();
+        loader.check_source();
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
         loader.annotate_policies();
         loader.fail_if_problems()?;
@@ -170,14 +172,11 @@ impl Config {
         loader.problems.extend(merged.problems);
         loader.fail_if_problems()?;
         (config.hooks, config.disabled_hooks) = (merged.hooks, merged.disabled);
-        loader
-            .problems
-            .extend(shadowed_rules(&loader.layers, &config));
-        loader.fail_if_problems()?;
+        loader.check_layers(&config)?;
         config.warnings = [loader.warnings, merged.warnings].concat();
         (config.version, config.files) = (version, loader.files);
         config.document = Arc::new(shown);
-        config.layers = mem::take(&mut loader.layers);
+        set_layers(&mut config, loader.layers);
         config.texts = Arc::new(mem::take(&mut loader.texts));
         Ok(config)
     }

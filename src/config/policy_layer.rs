@@ -33,22 +33,34 @@ pub(super) const LOWER_SETTINGS: [&str; 4] = ["policies", "hooks", "hooksConfig"
 pub struct PolicyLayer {
     /// Name in messages and metrics.
     pub name: String,
-    /// Folder with `hookgate.yaml`.
+    /// Folder that contains the `hookgate.yaml` of the bundle.
     pub directory: PathBuf,
     /// Part of the config's version: hooks are not part of the config.
     pub digest: String,
     /// The bundle that was extracted there; `None` before it is built.
     pub bundle: Option<Arc<ExtractedBundle>>,
+    /// Whether its hooks may run commands.
+    pub commands: CommandHooks,
+}
+
+/// Whether the hooks of a bundle may run commands, which are code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandHooks {
+    /// The bundle is signed by a known key, or not yet built.
+    Allowed,
+    /// The bundle is used without a signature.
+    Refused,
 }
 
 impl PolicyLayer {
     /// The layer of an extracted bundle.
-    pub fn of_bundle(name: String, bundle: Arc<ExtractedBundle>) -> Self {
+    pub fn of_bundle(name: String, bundle: Arc<ExtractedBundle>, commands: CommandHooks) -> Self {
         Self {
             name,
             directory: bundle.directory().to_owned(),
             digest: bundle.bundle().digest(),
             bundle: Some(bundle),
+            commands,
         }
     }
 

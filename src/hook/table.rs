@@ -4,7 +4,7 @@ mod policies;
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{self, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -292,7 +292,8 @@ impl TableBuilder<'_> {
         let mut layers = self.layers.iter();
         let mut deps = self.deps.clone();
         if let Some(layer) = layers.find(|layer| layer.contains(&spec.span)) {
-            deps.directory.clone_from(&layer.directory);
+            let directory = layer.directory.clone();
+            deps.directory = path::absolute(&directory).unwrap_or(directory);
         }
         deps
     }

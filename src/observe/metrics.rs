@@ -1,5 +1,6 @@
 //! Prometheus metrics. Names, labels and help texts of all of them are in this file.
 
+pub(super) mod bundles;
 mod exports;
 mod shadow;
 mod upstreams;
@@ -83,6 +84,12 @@ metrics! {
     config_info: Family<Labels<1>, Gauge> = "config_info";
     /// Config reloads, by outcome.
     config_reloads: Family<Labels<1>, Counter> = "config_reloads";
+    /// Requests for bundles, by outcome.
+    bundle_fetches: Family<Labels<2>, Counter> = "bundle_fetches";
+    /// Time at which the bundle in use was built, in seconds since 1970.
+    bundle_created: Family<Labels<1>, Gauge> = "bundle_created_timestamp_seconds";
+    /// Whether the bundle in use is that of its server (1) or may be out of date (0).
+    bundle_is_current: Family<Labels<1>, Gauge> = "bundle_is_current";
     /// Whether the last config reload succeeded (1) or was rejected (0).
     config_last_reload_successful: Gauge = "config_last_reload_successful", gauge_at(1);
     /// Requests in flight, once their body is received.

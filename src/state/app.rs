@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     audit_log::{AuditRecord, PromotionKind, PromotionRecord},
-    config::Config,
+    config::{Config, PolicyLayer},
     observe::ReloadOutcome,
 };
 
@@ -123,6 +123,30 @@ impl App {
         let reloaded = config.and_then(|config| self.apply(config, &cause, None));
         self.record_reload(cause, &reloaded);
         reloaded
+    }
+
+    /// Takes the policies of bundles into use, with the config file and through the checks and
+    /// proofs of a reload, after `check` has accepted the config. Blocks like [`Self::reload`].
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of a config that was rejected. The snapshot stays.
+    pub fn activate(
+        &self,
+        layers: Vec<PolicyLayer>,
+        check: impl FnOnce(&Config) -> Result<(), String>,
+    ) -> Result<(), ReloadError> {
+        let _running = lock(&self.reloads.running);
+        let config = self
+            .source()
+            .and_then(|source| Ok(source.read_layers(layers)?));
+        let checked = config.and_then(|config| {
+            check(&config).map_err(ReloadError)?;
+            Ok(config)
+        });
+        let activated = checked.and_then(|config| self.apply(config, &ReloadCause::Bundle, None));
+        self.record_reload(ReloadCause::Bundle, &activated);
+        activated
     }
 
     /// Takes a stored revision into use, through the checks and proofs of a reload. It stays in

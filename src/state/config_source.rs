@@ -17,17 +17,20 @@ use super::revision_store::{
 };
 use crate::{
     audit_log::{PromotionKind, PromotionRecord},
-    config::{Config, ConfigError, ConfigFiles},
+    config::{Config, ConfigError, ConfigFiles, PolicyLayer},
 };
 
 /// Reads a config from one of its sources.
 pub type ReadConfig = dyn Fn(ConfigInput<'_>) -> Result<Config, ConfigError> + Send + Sync;
 
+/// Stores the bundles that are about to be in use.
+pub type StoreLayers = dyn Fn(&[PolicyLayer]) -> Result<(), String> + Send + Sync;
+
 /// Where [`ReadConfig`] finds a config.
 #[derive(Debug, Clone)]
 pub enum ConfigInput<'a> {
-    /// The config file of the command line.
-    File,
+    /// The config file of the command line, with the policies of these bundles.
+    File(Vec<PolicyLayer>),
     /// Another file in its directory, with the same command line.
     Other(&'a Path),
     /// The files of a stored revision.
@@ -57,6 +60,7 @@ pub enum SourceError {
 #[derive(Clone)]
 pub struct ConfigSource {
     read: Arc<ReadConfig>,
+    store_layers: Option<Arc<StoreLayers>>,
     state: Arc<Mutex<SourceState>>,
 }
 
@@ -67,6 +71,8 @@ struct SourceState {
     files: Vec<PathBuf>,
     store: Option<RevisionStore>,
     active: Option<ActiveRevision>,
+    /// The bundles in use, which are read again with the config file.
+    layers: Vec<PolicyLayer>,
 }
 
 impl ConfigSource {
@@ -74,8 +80,27 @@ impl ConfigSource {
     pub fn new(read: Arc<ReadConfig>) -> Self {
         Self {
             read,
+            store_layers: None,
             state: Arc::default(),
         }
+    }
+
+    /// The same source, whose bundles are stored by `store_layers` before they are used.
+    #[must_use]
+    pub fn with_layers(self, store_layers: Arc<StoreLayers>) -> Self {
+        Self {
+            store_layers: Some(store_layers),
+            ..self
+        }
+    }
+
+    /// Reads the config file with the policies of these bundles.
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of the config and of the bundles.
+    pub fn read_layers(&self, layers: Vec<PolicyLayer>) -> Result<Config, SourceError> {
+        Ok((self.read)(ConfigInput::File(layers))?)
     }
 
     /// Reads the config in use: that of the file, or the promoted revision if the version of
@@ -85,7 +110,8 @@ impl ConfigSource {
     ///
     /// Returns every problem of the config, or of the stored revision.
     pub fn read(&self) -> Result<Config, SourceError> {
-        let file = (self.read)(ConfigInput::File)?;
+        let layers = self.state().layers;
+        let file = (self.read)(ConfigInput::File(layers.clone()))?;
         let kept = file.revisions.as_ref().filter(|_| !file.texts.is_empty());
         let store = kept.cloned().map(RevisionStore::new);
         let active = store.as_ref().map(RevisionStore::active);
@@ -95,6 +121,7 @@ impl ConfigSource {
             files: file.files.clone(),
             store,
             active,
+            layers,
         };
         let promoted = state.promoted().map(|active| active.revision.clone());
         self.replace(state);
@@ -212,6 +239,7 @@ impl ConfigSource {
         cause: &str,
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), RevisionError> {
+        self.store_layers(&config.layers)?;
         let Ok((mut state, store)) = self.state_and_store() else {
             return Ok(());
         };
@@ -268,6 +296,23 @@ impl ConfigSource {
             by: active.by.clone(),
             report: active.report.clone(),
         })
+    }
+
+    /// Stores the bundles that are about to be in use, if they are others than before.
+    fn store_layers(&self, layers: &[PolicyLayer]) -> Result<(), RevisionError> {
+        let Some(store_layers) = &self.store_layers else {
+            return Ok(());
+        };
+        let mut state = self.state();
+        let digests = |layers: &[PolicyLayer]| -> Vec<String> {
+            layers.iter().map(|layer| layer.digest.clone()).collect()
+        };
+        if digests(&state.layers) != digests(layers) {
+            store_layers(layers).map_err(RevisionError::Bundles)?;
+            state.layers = layers.to_vec();
+            self.replace(state);
+        }
+        Ok(())
     }
 
     fn state_and_store(&self) -> Result<(SourceState, RevisionStore), RevisionError> {

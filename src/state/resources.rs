@@ -10,7 +10,7 @@ use crate::{
     auth::{AdminAccess, AuthState},
     config::TraceSettings,
     hook::Tracer,
-    observe::{Metrics, trace::TraceStore},
+    observe::{BundleStatuses, Metrics, trace::TraceStore},
     policy::SessionCounters,
     transport::{ProcessSlots, RecordedRuns},
 };
@@ -51,6 +51,8 @@ pub struct AppResources {
     pub earlier_responses: Arc<ContentOwners>,
     /// Live trace of exchanges.
     pub trace: Arc<TraceStore>,
+    /// Results of the last requests for bundles.
+    pub bundles: Arc<BundleStatuses>,
     /// The shadow, if one is running.
     pub shadow: Arc<ShadowSlot>,
     /// Tracer of the engine, for `explain` and `test`.
@@ -78,6 +80,7 @@ impl Default for AppResources {
             process_slots: Arc::default(),
             cached_content: Arc::default(),
             earlier_responses: Arc::default(),
+            bundles: Arc::default(),
             shadow: Arc::default(),
             tracer: None,
             recorded_runs: None,

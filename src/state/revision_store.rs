@@ -76,6 +76,9 @@ pub enum RevisionError {
         "`rollout.to` must be a version, or the name of a file in the directory of the config file: `{0}`"
     )]
     Elsewhere(String),
+    /// The bundles in use cannot be stored.
+    #[error("{0}")]
+    Bundles(String),
     /// A file of the folder cannot be read or written.
     #[error("revision file `{path}`: {source}")]
     Io {
@@ -224,8 +227,12 @@ impl RevisionStore {
     }
 }
 
-/// Writes a file beside `path`, syncs it and renames it.
-fn replace_file(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+/// Writes a file beside `path`, syncs it and renames it. Creates the folder if it is missing.
+///
+/// # Errors
+///
+/// Fails if the file cannot be written; the old one stays.
+pub fn replace_file(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         _ => (),

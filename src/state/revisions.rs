@@ -29,6 +29,8 @@ pub enum ReloadCause {
     Signal,
     /// A file of the config changed.
     FileChange,
+    /// The server of a bundle has another one.
+    Bundle,
     /// A user of the admin listener asked for it.
     User(Arc<str>),
     /// A user promoted a stored revision.
@@ -73,7 +75,7 @@ impl ReloadCause {
     /// Returns the name of the user who asked for it; empty for other causes.
     pub fn user(&self) -> &str {
         match self {
-            Self::Start | Self::Signal | Self::FileChange => "",
+            Self::Start | Self::Signal | Self::FileChange | Self::Bundle => "",
             Self::User(name) | Self::Promotion(name) | Self::Rollback(name) => name,
         }
     }
@@ -85,6 +87,7 @@ impl fmt::Display for ReloadCause {
             Self::Start => f.write_str("start"),
             Self::Signal => f.write_str("signal"),
             Self::FileChange => f.write_str("file change"),
+            Self::Bundle => f.write_str("bundle"),
             Self::User(name) => write!(f, "user {name}"),
             Self::Promotion(name) => write!(f, "promotion by {name}"),
             Self::Rollback(name) => write!(f, "rollback by {name}"),

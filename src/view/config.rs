@@ -7,7 +7,10 @@ use serde::Serialize;
 use similar::TextDiff;
 use utoipa::ToSchema;
 
-use super::timestamp::rfc3339;
+use super::{
+    bundles::{BundleView, bundles},
+    timestamp::rfc3339,
+};
 use crate::{
     config::Config,
     state::{App, ConfigRevision, ReloadError, Snapshot},
@@ -36,6 +39,9 @@ pub struct ConfigView {
     /// Rollout of another config, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutView>,
+    /// Bundles whose policies are in use, the organisation's first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bundles: Vec<BundleView>,
     /// The last reload, if its config was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedView>,
@@ -64,7 +70,7 @@ pub struct RevisionView {
     pub version: String,
     /// Time since which it is or was in use: RFC 3339 in UTC.
     pub applied: String,
-    /// Reason why it was loaded: `start`, `signal`, `file change` or `user NAME`.
+    /// Reason why it was loaded: `start`, `signal`, `file change`, `bundle` or `user NAME`.
     pub cause: String,
 }
 
@@ -166,6 +172,7 @@ pub fn current(app: &App) -> ConfigView {
             .collect(),
         revisions: revisions(app),
         rollout: rollout(&snapshot),
+        bundles: bundles(app),
         refused,
     }
 }

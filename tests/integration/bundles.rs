@@ -1,6 +1,8 @@
 //! Bundles of policies: built, signed and published; fetched by replicas; in layers.
 
 mod commands;
+mod replicas;
+mod server;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 

@@ -8,7 +8,11 @@ use std::{
 use flate2::{Crc, bufread::GzDecoder};
 use tar::{Archive, EntryType, Header};
 
-use crate::{MAX_ARCHIVE_BYTES, MAX_FILES, error::BundleError, path::check_path};
+use crate::{
+    error::BundleError,
+    limits::{MAX_ARCHIVE_BYTES, MAX_FILES},
+    path::check_path,
+};
 
 /// Header of a gzip stream (RFC 1952, section 2.3) without name and time, from an unknown system.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];

@@ -12,17 +12,17 @@ use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use crate::{
-    MAX_ARCHIVE_BYTES,
     archive::{self, ArchiveEntry},
     error::BundleError,
     key::{PublicKey, SIGNATURE_BYTES, SigningKey},
+    limits::MAX_ARCHIVE_BYTES,
     manifest::{MANIFEST, Manifest, SIGNATURE},
 };
 
 /// A file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleFile {
-    /// Its bytes.
+    /// Bytes of the file, uncompressed.
     pub content: Vec<u8>,
     /// Whether it is executable where it is extracted.
     pub is_executable: bool,

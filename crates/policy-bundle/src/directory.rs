@@ -9,7 +9,10 @@ use std::{
 };
 
 use crate::{
-    MAX_ARCHIVE_BYTES, MAX_FILES, bundle::BundleFile, error::BundleError, path::check_path,
+    bundle::BundleFile,
+    error::BundleError,
+    limits::{MAX_ARCHIVE_BYTES, MAX_FILES},
+    path::check_path,
 };
 
 /// Permission bits with which a file can be executed.

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-use crate::{MAX_ARCHIVE_BYTES, MAX_FILES};
+use crate::limits::{MAX_ARCHIVE_BYTES, MAX_FILES};
 
 /// Reason why a bundle is refused.
 #[derive(Debug, Error)]

@@ -122,7 +122,7 @@ impl SigningKey {
         bytes.map(PublicKey).map_err(|_| KeyError::Private)
     }
 
-    /// Signs a message.
+    /// Returns the signature of a message, in 64 bytes.
     pub(crate) fn sign(&self, message: &[u8]) -> Vec<u8> {
         self.0.sign(message).as_ref().to_vec()
     }

@@ -9,6 +9,7 @@ mod directory;
 mod error;
 mod extracted;
 mod key;
+mod limits;
 mod manifest;
 mod path;
 
@@ -18,14 +19,9 @@ pub use self::{
     error::{BundleError, KeyError},
     extracted::ExtractedBundle,
     key::{PublicKey, SigningKey},
+    limits::{MAX_ARCHIVE_BYTES, MAX_FILES},
     manifest::{Manifest, Requirement, Revision},
 };
-
-/// Maximum size of an archive, in bytes.
-pub const MAX_ARCHIVE_BYTES: usize = 32 * 1024 * 1024;
-
-/// Maximum number of files in a bundle.
-pub const MAX_FILES: usize = 4096;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,11 @@
 //! `hookgate bundle build`: checks a folder and writes it as a bundle.
 
-use std::{collections::BTreeMap, env, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 use jiff::Timestamp;
@@ -8,11 +13,11 @@ use policy_bundle::{
     Bundle, BundleFile, ExtractedBundle, Manifest, Requirement, Revision, read_directory,
 };
 
-use super::{failed, read_bundle, write_bundle};
+use super::files::{failed, read_bundle, write_bundle};
 use crate::{
     bundle::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests},
     cli::{failure::Failure, output::print, runtime::block_on, serve::print_warnings},
-    config::{Config, ConfigError, PolicyLayer, Problem},
+    config::{CommandHooks, Config, ConfigError, PolicyLayer, Problem},
     server,
 };
 
@@ -88,13 +93,18 @@ impl BuildArgs {
             let name = format!("hookgate-bundle-{}", std::process::id());
             let extracted = ExtractedBundle::new(bundle, env::temp_dir().join(name));
             let extracted = Arc::new(extracted.map_err(failed)?);
-            layers.push(PolicyLayer::of_bundle("org".to_owned(), extracted));
+            layers.push(PolicyLayer::of_bundle(
+                "org".to_owned(),
+                extracted,
+                CommandHooks::Allowed,
+            ));
         }
         layers.push(PolicyLayer {
             name: "bundle".to_owned(),
             directory: self.directory.clone(),
             digest: String::new(),
             bundle: None,
+            commands: CommandHooks::Allowed,
         });
         Ok(layers)
     }
@@ -116,14 +126,13 @@ impl BuildArgs {
             files: BTreeMap::new(),
             executable: Vec::new(),
         };
-        manifest.revision = match &self.revision {
-            Some(revision) => revision.clone(),
-            None => {
-                let unnamed = Bundle::build(manifest.clone(), files.clone());
-                let mut digest = unnamed.map_err(failed)?.digest();
-                digest.truncate(REVISION_DIGITS);
-                digest.parse().map_err(Failure::Failed)?
-            }
+        manifest.revision = if let Some(revision) = &self.revision {
+            revision.clone()
+        } else {
+            let unnamed = Bundle::build(manifest.clone(), files.clone());
+            let mut digest = unnamed.map_err(failed)?.digest();
+            digest.truncate(REVISION_DIGITS);
+            digest.parse().map_err(Failure::Failed)?
         };
         Ok(manifest)
     }
@@ -132,18 +141,13 @@ impl BuildArgs {
 /// Checks that the bundle has all files that its config names.
 fn check_files(
     config: &Config,
-    directory: &std::path::Path,
+    directory: &Path,
     files: &BTreeMap<String, BundleFile>,
 ) -> Result<(), ConfigError> {
-    let layers = config.layers.iter();
-    let upper: Vec<_> = layers.filter_map(|layer| layer.bundle.as_ref()).collect();
     let missing = config.files.iter().filter(|file| {
         let name = file.strip_prefix(directory).ok();
-        let is_inside = name.and_then(|name| name.to_str());
-        !is_inside.is_some_and(|name| files.contains_key(name))
-            && !upper
-                .iter()
-                .any(|bundle| file.starts_with(bundle.directory()))
+        let name = name.and_then(|name| name.to_str());
+        !name.is_some_and(|name| files.contains_key(name))
     });
     let problems: Vec<Problem> = missing
         .map(|file| Problem {

@@ -6,7 +6,7 @@ use clap::Args;
 use reqwest::redirect;
 use url::Url;
 
-use super::{at, failed, read_bundle};
+use super::files::{at, failed, read_bundle};
 use crate::cli::{failure::Failure, output::print, runtime::block_on};
 
 /// Variable with the token, if no file has it.

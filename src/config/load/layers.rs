@@ -3,12 +3,13 @@
 
 use std::fs;
 
-use serde_json::Map;
+use serde_json::{Map, Value};
 
+use super::loader::Loader;
 use crate::{
     config::{
         overrides::Overrides,
-        policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, LOWER_SETTINGS, PolicyLayer},
+        policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, CommandHooks, LOWER_SETTINGS, PolicyLayer},
         settings::{config_file::Config, hooks::HookSpec},
         source_span::{ConfigError, Problem, SourceSpan},
         spanned_yaml::SpannedYaml,
@@ -51,6 +52,34 @@ pub(super) fn add_layers(
     }
 }
 
+impl Loader {
+    /// Checks the policies and hooks of bundles.
+    ///
+    /// # Errors
+    ///
+    /// Returns those that replace one of the bundle above, and commands without a signature.
+    pub(super) fn check_layers(&mut self, config: &Config) -> Result<(), ConfigError> {
+        self.problems.extend(shadowed_rules(&self.layers, config));
+        self.problems
+            .extend(unsigned_commands(&self.layers, config));
+        self.fail_if_problems()
+    }
+}
+
+/// Sets the bundles of a config. Their files are not watched, because they never change: another
+/// bundle has another folder.
+pub(super) fn set_layers(config: &mut Config, layers: Vec<PolicyLayer>) {
+    let bundles: Vec<_> = layers
+        .iter()
+        .filter_map(|layer| layer.bundle.as_ref())
+        .collect();
+    config.files.retain(|file| {
+        let mut bundles = bundles.iter();
+        !bundles.any(|bundle| file.starts_with(bundle.directory()))
+    });
+    config.layers = layers;
+}
+
 /// Returns a problem for each setting that a bundle must not have. `upper` is the bundle above
 /// it.
 fn foreign_settings(bundle: &SpannedYaml, upper: Option<&PolicyLayer>) -> Vec<Problem> {
@@ -77,6 +106,19 @@ fn foreign_settings(bundle: &SpannedYaml, upper: Option<&PolicyLayer>) -> Vec<Pr
     problems.collect()
 }
 
+/// Returns a problem for each setting of bundles that the config with their `source` has.
+pub(super) fn local_bundle_settings(document: &SpannedYaml, value: &Value) -> Vec<Problem> {
+    let keys = value.as_object().into_iter().flat_map(Map::keys);
+    let keys = keys.filter(|key| BUNDLE_SETTINGS.contains(&key.as_str()));
+    let spans = keys.map(|key| (key, document.key_span(&format!("/{key}"))));
+    let local = spans.filter(|(_, span)| span.file == document.file());
+    let problems = local.map(|(key, span)| {
+        let message = format!("`{key}` belongs to the bundle of `source`, not to this file");
+        Problem::at(&span, message)
+    });
+    problems.collect()
+}
+
 /// Returns a problem for each switch outside of the upper bundle that disables a hook of it:
 /// the `disabled` names with their positions, and the switch for all hooks.
 pub(super) fn disabled_upper_hooks<'a>(
@@ -88,10 +130,10 @@ pub(super) fn disabled_upper_hooks<'a>(
     let Some(upper) = layers.first() else {
         return Vec::new();
     };
-    let mut names = hooks.filter(|hook| upper.contains(&hook.span));
-    let names: Vec<&str> = names.by_ref().map(HookSpec::switch).collect();
+    let upper_hooks = hooks.filter(|hook| upper.contains(&hook.span));
+    let switches: Vec<&str> = upper_hooks.map(HookSpec::switch).collect();
     let outside = disabled.iter().filter(|(_, span)| !upper.contains(span));
-    let named = outside.filter(|(name, _)| names.contains(&name.as_str()));
+    let named = outside.filter(|(name, _)| switches.contains(&name.as_str()));
     let mut problems: Vec<Problem> = named
         .map(|(name, span)| {
             let message = format!(
@@ -115,9 +157,28 @@ pub(super) fn disabled_upper_hooks<'a>(
     problems
 }
 
+/// Returns a problem for each hook of a bundle without a signature that runs a command.
+fn unsigned_commands(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
+    let groups = config.hooks.values().flatten();
+    let hooks = groups.flat_map(|group| &group.hooks);
+    let commands = hooks.filter(|hook| matches!(hook.kind.as_str(), "command" | "worker"));
+    let unsigned = commands.filter(|hook| {
+        let mut refused = layers
+            .iter()
+            .filter(|layer| layer.commands == CommandHooks::Refused);
+        refused.any(|layer| layer.contains(&hook.span))
+    });
+    let problems = unsigned.map(|hook| {
+        let label = hook.label();
+        let message = format!("hook `{label}` runs a command, but the bundle is not signed");
+        Problem::at(&hook.span, message)
+    });
+    problems.collect()
+}
+
 /// Returns a problem for each policy and hook outside of the upper bundle that has the name of
 /// one in it.
-pub(super) fn shadowed_rules(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
+fn shadowed_rules(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
     let Some(upper) = layers.first() else {
         return Vec::new();
     };

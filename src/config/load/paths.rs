@@ -30,6 +30,7 @@ pub(super) struct ResolvedPaths {
     revisions: Option<PathBuf>,
     record: Option<PathBuf>,
     shadow: Option<PathBuf>,
+    persist: Option<PathBuf>,
 }
 
 impl ResolvedPaths {
@@ -43,6 +44,9 @@ impl ResolvedPaths {
         }
         if let (Some(record), Some(path)) = (&mut config.record, self.record) {
             record.path = path;
+        }
+        if let (Some(source), Some(path)) = (&mut config.source, self.persist) {
+            source.persist = path;
         }
         if let (Some(shadow), Some(path)) = (&mut config.shadow, self.shadow) {
             shadow.config = path;
@@ -83,6 +87,7 @@ impl Loader {
             revisions: self.revision_folder(),
             record: self.record_path(),
             shadow: self.shadow_config(),
+            persist: self.persist_folder(),
         }
     }
 
@@ -110,23 +115,31 @@ impl Loader {
     }
 
     fn revision_folder(&mut self) -> Option<PathBuf> {
-        let pointer = "/revisions/path";
+        self.created_folder("/revisions/path", "`revisions.path`")
+    }
+
+    fn persist_folder(&mut self) -> Option<PathBuf> {
+        self.created_folder("/source/persist", "`source.persist`")
+    }
+
+    /// Returns the folder of a setting. Who can write there chooses the config in use.
+    fn created_folder(&mut self, pointer: &str, setting: &str) -> Option<PathBuf> {
         let path: PathBuf = self.section(pointer)?;
         let folder = self.absolute(&path);
         if let Ok(existing) = fs::metadata(&folder)
             && existing.permissions().mode() & WRITABLE_BY_OTHERS != 0
         {
             let message = format!(
-                "`revisions.path` is writable by others, who can choose the config in use: `{}`",
+                "{setting} is writable by others, who can choose the config in use: `{}`",
                 path.display()
             );
             self.warning(pointer, message);
         }
         let (folder_or_parent, what) = if folder.exists() {
-            (folder.as_path(), "`revisions.path`")
+            (folder.as_path(), setting.to_owned())
         } else {
             let parent = folder.parent().unwrap_or(Path::new("/"));
-            (parent, "the parent of `revisions.path`")
+            (parent, format!("the parent of {setting}"))
         };
         if let Err(reason) = check_writable(folder_or_parent) {
             self.problem(pointer, format!("{what} {reason}: `{}`", path.display()));

@@ -28,6 +28,8 @@ const SECRETS: &[(&str, SecretChars)] = &[
     ("/auth/mtls/upstream_keys/*", SecretChars::Token),
     ("/auth/limits/store/redis/url", SecretChars::Token),
     ("/sessions/store/redis/url", SecretChars::Token),
+    ("/source/token", SecretChars::Token),
+    ("/source/layers/*/token", SecretChars::Token),
     ("/telemetry/otlp/headers/*", SecretChars::HeaderValue),
     ("/audit/sink/token", SecretChars::Token),
     ("/audit/sink/headers/*", SecretChars::HeaderValue),

@@ -181,7 +181,7 @@ fn is_reserved(name: &str) -> bool {
 }
 
 /// Checks whether requests to `url` leave this machine without TLS.
-fn is_unencrypted(url: &Url) -> bool {
+pub(super) fn is_unencrypted(url: &Url) -> bool {
     url.scheme() == "http" && !is_loopback(url)
 }
 

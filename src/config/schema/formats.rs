@@ -29,6 +29,9 @@ pub(super) fn add_to(options: ValidationOptions<'_>) -> ValidationOptions<'_> {
         .with_format("age-recipient", |text: &str| {
             text.parse::<age_file::Recipient>().is_ok()
         })
+        .with_format("bundle-key", |text: &str| {
+            text.parse::<policy_bundle::PublicKey>().is_ok()
+        })
         .with_format("jwks-url", is_jwks_url)
         .with_format("origin", is_origin)
 }

@@ -21,6 +21,16 @@ pub(crate) struct BaseUrlSchema(String);
 #[schemars(rename = "Path", extend("minLength" = 1, "errorMessage" = "must be a path"))]
 pub(crate) struct FilePathSchema(String);
 
+/// A public key of Ed25519.
+#[derive(JsonSchema)]
+#[schemars(rename = "BundleKey", extend("format" = "bundle-key", "errorMessage" = "must be a public key as `hookgate bundle key` prints it: `ed25519:` and 32 bytes in base64"))]
+pub(crate) struct BundleKeySchema(String);
+
+/// The URL of a bundle.
+#[derive(JsonSchema)]
+#[schemars(rename = "BundleUrl", extend("format" = "hook-url", "writeOnly" = true, "errorMessage" = "must be an http or https URL without user or fragment"))]
+pub(crate) struct BundleUrlSchema(String);
+
 /// A public key of age.
 #[derive(JsonSchema)]
 #[schemars(rename = "AgeRecipient", extend("format" = "age-recipient", "errorMessage" = "must be an age recipient: `age1` and 58 characters, as `age-keygen` prints it"))]

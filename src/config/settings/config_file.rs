@@ -18,7 +18,7 @@ use super::{
     policies::{HookMode, PolicySpec},
     proofs::{ProofCases, ProofSettings},
     record::RecordSettings,
-    revisions::RevisionSettings,
+    revisions::{RevisionSettings, source::SourceSettings},
     rollout::{RolloutSettings, shadow::ShadowSettings},
     sessions::{EventSettings, SessionSettings},
     telemetry::{LogSettings, Telemetry},
@@ -144,6 +144,8 @@ pub struct Config {
     pub revisions: Option<RevisionSettings>,
     /// The rollout of another config to a share of the sessions. Default: none.
     pub rollout: Option<RolloutSettings>,
+    /// Bundles with policies and hooks, instead of those in this file. Default: none.
+    pub source: Option<SourceSettings>,
     /// Another config that judges a share of the live calls. Default: none.
     pub shadow: Option<ShadowSettings>,
     /// Policies made of the models and tools that each caller may use. They run after

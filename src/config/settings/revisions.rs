@@ -1,5 +1,7 @@
 //! The folder in which configs that were in use are kept.
 
+pub(in crate::config) mod source;
+
 use std::path::PathBuf;
 
 use schemars::JsonSchema;

@@ -37,7 +37,9 @@ impl YamlNode {
         match &mut self.content {
             YamlContent::Leaf(_) => (),
             YamlContent::List(items) => {
-                items.iter_mut().for_each(|item| item.shift_files(offset));
+                for item in items.iter_mut() {
+                    item.shift_files(offset);
+                }
             }
             YamlContent::Map(entries) => {
                 for entry in entries {

@@ -134,7 +134,8 @@ fn a_guard_that_denies_nothing_is_named_with_its_line() {
     let (code, _, err) = build(folder.path(), &[]);
 
     assert_eq!(code, 78, "{err}");
-    let expected = "policies/hookgate.yaml:7:23: hook `words` on BeforeModel: must deny this prompt";
+    let expected =
+        "policies/hookgate.yaml:7:23: hook `words` on BeforeModel: must deny this prompt";
     assert!(err.starts_with(expected), "{err}");
 }
 

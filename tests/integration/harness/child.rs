@@ -132,6 +132,12 @@ impl Served {
         self.signal(Signal::TERM);
     }
 
+    /// Kills it, and waits until it has ended.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().cast_signed()).unwrap();

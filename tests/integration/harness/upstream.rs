@@ -116,7 +116,8 @@ impl Upstream {
         .await
     }
 
-    async fn serving(router: Router) -> Self {
+    /// Answers every request by a router.
+    pub async fn serving(router: Router) -> Self {
         let seen = Seen::default();
         let router = router.layer(middleware::from_fn_with_state(Arc::clone(&seen), remember));
         Self::accepting(seen, move |socket| {

@@ -1,0 +1,129 @@
+//! Fetches bundles again and again, and offers new ones to the gateway.
+
+use std::{sync::Arc, time::Duration};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use super::replica::Replica;
+use crate::{
+    config::{BundleOrigin, SourceSettings},
+    dry_run::AgentHandler,
+    observe::BundleFetch,
+    state::App,
+};
+
+/// Shortest time for which a server that holds requests holds one without a new bundle.
+const MIN_HELD: Duration = Duration::from_secs(1);
+
+/// Fetches the bundles of a replica and takes new ones into use, until shutdown.
+pub async fn follow(replica: Arc<Replica>, app: App, handler: AgentHandler) {
+    let bundles = replica.bundles.iter().enumerate();
+    let followed = join_all(bundles.map(|(index, origin)| {
+        let follower = BundleFollower {
+            replica: &replica,
+            index,
+            origin,
+            app: &app,
+            handler,
+            etag: None,
+        };
+        follower.run()
+    }));
+    let shutdown = app.resources.shutdown.clone();
+    shutdown.run_until_cancelled(followed).await;
+}
+
+/// Fetches one bundle again and again.
+struct BundleFollower<'a> {
+    replica: &'a Arc<Replica>,
+    index: usize,
+    origin: &'a BundleOrigin,
+    app: &'a App,
+    handler: AgentHandler,
+    etag: Option<String>,
+}
+
+impl BundleFollower<'_> {
+    async fn run(mut self) {
+        let mut last = Vec::new();
+        loop {
+            let started = Instant::now();
+            let origin = self.origin_in_use();
+            let response = self.replica.client.fetch(&origin, self.etag.as_deref());
+            let (outcome, is_held) = match response.await {
+                Ok(response) => {
+                    self.app
+                        .resources
+                        .bundles
+                        .record_response(&self.origin.name);
+                    self.etag = response.etag;
+                    let is_held = response.is_held && self.etag.is_some();
+                    // Compared, because a server may have no entity tags.
+                    let archive = response.archive.filter(|archive| {
+                        let hash = digest(&SHA256, archive).as_ref().to_vec();
+                        std::mem::replace(&mut last, hash.clone()) != hash
+                    });
+                    let outcome = match archive {
+                        Some(archive) => self.offer(archive).await,
+                        None => BundleFetch::Unchanged,
+                    };
+                    (outcome, is_held)
+                }
+                Err(error) => {
+                    let bundles = &self.app.resources.bundles;
+                    bundles.record_failure(&self.origin.name, error.to_string());
+                    (BundleFetch::Failed, false)
+                }
+            };
+            self.record(outcome);
+            // A server that responds at once without a new bundle is polled.
+            let was_held = started.elapsed() >= MIN_HELD || outcome != BundleFetch::Unchanged;
+            if !(is_held && was_held) {
+                sleep(self.replica.delay()).await;
+            }
+        }
+    }
+
+    /// Returns the origin of the bundle with the token of the config in use.
+    fn origin_in_use(&self) -> BundleOrigin {
+        let snapshot = self.app.snapshot();
+        let bundles = snapshot.config.source.as_ref().map(SourceSettings::bundles);
+        let origin = bundles.and_then(|bundles| bundles.into_iter().nth(self.index));
+        origin.unwrap_or_else(|| self.origin.clone())
+    }
+
+    /// Takes an archive into use on a thread for blocking tasks, if it is valid.
+    async fn offer(&self, archive: Vec<u8>) -> BundleFetch {
+        let (replica, app) = (Arc::clone(self.replica), self.app.clone());
+        let (index, handler) = (self.index, self.handler);
+        let offered =
+            tokio::task::spawn_blocking(move || replica.offer(&app, index, &archive, handler));
+        let refused = match offered.await {
+            Ok(Ok(outcome)) => {
+                let bundles = &self.app.resources.bundles;
+                bundles.record_offer(&self.origin.name, None);
+                return outcome;
+            }
+            Ok(Err(refusal)) => refusal.to_string(),
+            Err(_panicked) => "the task failed".to_owned(),
+        };
+        let bundles = &self.app.resources.bundles;
+        bundles.record_offer(&self.origin.name, Some(refused));
+        BundleFetch::Refused
+    }
+
+    fn record(&self, outcome: BundleFetch) {
+        let layers = &self.app.snapshot().config.layers;
+        let in_use = layers
+            .get(self.index)
+            .and_then(|layer| layer.bundle.as_ref());
+        let created = in_use.map_or(0, |bundle| bundle.bundle().manifest().created.as_second());
+        let status = self.app.resources.bundles.get(&self.origin.name);
+        let metrics = &self.app.resources.metrics;
+        metrics.record_bundle_fetch(&self.origin.name, outcome);
+        let is_current = i64::from(status.error().is_none());
+        metrics.set_bundle(&self.origin.name, created, is_current);
+    }
+}

@@ -1,0 +1,74 @@
+//! Rules for a bundle before it is used instead of the one in use.
+
+use policy_bundle::{Bundle, BundleError, Manifest, Requirement, Revision};
+use thiserror::Error;
+
+use super::{check::BundleCheckError, store::StoreError};
+use crate::{config::BundleOrigin, state::ReloadError};
+
+/// Reason why a bundle is not used.
+#[derive(Debug, Error)]
+pub enum Refusal {
+    /// The archive or its signature is not valid.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// This version of hookgate is too low.
+    #[error("it requires hookgate {0}, and this is {version}", version = env!("CARGO_PKG_VERSION"))]
+    Requires(Requirement),
+    /// The bundle is not newer than that in use.
+    #[error(
+        "its revision `{revision}` of {created} is not newer than revision `{current}` in use, which does not allow it as its parent"
+    )]
+    Older {
+        /// Revision of the bundle.
+        revision: Revision,
+        /// Time of the bundle.
+        created: jiff::Timestamp,
+        /// Revision of the bundle in use.
+        current: Revision,
+    },
+    /// The bundle cannot be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its tests or settings have problems.
+    #[error(transparent)]
+    Check(#[from] BundleCheckError),
+    /// The config with the bundle is refused.
+    #[error(transparent)]
+    Reload(#[from] ReloadError),
+}
+
+/// Checks the signature of a bundle, its requirement, and that it is newer than that in use.
+///
+/// # Errors
+///
+/// Returns the first rule that it breaks.
+pub(super) fn check_offer(
+    origin: &BundleOrigin,
+    bundle: &Bundle,
+    current: Option<&Bundle>,
+) -> Result<(), Refusal> {
+    if !origin.unsigned {
+        bundle.verify(&origin.keys)?;
+    }
+    let manifest = bundle.manifest();
+    if !manifest.requires.allows(env!("CARGO_PKG_VERSION")) {
+        return Err(Refusal::Requires(manifest.requires));
+    }
+    match current {
+        Some(current) if !is_successor(bundle, current) => Err(Refusal::Older {
+            revision: manifest.revision.clone(),
+            created: manifest.created,
+            current: current.manifest().revision.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a bundle is equal to another one, newer, or its parent to which it may return.
+fn is_successor(bundle: &Bundle, current: &Bundle) -> bool {
+    let (new, old) = (bundle.manifest(), current.manifest());
+    let is_parent =
+        |old: &Manifest| old.allows_parent && old.parent.as_ref() == Some(&new.revision);
+    new == old || new.created > old.created || is_parent(old)
+}

@@ -1,0 +1,285 @@
+//! A gateway whose policies are those of bundles on a server: fetched, verified, tested, used.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use policy_bundle::{Bundle, ExtractedBundle};
+use thiserror::Error;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
+
+use super::{
+    check::run_tests,
+    client::{BundleClient, BundleResponse, FetchError},
+    offer::{Refusal, check_offer},
+    store::{BundleStore, StoreError},
+};
+use crate::{
+    config::{BundleOrigin, CommandHooks, Config, PolicyLayer, PollRange, SourceSettings},
+    dry_run::AgentHandler,
+    observe::BundleFetch,
+    state::{App, ConfigSource, SourceError},
+};
+
+/// Time for the first bundles, without which a gateway does not start.
+const FIRST_FETCH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time between two attempts to fetch the first bundles.
+const FIRST_FETCH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Bundles from servers, and those of them that are stored.
+#[derive(Debug)]
+pub struct Replica {
+    pub(super) bundles: Vec<BundleOrigin>,
+    poll: PollRange,
+    pub(super) client: BundleClient,
+    store: BundleStore,
+    /// Bundles that were fetched and refused together with the others in use, by number. Locked
+    /// while one is taken into use.
+    offered: Mutex<BTreeMap<usize, PolicyLayer>>,
+}
+
+/// Reason why a gateway cannot start with its bundles.
+#[derive(Debug, Error)]
+pub enum ReplicaError {
+    /// The folder of the bundles cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A bundle cannot be fetched, and none is stored.
+    #[error("bundle `{0}` cannot be fetched, and none is stored: {1}")]
+    Fetch(String, String),
+    /// The bundle of a server is refused, and none is stored.
+    #[error("bundle `{0}` refused: {1}")]
+    Refused(String, #[source] Box<Refusal>),
+    /// The config with the bundles has problems.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The HTTP client cannot be built.
+    #[error("HTTP client: {0}")]
+    Client(String),
+}
+
+impl Replica {
+    /// Opens the folder of the bundles. Fetches nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder cannot be used, or is used by another process.
+    pub fn open(settings: &SourceSettings) -> Result<Self, ReplicaError> {
+        let client = BundleClient::new(settings.wait);
+        Ok(Self {
+            bundles: settings.bundles(),
+            poll: settings.poll,
+            client: client.map_err(|error| ReplicaError::Client(error.to_string()))?,
+            store: BundleStore::open(&settings.persist)?,
+            offered: Mutex::default(),
+        })
+    }
+
+    /// Returns the config of a start: that with the stored bundles, or with those of the servers
+    /// if none are stored or those have problems.
+    ///
+    /// # Errors
+    ///
+    /// Returns the problems of the bundles of the servers.
+    pub async fn first_config(
+        &self,
+        source: &ConfigSource,
+        handler: AgentHandler,
+    ) -> Result<Config, ReplicaError> {
+        let stored = match self.stored_layers() {
+            Ok(Some(layers)) => checked_config(source, layers, handler).await.map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match stored {
+            Ok(Some(config)) => return Ok(config),
+            Ok(None) => (),
+            Err(error) => tracing::warn!(%error, "stored bundles refused"),
+        }
+        let mut layers = Vec::new();
+        for origin in &self.bundles {
+            layers.push(self.fetch_first(origin).await?);
+        }
+        checked_config(source, layers, handler).await
+    }
+
+    /// Stores the bundles in use.
+    ///
+    /// # Errors
+    ///
+    /// Fails if they cannot be written; those before stay.
+    pub fn store(&self, layers: &[PolicyLayer]) -> Result<(), StoreError> {
+        self.store.write(layers)
+    }
+
+    /// Returns the stored bundles, if all were stored and are signed.
+    fn stored_layers(&self) -> Result<Option<Vec<PolicyLayer>>, ReplicaError> {
+        let names: Vec<&str> = self
+            .bundles
+            .iter()
+            .map(|origin| origin.name.as_str())
+            .collect();
+        let Some(bundles) = self.store.read(&names)? else {
+            return Ok(None);
+        };
+        let layers = self.bundles.iter().zip(bundles);
+        let layers = layers.map(|(origin, bundle)| self.layer(origin, bundle));
+        layers.collect::<Result<_, _>>().map(Some)
+    }
+
+    async fn fetch_first(&self, origin: &BundleOrigin) -> Result<PolicyLayer, ReplicaError> {
+        let deadline = Instant::now() + FIRST_FETCH_TIMEOUT;
+        let fetch_error =
+            |error: &FetchError| ReplicaError::Fetch(origin.name.clone(), error.to_string());
+        let archive = loop {
+            let response = self.client.fetch(origin, None);
+            match tokio::time::timeout_at(deadline, response).await {
+                Ok(Ok(BundleResponse { archive, .. })) => break archive.unwrap_or_default(),
+                Ok(Err(error)) if Instant::now() + FIRST_FETCH_INTERVAL >= deadline => {
+                    return Err(fetch_error(&error));
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(bundle = origin.name, %error, "bundle fetch failed");
+                }
+                Err(_elapsed) => {
+                    let message = "the server does not respond".to_owned();
+                    return Err(ReplicaError::Fetch(origin.name.clone(), message));
+                }
+            }
+            sleep(FIRST_FETCH_INTERVAL).await;
+        };
+        let bundle = Bundle::from_bytes(&archive);
+        let bundle = bundle.map_err(|error| refused(origin, error.into()))?;
+        self.layer(origin, bundle)
+    }
+
+    /// Checks a bundle and extracts its files.
+    fn layer(&self, origin: &BundleOrigin, bundle: Bundle) -> Result<PolicyLayer, ReplicaError> {
+        check_offer(origin, &bundle, None).map_err(|error| refused(origin, error))?;
+        let extracted = self.store.extract(&origin.name, bundle);
+        let extracted = extracted.map_err(|error| refused(origin, error.into()))?;
+        Ok(layer_of(origin, extracted))
+    }
+
+    /// Takes a bundle into use instead of that in use, if it is another one and all its checks
+    /// succeed. Blocks.
+    pub(super) fn offer(
+        &self,
+        app: &App,
+        index: usize,
+        archive: &[u8],
+        handler: AgentHandler,
+    ) -> Result<BundleFetch, Refusal> {
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(origin) = self.bundles.get(index) else {
+            return Ok(BundleFetch::Unchanged);
+        };
+        offered.remove(&index);
+        let active = app.snapshot().config.layers.clone();
+        let current = active.get(index).and_then(|layer| layer.bundle.as_ref());
+        let current = current.map(|extracted| extracted.bundle());
+        let bundle = Bundle::from_bytes(archive)?;
+        check_offer(origin, &bundle, current)?;
+        if current.is_some_and(|current| current.manifest() == bundle.manifest()) {
+            return Ok(BundleFetch::Unchanged);
+        }
+        let extracted = self.store.extract(&origin.name, bundle)?;
+        offered.insert(index, layer_of(origin, extracted));
+        // Of two bundles that are refused together, each may be right without the other.
+        let all: Vec<usize> = offered.keys().copied().collect();
+        let mut sets = vec![all.clone()];
+        if all.len() > 1 {
+            sets.extend(all.into_iter().map(|one| vec![one]));
+        }
+        let mut refused = None;
+        for set in sets {
+            if let Err(error) = activate(app, &active, &offered, &set, handler) {
+                refused = refused.or(Some(error));
+                continue;
+            }
+            self.withdraw(app, &mut offered, &set);
+            if set.contains(&index) {
+                return Ok(BundleFetch::Activated);
+            }
+            break;
+        }
+        refused.map_or(Ok(BundleFetch::Unchanged), Err)
+    }
+
+    /// Removes bundles that are in use now from those that are offered.
+    fn withdraw(&self, app: &App, offered: &mut BTreeMap<usize, PolicyLayer>, activated: &[usize]) {
+        for index in activated {
+            offered.remove(index);
+            if let Some(origin) = self.bundles.get(*index) {
+                app.resources.bundles.record_offer(&origin.name, None);
+            }
+        }
+    }
+
+    /// Returns a random time between two requests, so that replicas do not ask at once.
+    pub(super) fn delay(&self) -> Duration {
+        let mut random = [0; 4];
+        // Without randomness, the longest time.
+        let filled = SystemRandom::new().fill(&mut random);
+        let share = filled.map_or(1.0, |()| {
+            f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX)
+        });
+        let PollRange { min, max } = self.poll;
+        min + max.saturating_sub(min).mul_f64(share)
+    }
+}
+
+/// Takes some of the offered bundles into use, beside those in use.
+fn activate(
+    app: &App,
+    active: &[PolicyLayer],
+    offered: &BTreeMap<usize, PolicyLayer>,
+    which: &[usize],
+    handler: AgentHandler,
+) -> Result<(), Refusal> {
+    let layers = active.iter().enumerate().map(|(index, layer)| {
+        let offered = offered.get(&index).filter(|_| which.contains(&index));
+        offered.unwrap_or(layer).clone()
+    });
+    let check = |config: &Config| {
+        let checked = Handle::current().block_on(run_tests(config, handler));
+        checked.map(drop).map_err(|error| error.to_string())
+    };
+    Ok(app.activate(layers.collect(), check)?)
+}
+
+/// Reads the config with bundles and runs their tests.
+async fn checked_config(
+    source: &ConfigSource,
+    layers: Vec<PolicyLayer>,
+    handler: AgentHandler,
+) -> Result<Config, ReplicaError> {
+    let config = source.read_layers(layers)?;
+    let checked = run_tests(&config, handler).await;
+    checked.map_err(|error| {
+        let names = config.layers.iter().map(|layer| layer.name.as_str());
+        let names = names.collect::<Vec<_>>().join("`, `");
+        ReplicaError::Refused(names, Box::new(error.into()))
+    })?;
+    Ok(config)
+}
+
+fn layer_of(origin: &BundleOrigin, extracted: Arc<ExtractedBundle>) -> PolicyLayer {
+    let commands = if origin.unsigned {
+        CommandHooks::Refused
+    } else {
+        CommandHooks::Allowed
+    };
+    PolicyLayer::of_bundle(origin.name.clone(), extracted, commands)
+}
+
+fn refused(origin: &BundleOrigin, error: Refusal) -> ReplicaError {
+    ReplicaError::Refused(origin.name.clone(), Box::new(error))
+}

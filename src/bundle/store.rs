@@ -1,0 +1,193 @@
+//! The folder with the bundles in use: archives that a start reads again, and extracted files.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File},
+    io::{self, ErrorKind, Read},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use policy_bundle::{Bundle, BundleError, ExtractedBundle, MAX_ARCHIVE_BYTES};
+use rustix::fs::{FlockOperation, flock};
+use thiserror::Error;
+
+use crate::{config::PolicyLayer, state::replace_file};
+
+/// Name of the file that names the archives in use.
+const ACTIVE: &str = "active.json";
+
+/// Name of the folder with the files of bundles.
+const EXTRACTED: &str = "extracted";
+
+const ARCHIVE_EXTENSION: &str = "gz";
+
+/// Digits of the digest in the names of archives and folders.
+const SHOWN_DIGITS: usize = 16;
+
+/// The folder with the bundles in use. Locked for this process.
+#[derive(Debug)]
+pub(super) struct BundleStore {
+    folder: PathBuf,
+    /// Number of the next extracted bundle: equal bundles may be in use at once.
+    next: AtomicU64,
+    _lock: File,
+}
+
+/// Reason why the folder cannot be used.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// Another process uses the folder.
+    #[error("`{}` is in use by another process", .0.display())]
+    Locked(PathBuf),
+    /// A file cannot be read or written.
+    #[error("`{path}`: {source}")]
+    Io {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// A stored bundle is refused.
+    #[error("bundle `{name}` in `source.persist`: {source}")]
+    Refused {
+        /// Name of the bundle.
+        name: String,
+        /// Reason why it is refused.
+        source: BundleError,
+    },
+}
+
+impl BundleStore {
+    /// Opens the folder, and creates it if its parent exists. Removes what an earlier process has
+    /// extracted.
+    pub(super) fn open(folder: &Path) -> Result<Self, StoreError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| StoreError::Io { path, source }
+        };
+        create_folder(folder).map_err(at(folder))?;
+        let lock = File::open(folder).map_err(at(folder))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| StoreError::Locked(folder.to_owned()))?;
+        let extracted = folder.join(EXTRACTED);
+        match fs::remove_dir_all(&extracted) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&extracted)(error)),
+            _ => (),
+        }
+        create_folder(&extracted).map_err(at(&extracted))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            next: AtomicU64::default(),
+            _lock: lock,
+        })
+    }
+
+    /// Reads the stored bundle of each name, if they were all stored. Their signatures are not
+    /// verified.
+    pub(super) fn read(&self, names: &[&str]) -> Result<Option<Vec<Bundle>>, StoreError> {
+        let path = self.folder.join(ACTIVE);
+        let active = match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            active => active.map_err(|source| StoreError::Io { path, source })?,
+        };
+        // Another form is that of another version, or of a damaged disk.
+        let active: BTreeMap<String, String> = serde_json::from_slice(&active).unwrap_or_default();
+        let mut bundles = Vec::new();
+        for name in names {
+            let Some(file) = active.get(*name).filter(|file| is_archive(file)) else {
+                return Ok(None);
+            };
+            let bundle = self.read_archive(file);
+            bundles.push(bundle.map_err(|source| StoreError::Refused {
+                name: (*name).to_owned(),
+                source,
+            })?);
+        }
+        Ok(Some(bundles))
+    }
+
+    /// Stores the bundles in use, as a whole, and removes those before them.
+    pub(super) fn write(&self, layers: &[PolicyLayer]) -> Result<(), StoreError> {
+        let mut active = BTreeMap::new();
+        for layer in layers {
+            let Some(extracted) = &layer.bundle else {
+                continue;
+            };
+            let file = archive_name(&layer.name, &layer.digest);
+            let path = self.folder.join(&file);
+            // An equal archive may be signed by another key.
+            let archive = extracted.bundle().to_bytes().map_err(io::Error::other);
+            archive
+                .and_then(|archive| replace_file(&self.folder, &path, &archive))
+                .map_err(|source| StoreError::Io { path, source })?;
+            active.insert(layer.name.clone(), file);
+        }
+        let path = self.folder.join(ACTIVE);
+        let text = serde_json::to_vec(&active).map_err(io::Error::from);
+        text.and_then(|text| replace_file(&self.folder, &path, &text))
+            .map_err(|source| StoreError::Io { path, source })?;
+        self.remove_others(&active);
+        Ok(())
+    }
+
+    /// Extracts a bundle into a new folder.
+    pub(super) fn extract(
+        &self,
+        name: &str,
+        bundle: Bundle,
+    ) -> Result<Arc<ExtractedBundle>, BundleError> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("{name}-{}-{number}", shortened(&bundle.digest()));
+        let folder = self.folder.join(EXTRACTED).join(folder);
+        Ok(Arc::new(ExtractedBundle::new(bundle, folder)?))
+    }
+
+    fn read_archive(&self, file: &str) -> Result<Bundle, BundleError> {
+        let path = self.folder.join(file);
+        let mut archive = Vec::new();
+        let read = File::open(&path).and_then(|file| {
+            let mut file = file.take(MAX_ARCHIVE_BYTES as u64 + 1);
+            file.read_to_end(&mut archive)
+        });
+        read.map_err(|source| BundleError::Io { path, source })?;
+        Bundle::from_bytes(&archive)
+    }
+
+    /// Removes the archives that are not in use. One that cannot be removed is not read.
+    fn remove_others(&self, active: &BTreeMap<String, String>) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_archive(&name) && !active.values().any(|file| *file == name) {
+                fs::remove_file(entry.path()).ok();
+            }
+        }
+    }
+}
+
+fn create_folder(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn archive_name(name: &str, digest: &str) -> String {
+    format!("{name}-{}.tar.{ARCHIVE_EXTENSION}", shortened(digest))
+}
+
+/// Returns whether a name is that of an archive in this folder.
+fn is_archive(name: &str) -> bool {
+    let path = Path::new(name);
+    path.file_name() == Some(path.as_os_str())
+        && path.extension().is_some_and(|it| it == ARCHIVE_EXTENSION)
+}
+
+fn shortened(digest: &str) -> &str {
+    digest.get(..SHOWN_DIGITS).unwrap_or(digest)
+}
