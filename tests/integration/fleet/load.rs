@@ -86,16 +86,11 @@ impl Load {
 fn largest_window(times: &[f64], from: f64, seconds: f64) -> usize {
     let after = times.iter().position(|time| *time >= from);
     let after = &times[after.unwrap_or(times.len())..];
-    let count = |start: &f64| {
-        after
-            .iter()
-            .filter(|time| (*start..*start + seconds).contains(time))
+    let count = |start: f64| {
+        let window = start..start + seconds;
+        after.iter().filter(|time| window.contains(time)).count()
     };
-    after
-        .iter()
-        .map(|start| count(start).count())
-        .max()
-        .unwrap_or(0)
+    after.iter().map(|start| count(*start)).max().unwrap_or(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
