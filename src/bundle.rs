@@ -10,7 +10,7 @@ mod store;
 pub use self::{
     check::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests},
     follow::follow,
-    offer::Refusal,
+    offer::OfferRefusal,
     replica::{Replica, ReplicaError},
-    store::StoreError,
+    store::BundleStoreError,
 };

@@ -2,16 +2,14 @@
 //!
 //! Exit codes: 0, 1 (failed), 2 (usage), 78 (invalid config).
 
-mod admin_client;
+mod admin;
 mod audit;
 mod bundle;
 mod check;
-mod config;
 mod coverage;
 mod demo;
 mod explain;
 mod failure;
-mod fleet;
 mod forward;
 mod key;
 mod mock;
@@ -21,7 +19,6 @@ mod reference;
 mod replay;
 mod runtime;
 mod serve;
-mod shadow;
 mod test;
 
 use std::process::ExitCode;
@@ -29,6 +26,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use self::{
+    admin::{config, fleet, shadow},
     failure::Failure,
     output::print,
     reference::{completions, man},

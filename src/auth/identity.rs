@@ -1,7 +1,7 @@
 //! Identity of an authenticated caller.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
@@ -64,8 +64,14 @@ pub(super) struct Allowance {
     /// Limits that several gateways share.
     pub(super) shared: Option<SharedQuota>,
     /// The call of this request, once it is counted.
-    pub(super) call: OnceLock<Arc<CallerCall>>,
+    pub(super) call: Mutex<Option<Arc<CallerCall>>>,
     pub(super) metrics: Arc<Metrics>,
+}
+
+impl Allowance {
+    fn call(&self) -> MutexGuard<'_, Option<Arc<CallerCall>>> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Identity {
@@ -103,7 +109,7 @@ impl Identity {
                 label: principal.label,
                 quota,
                 shared: None,
-                call: OnceLock::new(),
+                call: Mutex::default(),
                 metrics: Arc::clone(metrics),
             }),
             session_scope: SessionScope::PerCaller,
@@ -148,8 +154,7 @@ impl Identity {
         let (grant, shared) = (&allowance.grant, allowance.shared.as_ref());
         let entered = allowance.quota.enter(grant, cost, shared, now).await;
         if let Ok(guard) = &entered {
-            // A request is counted once.
-            allowance.call.set(Arc::clone(guard.call())).ok();
+            *allowance.call() = Some(Arc::clone(guard.call()));
         }
         let outcome = entered
             .as_ref()
@@ -177,10 +182,7 @@ impl Identity {
     pub fn usage(&self) -> Option<UsageReader> {
         let allowance = self.allowance.as_ref()?;
         allowance.grant.tokens_per_day?;
-        let (call, metrics) = (
-            allowance.call.get().cloned(),
-            Arc::clone(&allowance.metrics),
-        );
+        let (call, metrics) = (allowance.call().clone(), Arc::clone(&allowance.metrics));
         let label = Arc::clone(&allowance.label);
         Some(UsageReader::new(move |tokens| {
             if let Some(call) = &call {
@@ -199,11 +201,8 @@ impl Identity {
     /// Reserves the tokens of a request of this size, whose answer has at most `max_output`
     /// tokens, instead of those that were expected before it was read.
     pub fn estimate_tokens(&self, bytes: usize, max_output: Option<u64>) {
-        let call = self
-            .allowance
-            .as_ref()
-            .and_then(|allowance| allowance.call.get());
-        if let Some(call) = call {
+        let allowance = self.allowance.as_ref();
+        if let Some(call) = allowance.and_then(|allowance| allowance.call().clone()) {
             call.estimate(bytes, max_output);
         }
     }

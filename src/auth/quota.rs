@@ -14,14 +14,12 @@ mod recent_outputs;
 mod shared_limits;
 mod sync_queue;
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
 pub(super) use self::caller_quota::{CallerCall, Quota, SharedQuota};
+use self::caller_usage::MAX_CALLERS;
 pub use self::{
     caller_quota::{CallerInFlightGuard, RequestCost},
     exceeded::QuotaExceeded,
@@ -30,9 +28,6 @@ pub use self::{
     shared_limits::{LimitsMode, LossMode, SharedLimits},
     sync_queue::SyncQueue,
 };
-
-/// Callers whose usage is kept; beyond it the least recently seen start anew.
-const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
 /// Usage of every caller by `event::Caller::key`. Survives config reloads.
 #[derive(Debug)]

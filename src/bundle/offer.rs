@@ -3,12 +3,12 @@
 use policy_bundle::{Bundle, BundleError, Manifest, Requirement, Revision};
 use thiserror::Error;
 
-use super::{check::BundleCheckError, store::StoreError};
+use super::{check::BundleCheckError, store::BundleStoreError};
 use crate::{config::BundleOrigin, state::ReloadError};
 
 /// Reason why a bundle is not used.
 #[derive(Debug, Error)]
-pub enum Refusal {
+pub enum OfferRefusal {
     /// The archive or its signature is not valid.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -29,7 +29,7 @@ pub enum Refusal {
     },
     /// The bundle cannot be stored.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] BundleStoreError),
     /// Its tests or settings have problems.
     #[error(transparent)]
     Check(#[from] BundleCheckError),
@@ -47,16 +47,16 @@ pub(super) fn check_offer(
     origin: &BundleOrigin,
     bundle: &Bundle,
     current: Option<&Bundle>,
-) -> Result<(), Refusal> {
+) -> Result<(), OfferRefusal> {
     if !origin.unsigned {
         bundle.verify(&origin.keys)?;
     }
     let manifest = bundle.manifest();
     if !manifest.requires.allows(env!("CARGO_PKG_VERSION")) {
-        return Err(Refusal::Requires(manifest.requires));
+        return Err(OfferRefusal::Requires(manifest.requires));
     }
     match current {
-        Some(current) if !is_successor(bundle, current) => Err(Refusal::Older {
+        Some(current) if !is_successor(bundle, current) => Err(OfferRefusal::Older {
             revision: manifest.revision.clone(),
             created: manifest.created,
             current: current.manifest().revision.clone(),

@@ -17,8 +17,8 @@ use tokio::{
 use super::{
     check::run_tests,
     client::{BundleClient, BundleResponse, FetchError},
-    offer::{Refusal, check_offer},
-    store::{BundleStore, StoreError},
+    offer::{OfferRefusal, check_offer},
+    store::{BundleStore, BundleStoreError},
 };
 use crate::{
     config::{BundleOrigin, CommandHooks, Config, PolicyLayer, PollRange, SourceSettings},
@@ -50,13 +50,13 @@ pub struct Replica {
 pub enum ReplicaError {
     /// The folder of the bundles cannot be used.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] BundleStoreError),
     /// A bundle cannot be fetched, and none is stored.
     #[error("bundle `{0}` cannot be fetched, and none is stored: {1}")]
     Fetch(String, String),
     /// The bundle of a server is refused, and none is stored.
     #[error("bundle `{0}` refused: {1}")]
-    Refused(String, #[source] Box<Refusal>),
+    Refused(String, #[source] Box<OfferRefusal>),
     /// The config with the bundles has problems.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -115,7 +115,7 @@ impl Replica {
     /// # Errors
     ///
     /// Fails if they cannot be written; those before stay.
-    pub fn store(&self, layers: &[PolicyLayer]) -> Result<(), StoreError> {
+    pub fn store(&self, layers: &[PolicyLayer]) -> Result<(), BundleStoreError> {
         self.store.write(layers)
     }
 
@@ -176,7 +176,7 @@ impl Replica {
         index: usize,
         archive: &[u8],
         handler: AgentHandler,
-    ) -> Result<BundleFetch, Refusal> {
+    ) -> Result<BundleFetch, OfferRefusal> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(origin) = self.bundles.get(index) else {
             return Ok(BundleFetch::Unchanged);
@@ -243,7 +243,7 @@ fn activate(
     offered: &BTreeMap<usize, PolicyLayer>,
     which: &[usize],
     handler: AgentHandler,
-) -> Result<(), Refusal> {
+) -> Result<(), OfferRefusal> {
     let layers = active.iter().enumerate().map(|(index, layer)| {
         let offered = offered.get(&index).filter(|_| which.contains(&index));
         offered.unwrap_or(layer).clone()
@@ -280,6 +280,6 @@ fn layer_of(origin: &BundleOrigin, extracted: Arc<ExtractedBundle>) -> PolicyLay
     PolicyLayer::of_bundle(origin.name.clone(), extracted, commands)
 }
 
-fn refused(origin: &BundleOrigin, error: Refusal) -> ReplicaError {
+fn refused(origin: &BundleOrigin, error: OfferRefusal) -> ReplicaError {
     ReplicaError::Refused(origin.name.clone(), Box::new(error))
 }

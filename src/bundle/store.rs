@@ -40,7 +40,7 @@ pub(super) struct BundleStore {
 
 /// Reason why the folder cannot be used.
 #[derive(Debug, Error)]
-pub enum StoreError {
+pub enum BundleStoreError {
     /// Another process uses the folder.
     #[error("`{}` is in use by another process", .0.display())]
     Locked(PathBuf),
@@ -65,15 +65,15 @@ pub enum StoreError {
 impl BundleStore {
     /// Opens the folder, and creates it if its parent exists. Removes what an earlier process has
     /// extracted.
-    pub(super) fn open(folder: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(folder: &Path) -> Result<Self, BundleStoreError> {
         let at = |path: &Path| {
             let path = path.to_owned();
-            move |source| StoreError::Io { path, source }
+            move |source| BundleStoreError::Io { path, source }
         };
         create_folder(folder).map_err(at(folder))?;
         let lock = File::open(folder).map_err(at(folder))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| StoreError::Locked(folder.to_owned()))?;
+            .map_err(|_| BundleStoreError::Locked(folder.to_owned()))?;
         let extracted = folder.join(EXTRACTED);
         match fs::remove_dir_all(&extracted) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&extracted)(error)),
@@ -89,11 +89,11 @@ impl BundleStore {
 
     /// Reads the stored bundle of each name, if they were all stored. Their signatures are not
     /// verified.
-    pub(super) fn read(&self, names: &[&str]) -> Result<Option<Vec<Bundle>>, StoreError> {
+    pub(super) fn read(&self, names: &[&str]) -> Result<Option<Vec<Bundle>>, BundleStoreError> {
         let path = self.folder.join(ACTIVE);
         let active = match fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            active => active.map_err(|source| StoreError::Io { path, source })?,
+            active => active.map_err(|source| BundleStoreError::Io { path, source })?,
         };
         // Another form is that of another version, or of a damaged disk.
         let active: BTreeMap<String, String> = serde_json::from_slice(&active).unwrap_or_default();
@@ -103,7 +103,7 @@ impl BundleStore {
                 return Ok(None);
             };
             let bundle = self.read_archive(file);
-            bundles.push(bundle.map_err(|source| StoreError::Refused {
+            bundles.push(bundle.map_err(|source| BundleStoreError::Refused {
                 name: (*name).to_owned(),
                 source,
             })?);
@@ -112,7 +112,7 @@ impl BundleStore {
     }
 
     /// Stores the bundles in use, as a whole, and removes those before them.
-    pub(super) fn write(&self, layers: &[PolicyLayer]) -> Result<(), StoreError> {
+    pub(super) fn write(&self, layers: &[PolicyLayer]) -> Result<(), BundleStoreError> {
         let mut active = BTreeMap::new();
         for layer in layers {
             let Some(extracted) = &layer.bundle else {
@@ -124,13 +124,13 @@ impl BundleStore {
             let archive = extracted.bundle().to_bytes().map_err(io::Error::other);
             archive
                 .and_then(|archive| replace_file(&self.folder, &path, &archive))
-                .map_err(|source| StoreError::Io { path, source })?;
+                .map_err(|source| BundleStoreError::Io { path, source })?;
             active.insert(layer.name.clone(), file);
         }
         let path = self.folder.join(ACTIVE);
         let text = serde_json::to_vec(&active).map_err(io::Error::from);
         text.and_then(|text| replace_file(&self.folder, &path, &text))
-            .map_err(|source| StoreError::Io { path, source })?;
+            .map_err(|source| BundleStoreError::Io { path, source })?;
         self.remove_others(&active);
         Ok(())
     }

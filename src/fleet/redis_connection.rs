@@ -99,7 +99,7 @@ impl ScriptCall {
         }
     }
 
-    /// Adds an argument.
+    /// Adds an argument behind those before.
     #[must_use]
     pub fn arg(mut self, argument: impl ToRedisArgs) -> Self {
         argument.write_redis_args(&mut self.arguments);

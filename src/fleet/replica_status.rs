@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 pub struct ReplicaStatus {
     /// Name of the machine and a random id of the process.
     pub id: String,
-    /// Version of hookgate.
+    /// Version of hookgate that it runs.
     pub version: String,
     /// Version of the config in use.
     pub revision: String,

@@ -23,7 +23,7 @@ use crate::{
 pub enum RequestKind {
     /// A call to a model API.
     ModelCall,
-    /// A reported event.
+    /// An event that an agent reports.
     Event,
 }
 

@@ -28,7 +28,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// Usage of one caller.
 #[derive(Debug, Default)]
 pub(in crate::auth) struct Quota {
-    /// Key of `event::Caller`.
+    /// The key in `event::Caller`, which is a hash.
     key: Arc<str>,
     /// Name of the caller.
     name: Arc<str>,

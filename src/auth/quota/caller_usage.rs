@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     mem,
-    num::NonZeroU64,
+    num::{NonZeroU64, NonZeroUsize},
     time::{Duration, Instant},
 };
 
@@ -14,6 +14,9 @@ use super::{
     gcra::{Gcra, RequestRate},
     recent_outputs::RecentOutputs,
 };
+
+/// Callers whose usage is kept; beyond it the least recently seen start anew.
+pub(super) const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
 /// Beyond every limit, and exact in the numbers of Redis.
 const MAX_SYNCED_TOKENS: u64 = 1 << 42;

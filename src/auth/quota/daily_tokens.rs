@@ -13,7 +13,7 @@ const MIN_DAY: Duration = Duration::from_hours(1);
 /// A day in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UtcDay {
-    /// Days since 1970.
+    /// Number of days since 1970-01-01.
     pub(super) number: u64,
     /// Time until the day ends.
     pub(super) rest: Duration,

@@ -141,7 +141,7 @@ return redis.call('HINCRBY', tokens, 'spent', spent)";
 #[derive(Debug)]
 pub(super) struct AdmitArguments {
     pub(super) call: Uuid,
-    /// Tokens to reserve.
+    /// Number of tokens to reserve for the call.
     pub(super) amount: u64,
     pub(super) rate: Option<RequestRate>,
     /// Time until this replica's part of the burst is allowed again.
@@ -152,7 +152,7 @@ pub(super) struct AdmitArguments {
     pub(super) seen: (u64, u64),
 }
 
-/// Answer of [`admit`].
+/// Decision of the script on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AdmitAnswer {
     Admitted { spent: u64 },

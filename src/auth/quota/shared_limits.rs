@@ -46,7 +46,7 @@ pub enum LimitsMode {
 pub enum LossMode {
     /// By their limits, divided by this number of replicas.
     Divided(u64),
-    /// By no limit.
+    /// By no limit, until the store is back.
     Unlimited,
     /// By refusing all requests.
     Refused,

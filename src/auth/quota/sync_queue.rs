@@ -14,8 +14,7 @@ use tokio::{
 };
 
 use super::{
-    MAX_CALLERS,
-    caller_usage::{CallerUsage, SyncScope},
+    caller_usage::{CallerUsage, MAX_CALLERS, SyncScope},
     limit_scripts::LEASE_MS,
     shared_limits::{LimitsMode, SharedLimits},
 };

@@ -224,7 +224,7 @@ pub enum OnStoreLoss {
     Local,
     /// By no limit but that of the process.
     Open,
-    /// Requests are refused.
+    /// By refusing requests until the store is back.
     Closed,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     view::fleet,
 };
 
-/// Shows the replicas.
+/// Shows the replicas with their configs and logs.
 pub(in crate::console) async fn show(
     State(app): State<App>,
     principal: AdminPrincipal,

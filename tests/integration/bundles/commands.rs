@@ -111,9 +111,9 @@ fn another_key_and_an_unsigned_bundle_are_refused() {
 #[test]
 fn a_test_with_another_outcome_is_named_with_its_line() {
     let folder = folder();
-    let test = folder.path().join("policies/tests/words.yaml");
-    let text = fs::read_to_string(&test).unwrap();
-    fs::write(&test, text.replace("verdict: deny", "verdict: proceed")).unwrap();
+    let cases = folder.path().join("policies/tests/words.yaml");
+    let text = fs::read_to_string(&cases).unwrap();
+    fs::write(&cases, text.replace("verdict: deny", "verdict: proceed")).unwrap();
 
     let (code, _, err) = build(folder.path(), &[]);
 
@@ -281,6 +281,42 @@ impl OneRequest {
     }
 }
 
+/// What a team adds to its config, and how the refusal begins.
+const WEAKENED: [(&str, &str); 8] = [
+    (
+        "policies:\n  - { name: models, policy: model_allow, models: [\"*\"], mode: observe }\n",
+        "policies/hookgate.yaml:9:5: `models` is the name of a policy or hook of the bundle `org`, which cannot be replaced",
+    ),
+    (
+        "policies:\n  - { name: words, policy: model_allow, models: [\"*\"], when: \"false\" }\n",
+        "policies/hookgate.yaml:9:5: `words` is the name of a policy or hook of the bundle `org`",
+    ),
+    (
+        "hooksConfig:\n  disabled: [words]\n",
+        "policies/hookgate.yaml:9:14: the hook `words` of the bundle `org` cannot be disabled here",
+    ),
+    (
+        "hooksConfig: { enabled: false }\n",
+        "policies/hookgate.yaml:8:",
+    ),
+    (
+        "ask: allow\n",
+        "policies/hookgate.yaml:8:1: `ask` applies to all layers, so that only the bundle `org` can have it",
+    ),
+    (
+        "hook_defaults: { on_failure: open }\n",
+        "policies/hookgate.yaml:8:1: `hook_defaults` applies to all layers",
+    ),
+    (
+        "coverage: {}\n",
+        "policies/hookgate.yaml:8:1: `coverage` applies to all layers",
+    ),
+    (
+        "tool_names: {}\n",
+        "policies/hookgate.yaml:8:1: `tool_names` applies to all layers",
+    ),
+];
+
 #[test]
 fn a_team_that_weakens_the_organisation_is_refused_with_its_lines() {
     let folder = folder();
@@ -301,40 +337,7 @@ fn a_team_that_weakens_the_organisation_is_refused_with_its_lines() {
         err
     };
 
-    for (config, expected) in [
-        (
-            "policies:\n  - { name: models, policy: model_allow, models: [\"*\"], mode: observe }\n",
-            "policies/hookgate.yaml:9:5: `models` is the name of a policy or hook of the bundle `org`, which cannot be replaced",
-        ),
-        (
-            "policies:\n  - { name: words, policy: model_allow, models: [\"*\"], when: \"false\" }\n",
-            "policies/hookgate.yaml:9:5: `words` is the name of a policy or hook of the bundle `org`",
-        ),
-        (
-            "hooksConfig:\n  disabled: [words]\n",
-            "policies/hookgate.yaml:9:14: the hook `words` of the bundle `org` cannot be disabled here",
-        ),
-        (
-            "hooksConfig: { enabled: false }\n",
-            "policies/hookgate.yaml:8:",
-        ),
-        (
-            "ask: allow\n",
-            "policies/hookgate.yaml:8:1: `ask` applies to all layers, so that only the bundle `org` can have it",
-        ),
-        (
-            "hook_defaults: { on_failure: open }\n",
-            "policies/hookgate.yaml:8:1: `hook_defaults` applies to all layers",
-        ),
-        (
-            "coverage: {}\n",
-            "policies/hookgate.yaml:8:1: `coverage` applies to all layers",
-        ),
-        (
-            "tool_names: {}\n",
-            "policies/hookgate.yaml:8:1: `tool_names` applies to all layers",
-        ),
-    ] {
+    for (config, expected) in WEAKENED {
         let err = weakened(config);
         assert!(err.contains(expected), "{config}: {err}");
     }

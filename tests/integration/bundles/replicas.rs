@@ -483,6 +483,12 @@ async fn a_gateway_without_any_bundle_does_not_start() {
     );
 }
 
+/// The entry of a layer in the config of a replica.
+fn layer(server: &PolicyServer, name: &str, publisher: &Publisher) -> String {
+    let (url, key) = (server.url(name), publisher.public_key());
+    format!("    - {{ name: {name}, url: \"{url}\", keys: [\"{key}\"] }}\n")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_team_cannot_weaken_the_organisation_on_a_replica() {
     let (org, team) = (Publisher::new(), Publisher::new());
@@ -500,13 +506,7 @@ async fn a_team_cannot_weaken_the_organisation_on_a_replica() {
         "1",
         "policies: [{ name: team, policy: model_allow, models: [m, other] }]\n",
     );
-    let layer = |name: &str, key| {
-        format!(
-            "    - {{ name: {name}, url: \"{}\", keys: [\"{key}\"] }}\n",
-            server.url(name)
-        )
-    };
-    let layers = layer("org", org.public_key()) + &layer("team", team.public_key());
+    let layers = layer(&server, "org", &org) + &layer(&server, "team", &team);
     let replica = Replica::start(&format!("  layers:\n{layers}")).await;
     let is_denied = async |model: &str| {
         let answer = replica.agent.generate(model, &prompt("hello")).await;

@@ -88,7 +88,8 @@ async fn fetch(
         tokio::time::timeout(wait, changed).await.ok();
     }
     let archive = served.published.borrow().get(&name).cloned();
-    let mut response = Response::builder();
+    // A server that is gone has no connections left.
+    let mut response = Response::builder().header("connection", "close");
     if served.holding == Holding::Held {
         response = response.header("preference-applied", "wait");
     }

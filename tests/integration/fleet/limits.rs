@@ -6,7 +6,8 @@ use futures_util::{StreamExt, stream};
 
 use super::{agent, config, replica, replicas, until_metric};
 use crate::harness::{
-    PATIENCE, Redis, TestGateway, Upstream, assert_refused, chunked_head, prompt, write_chunk,
+    PATIENCE, Redis, TestGateway, Upstream, assert_refused, chunked_head, closed, prompt,
+    write_chunk,
 };
 
 /// Requests that are in flight at the same time.
@@ -129,11 +130,11 @@ async fn the_keys_of_a_caller_are_in_one_slot_of_a_cluster() {
 /// A model API that begins an answer and ends it when the agent leaves.
 async fn endless() -> Upstream {
     Upstream::raw(async |_, mut socket| {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        use tokio::io::AsyncWriteExt;
         let head = chunked_head("text/event-stream");
         socket.write_all(head.as_bytes()).await.unwrap();
         write_chunk(&mut socket, b"data: {}\r\n\r\n").await.unwrap();
-        socket.read(&mut [0]).await.ok();
+        closed(&mut socket).await;
     })
     .await
 }

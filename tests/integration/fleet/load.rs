@@ -99,6 +99,7 @@ const fn number(count: usize) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stdout, reason = "figures of the run")]
 async fn three_gateways_under_load_admit_the_rate_of_one() {
     let (upstream, mut redis) = (Upstream::mock().await, Redis::start());
     let load = Load::new(None);
@@ -134,6 +135,7 @@ async fn three_gateways_under_load_admit_the_rate_of_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stdout, reason = "figures of the run")]
 async fn an_outage_of_redis_admits_no_second_burst() {
     let (upstream, mut redis) = (Upstream::mock().await, Redis::start());
     let load = Load::new(Some((0.3, 0.6)));
@@ -161,6 +163,7 @@ async fn an_outage_of_redis_admits_no_second_burst() {
 
 /// Prints the time that shared limits add to a call; bounds would depend on the machine.
 #[tokio::test]
+#[expect(clippy::print_stdout, reason = "figures of the run")]
 async fn a_call_asks_redis_once_for_all_of_its_limits() {
     const CALLS: u64 = 200;
     let (upstream, redis) = (Upstream::mock().await, Redis::start());

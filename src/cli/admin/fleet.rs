@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 
-use super::{
-    admin_client::AdminArgs,
-    failure::Failure,
-    output::{print, print_error},
-    runtime::block_on,
-};
+use super::client::AdminArgs;
 use crate::{
+    cli::{
+        failure::Failure,
+        output::{print, print_error},
+        runtime::block_on,
+    },
     config::parse_duration,
     fleet::{FleetStatus, ReplicaView},
 };
 
-pub(super) const EXAMPLES: &str = "Examples:
+pub(in crate::cli) const EXAMPLES: &str = "Examples:
   hookgate fleet status
   hookgate fleet status --wait-for 5f1d3c0a9b7e2466 --replicas 3 --timeout 60s";
 
@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Command-line arguments of `fleet`.
 #[derive(Debug, Args)]
-pub(super) struct FleetArgs {
+pub(in crate::cli) struct FleetArgs {
     #[command(subcommand)]
     command: FleetCommand,
 }
@@ -53,13 +53,13 @@ struct StatusArgs {
     /// Time to wait, such as `60s`
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, requires = "wait_for")]
     timeout: Duration,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
 impl FleetArgs {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(in crate::cli) fn run(self) -> Result<(), Failure> {
         let FleetCommand::Status(arguments) = self.command;
         arguments.run()
     }

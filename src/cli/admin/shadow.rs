@@ -7,16 +7,18 @@ use serde_json::Value;
 use tokio::time::sleep;
 use url::form_urlencoded;
 
-use super::{
-    admin_client::AdminArgs,
-    failure::Failure,
-    output::{print, print_error},
-    replay::{check_condition, parse_condition, show_progress},
-    runtime::{block_on, shutdown_signals},
+use super::client::AdminArgs;
+use crate::{
+    cli::{
+        failure::Failure,
+        output::{print, print_error},
+        replay::{check_condition, parse_condition, show_progress},
+        runtime::{block_on, shutdown_signals},
+    },
+    replay::{FailCondition, ReplayReport, ReportFormat, render},
 };
-use crate::replay::{FailCondition, ReplayReport, ReportFormat, render};
 
-pub(super) const EXAMPLES: &str = "Examples:
+pub(in crate::cli) const EXAMPLES: &str = "Examples:
   hookgate shadow --config next.yaml --duration 30m
   hookgate shadow --config next.yaml --duration 2h --sample 1 --format markdown --fail-on 'newly_denied > 0.1%'";
 
@@ -25,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Command-line arguments of `shadow`.
 #[derive(Debug, Args)]
-pub(super) struct ShadowArgs {
+pub(in crate::cli) struct ShadowArgs {
     #[command(flatten)]
     admin: AdminArgs,
     /// Path of the config to try, which names no hook files
@@ -49,7 +51,7 @@ pub(super) struct ShadowArgs {
 }
 
 impl ShadowArgs {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(in crate::cli) fn run(self) -> Result<(), Failure> {
         let config = fs::read_to_string(&self.config)
             .map_err(|error| Failure::Failed(format!("`{}`: {error}", self.config.display())))?;
         let query = form_urlencoded::Serializer::new(String::new())

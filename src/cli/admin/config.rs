@@ -8,16 +8,17 @@ use clap::{Args, Subcommand};
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 
-use super::{admin_client::AdminArgs, failure::Failure, output::print};
+use super::client::AdminArgs;
+use crate::cli::{failure::Failure, output::print};
 
-pub(super) const EXAMPLES: &str = "Examples:
+pub(in crate::cli) const EXAMPLES: &str = "Examples:
   hookgate config history
   hookgate config promote 3f1c --report replay.json
   hookgate config rollback";
 
 /// Command-line arguments of `config`.
 #[derive(Debug, Args)]
-pub(super) struct ConfigArgs {
+pub(in crate::cli) struct ConfigArgs {
     #[command(subcommand)]
     command: ConfigCommand,
 }
@@ -59,7 +60,7 @@ enum ConfigCommand {
 }
 
 impl ConfigArgs {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(in crate::cli) fn run(self) -> Result<(), Failure> {
         match self.command {
             ConfigCommand::History { admin, json } => {
                 let history = admin.get("/config/history")?;

@@ -7,7 +7,7 @@ use reqwest::{Method, RequestBuilder, redirect};
 use serde_json::Value;
 use url::Url;
 
-use super::{failure::Failure, runtime::block_on};
+use crate::cli::{failure::Failure, runtime::block_on};
 
 /// Time for a request. The admin API ends its own within a minute.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
@@ -17,7 +17,7 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Arguments of commands that use the admin API.
 #[derive(Debug, Args)]
-pub(super) struct AdminArgs {
+pub(in crate::cli) struct AdminArgs {
     /// URL of the admin API
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8788")]
     url: Url,
@@ -28,23 +28,23 @@ pub(super) struct AdminArgs {
 
 impl AdminArgs {
     /// Returns the JSON of a path.
-    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(in crate::cli) fn get(&self, path: &str) -> Result<Value, Failure> {
         self.send(Method::GET, path, None)
     }
 
     /// Posts JSON to a path, and returns that of the response.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(in crate::cli) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let body = body.to_string();
         self.send(Method::POST, path, Some(("application/json", body)))
     }
 
     /// Posts a config to a path, and returns the JSON of the response.
-    pub(super) fn post_yaml(&self, path: &str, config: String) -> Result<Value, Failure> {
+    pub(in crate::cli) fn post_yaml(&self, path: &str, config: String) -> Result<Value, Failure> {
         self.send(Method::POST, path, Some(("application/yaml", config)))
     }
 
     /// Sends DELETE to a path, and returns the JSON of the response.
-    pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
+    pub(in crate::cli) fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.send(Method::DELETE, path, None)
     }
 
