@@ -33,8 +33,9 @@ impl Load {
                 time: Duration::from_mins(minutes),
                 outage,
             },
+            // Few enough that the first burst is soon spent, also by a slow machine.
             None => Self {
-                per_minute: 600,
+                per_minute: 120,
                 connections: 30,
                 time: Duration::from_secs(6),
                 outage,

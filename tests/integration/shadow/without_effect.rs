@@ -169,6 +169,8 @@ async fn seen(calls: &[Call], next: &str, shadow: &str) -> Seen {
     seen.decisions = live.map(|line| names.plain(line).to_string()).collect();
     let words = logged.lines().filter(|line| !line.contains("shadow "));
     seen.logged = words.map(message).collect();
+    // An agent can begin its next call before the end of the last one is logged.
+    seen.logged.sort();
     seen
 }
 

@@ -143,6 +143,10 @@ fn write_labels(event: &mut StreamEvent, view: &ChunkView) -> Result<(), Dialect
 }
 
 /// Returns whether all events belong to one item.
+///
+/// # Errors
+///
+/// Fails if the item is in more events than its first and its last one.
 fn is_one_item(events: &[StreamEvent]) -> Result<bool, DialectError> {
     let first = events.first().map(StreamEvent::output_index).transpose()?;
     for event in events {
@@ -151,5 +155,8 @@ fn is_one_item(events: &[StreamEvent]) -> Result<bool, DialectError> {
         }
     }
     let items = events.iter().filter(|event| event.document.has(ITEM));
-    Ok(items.count() <= 2)
+    if items.count() > 2 {
+        return Err(DialectError::Ambiguous("item".to_owned()));
+    }
+    Ok(true)
 }

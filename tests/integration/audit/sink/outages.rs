@@ -222,6 +222,15 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
     assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
 }
 
+/// Waits until a counter has counted.
+async fn appears(operator: &Agent, name: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while metric(operator, name).await.is_none() {
+        assert!(Instant::now() < deadline, "no {name}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn lines_that_rotation_removed_are_counted_and_named() {
     let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
@@ -238,17 +247,23 @@ async fn lines_that_rotation_removed_are_counted_and_named() {
     caught_up(&operator).await;
     sink.answer(503);
 
+    call(&agent.base, 2).await;
+    appears(
+        &operator,
+        "hookgate_audit_sink_failures_total{reason=\"status\"}",
+    )
+    .await;
+    // The failed request holds the first lines; those behind it are removed.
     call(&agent.base, 40).await;
     sink.answer(200);
-    caught_up(&operator).await;
 
-    let lost = metric(
+    appears(
         &operator,
         "hookgate_audit_sink_lines_total{outcome=\"lost\"}",
     )
     .await;
+    caught_up(&operator).await;
     let log = end(served).await;
-    assert!(lost.unwrap() > 0);
     assert!(
         log.contains("rotation removed lines before they were sent"),
         "{log}"
