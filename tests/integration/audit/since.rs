@@ -69,7 +69,11 @@ fn showing_the_end_of_a_long_log_reads_little_of_it() {
         let since = begin() + STEP * i32::try_from(lines - behind).unwrap();
         let since = format!("{since:.3}");
         // The middle is shown by a filter that nothing matches, so that little is printed.
-        let filter = if behind > 1000 { "nobody" } else { "s1" };
+        let filter = if behind > 1000 {
+            "no-such-session"
+        } else {
+            "s1"
+        };
         let arguments = [
             "audit",
             "show",
