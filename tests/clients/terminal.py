@@ -51,10 +51,17 @@ class Window:
     def sends(self, prompt):
         self.tmux("send-keys", "-l", prompt)
         self.until(f"{prompt!r} is typed", lambda: self.input().endswith(prompt[-40:]))
-        # A return that follows text too closely counts as pasted, and is then a line break.
-        time.sleep(0.2)
+        # An agent takes a return that follows text too closely as pasted, a line break. How close that is depends on
+        # how busy the machine is, so it is pressed again until the prompt is gone.
+        self.until(f"{prompt!r} is sent off", lambda: self.submits(prompt))
+
+    def submits(self, prompt):
+        """Presses return after a pause; true if the prompt is no longer in the line where it was typed."""
+        time.sleep(0.5)
+        if not self.input().endswith(prompt[-40:]):
+            return True
         self.presses("Enter")
-        self.until(f"{prompt!r} is sent off", lambda: not self.input().endswith(prompt[-40:]))
+        return False
 
     def presses(self, *keys):
         self.tmux("send-keys", *keys)

@@ -48,7 +48,7 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// Maximum number of concurrent requests of one HTTP/2 connection. 0 disables HTTP/2
     /// for agents and operators.
-    #[schemars(range(max = 1000))]
+    #[schemars(range(max = 1000), extend("errorMessage" = "must be a whole number from 0 to 1000"))]
     pub http2_streams: u32,
 }
 
