@@ -215,7 +215,7 @@ def copies_are_equal():
 def documented_overlay_renders():
     """The overlay of docs/kubernetes.md, with files of its user, changes the image and the config."""
     text = (REPO / "docs/kubernetes.md").read_text()
-    overlay = re.search(r"```yaml\n *# kustomization.yaml\n(.+?)```", text, re.DOTALL).group(1)
+    overlay = re.search(r"```ya?ml\n *# kustomization.yaml\n(.+?)```", text, re.DOTALL).group(1)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         shutil.copytree(REPO / "deploy/kubernetes", folder / "hookgate/deploy/kubernetes")
