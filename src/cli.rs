@@ -8,6 +8,7 @@ mod bundle;
 mod check;
 mod coverage;
 mod demo;
+mod doctor;
 mod explain;
 mod failure;
 mod forward;
@@ -86,6 +87,9 @@ enum Command {
     /// List, compare, promote and roll back revisions of the config of a running gateway
     #[command(after_help = config::EXAMPLES)]
     Config(config::ConfigArgs),
+    /// Show where the agents of this machine send their model calls, and every way past the gateway
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::DoctorArgs),
     /// Show the gateways that share a Redis, or wait until all have a revision of the config
     #[command(after_help = fleet::EXAMPLES)]
     Fleet(fleet::FleetArgs),
@@ -127,6 +131,7 @@ pub fn main() -> ExitCode {
         Command::Audit(audit) => audit.run(),
         Command::Bundle(bundle) => bundle.run(),
         Command::Config(config) => config.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Fleet(fleet) => fleet.run(),
         Command::Recording(recording) => recording.run(),
         Command::Schema { recording: false } => print_schema(),

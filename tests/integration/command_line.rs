@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::run;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 21] = [
     "serve",
     "demo",
     "mock",
@@ -22,7 +22,11 @@ const COMMANDS: [&str; 17] = [
     "audit",
     "bundle",
     "config",
+    "doctor",
+    "fleet",
     "recording",
+    "replay",
+    "shadow",
     "schema",
     "openapi",
     "completions",

@@ -1,6 +1,7 @@
 //! Gateways with the configs of `deploy/kubernetes`, on which the manifests there rely.
 //! `deploy/check` tests the manifests themselves.
 
+mod doctor;
 mod rolling_restart;
 
 use std::{fs, net::SocketAddr, path::Path, time::Duration};

@@ -1,0 +1,123 @@
+//! Claude Code: variables of its settings, which precede those of the environment.
+
+use super::{Agent, gemini_cli::vertex_hosts, hosts};
+use crate::{
+    route::{Destination, Route},
+    settings::{Document, Format, Place, Setting, SettingsReader},
+};
+
+pub(super) const AGENT: Agent = Agent {
+    name: "Claude Code",
+    is_present: |reader| {
+        reader.machine.has_program("claude") || reader.machine.home.join(".claude").is_dir()
+    },
+    routes,
+};
+
+fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
+    let files = settings_files(reader);
+    let find = |name: &str| -> Vec<Setting> {
+        let files = files.iter().filter_map(|file| file.text(&["env", name]));
+        files.chain(reader.machine.variable(name)).collect()
+    };
+    let first = |name: &str| find(name).into_iter().next();
+    let mut credentials: Vec<Place> = [
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+    ]
+    .into_iter()
+    .flat_map(find)
+    .map(|setting| setting.place)
+    .collect();
+    credentials.extend(
+        files
+            .iter()
+            .filter_map(|file| file.text(&["apiKeyHelper"]))
+            .map(|it| it.place),
+    );
+    let folder = reader.machine.folder("CLAUDE_CONFIG_DIR", ".claude");
+    credentials.extend(Place::of_file(folder.join(".credentials.json")));
+
+    let mut routes = vec![Route {
+        agent: AGENT.name,
+        login: "Anthropic API".to_owned(),
+        settings: find("ANTHROPIC_BASE_URL"),
+        default: Destination::https(hosts::ANTHROPIC),
+        alternatives: Vec::new(),
+        disabled_by: None,
+        credentials,
+    }];
+    let clouds = clouds(first);
+    let is_chosen = |switch| first(switch).is_some_and(|it| it.value != "0" && it.value != "false");
+    routes.extend(
+        clouds
+            .into_iter()
+            .filter(|cloud| is_chosen(cloud.switch))
+            .map(|cloud| Route {
+                agent: AGENT.name,
+                login: cloud.name.to_owned(),
+                settings: find(cloud.base_url),
+                default: cloud.default,
+                alternatives: Vec::new(),
+                disabled_by: None,
+                credentials: Vec::new(),
+            }),
+    );
+    routes
+}
+
+/// A cloud that replaces the API if a variable says so. Credentials are those of the cloud.
+struct Cloud {
+    name: &'static str,
+    /// The variable that chooses it.
+    switch: &'static str,
+    /// The variable of its base URL.
+    base_url: &'static str,
+    default: Destination,
+}
+
+fn clouds(first: impl Fn(&str) -> Option<Setting>) -> [Cloud; 3] {
+    let region = first("AWS_REGION").map_or_else(|| "us-east-1".to_owned(), |it| it.value);
+    [
+        Cloud {
+            name: "Amazon Bedrock",
+            switch: "CLAUDE_CODE_USE_BEDROCK",
+            base_url: "ANTHROPIC_BEDROCK_BASE_URL",
+            default: Destination::https(&format!("bedrock-runtime.{region}.amazonaws.com")),
+        },
+        Cloud {
+            name: "Vertex AI",
+            switch: "CLAUDE_CODE_USE_VERTEX",
+            base_url: "ANTHROPIC_VERTEX_BASE_URL",
+            default: vertex_hosts(first("CLOUD_ML_REGION").as_ref()),
+        },
+        Cloud {
+            name: "Microsoft Foundry",
+            switch: "CLAUDE_CODE_USE_FOUNDRY",
+            base_url: "ANTHROPIC_FOUNDRY_BASE_URL",
+            default: match first("ANTHROPIC_FOUNDRY_RESOURCE") {
+                Some(name) => Destination::https(&format!("{}.services.ai.azure.com", name.value)),
+                None => Destination::Unknown("no resource of Foundry is named".to_owned()),
+            },
+        },
+    ]
+}
+
+/// Reads the settings in the order of their precedence: managed, the project's, the user's.
+fn settings_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
+    let machine = reader.machine;
+    let files = [
+        machine.root_file("/etc/claude-code/managed-settings.json"),
+        machine.root_file("/Library/Application Support/ClaudeCode/managed-settings.json"),
+        machine.project.join(".claude/settings.local.json"),
+        machine.project.join(".claude/settings.json"),
+        machine
+            .folder("CLAUDE_CONFIG_DIR", ".claude")
+            .join("settings.json"),
+    ];
+    let read = files
+        .iter()
+        .filter_map(|file| reader.read(file, Format::Json));
+    read.collect()
+}

@@ -1,0 +1,101 @@
+//! Codex: the provider of its config, whose own variable of a base URL it ignores.
+
+use super::{Agent, hosts};
+use crate::{
+    route::{Destination, Route},
+    settings::{Document, Format, Place, Setting, SettingsReader},
+};
+
+pub(super) const AGENT: Agent = Agent {
+    name: "Codex",
+    is_present: |reader| {
+        reader.machine.has_program("codex") || reader.machine.home.join(".codex").is_dir()
+    },
+    routes,
+};
+
+/// The provider without a setting.
+const BUILT_IN_PROVIDER: &str = "openai";
+
+fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
+    let files = config_files(reader);
+    let provider = files.iter().find_map(|file| file.text(&["model_provider"]));
+    let name = provider
+        .as_ref()
+        .map_or(BUILT_IN_PROVIDER, |provider| &provider.value);
+    let settings: Vec<Setting> = files
+        .iter()
+        .filter_map(|file| base_url(file, name))
+        .collect();
+    // Other providers of the config and those of profiles, which arguments select.
+    let profiles = profiles(reader);
+    let others = files.iter().chain(&profiles).flat_map(|file| {
+        let providers = file.entries(&["model_providers"]);
+        providers.filter_map(|(other, _)| base_url(file, other))
+    });
+    let others: Vec<Setting> = others
+        .filter(|setting| !settings.contains(setting))
+        .collect();
+    let is_built_in = name == BUILT_IN_PROVIDER;
+    let machine = reader.machine;
+    let file = machine.folder("CODEX_HOME", ".codex").join("auth.json");
+    let key = ["OPENAI_API_KEY", "CODEX_API_KEY"]
+        .into_iter()
+        .filter_map(|name| machine.variable(name));
+    let logins = [
+        (
+            "API key",
+            hosts::OPENAI,
+            key.map(|setting| setting.place).collect(),
+        ),
+        (
+            "ChatGPT login",
+            hosts::CHATGPT,
+            Place::of_file(file).into_iter().collect(),
+        ),
+    ];
+    let route = |(login, host, credentials): (&str, &str, Vec<Place>)| Route {
+        agent: AGENT.name,
+        login: login.to_owned(),
+        settings: settings.clone(),
+        default: if is_built_in {
+            Destination::https(host)
+        } else {
+            Destination::Unknown(format!("provider `{name}` has no base_url"))
+        },
+        alternatives: others.clone(),
+        disabled_by: None,
+        credentials,
+    };
+    logins.map(route).into()
+}
+
+/// Returns the setting of a provider's base URL.
+fn base_url(file: &Document, provider: &str) -> Option<Setting> {
+    let own = file.text(&["model_providers", provider, "base_url"]);
+    own.or_else(|| {
+        file.text(&["openai_base_url"])
+            .filter(|_| provider == BUILT_IN_PROVIDER)
+    })
+}
+
+/// Reads the config in the order of precedence: managed, the user's, the system's. That of a
+/// project cannot set the provider.
+fn config_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
+    let machine = reader.machine;
+    let files = [
+        machine.root_file("/etc/codex/managed_config.toml"),
+        machine.folder("CODEX_HOME", ".codex").join("config.toml"),
+        machine.root_file("/etc/codex/config.toml"),
+    ];
+    let read = files
+        .iter()
+        .filter_map(|file| reader.read(file, Format::Toml));
+    read.collect()
+}
+
+/// Reads the user's profiles: files like `NAME.config.toml`.
+fn profiles(reader: &mut SettingsReader<'_>) -> Vec<Document> {
+    let folder = reader.machine.folder("CODEX_HOME", ".codex");
+    reader.read_all(&folder, ".config.toml", Format::Toml)
+}

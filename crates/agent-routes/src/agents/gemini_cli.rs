@@ -1,0 +1,125 @@
+//! gemini-cli: variables, `.env` files, and the login that its settings allow.
+//!
+//! A variable of the environment precedes `.env` files, of which gemini-cli reads the first:
+//! from the project's folder upwards, then those of the home directory.
+
+use std::path::PathBuf;
+
+use super::{Agent, hosts};
+use crate::{
+    address::Address,
+    route::{Destination, Route},
+    settings::{Document, Format, Place, Setting, SettingsReader},
+};
+
+pub(super) const AGENT: Agent = Agent {
+    name: "gemini-cli",
+    is_present: |reader| {
+        reader.machine.has_program("gemini") || reader.machine.home.join(".gemini").is_dir()
+    },
+    routes,
+};
+
+/// Name, type in the settings, and variable of the base URL of each login.
+const LOGINS: [(&str, &str, &str); 3] = [
+    ("API key", "gemini-api-key", "GOOGLE_GEMINI_BASE_URL"),
+    ("Vertex AI", "vertex-ai", "GOOGLE_VERTEX_BASE_URL"),
+    ("Google login", "oauth-personal", "CODE_ASSIST_ENDPOINT"),
+];
+
+fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
+    let files = variable_files(reader);
+    // gemini-cli reads the first one only.
+    let (first, others) = files.split_at(files.len().min(1));
+    let enforced = enforced_type(reader);
+    let find = |name: &str| {
+        let environment = reader.machine.variable(name);
+        let files = first.iter().filter_map(|file| file.text(&[name]));
+        environment.into_iter().chain(files).collect::<Vec<_>>()
+    };
+    let places = |name: &str| find(name).into_iter().map(|setting| setting.place);
+    let home = |path: &str| Place::of_file(reader.machine.home.join(path));
+    let application_default = || {
+        let file = home(".config/gcloud/application_default_credentials.json");
+        places("GOOGLE_APPLICATION_CREDENTIALS").chain(file)
+    };
+    let route = |(login, kind, variable): (&str, &str, &str), default, credentials| Route {
+        agent: AGENT.name,
+        login: login.to_owned(),
+        settings: find(variable),
+        default,
+        alternatives: others
+            .iter()
+            .filter_map(|file| file.text(&[variable]))
+            .collect(),
+        disabled_by: enforced
+            .as_ref()
+            .filter(|enforced| enforced.value != kind)
+            .map(|enforced| enforced.place.clone()),
+        credentials,
+    };
+    let [api_key, vertex, google] = LOGINS;
+    let location = find("GOOGLE_CLOUD_LOCATION").into_iter().next();
+    vec![
+        route(
+            api_key,
+            Destination::https(hosts::GEMINI),
+            places("GEMINI_API_KEY").collect(),
+        ),
+        route(
+            vertex,
+            vertex_hosts(location.as_ref()),
+            places("GOOGLE_API_KEY")
+                .chain(application_default())
+                .collect(),
+        ),
+        route(
+            google,
+            Destination::https(hosts::CODE_ASSIST),
+            places("GOOGLE_CLOUD_ACCESS_TOKEN")
+                .chain(home(".gemini/oauth_creds.json"))
+                .chain(application_default())
+                .collect(),
+        ),
+    ]
+}
+
+/// Returns the hosts of Vertex AI at a location.
+pub(super) fn vertex_hosts(location: Option<&Setting>) -> Destination {
+    let regional = location.map(|location| location.value.as_str());
+    let regional = regional.filter(|location| *location != "global");
+    let regional =
+        regional.map(|location| Address::https(&format!("{location}-{}", hosts::VERTEX)));
+    let global = Address::https(hosts::VERTEX);
+    Destination::Hosts(regional.into_iter().chain([global]).collect())
+}
+
+/// Reads the `.env` files in the order in which gemini-cli looks for them.
+fn variable_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
+    let folders = reader.machine.folders_upwards().into_iter();
+    let files = folders.flat_map(|folder| [folder.join(".gemini/.env"), folder.join(".env")]);
+    files
+        .filter_map(|file| reader.read(&file, Format::Variables))
+        .collect()
+}
+
+/// Returns the only type of login that the settings allow, if they do.
+fn enforced_type(reader: &mut SettingsReader<'_>) -> Option<Setting> {
+    let system = reader.machine.variable("GEMINI_CLI_SYSTEM_SETTINGS_PATH");
+    let system = match system {
+        Some(setting) => vec![reader.machine.root_file(&setting.value)],
+        None => [
+            "/etc/gemini-cli/settings.json",
+            "/Library/Application Support/GeminiCli/settings.json",
+        ]
+        .map(|file| reader.machine.root_file(file))
+        .to_vec(),
+    };
+    let users = [&reader.machine.project, &reader.machine.home];
+    let users = users.map(|folder| folder.join(".gemini/settings.json"));
+    let files: Vec<PathBuf> = system.into_iter().chain(users).collect();
+    files.iter().find_map(|file| {
+        let settings = reader.read(file, Format::Json)?;
+        settings.text(&["security", "auth", "enforcedType"])
+    })
+}

@@ -1,0 +1,82 @@
+//! LLxprt Code: profiles with a base URL. An argument of its command line precedes them.
+
+use super::{Agent, hosts};
+use crate::{
+    route::{Destination, Route},
+    settings::{Document, Format, SettingsReader},
+};
+
+pub(super) const AGENT: Agent = Agent {
+    name: "LLxprt Code",
+    is_present: |reader| {
+        let machine = reader.machine;
+        machine.has_program("llxprt") || FOLDERS.iter().any(|it| machine.home.join(it).is_dir())
+    },
+    routes,
+};
+
+/// Folders of its config in the home directory: of older and of newer versions.
+const FOLDERS: [&str; 2] = [".llxprt", ".config/llxprt-code"];
+
+/// Name, host and variable with a key of each provider.
+const PROVIDERS: [(&str, &str, &str); 4] = [
+    ("anthropic", hosts::ANTHROPIC, "ANTHROPIC_API_KEY"),
+    ("openai", hosts::OPENAI, "OPENAI_API_KEY"),
+    ("openai-responses", hosts::OPENAI, "OPENAI_API_KEY"),
+    ("gemini", hosts::GEMINI, "GEMINI_API_KEY"),
+];
+
+fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
+    let profiles = profiles(reader);
+    let machine = reader.machine;
+    let mut routes: Vec<Route> = profiles
+        .iter()
+        .filter_map(|profile| {
+            let provider = profile.text(&["provider"])?.value;
+            let known = PROVIDERS.iter().find(|(name, ..)| *name == provider);
+            let keys = ["auth-key", "auth-keyfile", "auth-key-name"];
+            let keys = keys
+                .into_iter()
+                .filter_map(|key| profile.text(&["ephemeralSettings", key]));
+            Some(Route {
+                agent: AGENT.name,
+                login: format!("profile for {provider}"),
+                settings: profile
+                    .text(&["ephemeralSettings", "base-url"])
+                    .into_iter()
+                    .collect(),
+                default: known.map_or_else(
+                    || Destination::Unknown(format!("`{provider}` has a host of its own")),
+                    |(_, host, _)| Destination::https(host),
+                ),
+                alternatives: Vec::new(),
+                disabled_by: None,
+                credentials: keys.map(|setting| setting.place).collect(),
+            })
+        })
+        .collect();
+    routes.extend(PROVIDERS.map(|(provider, host, variable)| {
+        Route {
+            agent: AGENT.name,
+            login: format!("provider {provider}"),
+            settings: Vec::new(),
+            default: Destination::https(host),
+            alternatives: Vec::new(),
+            disabled_by: None,
+            credentials: machine
+                .variable(variable)
+                .map(|setting| setting.place)
+                .into_iter()
+                .collect(),
+        }
+    }));
+    routes
+}
+
+fn profiles(reader: &mut SettingsReader<'_>) -> Vec<Document> {
+    let folders = FOLDERS.map(|folder| reader.machine.home.join(folder).join("profiles"));
+    let read = folders
+        .iter()
+        .flat_map(|folder| reader.read_all(folder, ".json", Format::Json));
+    read.collect()
+}

@@ -1,0 +1,126 @@
+//! opencode: the providers of its config, and whether others are allowed.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use super::{Agent, hosts};
+use crate::{
+    route::{Destination, Route},
+    settings::{Document, Format, Machine, Setting, SettingsReader},
+};
+
+pub(super) const AGENT: Agent = Agent {
+    name: "opencode",
+    is_present: |reader| {
+        let machine = reader.machine;
+        machine.has_program("opencode") || machine.home.join(".config/opencode").is_dir()
+    },
+    routes,
+};
+
+/// Providers with hosts of their own that need no base URL.
+const PROVIDERS: [(&str, &str, &str); 3] = [
+    ("anthropic", hosts::ANTHROPIC, "ANTHROPIC_API_KEY"),
+    ("openai", hosts::OPENAI, "OPENAI_API_KEY"),
+    ("google", hosts::GEMINI, "GOOGLE_GENERATIVE_AI_API_KEY"),
+];
+
+fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
+    let files = config_files(reader);
+    let machine = reader.machine;
+    let logins = machine.home.join(".local/share/opencode/auth.json");
+    let logins = reader.read(&logins, Format::Json);
+    let only = files.iter().find_map(|file| {
+        let names = file.list(&["enabled_providers"])?;
+        Some((names, file.place(&["enabled_providers"])))
+    });
+    let built_in = PROVIDERS.iter().map(|(name, ..)| (*name).to_owned());
+    let named = files
+        .iter()
+        .flat_map(|file| file.entries(&["provider"]))
+        .map(|(name, _)| name.clone());
+    let logged_in = logins
+        .iter()
+        .flat_map(|file| file.entries(&[]))
+        .map(|(name, _)| name.clone());
+    let providers: BTreeSet<String> = built_in.chain(named).chain(logged_in).collect();
+    let mut routes: Vec<Route> = Vec::new();
+    for provider in &providers {
+        let known = PROVIDERS.iter().find(|(name, ..)| name == provider);
+        let disabled_by = only
+            .as_ref()
+            .filter(|(names, _)| !names.contains(&provider.as_str()));
+        let login = logins
+            .as_ref()
+            .filter(|file| file.entries(&[]).any(|(name, _)| name == provider));
+        let variable = known.and_then(|(.., variable)| machine.variable(variable));
+        routes.push(Route {
+            agent: AGENT.name,
+            login: format!("provider {provider}"),
+            settings: base_urls(&files, provider, machine),
+            default: match known {
+                Some((_, host, _)) => Destination::https(host),
+                None => Destination::Unknown(format!("provider `{provider}` has no baseURL")),
+            },
+            alternatives: Vec::new(),
+            disabled_by: disabled_by.map(|(_, place)| place.clone()),
+            credentials: variable
+                .map(|setting| setting.place)
+                .into_iter()
+                .chain(login.map(|file| file.place(&[provider])))
+                .collect(),
+        });
+    }
+    if only.is_none() {
+        routes.push(Route {
+            agent: AGENT.name,
+            login: "any other provider".to_owned(),
+            settings: Vec::new(),
+            default: Destination::Unknown("enabled_providers is not set".to_owned()),
+            alternatives: Vec::new(),
+            disabled_by: None,
+            credentials: Vec::new(),
+        });
+    }
+    routes
+}
+
+/// Returns the base URLs of a provider, in which `{env:NAME}` is a variable.
+fn base_urls(files: &[Document], provider: &str, machine: &Machine) -> Vec<Setting> {
+    let path = ["provider", provider, "options", "baseURL"];
+    let settings = files.iter().filter_map(|file| file.text(&path));
+    let expanded = settings.map(|mut setting| {
+        let name = setting
+            .value
+            .strip_prefix("{env:")
+            .and_then(|rest| rest.strip_suffix('}'));
+        if let Some(variable) = name.and_then(|name| machine.variable(name)) {
+            setting.value = variable.value;
+        }
+        setting
+    });
+    expanded.collect()
+}
+
+/// Reads the config in the order of precedence: managed, the project's, a named one, the user's.
+fn config_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
+    let machine = reader.machine;
+    let managed = ["/etc/opencode", "/Library/Application Support/opencode"];
+    let managed = managed.map(|folder| machine.root_file(folder));
+    let project = machine.folders_upwards();
+    let project = project
+        .iter()
+        .flat_map(|folder| [folder.join(".opencode"), folder.to_path_buf()]);
+    let in_folder = |folder: PathBuf| [folder.join("opencode.json"), folder.join("opencode.jsonc")];
+    let named = machine
+        .variable("OPENCODE_CONFIG")
+        .map(|setting| machine.root_file(&setting.value));
+    let user = machine
+        .folder("XDG_CONFIG_HOME", ".config")
+        .join("opencode");
+    let files = managed.into_iter().chain(project).flat_map(in_folder);
+    let files: Vec<PathBuf> = files.chain(named).chain(in_folder(user)).collect();
+    let read = files
+        .iter()
+        .filter_map(|file| reader.read(file, Format::Json));
+    read.collect()
+}

@@ -1,0 +1,221 @@
+//! Report on the ways that model calls of a machine's agents take.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::{
+    address::Address,
+    agents::AGENTS,
+    probe::{self, Reachability},
+    route::{Destination, Route},
+    settings::{Machine, Place, Setting, SettingsReader, Unreadable},
+};
+
+/// Where the agents of a machine send their model calls.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Address of the gateway.
+    pub gateway: Address,
+    /// All ways of the agents that are on the machine.
+    pub ways: Vec<Way>,
+    /// All hosts of model APIs and of settings, if they were tried.
+    pub hosts: Vec<Host>,
+    /// Files with settings that are not known.
+    pub unreadable: Vec<Unreadable>,
+    /// Agents that are not on the machine.
+    pub absent: Vec<&'static str>,
+}
+
+/// Way of the calls of an agent with one kind of login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Way {
+    /// Name of the agent.
+    pub agent: &'static str,
+    /// Kind of login, or the model API.
+    pub login: String,
+    /// Where calls go, if that is known.
+    pub to: Option<Address>,
+    /// The setting that says so, or why there is none.
+    pub because: String,
+    /// What that means.
+    pub verdict: Verdict,
+    /// Places of credentials with which the model API itself can be called.
+    pub credentials: Vec<Place>,
+}
+
+/// What a way means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Calls go to the gateway.
+    Gateway,
+    /// Calls go elsewhere.
+    Out,
+    /// Calls would go elsewhere, and the network does not let them.
+    Closed,
+    /// Calls go to an address that is not known, so that it was not tried.
+    Unknown,
+    /// Another setting precedes this one, or does not allow the login.
+    NotInEffect,
+}
+
+/// A host, and whether it was reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Host {
+    /// Its address.
+    pub address: Address,
+    /// How it is reached.
+    #[serde(flatten)]
+    pub reachability: Reachability,
+}
+
+impl Report {
+    /// Reads the settings of all agents on a machine. Connects to nothing.
+    pub fn read(machine: &Machine, gateway: Address) -> Self {
+        let mut reader = SettingsReader {
+            machine,
+            unreadable: Vec::new(),
+        };
+        let mut ways = Vec::new();
+        let mut hosts = BTreeSet::new();
+        let mut absent = Vec::new();
+        for agent in AGENTS {
+            let routes = (agent.routes)(&mut reader);
+            for route in &routes {
+                hosts.extend(
+                    route
+                        .addresses()
+                        .filter(|address| !address.is_same(&gateway)),
+                );
+            }
+            if (agent.is_present)(&reader) {
+                ways.extend(routes.iter().flat_map(|route| route.ways(&gateway)));
+            } else {
+                absent.push(agent.name);
+            }
+        }
+        let unreadable: BTreeSet<_> = reader.unreadable.into_iter().collect();
+        let untried = |address| Host {
+            address,
+            reachability: Reachability::Untried,
+        };
+        Self {
+            gateway,
+            ways,
+            hosts: hosts.into_iter().map(untried).collect(),
+            unreadable: unreadable.into_iter().collect(),
+            absent,
+        }
+    }
+
+    /// Adds a host to those that are tried.
+    pub fn add_host(&mut self, address: Address) {
+        if self.hosts.iter().all(|host| host.address != address) {
+            let reachability = Reachability::Untried;
+            self.hosts.push(Host {
+                address,
+                reachability,
+            });
+        }
+    }
+
+    /// Tries to reach every host. A way to a host that cannot be reached is closed.
+    pub async fn probe_hosts(&mut self, machine: &Machine) {
+        let addresses = self.hosts.iter().map(|host| host.address.clone()).collect();
+        let mut reached = probe::probe(addresses, &self.gateway, machine).await;
+        for host in &mut self.hosts {
+            if let Some(reachability) = reached.remove(&host.address) {
+                host.reachability = reachability;
+            }
+        }
+        for way in self
+            .ways
+            .iter_mut()
+            .filter(|way| way.verdict == Verdict::Out)
+        {
+            let mut hosts = self.hosts.iter();
+            let host = hosts.find(|host| way.to.as_ref() == Some(&host.address));
+            way.verdict = match host.map(|host| &host.reachability) {
+                Some(Reachability::Gateway) => Verdict::Gateway,
+                Some(Reachability::Closed(_)) => Verdict::Closed,
+                Some(_) => Verdict::Out,
+                None => Verdict::Unknown,
+            };
+        }
+    }
+
+    /// Returns the number of ways past the gateway: of agents, and hosts that are reached
+    /// although no agent calls them now.
+    pub fn ways_out(&self) -> usize {
+        let ways: Vec<_> = self
+            .ways
+            .iter()
+            .filter(|way| way.verdict == Verdict::Out)
+            .collect();
+        let is_called = |host: &Host| {
+            ways.iter()
+                .any(|way| way.to.as_ref() == Some(&host.address))
+        };
+        let hosts = self.hosts.iter().filter(|host| host.reachability.is_open());
+        ways.len() + hosts.filter(|host| !is_called(host)).count()
+    }
+}
+
+impl Route {
+    /// Returns all addresses to which calls may go.
+    fn addresses(&self) -> impl Iterator<Item = Address> {
+        let settings = self.settings.iter().chain(&self.alternatives);
+        let settings = settings.filter_map(|setting| setting.value.parse().ok());
+        let default = match &self.default {
+            Destination::Hosts(hosts) => hosts.as_slice(),
+            Destination::Unknown(_) => &[],
+        };
+        settings.chain(default.iter().cloned())
+    }
+
+    /// Returns a way for each setting, or that without settings.
+    fn ways(&self, gateway: &Address) -> Vec<Way> {
+        let way = |to: Option<Address>, because, is_effective: bool| {
+            let goes_to_gateway = to.as_ref().is_some_and(|address| address.is_same(gateway));
+            Way {
+                agent: self.agent,
+                login: self.login.clone(),
+                verdict: match (is_effective, goes_to_gateway) {
+                    (false, _) => Verdict::NotInEffect,
+                    (true, true) => Verdict::Gateway,
+                    (true, false) => Verdict::Out,
+                },
+                to,
+                because,
+                credentials: self.credentials.clone(),
+            }
+        };
+        if let Some(place) = &self.disabled_by {
+            return vec![way(None, format!("not allowed by {place}"), false)];
+        }
+        let of_setting = |setting: &Setting, is_effective| {
+            let to = setting.value.parse().ok();
+            way(to, setting.place.to_string(), is_effective)
+        };
+        let settings = self.settings.iter().enumerate();
+        let mut ways: Vec<Way> = settings
+            .map(|(index, setting)| of_setting(setting, index == 0))
+            .collect();
+        if ways.is_empty() {
+            match &self.default {
+                Destination::Hosts(hosts) => ways.extend(hosts.iter().map(|host| {
+                    let because = "no setting names another address".to_owned();
+                    way(Some(host.clone()), because, true)
+                })),
+                Destination::Unknown(why) => ways.push(way(None, why.clone(), true)),
+            }
+        }
+        ways.extend(
+            self.alternatives
+                .iter()
+                .map(|setting| of_setting(setting, false)),
+        );
+        ways
+    }
+}

@@ -1,0 +1,275 @@
+//! Settings of agents: environment and files, with the place of each value.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use jsonc_parser::{ParseOptions, parse_to_serde_value};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// Maximum size of a file with settings.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Where agents run.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Root of the file system.
+    pub root: PathBuf,
+    /// Home directory of the user.
+    pub home: PathBuf,
+    /// Directory in which agents are started.
+    pub project: PathBuf,
+    /// Environment in which agents are started. Paths in it are below the root.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// The place of a value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file; `None` is the environment.
+    pub file: Option<PathBuf>,
+    /// The variable, or the path of the key with dots; empty for the whole file.
+    pub key: String,
+}
+
+/// A value and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The value, as it is written.
+    pub value: String,
+    /// Its place.
+    pub place: Place,
+}
+
+/// A file that exists and whose settings are not known.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Unreadable {
+    /// The file.
+    pub file: PathBuf,
+    /// Why it cannot be read.
+    pub error: String,
+}
+
+/// Format of a file with settings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Format {
+    /// JSON with comments and trailing commas.
+    Json,
+    Toml,
+    Yaml,
+    /// Lines like `NAME=value`.
+    Variables,
+}
+
+/// Settings of a file.
+#[derive(Debug)]
+pub(crate) struct Document {
+    file: PathBuf,
+    value: Value,
+}
+
+/// Reader of a machine's settings, which keeps what it could not read.
+#[derive(Debug)]
+pub(crate) struct SettingsReader<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+impl Machine {
+    /// Whether one of the folders of `PATH` has this program.
+    pub(crate) fn has_program(&self, name: &str) -> bool {
+        let path = self.environment.get("PATH").map_or("", String::as_str);
+        path.split(':')
+            .any(|folder| self.root_file(folder).join(name).is_file())
+    }
+
+    /// Returns the path of a file of the system.
+    pub(crate) fn root_file(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Returns the folder that a variable names, or a folder of the home directory.
+    pub(crate) fn folder(&self, variable: &str, in_home: &str) -> PathBuf {
+        let named = self.variable(variable);
+        named.map_or_else(
+            || self.home.join(in_home),
+            |setting| self.root_file(&setting.value),
+        )
+    }
+
+    /// Returns the folder of the project and those above it, the innermost first, and then the
+    /// home directory if it is none of them.
+    pub(crate) fn folders_upwards(&self) -> Vec<&Path> {
+        let mut folders: Vec<&Path> = self.project.ancestors().collect();
+        if !folders.contains(&self.home.as_path()) {
+            folders.push(&self.home);
+        }
+        folders
+    }
+
+    /// Returns a variable of the environment that is not empty.
+    pub(crate) fn variable(&self, name: &str) -> Option<Setting> {
+        let value = self.environment.get(name)?;
+        let setting = Setting {
+            value: value.clone(),
+            place: Place {
+                file: None,
+                key: name.to_owned(),
+            },
+        };
+        (!value.is_empty()).then_some(setting)
+    }
+}
+
+impl SettingsReader<'_> {
+    /// Returns the settings of a file, if it exists and can be read.
+    pub(crate) fn read(&mut self, file: &Path, format: Format) -> Option<Document> {
+        let text = match read_text(file) {
+            Ok(text) => text,
+            Err(error) if is_absent(&error) => return None,
+            Err(error) => return self.skip(file, error.to_string()),
+        };
+        match format.parse(&text) {
+            Ok(value) => Some(Document {
+                file: file.to_owned(),
+                value,
+            }),
+            Err(error) => self.skip(file, error.to_owned()),
+        }
+    }
+
+    /// Reads the files of a folder whose names end like this, in the order of their names.
+    pub(crate) fn read_all(
+        &mut self,
+        folder: &Path,
+        ending: &str,
+        format: Format,
+    ) -> Vec<Document> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        files.retain(|file| file.to_str().is_some_and(|path| path.ends_with(ending)));
+        files.sort();
+        files
+            .iter()
+            .filter_map(|file| self.read(file, format))
+            .collect()
+    }
+
+    fn skip<T>(&mut self, file: &Path, error: String) -> Option<T> {
+        let file = file.to_owned();
+        self.unreadable.push(Unreadable { file, error });
+        None
+    }
+}
+
+impl Format {
+    /// Reads a file. Errors do not quote it: it may contain keys.
+    fn parse(self, text: &str) -> Result<Value, &'static str> {
+        match self {
+            Self::Json => {
+                let options = ParseOptions::default();
+                parse_to_serde_value(text, &options).map_err(|_| "not valid JSON")
+            }
+            Self::Toml => toml::from_str(text).map_err(|_| "not valid TOML"),
+            Self::Yaml => serde_saphyr::from_str(text).map_err(|_| "not valid YAML"),
+            Self::Variables => {
+                let lines = dotenvy::from_read_iter(text.as_bytes());
+                let pairs = lines.map(|line| line.map(|(name, value)| (name, Value::from(value))));
+                let pairs: Result<Map<_, _>, _> = pairs.collect();
+                pairs
+                    .map(Value::from)
+                    .map_err(|_| "a line is not like NAME=value")
+            }
+        }
+    }
+}
+
+impl Document {
+    /// Returns a text at a path of keys, if it is not empty.
+    pub(crate) fn text(&self, path: &[&str]) -> Option<Setting> {
+        let value = path
+            .iter()
+            .try_fold(&self.value, |value, key| value.get(key));
+        let value = value?.as_str().filter(|text| !text.is_empty())?;
+        Some(Setting {
+            value: value.to_owned(),
+            place: self.place(path),
+        })
+    }
+
+    /// Returns the keys of an object at a path, each with its value.
+    pub(crate) fn entries(&self, path: &[&str]) -> impl Iterator<Item = (&String, &Value)> {
+        let value = path
+            .iter()
+            .try_fold(&self.value, |value, key| value.get(key));
+        value.and_then(Value::as_object).into_iter().flatten()
+    }
+
+    /// Returns the texts of a list at a path, if there is one.
+    pub(crate) fn list(&self, path: &[&str]) -> Option<Vec<&str>> {
+        let value = path
+            .iter()
+            .try_fold(&self.value, |value, key| value.get(key))?;
+        Some(value.as_array()?.iter().filter_map(Value::as_str).collect())
+    }
+
+    /// Returns the place of a path of keys.
+    pub(crate) fn place(&self, path: &[&str]) -> Place {
+        Place {
+            file: Some(self.file.clone()),
+            key: path.join("."),
+        }
+    }
+}
+
+impl Place {
+    /// Returns the place of a whole file, if it exists.
+    pub(crate) fn of_file(file: PathBuf) -> Option<Self> {
+        file.is_file().then_some(Self {
+            file: Some(file),
+            key: String::new(),
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            None => write!(formatter, "{} in the environment", self.key),
+            Some(file) if self.key.is_empty() => write!(formatter, "{}", file.display()),
+            Some(file) => write!(formatter, "{} in {}", self.key, file.display()),
+        }
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn read_text(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::other("larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
+/// Whether there is no such file, also because a folder above it is a file.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}

@@ -1,0 +1,347 @@
+//! Settings of each agent, in folders that stand for a machine.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use agent_routes::{Machine, Report, Verdict, Way};
+use tempfile::TempDir;
+
+const GATEWAY: &str = "http://10.0.0.1:8787";
+const ELSEWHERE: &str = "http://203.0.113.9:9000";
+
+/// A machine whose files are in a temporary folder.
+struct Laptop {
+    folder: TempDir,
+    environment: BTreeMap<String, String>,
+}
+
+impl Laptop {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::create_dir_all(folder.path().join("home/work/project")).unwrap();
+        Self {
+            folder,
+            environment: BTreeMap::new(),
+        }
+    }
+
+    /// Writes a file, in which `GATEWAY` and `ELSEWHERE` are addresses.
+    fn file(self, path: &str, text: &str) -> Self {
+        let file = self.folder.path().join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let text = text
+            .replace("GATEWAY", GATEWAY)
+            .replace("ELSEWHERE", ELSEWHERE);
+        fs::write(file, text).unwrap();
+        self
+    }
+
+    fn variable(mut self, name: &str, value: &str) -> Self {
+        let value = value
+            .replace("GATEWAY", GATEWAY)
+            .replace("ELSEWHERE", ELSEWHERE);
+        self.environment.insert(name.to_owned(), value);
+        self
+    }
+
+    /// A program of an agent in `PATH`.
+    fn program(self, name: &str) -> Self {
+        let file = format!("bin/{name}");
+        self.file(&file, "").variable("PATH", "/usr/bin:/bin")
+    }
+
+    fn report(&self) -> Report {
+        let root = self.folder.path().to_owned();
+        let machine = Machine {
+            home: root.join("home"),
+            project: root.join("home/work/project"),
+            root,
+            environment: self.environment.clone(),
+        };
+        Report::read(&machine, GATEWAY.parse().unwrap())
+    }
+
+    /// The ways of an agent with one kind of login, as `verdict address`.
+    fn ways(&self, agent: &str, login: &str) -> Vec<String> {
+        let report = self.report();
+        let ways = report.ways.iter();
+        let ways = ways.filter(|way| way.agent == agent && way.login == login);
+        ways.map(line).collect()
+    }
+}
+
+fn line(way: &Way) -> String {
+    let to = way.to.as_ref().map(ToString::to_string);
+    format!("{:?} {}", way.verdict, to.unwrap_or_default())
+}
+
+#[test]
+fn a_machine_without_agents_has_no_ways() {
+    let report = Laptop::new().report();
+
+    assert_eq!(report.ways, []);
+    assert_eq!(report.ways_out(), 0);
+    assert_eq!(report.absent.len(), 9);
+}
+
+#[test]
+fn an_agent_without_settings_calls_the_hosts_of_its_apis() {
+    let hosts = |program: &str| -> Vec<String> {
+        let report = Laptop::new().program(program).report();
+        assert!(report.ways.iter().all(|way| way.verdict == Verdict::Out));
+        let to = report.ways.iter().filter_map(|way| way.to.as_ref());
+        to.map(|to| to.host.clone()).collect()
+    };
+
+    assert_eq!(
+        hosts("gemini"),
+        [
+            "generativelanguage.googleapis.com",
+            "aiplatform.googleapis.com",
+            "cloudcode-pa.googleapis.com"
+        ]
+    );
+    assert_eq!(hosts("claude"), ["api.anthropic.com"]);
+    assert_eq!(hosts("codex"), ["api.openai.com", "chatgpt.com"]);
+    let providers = [
+        "api.anthropic.com",
+        "generativelanguage.googleapis.com",
+        "api.openai.com",
+    ];
+    assert_eq!(hosts("opencode"), providers);
+}
+
+#[test]
+fn gemini_cli_prefers_the_environment_to_its_files() {
+    let laptop = Laptop::new()
+        .file(
+            "home/work/.gemini/.env",
+            "GOOGLE_GEMINI_BASE_URL=ELSEWHERE\n",
+        )
+        .file("home/.env", "export CODE_ASSIST_ENDPOINT='ELSEWHERE'\n");
+
+    let api_key = laptop.ways("gemini-cli", "API key");
+    assert_eq!(api_key, Vec::<String>::new(), "not on the machine");
+
+    let laptop = laptop
+        .program("gemini")
+        .variable("GOOGLE_GEMINI_BASE_URL", "GATEWAY/s/a");
+    let api_key = laptop.ways("gemini-cli", "API key");
+    assert_eq!(
+        api_key,
+        ["Gateway 10.0.0.1:8787", "NotInEffect 203.0.113.9:9000"]
+    );
+    let google = laptop.ways("gemini-cli", "Google login");
+    assert_eq!(
+        google,
+        [
+            "Out cloudcode-pa.googleapis.com:443",
+            "NotInEffect 203.0.113.9:9000"
+        ],
+        "only the first file is read"
+    );
+    let vertex = laptop.ways("gemini-cli", "Vertex AI");
+    assert_eq!(vertex, ["Out aiplatform.googleapis.com:443"]);
+}
+
+#[test]
+fn gemini_cli_is_held_to_the_login_that_is_enforced() {
+    let settings = r#"{ // comments are allowed
+        "security": { "auth": { "enforcedType": "gemini-api-key", }, } }"#;
+    let laptop = Laptop::new()
+        .program("gemini")
+        .file("etc/gemini-cli/settings.json", settings)
+        .variable("GOOGLE_GEMINI_BASE_URL", "GATEWAY");
+
+    assert_eq!(laptop.report().ways_out(), 0);
+    assert_eq!(laptop.ways("gemini-cli", "Vertex AI"), ["NotInEffect "]);
+
+    let laptop = laptop.variable("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "/other.json");
+    assert_eq!(
+        laptop.report().ways_out(),
+        2,
+        "a variable replaces the system's settings"
+    );
+}
+
+#[test]
+fn claude_code_prefers_managed_settings_to_all_others() {
+    let elsewhere = r#"{"env": {"ANTHROPIC_BASE_URL": "ELSEWHERE"}}"#;
+    let laptop = Laptop::new()
+        .file("home/.claude/settings.json", elsewhere)
+        .variable("ANTHROPIC_BASE_URL", "GATEWAY");
+    let way = |laptop: &Laptop| laptop.ways("Claude Code", "Anthropic API");
+    assert_eq!(
+        way(&laptop),
+        ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"]
+    );
+
+    let managed = r#"{"env": {"ANTHROPIC_BASE_URL": "GATEWAY"}}"#;
+    let laptop = laptop.file("etc/claude-code/managed-settings.json", managed);
+    assert_eq!(way(&laptop)[0], "Gateway 10.0.0.1:8787");
+    assert_eq!(way(&laptop)[1], "NotInEffect 203.0.113.9:9000");
+}
+
+#[test]
+fn claude_code_may_call_other_clouds() {
+    let laptop = Laptop::new()
+        .variable("ANTHROPIC_BASE_URL", "GATEWAY")
+        .file(
+            "home/.claude/settings.json",
+            r#"{"env": {"CLAUDE_CODE_USE_BEDROCK": "1"}}"#,
+        )
+        .variable("AWS_REGION", "eu-central-1")
+        .variable("CLAUDE_CODE_USE_VERTEX", "1")
+        .variable("ANTHROPIC_VERTEX_BASE_URL", "GATEWAY");
+
+    let bedrock = laptop.ways("Claude Code", "Amazon Bedrock");
+    assert_eq!(
+        bedrock,
+        ["Out bedrock-runtime.eu-central-1.amazonaws.com:443"]
+    );
+    let vertex = laptop.ways("Claude Code", "Vertex AI");
+    assert_eq!(vertex, ["Gateway 10.0.0.1:8787"]);
+}
+
+#[test]
+fn codex_goes_where_its_provider_is() {
+    let config = r#"
+        model_provider = "hookgate"
+        [model_providers.hookgate]
+        base_url = "GATEWAY/v1"
+        [model_providers.other]
+        base_url = "ELSEWHERE/v1"
+    "#;
+    let laptop = Laptop::new()
+        .file("home/.codex/config.toml", config)
+        .variable("OPENAI_BASE_URL", "ELSEWHERE");
+
+    let expected = ["Gateway 10.0.0.1:8787", "NotInEffect 203.0.113.9:9000"];
+    assert_eq!(laptop.ways("Codex", "API key"), expected);
+    assert_eq!(laptop.ways("Codex", "ChatGPT login"), expected);
+}
+
+#[test]
+fn providers_of_profiles_of_codex_are_named() {
+    let other = "[model_providers.other]\nbase_url = 'ELSEWHERE/v1'\n";
+    let laptop = Laptop::new()
+        .file("home/.codex/config.toml", "model = 'm'\n")
+        .file("home/.codex/own.config.toml", other);
+    let expected = ["Out api.openai.com:443", "NotInEffect 203.0.113.9:9000"];
+    assert_eq!(laptop.ways("Codex", "API key"), expected);
+
+    let managed = "model_provider = 'other'\n";
+    let laptop = laptop.file("etc/codex/managed_config.toml", managed);
+    assert_eq!(
+        laptop.ways("Codex", "API key")[0],
+        "Out ",
+        "it has no base_url"
+    );
+}
+
+#[test]
+fn opencode_is_held_to_the_providers_that_are_enabled() {
+    let user = r#"{"provider": {
+        "openai": {"options": {"baseURL": "{env:MY_BASE}"}},
+        "own": {"options": {"baseURL": "ELSEWHERE/v1"}}}}"#;
+    let laptop = Laptop::new()
+        .file("home/.config/opencode/opencode.jsonc", user)
+        .variable("MY_BASE", "GATEWAY/v1");
+    assert_eq!(
+        laptop.ways("opencode", "provider openai"),
+        ["Gateway 10.0.0.1:8787"]
+    );
+    assert_eq!(
+        laptop.ways("opencode", "provider own"),
+        ["Out 203.0.113.9:9000"]
+    );
+    assert_eq!(laptop.ways("opencode", "any other provider"), ["Out "]);
+
+    let managed = r#"{"enabled_providers": ["openai"]}"#;
+    let laptop = laptop.file("etc/opencode/opencode.json", managed);
+    assert_eq!(laptop.report().ways_out(), 0);
+    assert_eq!(laptop.ways("opencode", "provider own"), ["NotInEffect "]);
+}
+
+#[test]
+fn aider_prefers_its_config_and_then_env_files() {
+    let config = "openai-api-base: ELSEWHERE/v1\nset-env:\n  - ANTHROPIC_API_BASE=ELSEWHERE\n";
+    let laptop = Laptop::new()
+        .file("home/.aider.conf.yml", config)
+        .file("home/work/project/.env", "GEMINI_API_BASE=ELSEWHERE\n")
+        .variable("OPENAI_API_BASE", "GATEWAY/v1")
+        .variable("ANTHROPIC_API_BASE", "GATEWAY")
+        .variable("GEMINI_API_BASE", "GATEWAY");
+
+    for api in ["OpenAI API", "Anthropic API", "Gemini API"] {
+        let ways = laptop.ways("aider", api);
+        assert_eq!(
+            ways,
+            ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"],
+            "{api}"
+        );
+    }
+}
+
+#[test]
+fn llxprt_code_goes_where_its_profiles_say() {
+    let profile = r#"{"provider": "anthropic", "ephemeralSettings": {"base-url": "GATEWAY"}}"#;
+    let laptop = Laptop::new().file("home/.llxprt/profiles/a.json", profile);
+
+    let ways = laptop.ways("LLxprt Code", "profile for anthropic");
+    assert_eq!(ways, ["Gateway 10.0.0.1:8787"]);
+    let ways = laptop.ways("LLxprt Code", "provider openai");
+    assert_eq!(ways, ["Out api.openai.com:443"]);
+}
+
+#[test]
+fn places_of_credentials_are_named_and_not_their_values() {
+    let laptop = Laptop::new()
+        .program("gemini")
+        .file("home/.gemini/oauth_creds.json", "secret-1")
+        .file("home/.codex/auth.json", "secret-2")
+        .variable("GEMINI_API_KEY", "secret-3")
+        .variable("ANTHROPIC_API_KEY", "secret-4");
+
+    let report = laptop.report();
+    let json = serde_json::to_string(&report).unwrap();
+    assert!(!json.contains("secret-"), "{json}");
+    for place in [
+        ".gemini/oauth_creds.json",
+        ".codex/auth.json",
+        "GEMINI_API_KEY in the environment",
+    ] {
+        assert!(json.contains(place), "{place}: {json}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named_and_not_quoted() {
+    let laptop = Laptop::new()
+        .file("home/.claude/settings.json", "{\"env\": secret}")
+        .file("home/.codex/config.toml", "secret")
+        .file("home/.aider.conf.yml", "{secret: [")
+        .file("home/.env", "a secret line\n");
+    fs::create_dir_all(laptop.folder.path().join("home/.gemini/settings.json")).unwrap();
+
+    let unreadable = laptop.report().unreadable;
+    let names: Vec<PathBuf> = unreadable.iter().map(|it| it.file.clone()).collect();
+    let home = laptop.folder.path().join("home");
+    let expected = [
+        ".aider.conf.yml",
+        ".claude/settings.json",
+        ".codex/config.toml",
+        ".env",
+        ".gemini/settings.json",
+    ];
+    assert_eq!(names, expected.map(|file| home.join(file)));
+    assert!(unreadable.iter().all(|it| !it.error.contains("secret")));
+}
+
+#[test]
+fn a_value_that_is_no_address_is_a_way_out() {
+    let laptop = Laptop::new().variable("OPENAI_BASE_URL", "http://");
+
+    assert_eq!(laptop.ways("OpenAI SDKs", "OpenAI API"), ["Out "]);
+}
