@@ -4,6 +4,7 @@ import sys
 import time
 
 import cluster
+import doctor
 import firewall
 import manifests
 from rendering import Helm, Kustomize, renderings
@@ -25,6 +26,7 @@ def main():
             checks[f"{rendering.name}: {name}"] = lambda check=check, rendering=rendering: check(rendering)
     checks["checkov finds nothing"] = lambda: cluster.checkov(renderings())
     checks.update(firewall.CHECKS)
+    checks.update(doctor.CHECKS)
     failed = sum(not passes(name, check) for name, check in checks.items())
     print(f"{len(checks) - failed} passed, {failed} failed in {time.monotonic() - began:.0f} s")
     return 1 if failed else 0

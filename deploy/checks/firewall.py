@@ -1,14 +1,10 @@
 """The rules of no-bypass/nftables.conf in network namespaces: what agents reach with them and without."""
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 
-from rendering import DEPLOY
+from namespaces import RULES, Network, isolated, run
 
-RULES = DEPLOY / "no-bypass" / "nftables.conf"
 # The user of `agent_users`.
 AGENT = 10002
 # The host, as agents behind its bridge see it, and a host on the other side.
@@ -40,12 +36,7 @@ BEHIND_THE_BRIDGE = {
 
 
 def rules_close_every_other_way():
-    """Runs this file in a network namespace of its own, which ends with it."""
-    missing = [it for it in ["nft", "ip", "unshare", "nsenter"] if not shutil.which(it)]
-    assert not missing, f"not installed: {missing} (Debian: nftables, iproute2, util-linux)"
-    command = ["unshare", "--net", sys.executable, "-B", __file__]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0, run.stdout + run.stderr
+    isolated(__file__)
 
 
 CHECKS = {"the rules for nftables close every way but the gateway and DNS": rules_close_every_other_way}
@@ -90,27 +81,22 @@ print(json.dumps([reaches(*it) for it in json.loads(sys.argv[1])]))
 
 
 def main():
-    """Inside of the namespace of the host: two others behind links, with and without the rules."""
-    assert namespace_of("self") != namespace_of(os.getppid()), "not in a namespace of its own"
-    run("ip", "link", "set", "lo", "up")
-    run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-    started = []
-    try:
-        tried(started)
-    finally:
-        for it in started:
-            it.kill()
+    """On the host: two others behind links, with and without the rules."""
+    with Network() as network:
+        tried(network)
 
 
-def tried(started):
-    agents = namespace(started, "agents0", HOST, "172.30.0.2")
-    outside = namespace(started, "uplink", "203.0.113.254", OUTSIDE)
+def tried(network):
+    agents = network.host("agents0", HOST, "172.30.0.2")
+    outside = network.host("uplink", "203.0.113.254", OUTSIDE)
     run("ip", "-6", "address", "add", "fd00:30::1/64", "dev", "agents0", "nodad")
     run(*agents, "ip", "-6", "address", "add", "fd00:30::2/64", "dev", "eth0", "nodad")
-    here = [it for it in [*ON_THE_HOST, *BEHIND_THE_BRIDGE] if it[1] != OUTSIDE]
-    there = [it for it in [*ON_THE_HOST, *BEHIND_THE_BRIDGE] if it[1] == OUTSIDE]
-    serve(started, [], here)
-    serve(started, outside, there)
+    addresses = {*ON_THE_HOST, *BEHIND_THE_BRIDGE}
+    for inside, served in [
+        ([], [it for it in addresses if it[1] != OUTSIDE]),
+        (outside, [it for it in addresses if it[1] == OUTSIDE]),
+    ]:
+        network.serve(inside, SERVER, json.dumps(sorted(served)))
     every = [True] * 99
     expect("without rules, on the host", reached([], ON_THE_HOST, AGENT), every)
     expect("without rules, behind the bridge", reached(agents, BEHIND_THE_BRIDGE, 0), every)
@@ -124,33 +110,6 @@ def tried(started):
     assert sum("table" in it for it in json.loads(tables)["nftables"]) == 1, tables
 
 
-def namespace(started, link, near, far):
-    """A namespace behind a link of the host; gives the beginning of commands that run in it."""
-    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE)
-    started.append(holder)
-    holder.stdout.readline()
-    assert namespace_of(holder.pid) != namespace_of("self")
-    inside = ["nsenter", "--net", "--target", str(holder.pid)]
-    run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
-    run("ip", "address", "add", f"{near}/24", "dev", link)
-    run("ip", "link", "set", link, "up")
-    run(*inside, "ip", "address", "add", f"{far}/24", "dev", "eth0")
-    run(*inside, "ip", "link", "set", "eth0", "up")
-    run(*inside, "ip", "route", "add", "default", "via", near)
-    return inside
-
-
-def namespace_of(process):
-    return os.readlink(f"/proc/{process}/ns/net")
-
-
-def serve(started, inside, addresses):
-    command = [*inside, sys.executable, "-c", SERVER, json.dumps(sorted(set(addresses)))]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    started.append(server)
-    assert server.stdout.readline() == "ready\n", f"cannot serve {addresses}"
-
-
 def reached(inside, addresses, user):
     return json.loads(run(*inside, sys.executable, "-c", CLIENT, json.dumps(list(addresses)), str(user)))
 
@@ -158,12 +117,6 @@ def reached(inside, addresses, user):
 def expect(who, reached, expected):
     expected = list(expected)[: len(reached)]
     assert reached == expected, f"{who}: reached {reached}, expected {expected}"
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
-    return done.stdout
 
 
 if __name__ == "__main__":
