@@ -198,7 +198,7 @@ async fn probe_gateway(url: Url) -> Result<(), String> {
     answer.map(drop).map_err(|error| {
         let error = error.without_url();
         let chain = iter::successors(error.source(), |&error| error.source());
-        // The last one says why; those before it are of the library.
+        // The last one is the cause; those before it are of the library.
         chain
             .last()
             .map_or_else(|| error.to_string(), ToString::to_string)

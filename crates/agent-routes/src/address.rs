@@ -8,12 +8,12 @@ use url::{Host, Url};
 /// The port of a host that is named without one.
 const HTTPS_PORT: u16 = 443;
 
-/// Host and port.
+/// TCP endpoint to which a URL leads.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     /// Name in lower case, or IP address without brackets.
     pub host: String,
-    /// Port of TCP.
+    /// The port of the URL, or the default one of its scheme.
     pub port: u16,
 }
 

@@ -67,7 +67,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     routes
 }
 
-/// A cloud that replaces the API if a variable says so. Credentials are those of the cloud.
+/// A cloud that replaces the API if a variable is set. Credentials are those of the cloud.
 struct Cloud {
     name: &'static str,
     /// The variable that chooses it.
