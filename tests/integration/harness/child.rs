@@ -1,6 +1,7 @@
 //! The real binary, as a process.
 
 use std::{
+    env,
     io::{BufRead, BufReader, Read, Write},
     net::SocketAddr,
     path::Path,
@@ -12,9 +13,10 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use uuid::Uuid;
 
-/// A command of hookgate.
+/// A command of hookgate, or of the binary that `HOOKGATE_BIN` names, such as an optimised one.
 pub fn hookgate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hookgate"));
+    let built = || env!("CARGO_BIN_EXE_hookgate").into();
+    let mut command = Command::new(env::var_os("HOOKGATE_BIN").unwrap_or_else(built));
     command.args(arguments).env_remove("HOOKGATE_LOG");
     command
 }
