@@ -23,7 +23,11 @@ cp docker/hookgate.yaml "$root/etc/hookgate/hookgate.yaml"
 
 hookgate=$root/usr/local/bin/hookgate
 health=$root/usr/local/bin/hookgate-healthcheck
-export HOOKGATE_ADMIN_TOKEN=only-for-this-check GEMINI_API_KEY=only-for-this-check
+# The variables that configs name. Nothing is called with them.
+export HOOKGATE_REDIS_URL=redis://localhost
+while read -r name; do
+  export "$name=${!name:-only-for-this-check}"
+done < <(grep -ohE '\benv: [A-Z_]+' docker/hookgate.yaml config/examples/*.yaml | cut -d ' ' -f 2 | sort -u)
 
 "$hookgate" --version
 "$hookgate" check "$root/etc/hookgate/hookgate.yaml"
