@@ -2,11 +2,12 @@
 
 use std::{
     env, fs,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
 };
 
 use crate::{
-    Result,
+    Result, load,
     processes::Process,
     request_bodies,
     targets::{Kind, Target},
@@ -67,6 +68,8 @@ impl Environment {
                 Some(Process::role(&self.proxy, &[role, upstream, &setting])?)
             }
             Kind::Nginx(program) => Some(self.nginx(program)?),
+            Kind::Litellm(program) => Some(self.litellm(program)?),
+            Kind::Agentgateway(program) => Some(self.agentgateway(program)?),
             Kind::Hookgate(program, config) => {
                 Some(self.hookgate(&target.name, program, &self.filled(config)?)?)
             }
@@ -109,9 +112,7 @@ impl Environment {
     fn nginx(&self, program: &Path) -> Result<Process> {
         let folder = self.folder.join("nginx");
         fs::create_dir_all(&folder)?;
-        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?.to_string();
-        drop(listener);
+        let address = free_address()?.to_string();
         let at = folder.display();
         let upstream = &self.upstream.address;
         let config = format!(
@@ -127,6 +128,48 @@ impl Environment {
         fs::write(&file, config)?;
         Process::at(&address, program, &["-c", &file.to_string_lossy()])
     }
+
+    /// Its route for the Gemini API, which passes the answer on as it is. One worker: it listens
+    /// when that is ready.
+    fn litellm(&self, program: &Path) -> Result<Process> {
+        let address = free_address()?;
+        let upstream = &self.upstream.address;
+        let config = format!(
+            "model_list:\n- model_name: \"*\"\n  litellm_params: {{ model: \"gemini/*\", api_base: \"http://{upstream}\", api_key: k }}\n\
+             litellm_settings: {{ telemetry: false }}\n\
+             general_settings: {{ master_key: {}, dangerously_permit_weak_or_unset_master_key: true }}\n",
+            load::API_KEY
+        );
+        let file = self.folder.join("litellm.yaml");
+        fs::write(&file, config)?;
+        let (file, port) = (file.to_string_lossy(), address.port().to_string());
+        let program = program.to_string_lossy();
+        // Its list of prices is not fetched.
+        let environment = "LITELLM_LOCAL_MODEL_COST_MAP=True";
+        let arguments = ["--config", &file, "--host", "127.0.0.1", "--port", &port];
+        let arguments = [[environment, &program].as_slice(), &arguments].concat();
+        Process::at(&address.to_string(), Path::new("/usr/bin/env"), &arguments)
+    }
+
+    fn agentgateway(&self, program: &Path) -> Result<Process> {
+        let address = free_address()?;
+        let (port, upstream) = (address.port(), &self.upstream.address);
+        let config = format!(
+            "binds: [{{ port: {port}, listeners: [{{ routes: [{{ backends: [{{ host: \"{upstream}\" }}] }}] }}] }}]\n"
+        );
+        let file = self.folder.join("agentgateway.yaml");
+        fs::write(&file, config)?;
+        Process::at(
+            &address.to_string(),
+            program,
+            &["-f", &file.to_string_lossy()],
+        )
+    }
+}
+
+/// An address at which nothing listens.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// A copy of this binary, so that agent, proxies, upstream and hooks share no code in

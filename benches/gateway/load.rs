@@ -80,6 +80,9 @@ fn get_request(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\n\r\n")
 }
 
+/// The key of all requests.
+pub(crate) const API_KEY: &str = "not-a-real-one";
+
 pub(crate) fn request(call: &str, body: &[u8]) -> Bytes {
     request_to(&format!("/v1beta/models/{call}"), body)
 }
@@ -89,7 +92,7 @@ fn request_to(path: &str, body: &[u8]) -> Bytes {
         "POST {path} HTTP/1.1\r\nhost: generativelanguage.googleapis.com\r\n\
          content-type: application/json\r\naccept: */*\r\nuser-agent: bench/1.0\r\n\
          x-goog-api-client: google-genai-sdk/1.30.0 gl-node/v22\r\n\
-         x-goog-api-key: not-a-real-one\r\ncontent-length: {}\r\n\r\n",
+         x-goog-api-key: {API_KEY}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     [head.as_bytes(), body].concat().into()

@@ -1,8 +1,8 @@
 //! The cost of hookgate beside a bare proxy of the same stack: `just bench`.
 //!
 //! Starts a fast model API and each target in front of it. docs/performance.md
-//! explains the arguments and figures. This binary plays every role except hookgate
-//! and nginx: its first argument is the role.
+//! explains the arguments and figures. This binary plays every role except hookgate,
+//! nginx and gateways of others: its first argument is the role.
 
 #![expect(
     clippy::print_stdout,

@@ -53,6 +53,8 @@ const STREAMED: &[&str] = &[
     "redact",
     "lower-bound-redact",
 ];
+/// Gateways of others, if their programs are given.
+const PEERS: &[&str] = &["litellm", "agentgateway"];
 const STREAMS_HELD: &[&str] = &["bare", "none", "policies"];
 const GROWING: &[&str] = &["bare", "none", "policies", "redact", "derived"];
 
@@ -97,19 +99,19 @@ impl Scenarios {
                 ["cpu", size],
                 Part::EveryRound,
                 Kind::Cpu(ask.clone()),
-                &[STREAMED, HOOKS, &["derived"]],
+                &[STREAMED, PEERS, HOOKS, &["derived"]],
             );
             self.add(
                 ["p50", size],
                 part,
                 Kind::OneCore(ask.clone()),
-                &[&["direct"], STREAMED, HOOKS],
+                &[&["direct"], STREAMED, PEERS, HOOKS],
             );
             self.add(
                 ["rps", size],
                 part,
                 Kind::Rate(ask),
-                &[&["direct"], STREAMED, HOOKS],
+                &[&["direct"], STREAMED, PEERS, HOOKS],
             );
         }
         let ascii = Workload::unary(&request_bodies::body(100 << 10, Letters::Ascii)?);
@@ -140,7 +142,7 @@ impl Scenarios {
             Part::EveryRound,
             fast,
             FAST_STREAMS,
-            &[STREAMED, &["after"]],
+            &[STREAMED, PEERS, &["after"]],
         );
         let paced = Workload::stream(&small, PACED_CHUNKS, PACE);
         chunks(
@@ -164,7 +166,7 @@ impl Scenarios {
             ["first", "paced"],
             Part::EveryRound,
             first,
-            &[&["direct"], STREAMED],
+            &[&["direct"], STREAMED, PEERS],
         );
         for (size, part, counts, traceless) in [
             ("1000", Part::Only, [1000].as_slice(), [].as_slice()),

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     /// A role of this binary, and its setting.
     Role(&'static str, String),
     Nginx(PathBuf),
+    Litellm(PathBuf),
+    Agentgateway(PathBuf),
     /// hookgate's binary, and its config without listeners and upstreams.
     Hookgate(PathBuf, String),
     /// A program that it needs is not installed.
@@ -108,11 +110,18 @@ pub(crate) fn all() -> Vec<Target> {
 
 fn proxies() -> Vec<Target> {
     let nginx = nginx().map_or(Kind::Missing, Kind::Nginx);
+    let given = |variable, kind: fn(PathBuf) -> Kind| {
+        env::var_os(variable).map_or(Kind::Missing, |program| kind(program.into()))
+    };
+    let litellm = given("HOOKGATE_LITELLM", Kind::Litellm);
+    let agentgateway = given("HOOKGATE_AGENTGATEWAY", Kind::Agentgateway);
     let guards_and = |more: &str| GUARDS.to_owned() + more;
     vec![
         one("direct", None, Kind::Direct),
         role("bare", "bare", String::new()),
         one("nginx", Some("bare"), nginx),
+        one("litellm", Some("bare"), litellm),
+        one("agentgateway", Some("bare"), agentgateway),
         hookgate("none", Some("bare"), String::new()),
         hookgate("policies", Some("none"), guards_and("")),
         role(
@@ -235,7 +244,10 @@ impl Target {
     /// The file of its program.
     pub(crate) fn program(&self) -> Result<&Path> {
         match &self.kind {
-            Kind::Hookgate(program, _) | Kind::Nginx(program) => Ok(program),
+            Kind::Hookgate(program, _)
+            | Kind::Nginx(program)
+            | Kind::Litellm(program)
+            | Kind::Agentgateway(program) => Ok(program),
             Kind::Direct | Kind::Role(..) | Kind::Missing => Err("it has no program".into()),
         }
     }
