@@ -26,7 +26,7 @@ use crate::Result;
 const TICK: u64 = 10_000_000;
 
 /// Limit for the start of an unoptimised process on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 

@@ -2,7 +2,7 @@
 //!
 //! Each agent has a file in `agents`, which reads its environment and settings in the order of
 //! their precedence. An address that is not the gateway's is a way out, and so is the host that
-//! an agent calls without settings. [`Report::probe`] tries which of these hosts accept a
+//! an agent calls without settings. [`Report::probe_hosts`] tries which of these hosts accept a
 //! connection, directly and through the proxies of the environment. It sends nothing to a host,
 //! and values of credentials are neither kept nor printed.
 //!
