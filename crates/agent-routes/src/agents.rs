@@ -20,7 +20,7 @@ pub(crate) struct Agent {
     pub(crate) routes: fn(&mut SettingsReader<'_>) -> Vec<Route>,
 }
 
-/// All agents.
+/// The agents in the order of a report.
 pub(crate) const AGENTS: &[Agent] = &[
     gemini_cli::AGENT,
     claude_code::AGENT,

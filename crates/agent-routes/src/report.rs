@@ -36,9 +36,9 @@ pub struct Way {
     pub login: String,
     /// Where calls go, if that is known.
     pub to: Option<Address>,
-    /// The setting that says so, or why there is none.
+    /// The place of the setting with that address, or why there is none.
     pub because: String,
-    /// What that means.
+    /// Whether that is the gateway, and if not, whether it can be reached.
     pub verdict: Verdict,
     /// Places of credentials with which the model API itself can be called.
     pub credentials: Vec<Place>,
@@ -50,7 +50,7 @@ pub struct Way {
 pub enum Verdict {
     /// Calls go to the gateway.
     Gateway,
-    /// Calls go elsewhere.
+    /// Calls go elsewhere, past the gateway.
     Out,
     /// Calls would go elsewhere, and the network does not let them.
     Closed,
@@ -63,7 +63,7 @@ pub enum Verdict {
 /// A host, and whether it was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Host {
-    /// Its address.
+    /// Where it listens, if it does.
     pub address: Address,
     /// How it is reached.
     #[serde(flatten)]

@@ -24,10 +24,10 @@ pub struct Route {
     pub credentials: Vec<Place>,
 }
 
-/// Where calls go.
+/// Where calls go without a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// To these addresses.
+    /// To the first of these addresses that the agent chooses.
     Hosts(Vec<Address>),
     /// To an address that is not known, for this reason.
     Unknown(String),

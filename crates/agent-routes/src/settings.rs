@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 /// Maximum size of a file with settings.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Where agents run.
+/// Files and environment of the machine or pod in which agents run.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// Root of the file system.
@@ -42,14 +42,14 @@ pub struct Place {
 pub struct Setting {
     /// The value, as it is written.
     pub value: String,
-    /// Its place.
+    /// The file or variable in which it is written.
     pub place: Place,
 }
 
 /// A file that exists and whose settings are not known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unreadable {
-    /// The file.
+    /// Path of the file that was found.
     pub file: PathBuf,
     /// Why it cannot be read.
     pub error: String,
@@ -62,7 +62,7 @@ pub(crate) enum Format {
     Json,
     Toml,
     Yaml,
-    /// Lines like `NAME=value`.
+    /// Lines like `NAME=value`, as in `.env` files.
     Variables,
 }
 
