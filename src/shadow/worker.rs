@@ -17,7 +17,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{Dispatch, dispatcher};
+use tracing::{Dispatch, dispatcher, subscriber::NoSubscriber};
 
 use super::{cpu_pace::CpuPace, judge::ExchangeJudge};
 use crate::{
@@ -196,7 +196,9 @@ fn spawn(
     let (end, ended) = oneshot::channel();
     let run = move || {
         // Judged calls are not logged. The decision log has their sums.
-        let _quiet = dispatcher::set_default(&Dispatch::none());
+        // Not `Dispatch::none()`, which is in no list of subscribers: a log statement that this
+        // thread were the first to reach would be disabled for all threads.
+        let _quiet = dispatcher::set_default(&Dispatch::new(NoSubscriber::default()));
         lower_priority();
         let reason = run(&runtime);
         // Hook processes end with the runtime.
