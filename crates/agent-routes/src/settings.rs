@@ -254,11 +254,12 @@ impl Serialize for Place {
 }
 
 fn read_text(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let file = File::open(file)?;
-    if !file.metadata()?.is_file() {
+    // Before it is opened: a named pipe would wait for its writer.
+    if !fs::metadata(file)?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
+    let mut text = String::new();
+    let file = File::open(file)?;
     file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::other("larger than 1 MiB"));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 
 use agent_routes::{Machine, Report, Verdict, Way};
 use tempfile::TempDir;
@@ -337,6 +337,18 @@ fn files_that_cannot_be_read_are_named_and_not_quoted() {
     ];
     assert_eq!(names, expected.map(|file| home.join(file)));
     assert!(unreadable.iter().all(|it| !it.error.contains("secret")));
+}
+
+#[test]
+fn a_named_pipe_is_not_waited_for() {
+    let laptop = Laptop::new();
+    let pipe = laptop.folder.path().join("home/work/project/.env");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+
+    let unreadable = laptop.report().unreadable;
+    assert_eq!(unreadable.len(), 1);
+    assert_eq!(unreadable[0].file, pipe);
 }
 
 #[test]
