@@ -134,6 +134,9 @@ impl Diagnosis {
         if !is_tried {
             lines.push("No host was tried. What agents can reach: --bypass".to_owned());
         }
+        // Names in the settings of a project may hold control characters.
+        let lines = lines.iter().map(|line| line.escape_debug().to_string());
+        let lines: Vec<String> = lines.collect();
         lines.join("\n")
     }
 }

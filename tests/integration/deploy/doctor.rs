@@ -190,6 +190,23 @@ fn open_hosts_are_ways_out_and_closed_ones_are_not() {
 }
 
 #[test]
+fn names_in_settings_do_not_control_the_terminal() {
+    let home = TempDir::new().unwrap();
+    fs::create_dir_all(home.path().join(".config/opencode")).unwrap();
+    let provider =
+        r#"{"provider": {"a\u001b[2Jb\r\nc": {"options": {"baseURL": "http://198.51.100.7"}}}}"#;
+    fs::write(home.path().join("opencode.json"), provider).unwrap();
+    let (code, stdout, _) = doctor(home.path(), &[], &["--url", &closed()]);
+
+    assert_eq!(code, 1);
+    assert!(
+        stdout.contains(r"provider a\u{1b}[2Jb\r\nc: 198.51.100.7:80"),
+        "{stdout}"
+    );
+    assert!(!stdout.contains(['\u{1b}', '\r']), "{stdout}");
+}
+
+#[test]
 fn a_url_without_a_host_is_refused() {
     let home = TempDir::new().unwrap();
     let (code, _, stderr) = run(&["doctor", "--url", "unix:/run/hookgate"], home.path());
