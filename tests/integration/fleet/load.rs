@@ -13,7 +13,7 @@ use super::{agent, config, replica, replicas};
 use crate::harness::{Redis, TestGateway, Upstream, prompt};
 
 /// Pause of a connection after a refusal.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A load, and the part of its time in which Redis is away.
 struct Load {

@@ -60,8 +60,8 @@ pub async fn write_last_chunk(socket: &mut TcpStream) {
 
 /// Waits until the other side has closed the connection.
 pub async fn closed(socket: &mut TcpStream) {
-    let mut byte = [0];
-    while matches!(socket.read(&mut byte).await, Ok(1)) {}
+    let mut bytes = [0; 4096];
+    while matches!(socket.read(&mut bytes).await, Ok(1..)) {}
 }
 
 /// Sends these bytes as they are, and reads until the connection ends.
