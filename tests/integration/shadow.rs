@@ -76,7 +76,7 @@ impl Shadowed {
     /// Waits for a state of the shadow.
     async fn until(&self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
         // The thread of a shadow has the lowest priority.
-        let deadline = Instant::now() + 6 * PATIENCE;
+        let deadline = Instant::now() + 20 * PATIENCE;
         loop {
             let status = self.status().await;
             if is_met(&status) {

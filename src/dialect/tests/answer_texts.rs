@@ -1,5 +1,5 @@
-//! Laws of every text in an answer, whole and as a stream: it reaches the agent only if editors
-//! have seen it, and masked if they mask it. What they do not edit keeps its bytes.
+//! Laws of every text in an answer, whole, as a stream, and as a stream that is held: it reaches
+//! the agent only if editors have seen it, and masked if they mask it. What they do not edit keeps its bytes.
 
 use std::fmt::Write;
 
@@ -7,7 +7,8 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    self, Api, Framing, ResponseDocument, ResponseTextEditor, TextChannel, TextKind, TextRest,
+    self, Api, DialectError, Framing, MergedChunks, ResponseDocument, ResponseTextEditor,
+    TextChannel, TextKind, TextRest,
 };
 
 /// Text that is planted.
@@ -61,14 +62,16 @@ const RESPONSES_STREAM: &str = r#"
 {"type":"response.output_text.done","output_index":1,"content_index":0,"text":"bc"}
 {"type":"response.content_part.done","output_index":1,"content_index":0,"part":{"type":"output_text","text":"bc","annotations":[{"type":"url_citation","title":"t","url":"u"}]}}
 {"type":"response.output_item.done","output_index":1,"item":{"type":"message","id":"ms","role":"assistant","content":[{"type":"output_text","text":"bc","annotations":[{"type":"url_citation","title":"t","url":"u"}]}]}}
-{"type":"response.output_item.added","output_index":2,"item":{"type":"function_call","id":"fc","call_id":"c","name":"f","arguments":""}}
-{"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\"a\":\"b\"}"}
-{"type":"response.function_call_arguments.done","output_index":2,"arguments":"{\"a\":\"b\"}"}
-{"type":"response.output_item.done","output_index":2,"item":{"type":"function_call","id":"fc","call_id":"c","name":"f","arguments":"{\"a\":\"b\"}"}}
-{"type":"response.output_item.added","output_index":3,"item":{"type":"web_search_call","id":"ws","action":{"query":"q"}}}
-{"type":"response.output_item.done","output_index":3,"item":{"type":"web_search_call","id":"ws","action":{"query":"q"}}}
+{"type":"response.output_item.added","output_index":2,"item":{"type":"reasoning","id":"r2","summary":[],"encrypted_content":"e"}}
+{"type":"response.output_item.done","output_index":2,"item":{"type":"reasoning","id":"r2","summary":[{"type":"summary_text","text":"d"}],"content":[{"type":"reasoning_text","text":"e"}],"encrypted_content":"e"}}
+{"type":"response.output_item.added","output_index":3,"item":{"type":"function_call","id":"fc","call_id":"c","name":"f","arguments":""}}
+{"type":"response.function_call_arguments.delta","output_index":3,"delta":"{\"a\":\"b\"}"}
+{"type":"response.function_call_arguments.done","output_index":3,"arguments":"{\"a\":\"b\"}"}
+{"type":"response.output_item.done","output_index":3,"item":{"type":"function_call","id":"fc","call_id":"c","name":"f","arguments":"{\"a\":\"b\"}"}}
+{"type":"response.output_item.added","output_index":4,"item":{"type":"web_search_call","id":"ws","action":{"query":"q"}}}
+{"type":"response.output_item.done","output_index":4,"item":{"type":"web_search_call","id":"ws","action":{"query":"q"}}}
 {"type":"response.unknown","value":"v"}
-{"type":"response.completed","response":{"id":"r","status":"completed","model":"m","instructions":"i","metadata":{"k":"v"},"error":null,"output":[{"type":"reasoning","id":"rs","summary":[{"type":"summary_text","text":"a"}]},{"type":"message","id":"ms","role":"assistant","content":[{"type":"output_text","text":"bc","annotations":[{"type":"url_citation","title":"t","url":"u"}]}]},{"type":"function_call","id":"fc","call_id":"c","name":"f","arguments":"{\"a\":\"b\"}"},{"type":"web_search_call","id":"ws","action":{"query":"q"}}],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}
+{"type":"response.completed","response":{"id":"r","status":"completed","model":"m","instructions":"i","metadata":{"k":"v"},"error":null,"output":[{"type":"reasoning","id":"rs","summary":[{"type":"summary_text","text":"a"}]},{"type":"message","id":"ms","role":"assistant","content":[{"type":"output_text","text":"bc","annotations":[{"type":"url_citation","title":"t","url":"u"}]}]},{"type":"reasoning","id":"r2","summary":[{"type":"summary_text","text":"d"}],"content":[{"type":"reasoning_text","text":"e"}],"encrypted_content":"e"},{"type":"function_call","id":"fc","call_id":"c","name":"f","arguments":"{\"a\":\"b\"}"},{"type":"web_search_call","id":"ws","action":{"query":"q"}}],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}
 "#;
 
 const CHAT_STREAM: &str = r#"
@@ -107,30 +110,44 @@ const ANTHROPIC_STREAM: &str = r#"
 {"type":"message_stop"}
 "#;
 
+/// How an answer is filtered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One body.
+    Body,
+    /// A stream, chunk by chunk.
+    Stream,
+    /// A stream that is held, and edited as one response.
+    Held,
+}
+
 /// An answer of an API: the lines of a stream, or one body.
 struct Sample {
     api: Api,
-    is_stream: bool,
+    form: Form,
     events: Vec<Value>,
 }
 
 fn samples() -> Vec<Sample> {
-    let sample = |api, is_stream, text: &str| {
+    let sample = |api, form, text: &str| {
         let lines = text.trim().lines();
         let events = lines.map(|line| serde_json::from_str(line).unwrap());
         Sample {
             api,
-            is_stream,
+            form,
             events: events.collect(),
         }
     };
     vec![
-        sample(Api::Anthropic, false, ANTHROPIC_BODY),
-        sample(Api::Anthropic, true, ANTHROPIC_STREAM),
-        sample(Api::OpenAiChat, false, CHAT_BODY),
-        sample(Api::OpenAiChat, true, CHAT_STREAM),
-        sample(Api::OpenAiResponses, false, RESPONSES_BODY),
-        sample(Api::OpenAiResponses, true, RESPONSES_STREAM),
+        sample(Api::Anthropic, Form::Body, ANTHROPIC_BODY),
+        sample(Api::Anthropic, Form::Stream, ANTHROPIC_STREAM),
+        sample(Api::Anthropic, Form::Held, ANTHROPIC_STREAM),
+        sample(Api::OpenAiChat, Form::Body, CHAT_BODY),
+        sample(Api::OpenAiChat, Form::Stream, CHAT_STREAM),
+        sample(Api::OpenAiChat, Form::Held, CHAT_STREAM),
+        sample(Api::OpenAiResponses, Form::Body, RESPONSES_BODY),
+        sample(Api::OpenAiResponses, Form::Stream, RESPONSES_STREAM),
+        sample(Api::OpenAiResponses, Form::Held, RESPONSES_STREAM),
     ]
 }
 
@@ -162,38 +179,49 @@ impl ResponseTextEditor for Editor {
     }
 }
 
-/// Returns the data that the agent receives; `None` if the answer is refused, and what it
-/// received until then.
-fn filtered(sample: &Sample, editor: &mut Editor) -> (String, bool) {
+/// Filters an answer, and writes what the agent receives.
+fn filter(sample: &Sample, editor: &mut Editor, out: &mut BytesMut) -> Result<(), DialectError> {
     let dialect = dialect::of(sample.api);
-    if !sample.is_stream {
-        let body = sample.events[0].to_string();
-        let filter = || {
-            let mut answer = dialect.open_response(body.into())?;
-            answer.edit_texts(editor, TextRest::None)?;
-            dialect.close_response(&answer)
-        };
-        let sent = filter().map(|body| String::from_utf8(body.to_vec()).unwrap());
-        return (sent.clone().unwrap_or_default(), sent.is_ok());
-    }
     let (mut reader, mut writer) = (dialect.chunk_reader(), dialect.chunk_writer(Framing::Sse));
-    let mut out = BytesMut::new();
-    let mut pass = |chunk: Option<ResponseDocument>, out: &mut BytesMut| -> Option<()> {
-        let Some(mut chunk) = chunk else {
-            return Some(());
-        };
-        chunk.edit_texts(editor, TextRest::MayFollow).ok()?;
-        writer.write(out, &chunk).ok()
-    };
-    let mut is_complete = true;
-    for event in &sample.events {
-        let chunk = reader.read(event.to_string().into()).ok();
-        is_complete = is_complete && chunk.and_then(|chunk| pass(chunk, &mut out)).is_some();
+    let mut events = sample.events.iter().map(|event| event.to_string().into());
+    match sample.form {
+        Form::Body => {
+            let mut answer = dialect.open_response(events.next().unwrap())?;
+            answer.edit_texts(editor, TextRest::None)?;
+            out.extend_from_slice(&dialect.close_response(&answer)?);
+            return Ok(());
+        }
+        Form::Stream => {
+            let mut pass = |chunk: Option<ResponseDocument>| {
+                chunk.map_or(Ok(()), |mut chunk| {
+                    chunk.edit_texts(editor, TextRest::MayFollow)?;
+                    writer.write(out, &chunk)
+                })
+            };
+            events.try_for_each(|event| pass(reader.read(event)?))?;
+            pass(reader.finish()?)?;
+        }
+        Form::Held => {
+            let chunks: Vec<_> = events.map(|event| reader.read(event)).collect();
+            let chunks = chunks.into_iter().chain([reader.finish()]);
+            let chunks: Vec<_> = chunks.collect::<Result<_, _>>()?;
+            let merged = MergedChunks::new(chunks.into_iter().flatten().collect())?;
+            let mut whole = ResponseDocument::parse(merged.response)?;
+            whole.edit_texts(editor, TextRest::None)?;
+            writer.write(out, &whole)?;
+        }
     }
-    let last = reader.finish().ok();
-    is_complete = is_complete && last.and_then(|chunk| pass(chunk, &mut out)).is_some();
-    is_complete = is_complete && writer.write_end(&mut out).is_ok();
+    writer.write_end(out)
+}
+
+/// Returns the data that the agent receives, and whether it received all of the answer.
+fn filtered(sample: &Sample, editor: &mut Editor) -> (String, bool) {
+    let mut out = BytesMut::new();
+    let is_complete = filter(sample, editor, &mut out).is_ok();
     let text = String::from_utf8(out.to_vec()).unwrap();
+    if sample.form == Form::Body {
+        return (text, is_complete);
+    }
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     let data = data.filter(|data| *data != "[DONE]");
     (data.collect::<Vec<_>>().join("\n"), is_complete)
@@ -226,16 +254,18 @@ fn leak(sample: &Sample, place: &str) -> Option<String> {
     let (sent, _) = filtered(sample, &mut editor);
     let is_seen = editor.seen.contains(MARK);
     if sent.contains(MARK) && !is_seen {
-        return Some(format!("unseen: {:?} {place}", sample.api));
+        return Some(format!(
+            "unseen: {:?} {:?} {place}",
+            sample.api, sample.form
+        ));
     }
     let mut editor = Editor {
         masks: true,
         ..Editor::default()
     };
     let (sent, _) = filtered(sample, &mut editor);
-    let stream = if sample.is_stream { "stream" } else { "body" };
     sent.contains(MARK)
-        .then(|| format!("unmasked: {:?} {stream} {place}", sample.api))
+        .then(|| format!("unmasked: {:?} {:?} {place}", sample.api, sample.form))
 }
 
 fn planted(sample: &Sample, number: usize, plant: impl FnOnce(&mut Value)) -> Sample {
@@ -268,7 +298,11 @@ fn check(leaks: &[String]) {
 fn answers_that_are_not_edited_keep_their_bytes() {
     for sample in samples() {
         let (sent, is_complete) = filtered(&sample, &mut Editor::default());
-        assert!(is_complete, "{:?}", sample.api);
+        assert!(is_complete, "{:?} {:?}", sample.api, sample.form);
+        // Of one that is held, the events of the model pass instead.
+        if sample.form == Form::Held {
+            continue;
+        }
         let events: Vec<String> = sample.events.iter().map(Value::to_string).collect();
         assert_eq!(sent, events.join("\n"), "{:?}", sample.api);
     }

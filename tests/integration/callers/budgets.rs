@@ -166,10 +166,16 @@ async fn who_leaves_before_the_cost_is_said_pays_all_the_same() {
             refused = agent(&gate, "team-a").get("/v1beta/models/x/y").await;
         }
         assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
-        let metrics = gate.operator().get("/metrics").await;
         let name = "hookgate_caller_tokens_total{caller=\"team-a\"} ";
-        let line = metrics.text().lines().find_map(|it| it.strip_prefix(name));
-        let spent: usize = line.unwrap().parse().unwrap();
+        let spent = loop {
+            assert!(std::time::Instant::now() < deadline, "no tokens counted");
+            let metrics = gate.operator().get("/metrics").await;
+            let line = metrics.text().lines().find_map(|it| it.strip_prefix(name));
+            if let Some(count) = line {
+                break count.parse::<usize>().unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
         assert!((least..least + 100).contains(&spent), "{spent} {least}");
     }
 }

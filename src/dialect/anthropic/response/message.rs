@@ -13,7 +13,7 @@ use crate::dialect::{
         response::{
             message_labels::visit_message,
             message_tokens::MessageTokens,
-            preceding::{PrecedingThinking, drop_edited},
+            preceding::{PrecedingThinking, keep_seen},
             response_part::read_block,
             stop_reason::{edited_stop_reason, finish_reason},
         },
@@ -153,7 +153,7 @@ fn write_usage(message: &mut Document, form: &Document) -> Result<(), DialectErr
 
 fn create_message(form: &Document) -> Result<Bytes, DialectError> {
     let (candidate, mut parts) = first_candidate(form)?;
-    drop_edited(&mut parts)?;
+    keep_seen(&mut parts)?;
     let finish = candidate.string(FINISH_REASON)?;
     let stop = edited_stop_reason(None, finish.as_deref(), has_calls(&parts));
     let mut message = own_message(form)?;

@@ -75,7 +75,8 @@ fn visit_envelope(message: &mut Document, act: ActOnObject<'_>) -> Result<(), Di
     act(message, MESSAGE_FIELDS)
 }
 
-fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+/// Visits a block. Of one that hookgate does not interpret, hooks see all fields.
+pub fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
     match type_of(block)?.as_str() {
         "text" => act(block, &["text", "type"]),
         "thinking" => act(block, &["signature", "thinking", "type"]),

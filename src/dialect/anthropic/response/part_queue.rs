@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::dialect::{
     anthropic::{
         fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, PARTS, TEXT, THOUGHT},
-        response::preceding::drop_edited,
+        response::preceding::keep_seen,
     },
     document::Document,
     error::DialectError,
@@ -29,7 +29,7 @@ impl PartQueue {
                 parts.append(&mut content.children(PARTS)?.unwrap_or_default());
             }
         }
-        drop_edited(&mut parts)?;
+        keep_seen(&mut parts)?;
         Ok(Self(parts))
     }
 

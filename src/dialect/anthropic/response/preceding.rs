@@ -6,9 +6,10 @@ use serde_json::Value;
 use crate::dialect::{
     anthropic::{
         block_edit::THINKING,
-        fields::{FUNCTION_CALL, TEXT, THOUGHT},
+        fields::{TEXT, THOUGHT},
+        response::message_labels::visit_block,
     },
-    content_form::PRECEDING,
+    content_form::{PRECEDING, remove_labels},
     document::{Document, write_array},
     error::DialectError,
 };
@@ -50,23 +51,27 @@ impl PrecedingThinking {
     }
 }
 
-/// Removes the blocks in front of calls if the response does not show the same thoughts, because
-/// they were masked or removed.
-pub fn drop_edited(parts: &mut [Document]) -> Result<(), DialectError> {
+/// Keeps of the blocks in front of calls what policies saw. None stay if the response does not
+/// show the same thoughts, because they were masked or removed.
+pub fn keep_seen(parts: &mut [Document]) -> Result<(), DialectError> {
     let mut thoughts = String::new();
     for part in parts {
         if part.get(THOUGHT)? == Some(Value::Bool(true)) {
             thoughts.push_str(&part.string(TEXT)?.unwrap_or_default());
         }
-        if !part.has(FUNCTION_CALL) {
+        let Some(mut blocks) = part.children(&[PRECEDING])? else {
             continue;
-        }
-        for block in part.children(&[PRECEDING])?.unwrap_or_default() {
+        };
+        let mut is_shown = true;
+        for block in &mut blocks {
             let text = block.string(THINKING)?.unwrap_or_default();
-            if !thoughts.contains(&text) {
-                part.remove(&[PRECEDING])?;
-                break;
-            }
+            is_shown = is_shown && thoughts.contains(&text);
+            visit_block(block, &mut |object, known| remove_labels(object, known))?;
+        }
+        if is_shown {
+            part.set_children(&[PRECEDING], &blocks)?;
+        } else {
+            part.remove(&[PRECEDING])?;
         }
     }
     Ok(())

@@ -6,15 +6,17 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
+    content_form::remove_labels,
     document::Document,
     error::DialectError,
     openai_responses::{
         calls::arguments_text,
         chunk_view::{ChunkView, ViewedPart},
-        fields::{ID, NAME, OUTPUT, STATUS, object, to_value},
+        fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY, object, to_value},
         preceding::current_items,
         response::{
             item::{OutputKind, has_refusal},
+            response_labels::visit_item,
             usage::new_usage,
         },
     },
@@ -118,8 +120,9 @@ pub fn new_items(ids: &mut NewIds, part: &ViewedPart) -> Result<Vec<Document>, D
     if let Some(text) = part.plain_text() {
         return Ok(vec![object(&new_message(ids, text))?]);
     }
-    let items = current_items(&part.document)?;
+    let mut items = current_items(&part.document)?;
     if !items.is_empty() {
+        items.iter_mut().try_for_each(remove_unseen)?;
         return Ok(items);
     }
     let Some(call) = part.document.child(&["functionCall"])? else {
@@ -135,6 +138,16 @@ pub fn new_items(ids: &mut NewIds, part: &ViewedPart) -> Result<Vec<Document>, D
         "call_id": id.unwrap_or_else(|| ids.next("call")),
         "name": call.string(NAME)?.unwrap_or_default(),
     }))?])
+}
+
+/// Removes what hooks did not see of an item as it came from upstream: fields that hookgate does
+/// not interpret, and texts of reasoning, which they saw and may have edited as parts of their own.
+fn remove_unseen(item: &mut Document) -> Result<(), DialectError> {
+    if OutputKind::of(item)? == OutputKind::Reasoning {
+        item.set(SUMMARY, &json!([]))?;
+        item.remove(CONTENT)?;
+    }
+    visit_item(item, &mut |object, known| remove_labels(object, known))
 }
 
 /// A response of our own.
