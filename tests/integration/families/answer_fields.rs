@@ -160,13 +160,13 @@ fn plant(answer: &mut Value, pointer: &str) {
 }
 
 /// The answer with the secret at a place.
-fn planted(family: Family, place: Place) -> String {
+fn planted(family: Family, said: &[Said], place: Place) -> String {
     let Some(word) = place.event else {
-        let mut answer = family.whole(&said());
+        let mut answer = family.whole(said);
         plant(&mut answer, place.pointer);
         return answer.to_string();
     };
-    let events = family.events(&said());
+    let events = family.events(said);
     let line = events
         .lines()
         .find(|line| line.starts_with("data: {") && line.contains(word));
@@ -177,7 +177,7 @@ fn planted(family: Family, place: Place) -> String {
 }
 
 /// A model API that answers the prompt `3` with the third place.
-async fn upstream(family: Family) -> Upstream {
+async fn upstream(family: Family, said: Vec<Said>) -> Upstream {
     Upstream::with(move |asked: Asked| {
         let mut numbers = places(family).iter().enumerate();
         let is_asked = |number: usize| asked.body.contains(&format!("\"place {number}\""));
@@ -186,7 +186,7 @@ async fn upstream(family: Family) -> Upstream {
             Some(_) => "text/event-stream",
             None => "application/json",
         };
-        respond(200, kind, planted(family, *place))
+        respond(200, kind, planted(family, &said, *place))
     })
     .await
 }
@@ -215,7 +215,7 @@ fn leaks(answer: &Answer) -> bool {
 #[tokio::test]
 async fn redact_masks_the_secret_and_keeps_the_answer() {
     for family in ALL {
-        let upstream = upstream(*family).await;
+        let upstream = upstream(*family, said()).await;
         let gateway = family.gateway(&upstream, REDACT).await;
         for (number, place) in places(*family).iter().enumerate() {
             let answer = ask(*family, &gateway, number, *place).await;
@@ -237,9 +237,36 @@ async fn redact_masks_the_secret_and_keeps_the_answer() {
 }
 
 #[tokio::test]
+async fn redact_masks_the_secret_in_streams_that_are_held() {
+    let (first, second) = SECRET.split_at(9);
+    let masked = vec![
+        Said::text(&["hel", "lo ", first, second]),
+        Said::Thought(vec!["my ".to_owned(), SECRET.to_owned()]),
+        Said::call("look", "a"),
+    ];
+    let config = format!("{REDACT}after_model: buffered\n");
+    for (family, said) in ALL
+        .iter()
+        .flat_map(|it| [(*it, said()), (*it, masked.clone())])
+    {
+        let upstream = upstream(family, said).await;
+        let gateway = family.gateway(&upstream, &config).await;
+        let in_streams = places(family).iter().enumerate();
+        for (number, place) in in_streams.filter(|(_, place)| place.event.is_some()) {
+            let answer = ask(family, &gateway, number, *place).await;
+            assert!(!leaks(&answer), "{family:?} {place:?}: {}", answer.text());
+            if family != Family::Responses {
+                let heard = family.heard(true, &answer);
+                assert_eq!(heard.calls, expected().calls, "{family:?} {place:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn redact_denies_the_secret() {
     for family in ALL {
-        let upstream = upstream(*family).await;
+        let upstream = upstream(*family, said()).await;
         let gateway = family.gateway(&upstream, DENY).await;
         for (number, place) in places(*family).iter().enumerate() {
             let answer = ask(*family, &gateway, number, *place).await;
@@ -252,13 +279,13 @@ async fn redact_denies_the_secret() {
 async fn without_policies_on_texts_every_byte_passes() {
     let hooks = hook::config(&[("AfterModel", hook::running("quiet", QUIET_TOOL_HOOK))]);
     for family in ALL {
-        let upstream = upstream(*family).await;
+        let upstream = upstream(*family, said()).await;
         let gateway = family.gateway(&upstream, &hooks).await;
         for (number, place) in places(*family).iter().enumerate() {
             let answer = ask(*family, &gateway, number, *place).await;
             assert_eq!(
                 answer.text(),
-                planted(*family, *place),
+                planted(*family, &said(), *place),
                 "{family:?} {place:?}"
             );
         }
