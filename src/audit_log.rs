@@ -29,7 +29,6 @@ pub use self::{
     body_digest::{BodyDigest, BodyHasher},
     decision_log::{AuditError, AuditLog, Checkpoint},
     hook_run_record::HookRunRecord,
-    http_sink::SinkClientError,
     open_log::OpenLogs,
     promotion_record::{PromotionKind, PromotionRecord, RolloutKind, RolloutRecord},
     record::{

@@ -9,6 +9,7 @@ pub mod resettable_timer;
 
 pub mod event;
 pub mod http_client;
+pub mod service_client;
 
 pub mod condition;
 pub mod config;

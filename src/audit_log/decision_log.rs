@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     body_digest::BodyHasher,
-    http_sink::{SinkClientError, SinkEndpoint},
+    http_sink::SinkEndpoint,
     open_log::{OpenLog, OpenLogs, write_options},
     otlp::{self, RecordExporter},
     record::{AuditRecord, RejectionRecord, TextDigest},
@@ -21,7 +21,8 @@ use super::{
 use crate::{
     config::{AuditMode, AuditSettings, OtlpSettings},
     event::Trace,
-    observe::{Metrics, otlp::ClientError, recorder::Unavailable},
+    observe::{Metrics, recorder::Unavailable},
+    service_client::ClientError,
 };
 
 /// Time that a request waits for its records to reach the disk.
@@ -42,12 +43,9 @@ pub enum AuditError {
     /// The log file could not be opened.
     #[error("decision log: {0}")]
     File(#[from] OpenError),
-    /// The HTTP client for the collector could not be built.
-    #[error(transparent)]
-    Collector(#[from] ClientError),
-    /// The HTTP client for the sink could not be built.
-    #[error(transparent)]
-    Sink(#[from] SinkClientError),
+    /// The HTTP client for the collector or the sink could not be built.
+    #[error("decision log: {0}")]
+    Client(#[from] ClientError),
 }
 
 #[derive(Clone)]

@@ -8,5 +8,4 @@ mod endpoint;
 mod progress;
 mod sink_task;
 
-pub use self::endpoint::SinkClientError;
 pub(super) use self::{endpoint::SinkEndpoint, sink_task::SinkTask};

@@ -21,8 +21,9 @@ use crate::{
     event::{HookStatus, Trace},
     observe::{
         Metrics,
-        otlp::{Attributes, ClientError, Collector, Exporter, LogRecord, Span, SpanKind},
+        otlp::{Attributes, Collector, Exporter, LogRecord, Span, SpanKind},
     },
+    service_client::ClientError,
 };
 
 /// Exports the records of a log to one collector.

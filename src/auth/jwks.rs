@@ -12,7 +12,10 @@ use super::{
     credentials::PresentedKey,
     jwt::{JwksError, VerificationKeys, claims_issuer},
 };
-use crate::config::{Grant, JwksOrigin, JwtSpec};
+use crate::{
+    config::{Grant, JwksOrigin, JwtSpec},
+    service_client::client_builder,
+};
 
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -146,15 +149,9 @@ pub(super) async fn refresh(issuer: Weak<TokenIssuer>) {
     }
 }
 
-/// Builds a client that follows neither redirects nor proxies from the environment:
-/// either would let a third party choose the keys.
 fn http_client() -> Result<reqwest::Client, JwksError> {
-    let client = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .connect_timeout(FETCH_TIMEOUT)
-        .build();
-    client.map_err(unreachable)
+    let client = client_builder().connect_timeout(FETCH_TIMEOUT);
+    client.build().map_err(unreachable)
 }
 
 async fn fetch(client: &reqwest::Client, url: &Url) -> Result<CachedKeys, JwksError> {

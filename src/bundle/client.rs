@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
 use policy_bundle::MAX_ARCHIVE_BYTES;
-use reqwest::redirect;
 use secrecy::ExposeSecret;
 use thiserror::Error;
 
-use crate::config::BundleOrigin;
+use crate::{config::BundleOrigin, service_client::client_builder};
 
 /// Time for a request beside that for which the server may hold it.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,12 +48,9 @@ pub(super) enum FetchError {
 }
 
 impl BundleClient {
-    /// Builds a client that follows neither redirects nor proxies of the environment: either
-    /// would pass the token on.
+    /// Builds a client whose requests the server may hold for a time.
     pub(super) fn new(wait: Duration) -> Result<Self, FetchError> {
-        let client = reqwest::Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
+        let client = client_builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(wait + REQUEST_TIMEOUT)
             .build()

@@ -4,11 +4,12 @@ use std::{env, error::Error, fs, iter, path::PathBuf, time::Duration};
 
 use agent_routes::{Address, Machine, Reachability, Report, Verdict, Way};
 use clap::Args;
-use reqwest::{Certificate, redirect};
+use reqwest::Certificate;
 use serde::Serialize;
 use url::Url;
 
 use super::{failure::Failure, output::print, runtime::block_on};
+use crate::service_client::client_builder;
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate doctor --url https://hookgate.example:8787
@@ -184,10 +185,7 @@ fn host_line(address: &Address, reachability: &Reachability) -> String {
 /// Sends a request to the gateway, whose certificate must be one that agents trust. Returns
 /// why there is no answer.
 async fn probe_gateway(url: Url) -> Result<(), String> {
-    let mut client = reqwest::Client::builder()
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        .timeout(GATEWAY_TIMEOUT);
+    let mut client = client_builder().timeout(GATEWAY_TIMEOUT);
     if let Some(file) = env::var_os(NODE_AUTHORITIES).filter(|file| !file.is_empty()) {
         let pem = fs::read(file).map_err(|error| format!("{NODE_AUTHORITIES}: {error}"))?;
         let certificates = Certificate::from_pem_bundle(&pem);

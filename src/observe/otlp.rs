@@ -14,9 +14,10 @@ use tokio_util::task::TaskTracker;
 use self::{encode::Signal, exporter::SignalQueue};
 pub use self::{
     encode::{Attributes, LogRecord, Span, SpanKind},
-    exporter::{ClientError, Collector},
+    exporter::Collector,
 };
 use super::metrics::Metrics;
+use crate::service_client::ClientError;
 
 /// Exports spans and log records to a collector. After it is dropped, queued items are
 /// still sent for two seconds.

@@ -26,7 +26,7 @@ use self::{
 /// The top-level modules, lowest layer first. A module imports from lower layers only.
 const LAYERS: &[&[&str]] = &[
     &["model", "resettable_timer"],
-    &["event", "http_client"],
+    &["event", "http_client", "service_client"],
     &["condition", "config", "dialect", "protocol"],
     &["fleet", "observe"],
     &[
@@ -177,6 +177,15 @@ fn there_is_no_global_state() {
                 file.path
             );
         }
+    }
+}
+
+#[test]
+fn clients_follow_neither_redirects_nor_proxies() {
+    for file in sources() {
+        let is_builder = file.path.ends_with("service_client.rs");
+        let found = file.code.contains("reqwest::Client::builder") != is_builder;
+        assert!(!found, "{}: use `service_client`", file.path);
     }
 }
 

@@ -34,7 +34,7 @@ async fn replicas(upstream: &Upstream, redis: &Redis, config: &str) -> Vec<TestG
         replicas.push(replica(upstream, redis, config).await);
     }
     for gate in &replicas {
-        until_metric(gate, "hookgate_limits_shared", 1).await;
+        until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
     }
     replicas
 }
@@ -45,9 +45,9 @@ fn agent(gate: &TestGateway, name: &str) -> Agent {
     gate.agent().sending("x-hookgate-key", key)
 }
 
-async fn until_metric(gate: &TestGateway, name: &str, value: u64) {
+async fn until_metric(operator: &Agent, name: &str, value: u64) {
     let deadline = std::time::Instant::now() + crate::harness::PATIENCE;
-    while gate.operator().metric(name).await != value {
+    while operator.metric(name).await != value {
         assert!(
             std::time::Instant::now() < deadline,
             "{name} is not {value}"

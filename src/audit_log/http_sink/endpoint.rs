@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::{
     audit_log::field_mask::FieldMask,
     config::{AuditSinkSettings, SinkFormat},
+    service_client::{ClientError, RequestError, client_builder},
 };
 
 /// Bytes of a response that are read. Elasticsearch reports on each line.
@@ -31,20 +32,11 @@ pub(in crate::audit_log) struct SinkEndpoint {
     mask: FieldMask,
 }
 
-/// The HTTP client of a sink could not be built.
-#[derive(Debug, Error)]
-#[error("failed to build the HTTP client of the audit sink: {0}")]
-pub struct SinkClientError(String);
-
-/// Why lines were not accepted. Holds no URL.
+/// Why lines were not accepted.
 #[derive(Debug, Error)]
 pub(super) enum SendError {
-    #[error("connection failed")]
-    Connection,
-    #[error("request timed out")]
-    Timeout,
-    #[error("status {}", .0.as_u16())]
-    Status(StatusCode),
+    #[error(transparent)]
+    Request(#[from] RequestError),
     #[error("request too large")]
     TooLarge,
     #[error("some lines were refused for now")]
@@ -81,15 +73,9 @@ impl SinkEndpoint {
     /// # Errors
     ///
     /// Fails if the HTTP client cannot be built.
-    pub(in crate::audit_log) fn new(settings: &AuditSinkSettings) -> Result<Self, SinkClientError> {
-        // A redirect or a proxy would hand lines and token to another host.
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .timeout(settings.timeout)
-            .http1_only()
-            .build()
-            .map_err(|error| SinkClientError(error.without_url().to_string()))?;
+    pub(in crate::audit_log) fn new(settings: &AuditSinkSettings) -> Result<Self, ClientError> {
+        let client = client_builder().timeout(settings.timeout).http1_only();
+        let client = client.build()?;
         let mut headers = settings.header_map();
         let content_type = match settings.format {
             SinkFormat::JsonArray | SinkFormat::SplunkHec => "application/json",
@@ -125,10 +111,10 @@ impl SinkEndpoint {
         let body = body.await.map_err(io::Error::from)??;
         let request = self.client.post(self.settings.url.clone());
         let sent = request.headers(self.headers.clone()).body(body).send();
-        let response = sent.await.map_err(|error| transport_error(&error))?;
+        let response = sent.await.map_err(RequestError::from)?;
         match response.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Err(SendError::TooLarge),
-            status if !status.is_success() => Err(SendError::Status(status)),
+            status if !status.is_success() => Err(RequestError::Status(status).into()),
             _ if self.settings.format == SinkFormat::ElasticBulk => {
                 refused_lines(&read_body(response).await?)
             }
@@ -169,26 +155,18 @@ impl SendError {
     /// Returns the label of metrics.
     pub(super) const fn reason(&self) -> &'static str {
         match self {
-            Self::Connection => "connection",
-            Self::Timeout => "timeout",
-            Self::Status(_) | Self::TooLarge | Self::Busy => "status",
+            Self::Request(RequestError::Connection) => "connection",
+            Self::Request(RequestError::Timeout) => "timeout",
+            Self::Request(RequestError::Status(_)) | Self::TooLarge | Self::Busy => "status",
             Self::Response => "response",
             Self::Disk(_) => "disk",
         }
     }
 }
 
-fn transport_error(error: &reqwest::Error) -> SendError {
-    if error.is_timeout() {
-        SendError::Timeout
-    } else {
-        SendError::Connection
-    }
-}
-
 async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, SendError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|it| transport_error(&it))? {
+    while let Some(chunk) = response.chunk().await.map_err(RequestError::from)? {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_RESPONSE_BYTES {
             return Err(SendError::Response);

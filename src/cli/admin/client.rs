@@ -3,11 +3,14 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
-use reqwest::{Method, RequestBuilder, redirect};
+use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use url::Url;
 
-use crate::cli::{failure::Failure, runtime::block_on};
+use crate::{
+    cli::{failure::Failure, runtime::block_on},
+    service_client::client_builder,
+};
 
 /// Time for a request. The admin API ends its own within a minute.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
@@ -56,13 +59,8 @@ impl AdminArgs {
         body: Option<(&str, String)>,
     ) -> Result<Value, Failure> {
         let base = self.url.as_str().trim_end_matches('/');
-        // Neither a redirect nor a proxy of the environment receives the token.
-        let client = reqwest::Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .timeout(REQUEST_TIMEOUT)
-            .build()
-            .map_err(unreachable)?;
+        let client = client_builder().timeout(REQUEST_TIMEOUT).build();
+        let client = client.map_err(unreachable)?;
         let mut request = client.request(method, format!("{base}{path}"));
         if let Some(file) = &self.token_file {
             let token = fs::read_to_string(file).map_err(|error| {

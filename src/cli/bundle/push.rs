@@ -3,11 +3,13 @@
 use std::{env, fs, path::PathBuf, time::Duration};
 
 use clap::Args;
-use reqwest::redirect;
 use url::Url;
 
 use super::files::{at, failed, read_bundle};
-use crate::cli::{failure::Failure, output::print, runtime::block_on};
+use crate::{
+    cli::{failure::Failure, output::print, runtime::block_on},
+    service_client::client_builder,
+};
 
 /// Variable with the token, if no file has it.
 const TOKEN: &str = "HOOKGATE_BUNDLE_TOKEN";
@@ -35,13 +37,8 @@ impl PushArgs {
             Some(path) => Some(fs::read_to_string(path).map_err(|error| at(path, &error))?),
             None => env::var(TOKEN).ok(),
         };
-        // Neither a redirect nor a proxy of the environment receives the token.
-        let client = reqwest::Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .timeout(PUSH_TIMEOUT)
-            .build()
-            .map_err(failed)?;
+        let client = client_builder().timeout(PUSH_TIMEOUT).build();
+        let client = client.map_err(failed)?;
         let mut request = client
             .put(self.url)
             .header("content-type", "application/gzip")

@@ -5,13 +5,14 @@ use std::time::Duration;
 use http::header;
 use serde_json::{Value, json};
 
+use crate::service_client::client_builder;
+
 /// Time for each request. The mock answers at once, and hooks have five seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a few calls and events to the gateway at `base`. Failures show in the console, too.
 pub(super) async fn send_traffic(base: &str) {
-    let client = reqwest::Client::builder()
-        .no_proxy()
+    let client = client_builder()
         .tls_certs_only([])
         .timeout(REQUEST_TIMEOUT)
         .build();

@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, header};
 use serde_json::Value;
-use thiserror::Error;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc},
     time::sleep,
@@ -19,7 +18,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
 use super::encode::{Envelope, Signal};
-use crate::observe::metrics::Metrics;
+use crate::{
+    observe::metrics::Metrics,
+    service_client::{ClientError, RequestError, client_builder},
+};
 
 /// Bytes that may be queued. What exceeds them is dropped and counted.
 const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
@@ -60,11 +62,6 @@ pub struct Collector<'a> {
     /// Whether log records are exported.
     pub logs: bool,
 }
-
-/// The HTTP client of an exporter could not be built.
-#[derive(Debug, Error)]
-#[error("failed to build the OTLP client: {0}")]
-pub struct ClientError(String);
 
 /// Queue of one signal. Dropping it ends its task, which first sends what is queued.
 #[derive(Debug)]
@@ -108,31 +105,14 @@ pub(super) struct SendTask {
     failing: bool,
 }
 
-/// Why a request failed. Holds no URL.
-#[derive(Debug, Error)]
-enum ExportError {
-    #[error("connection failed")]
-    Connection,
-    #[error("request timed out")]
-    Timeout,
-    #[error("status {}", .0.as_u16())]
-    Status(StatusCode),
-}
-
 impl SignalQueue {
     pub(super) fn new(
         collector: &Collector<'_>,
         signal: Signal,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ClientError> {
-        // A redirect or a proxy would hand the collector's credentials to another host.
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .timeout(REQUEST_TIMEOUT)
-            .http1_only()
-            .build()
-            .map_err(|error| ClientError(error.without_url().to_string()))?;
+        let client = client_builder().timeout(REQUEST_TIMEOUT).http1_only();
+        let client = client.build()?;
         let json = HeaderValue::from_static("application/json");
         let mut headers = collector.headers.clone();
         headers.insert(header::CONTENT_TYPE, json);
@@ -255,7 +235,7 @@ impl SendTask {
             self.log_health(result.as_ref().err());
             match result {
                 Ok(rejected) => return Some(rejected.min(batch.len())),
-                Err(error) if !error.is_retryable() => return Some(batch.len()),
+                Err(error) if !is_retryable(&error) => return Some(batch.len()),
                 Err(_) if is_last_attempt => return None,
                 Err(_) => (),
             }
@@ -268,19 +248,13 @@ impl SendTask {
     }
 
     /// Sends a batch once. Returns the number of items that the collector rejected.
-    async fn post(&self, batch: &[QueuedItem]) -> Result<usize, ExportError> {
+    async fn post(&self, batch: &[QueuedItem]) -> Result<usize, RequestError> {
         let items: Vec<&[u8]> = batch.iter().map(|item| item.json.as_slice()).collect();
         let request = self.client.post(&self.url).headers(self.headers.clone());
         let sent = request.body(self.envelope.wrap(&items)).send().await;
-        let mut response = sent.map_err(|error| {
-            if error.is_timeout() {
-                ExportError::Timeout
-            } else {
-                ExportError::Connection
-            }
-        })?;
+        let mut response = sent?;
         if !response.status().is_success() {
-            return Err(ExportError::Status(response.status()));
+            return Err(RequestError::Status(response.status()));
         }
         let mut body = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {
@@ -292,7 +266,7 @@ impl SendTask {
         Ok(rejected_items(&body))
     }
 
-    fn log_health(&mut self, error: Option<&ExportError>) {
+    fn log_health(&mut self, error: Option<&RequestError>) {
         let signal = self.state.signal.as_str();
         let was_failing = std::mem::replace(&mut self.failing, error.is_some());
         match error {
@@ -305,13 +279,11 @@ impl SendTask {
     }
 }
 
-impl ExportError {
-    /// Whether the same request may succeed later (OTLP/HTTP, "Retryable response codes").
-    fn is_retryable(&self) -> bool {
-        match self {
-            Self::Connection | Self::Timeout => true,
-            Self::Status(status) => matches!(status.as_u16(), 429 | 502 | 503 | 504),
-        }
+/// Returns whether the same request may succeed later (OTLP/HTTP, "Retryable response codes").
+fn is_retryable(error: &RequestError) -> bool {
+    match error {
+        RequestError::Connection | RequestError::Timeout => true,
+        RequestError::Status(status) => matches!(status.as_u16(), 429 | 502 | 503 | 504),
     }
 }
 

@@ -65,7 +65,7 @@ async fn three_gateways_admit_what_one_would() {
             return;
         }
         for gate in &gates {
-            until_metric(gate, "hookgate_limits_shared", 1).await;
+            until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
         }
     }
     panic!("this machine is too busy for Redis");
@@ -213,5 +213,5 @@ async fn calls_of_a_gateway_that_has_died_end_by_themselves() {
 
     assert_refused(&refused, 429, "CONCURRENCY_LIMIT_EXCEEDED");
     drop(until_admitted(&gates[1]).await);
-    until_metric(&gates[1], "hookgate_limits_shared", 1).await;
+    until_metric(&gates[1].operator(), "hookgate_limits_shared", 1).await;
 }

@@ -37,7 +37,7 @@ async fn without_redis_each_gateway_has_its_share_and_joins_when_it_is_back() {
 
     redis.kill();
     for gate in &gates {
-        until_metric(gate, "hookgate_limits_shared", 0).await;
+        until_metric(&gate.operator(), "hookgate_limits_shared", 0).await;
         until_ready_says(gate, "each replica applies 1/3 of each").await;
     }
     for gate in &gates {
@@ -46,7 +46,7 @@ async fn without_redis_each_gateway_has_its_share_and_joins_when_it_is_back() {
     }
     redis.start_again();
     for gate in &gates {
-        until_metric(gate, "hookgate_limits_shared", 1).await;
+        until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
     }
 
     // What was admitted in the meantime is not admitted again.
@@ -90,7 +90,7 @@ async fn the_config_decides_what_holds_without_redis() {
             &more,
         );
         let gate = replica(&upstream, &redis, &callers).await;
-        until_metric(&gate, "hookgate_limits_shared", 1).await;
+        until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
         redis.kill();
         until_ready_says(&gate, ready).await;
 
@@ -132,17 +132,17 @@ async fn calls_do_not_wait_long_for_a_redis_that_hangs() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let callers = config(&[("team-a", ", requests_per_minute: 1000")], "");
     let gate = replica(&upstream, &redis, &callers).await;
-    until_metric(&gate, "hookgate_limits_shared", 1).await;
+    until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
     assert_eq!(statuses(&gate, 1).await, [200]);
 
     redis.hang();
     let started = Instant::now();
     let first = statuses(&gate, 5).await;
     let (first, waited) = (admitted(&first), started.elapsed());
-    until_metric(&gate, "hookgate_limits_shared", 0).await;
+    until_metric(&gate.operator(), "hookgate_limits_shared", 0).await;
     redis.go_on();
 
     assert_eq!(first, 5);
     assert!(waited < Duration::from_millis(1500), "{waited:?}");
-    until_metric(&gate, "hookgate_limits_shared", 1).await;
+    until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
 }

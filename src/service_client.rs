@@ -1,0 +1,49 @@
+//! HTTP clients for everything but model calls: servers of keys, policies, log lines and
+//! telemetry, and other gateways.
+
+use http::StatusCode;
+use reqwest::{ClientBuilder, redirect};
+use thiserror::Error;
+
+/// Why a request had no successful response. Holds no URL, which may contain credentials.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// No connection, or one that broke.
+    #[error("connection failed")]
+    Connection,
+    /// No response in time.
+    #[error("request timed out")]
+    Timeout,
+    /// A response that reports a failure.
+    #[error("status {}", .0.as_u16())]
+    Status(StatusCode),
+}
+
+/// A client could not be built.
+#[derive(Debug, Error)]
+#[error("failed to build an HTTP client: {0}")]
+pub struct ClientError(String);
+
+impl From<reqwest::Error> for RequestError {
+    fn from(error: reqwest::Error) -> Self {
+        if error.is_timeout() {
+            Self::Timeout
+        } else {
+            Self::Connection
+        }
+    }
+}
+
+impl From<reqwest::Error> for ClientError {
+    fn from(error: reqwest::Error) -> Self {
+        Self(error.without_url().to_string())
+    }
+}
+
+/// Returns the builder of a client that follows neither redirects nor proxies of the
+/// environment: either would pass credentials on, or let a third party answer.
+pub fn client_builder() -> ClientBuilder {
+    reqwest::Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+}
