@@ -10,12 +10,14 @@ use crate::{
     Result, load,
     processes::Process,
     request_bodies,
-    targets::{Kind, Target},
+    targets::{self, Kind, Target},
 };
 
 pub(crate) struct Environment {
     upstream: Process,
     hooks: Process,
+    /// Absent if it is not installed.
+    redis: Option<Process>,
     /// Copy of this binary for the bare proxy and the lower bounds.
     proxy: PathBuf,
     /// Copy of this binary for hooks.
@@ -48,15 +50,17 @@ impl Environment {
         Ok(Self {
             upstream: Process::role(&upstream, &["upstream"])?,
             hooks: Process::role(&hook, &["http-hook"])?,
+            redis: targets::redis().map(|it| redis(&it, &folder)).transpose()?,
             proxy: copy(&folder, "proxy")?,
             hook,
             folder,
         })
     }
 
-    /// Processes of the upstream and the hook server.
-    pub(crate) fn peers(&self) -> [u32; 2] {
-        [self.upstream.id(), self.hooks.id()]
+    /// Processes of the upstream, the hook server and Redis.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = u32> {
+        let servers = [&self.upstream, &self.hooks].into_iter().chain(&self.redis);
+        servers.map(Process::id)
     }
 
     pub(crate) fn run(&self, target: &Target) -> Result<Running> {
@@ -93,6 +97,7 @@ impl Environment {
         Ok(text
             .replace("FUNCTIONS", &functions)
             .replace("HOOKS", &self.hooks.address)
+            .replace("REDIS", &redis_file(&self.folder).display().to_string())
             .replace("BENCH", &self.hook.display().to_string()))
     }
 
@@ -165,6 +170,19 @@ impl Environment {
             &["-f", &file.to_string_lossy()],
         )
     }
+}
+
+/// A Redis that keeps nothing on the disk, and the file with its URL.
+fn redis(program: &Path, folder: &Path) -> Result<Process> {
+    let address = free_address()?;
+    fs::write(redis_file(folder), format!("redis://{address}"))?;
+    let port = address.port().to_string();
+    let arguments = ["--bind", "127.0.0.1", "--port", &port, "--save", ""];
+    Process::at(&address.to_string(), program, &arguments)
+}
+
+fn redis_file(folder: &Path) -> PathBuf {
+    folder.join("redis.url")
 }
 
 /// An address at which nothing listens.

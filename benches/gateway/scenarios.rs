@@ -114,6 +114,13 @@ impl Scenarios {
                 &[&["direct"], STREAMED, PEERS, HOOKS],
             );
         }
+        let small = Workload::unary(&request_bodies::body(2 << 10, Letters::Any)?);
+        self.add(
+            ["limits", "2k"],
+            Part::EveryRound,
+            Kind::OneCore(small),
+            &[&["own-limits", "shared-limits"]],
+        );
         let ascii = Workload::unary(&request_bodies::body(100 << 10, Letters::Ascii)?);
         self.add(
             ["cpu", "ascii"],

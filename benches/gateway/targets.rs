@@ -18,7 +18,8 @@ pub(crate) struct Target {
 }
 
 /// In settings and configs, `HOOKS` is replaced by the address of the hook server,
-/// `BENCH` by the copy of this binary that hooks run, `FUNCTIONS` by function names.
+/// `BENCH` by the copy of this binary that hooks run, `FUNCTIONS` by function names, `REDIS` by
+/// the path of a file with the URL of a Redis.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Direct,
@@ -70,6 +71,13 @@ limits: { memory: 4GiB, body: 128MiB }
 timeouts: { body: 10m }
 ";
 
+/// A caller with the key of all requests, whose limit is never reached, and where it is counted.
+const LIMITED: &str = r#"
+auth:
+  keys: [{ name: bench, sha256: "0dc21f1c9ec85f1d30e1ad08284fa6cfbf2946d7aa5de5ad1f81ac2b8f92a074" }]
+  limits: { requests_per_minute: 1000000, store: STORE }
+"#;
+
 const WORKER: &str = "exec 'BENCH' worker-hook";
 
 /// Interpreter of a command hook.
@@ -83,6 +91,7 @@ enum Language {
 pub(crate) fn all() -> Vec<Target> {
     let mut all = proxies();
     all.extend(traces());
+    all.extend(limits());
     all.extend(hooks());
     all.extend(commands(
         Language::Bash,
@@ -146,6 +155,21 @@ fn traces() -> Vec<Target> {
         hookgate("console", None, guards_and(MASKED) + CONTENT),
         hookgate("recording", Some("none"), RECORDED.to_owned()),
     ]
+}
+
+/// The rate limit of a caller, counted in the gateway's memory and in Redis.
+fn limits() -> Vec<Target> {
+    let limited = |store| LIMITED.replace("STORE", store);
+    let own = hookgate("own-limits", Some("none"), limited("memory"));
+    let mut shared = hookgate(
+        "shared-limits",
+        Some("own-limits"),
+        limited("{ redis: { url: { file: \"REDIS\" } } }"),
+    );
+    if redis().is_none() {
+        shared.kind = Kind::Missing;
+    }
+    vec![own, shared]
 }
 
 fn hooks() -> Vec<Target> {
@@ -283,6 +307,13 @@ fn output_of(program: &str, option: &str, code: &str) -> Option<String> {
 }
 
 fn nginx() -> Option<PathBuf> {
-    let places = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"];
+    installed(["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"])
+}
+
+pub(crate) fn redis() -> Option<PathBuf> {
+    installed(["/usr/bin/redis-server", "/usr/local/bin/redis-server"])
+}
+
+fn installed<const N: usize>(places: [&str; N]) -> Option<PathBuf> {
     places.into_iter().map(PathBuf::from).find(|it| it.exists())
 }

@@ -114,6 +114,7 @@ impl Thresholds {
         for size in ["saturated", "paced"] {
             self.ratio(chunk(size), "none", "bare", 1.2);
         }
+        self.difference(one_core("2k"), "shared-limits", "own-limits", 300.0);
     }
 
     fn policies(&mut self) {
