@@ -24,14 +24,16 @@ PROGRAMS = {
 }
 # Installs the packages of Python in a third of the time and a tenth of the work that pip needs.
 UV = "uv==0.13.9"
+# Lets SDKs speak HTTP/2.
+H2 = "h2==4.4.1"
 PYTHON_PACKAGES = {
-    "sdk": ["google-genai==3.4.0"],
+    "sdk": ["google-genai==3.4.0", H2],
     # These pin an older google-genai, so they have a place of their own.
     # LiteLLM imports mcp without asking for it.
     "frameworks": ["langchain-google-genai==4.4.2", "litellm==1.106.2", "mcp==2.3.0", "google-adk==2.13.0"],
     # What tries out the interface by its document.
     "interface": ["schemathesis==4.32.5"],
-    "vendors": ["anthropic==2.12.0", "openai==3.54.0", "openai-agents==0.24.0"],
+    "vendors": ["anthropic==2.12.0", "openai==3.54.0", "openai-agents==0.24.0", H2],
     "aider": ["aider-chat==0.86.2"],
 }
 

@@ -141,8 +141,8 @@ class Stage:
 
     def environment(self):
         path = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
-        # Programs of Bun leave libraries behind where temporary files are. What Node compiles is kept.
-        compiled = {"NODE_COMPILE_CACHE": str(SCRATCH / "compiled")}
+        # Programs of Bun leave libraries behind where temporary files are. What Node and Python compile is kept.
+        compiled = {"NODE_COMPILE_CACHE": str(SCRATCH / "compiled"), "PYTHONPYCACHEPREFIX": str(SCRATCH / "compiled" / "python")}
         return compiled | {"PATH": path, "HOME": str(self.home), "TMPDIR": str(self.temporary), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
 
     def gemini_settings(self):

@@ -4,6 +4,7 @@ import json
 import sys
 
 import anthropic
+from transport import http_client
 
 LOOKUP = {
     "name": "lookup",
@@ -11,7 +12,7 @@ LOOKUP = {
     "input_schema": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
 }
 
-CLIENT = anthropic.Anthropic()
+CLIENT = anthropic.Anthropic(http_client=http_client(anthropic.DefaultHttpxClient))
 
 
 def main(streamed, prompts):

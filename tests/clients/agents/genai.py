@@ -5,12 +5,13 @@ import sys
 
 from google import genai
 from google.genai import errors, types
+from transport import HTTP2_ONLY
 
 MODEL = "gemini-2.5-flash"
 
 
 def main(mode, *rest):
-    client = genai.Client()
+    client = genai.Client(http_options=types.HttpOptions(client_args=HTTP2_ONLY))
     if mode == "whole":
         return summary([[client.models.generate_content(model=MODEL, contents="turn 1")]])
     if mode == "stream":

@@ -5,6 +5,7 @@ import json
 import sys
 
 import openai
+from transport import http_client
 
 LOOKUP = {
     "name": "lookup",
@@ -19,7 +20,7 @@ LOOKUP = {
 }
 MODEL = "gpt-5.1"
 
-CLIENT = openai.OpenAI()
+CLIENT = openai.OpenAI(http_client=http_client(openai.DefaultHttpxClient))
 
 
 def main(api, streamed, prompts):

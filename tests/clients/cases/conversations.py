@@ -4,7 +4,7 @@ import concurrent.futures
 import json
 import uuid
 
-from stage import Stage, check, contains, prompts
+from stage import Stage, at_least, check, contains, prompts
 
 CASES = []
 
@@ -96,6 +96,16 @@ def callers_with_the_same_words_never_share_a_session():
         runs = [stage.program("genai.py", "talk", "whole", said, GEMINI_API_KEY=it) for it in ["one-key", "another-key"]]
         one, another = [{*it.result["sessions"]} for it in runs]
         check([len(one), len(another), len(one & another)], [1, 1, 0])
+
+
+@case
+def the_sdk_for_python_speaks_nothing_but_http_2():
+    with Stage(recorded=["AfterTool"]) as stage:
+        for way in ["streamed", "whole"]:
+            run = stage.program("genai.py", "talk", way, json.dumps(['Use lookup {"word":"sun"}']), OVER_HTTP2="1")
+            contains(run.result["texts"][0], "sun means sun", run)
+            check(run.result["words"], ["sun"], run)
+        at_least(len(stage.events("AfterTool")), 1)
 
 
 @case

@@ -32,11 +32,11 @@ class Sdk:
         self.name, self.program, self.pointed, self.wire = name, program, pointed, wire
         self.thinks = wire is not Chat
 
-    def talks(self, stage, *prompts, ways=("streamed", "whole"), file=()):
+    def talks(self, stage, *prompts, ways=("streamed", "whole"), file=(), **environment):
         """Says the same in each way; `results` has what came of each."""
         name, *api = self.program
-        run = stage.run_sealed(stage.pointed(self.pointed), python("vendors"), HERE / "agents" / name, *api, ",".join(ways),
-                               json.dumps(prompts), *file)
+        run = stage.run_sealed(stage.pointed(self.pointed) | environment, python("vendors"), HERE / "agents" / name, *api,
+                               ",".join(ways), json.dumps(prompts), *file)
         check(run.returncode, 0, run)
         run.results = json.loads(run.stdout.splitlines()[-1])
         return run
@@ -142,6 +142,19 @@ def is_denied_by_an_error_that_it_does_not_retry(sdk):
 
 def is_agent(sdk):
     return sdk.name.startswith("openai agents")
+
+
+@each_sdk(able=lambda sdk: not is_agent(sdk))
+def speaks_nothing_but_http_2(sdk):
+    with Stage(BeforeTool="no_lookups.sh", settings={"policies": [EMAIL]}) as stage:
+        run = sdk.talks(stage, SUN, "I am jo@example.com", OVER_HTTP2="1")
+        for result in run.results:
+            contains(result["texts"][0], "nothing is looked up", run)
+            check([result["texts"][1], result["words"]], ["You said: I am [REDACTED:email]", []], run)
+    with Stage(recorded=EVENTS) as stage:
+        run = sdk.talks(stage, SUN_AND_MOON, OVER_HTTP2="1")
+        check([sorted(it["words"]) for it in run.results], [["moon", "sun"]] * 2, run)
+        at_least(len(stage.events("AfterTool")), 2, run)
 
 
 @each_sdk("sub-agent", able=is_agent)
