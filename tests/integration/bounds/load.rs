@@ -84,7 +84,7 @@ async fn giant_events_are_refused_while_they_come() {
     let event = json!({ "hook_event_name": "Notification", "message": giant });
 
     let events = join_all((0..50).map(|_| agent.report(&event, "")));
-    let events = tokio::time::timeout(PATIENCE, events).await.unwrap();
+    let events = tokio::time::timeout(4 * PATIENCE, events).await.unwrap();
 
     // What follows such an event on its connection is the rest of it.
     let refused = |it: &Answer| it.status == 413 && it.is_last();

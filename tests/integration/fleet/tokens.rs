@@ -35,7 +35,8 @@ fn spent(redis: &Redis) -> u64 {
 }
 
 async fn until_spent(redis: &Redis, tokens: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    // A gateway on a busy machine loses Redis more than once.
+    let deadline = Instant::now() + 6 * PATIENCE;
     while spent(redis) != tokens {
         assert!(Instant::now() < deadline, "{} of {tokens}", spent(redis));
         tokio::time::sleep(Duration::from_millis(10)).await;
