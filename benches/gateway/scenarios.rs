@@ -119,7 +119,7 @@ impl Scenarios {
             ["limits", "2k"],
             Part::EveryRound,
             Kind::OneCore(small),
-            &[&["own-limits", "shared-limits"]],
+            &[&["own-rate", "shared-rate", "own-limits", "shared-limits"]],
         );
         let ascii = Workload::unary(&request_bodies::body(100 << 10, Letters::Ascii)?);
         self.add(

@@ -71,12 +71,16 @@ limits: { memory: 4GiB, body: 128MiB }
 timeouts: { body: 10m }
 ";
 
-/// A caller with the key of all requests, whose limit is never reached, and where it is counted.
+/// A caller with the key of all requests, whose limits are never reached, and where they are
+/// counted.
 const LIMITED: &str = r#"
 auth:
   keys: [{ name: bench, sha256: "0dc21f1c9ec85f1d30e1ad08284fa6cfbf2946d7aa5de5ad1f81ac2b8f92a074" }]
-  limits: { requests_per_minute: 1000000, store: STORE }
+  limits: { requests_per_minute: 1000000, store: STOREMORE }
 "#;
+
+/// The limits that concern calls of a model.
+const ALL_LIMITS: &str = ", tokens_per_day: 1000000000, in_flight: 100";
 
 const WORKER: &str = "exec 'BENCH' worker-hook";
 
@@ -157,19 +161,23 @@ fn traces() -> Vec<Target> {
     ]
 }
 
-/// The rate limit of a caller, counted in the gateway's memory and in Redis.
+/// The rate limit of a caller, or all of its limits, in the gateway's memory and in Redis.
 fn limits() -> Vec<Target> {
-    let limited = |store| LIMITED.replace("STORE", store);
-    let own = hookgate("own-limits", Some("none"), limited("memory"));
-    let mut shared = hookgate(
-        "shared-limits",
-        Some("own-limits"),
-        limited("{ redis: { url: { file: \"REDIS\" } } }"),
-    );
-    if redis().is_none() {
-        shared.kind = Kind::Missing;
+    let mut all = Vec::new();
+    for (own, shared, more) in [
+        ("own-rate", "shared-rate", ""),
+        ("own-limits", "shared-limits", ALL_LIMITS),
+    ] {
+        let limited = |store| LIMITED.replace("STORE", store).replace("MORE", more);
+        all.push(hookgate(own, Some("none"), limited("memory")));
+        let redis_store = limited("{ redis: { url: { file: \"REDIS\" } } }");
+        let mut shared = hookgate(shared, Some(own), redis_store);
+        if redis().is_none() {
+            shared.kind = Kind::Missing;
+        }
+        all.push(shared);
     }
-    vec![own, shared]
+    all
 }
 
 fn hooks() -> Vec<Target> {

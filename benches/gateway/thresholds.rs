@@ -114,7 +114,9 @@ impl Thresholds {
         for size in ["saturated", "paced"] {
             self.ratio(chunk(size), "none", "bare", 1.2);
         }
-        self.difference(one_core("2k"), "shared-limits", "own-limits", 300.0);
+        for (of, over) in [("shared-rate", "own-rate"), ("shared-limits", "own-limits")] {
+            self.difference(one_core("2k"), of, over, 300.0);
+        }
     }
 
     fn policies(&mut self) {

@@ -1,5 +1,6 @@
 //! Laws of every text in an answer, whole, as a stream, and as a stream that is held: it reaches
-//! the agent only if editors have seen it, and masked if they mask it. What they do not edit keeps its bytes.
+//! the agent only if editors have seen it, and masked if they mask it. What they do not edit
+//! keeps its bytes.
 
 use std::fmt::Write;
 
