@@ -141,7 +141,7 @@ async fn two_hundred_streams_end_whole_and_the_rest_breaks() {
         held.go_on.send(false).unwrap();
         let process = Process::start(
             &held.upstream,
-            &format!("timeouts: {{ drain: 2s }}\n{more}"),
+            &format!("timeouts: {{ drain: 8s }}\n{more}"),
         );
         let (mut whole, mut hanging) = (Vec::new(), Vec::new());
         for _ in 0..STREAMS {
