@@ -35,7 +35,7 @@ pub use self::{
     mtls::PeerCertificate,
     quota::{
         CallerInFlightGuard, LimitsMode, LossMode, MAX_RESERVED_OUTPUT, QuotaExceeded, RequestCost,
-        SharedLimits, SyncQueue, admit_script, limit_keys,
+        SharedLimits, SyncQueue, limit_keys, limit_script,
     },
     token_usage::UsageReader,
 };

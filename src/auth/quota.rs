@@ -9,7 +9,7 @@ mod caller_usage;
 mod daily_tokens;
 mod exceeded;
 mod gcra;
-mod limit_scripts;
+mod limit_script;
 mod recent_outputs;
 mod shared_limits;
 mod sync_queue;
@@ -23,7 +23,7 @@ use self::caller_usage::MAX_CALLERS;
 pub use self::{
     caller_quota::{CallerInFlightGuard, RequestCost},
     exceeded::QuotaExceeded,
-    limit_scripts::{admit_script, keys as limit_keys},
+    limit_script::{keys as limit_keys, limit_script},
     recent_outputs::MAX_RESERVED_OUTPUT,
     shared_limits::{LimitsMode, LossMode, SharedLimits},
     sync_queue::SyncQueue,

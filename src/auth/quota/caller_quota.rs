@@ -12,12 +12,12 @@ use std::{
 use uuid::Uuid;
 
 use super::{
-    caller_usage::{CallerUsage, Lease},
+    caller_usage::{CallerUsage, Lease, SyncScope},
     daily_tokens::{TokensRefused, UtcDay},
     exceeded::QuotaExceeded,
     gcra::RequestRate,
-    limit_scripts::{AdmitAnswer, AdmitArguments},
-    shared_limits::{LossMode, SharedLimits},
+    limit_script::{Admission, AdmitArguments},
+    shared_limits::{LimitsMode, LossMode, SharedLimits},
     sync_queue::SyncQueue,
 };
 use crate::config::Grant;
@@ -127,6 +127,7 @@ impl Quota {
             if counted_by == CountedBy::Process {
                 usage.fall_behind();
             }
+            usage.admit_call(entry.call);
             drop(usage);
             shared.queue.follow(&self.key, &self.usage);
         }
@@ -150,7 +151,7 @@ impl Quota {
             _ => 0,
         };
         let lease = match shared {
-            Some(_) if grant.has_leases() => Lease::Shared,
+            Some(_) if grant.has_leases() => Lease::Requested,
             _ => Lease::None,
         };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -167,50 +168,61 @@ impl Entry<'_> {
     /// Checks the limits in Redis, or those of this process while Redis is unavailable.
     async fn check_shared(&self, limits: &SharedLimits) -> Result<CountedBy, QuotaExceeded> {
         self.check_in_flight(self.grant.in_flight)?;
-        let arguments = {
-            let usage = self.quota.usage();
-            AdmitArguments {
+        if limits.mode() == LimitsMode::Shared
+            && let Some(admission) = self.ask(limits).await
+        {
+            return self.read(admission).map(|()| CountedBy::Store);
+        }
+        match limits.loss_mode() {
+            LossMode::Divided(replicas) => self.check(replicas)?,
+            LossMode::Unlimited => {}
+            LossMode::Refused => {
+                return Err(QuotaExceeded::Unavailable {
+                    caller: Arc::clone(&self.quota.name),
+                });
+            }
+        }
+        Ok(CountedBy::Process)
+    }
+
+    /// Asks Redis, which takes over what other calls of the caller have changed at the same
+    /// time; `None` if it is unavailable.
+    async fn ask(&self, limits: &SharedLimits) -> Option<Admission> {
+        let (sync, request) = {
+            let mut usage = self.quota.usage();
+            let request = AdmitArguments {
                 call: self.call,
                 amount: usage.reserved_by(self.call),
                 rate: self.grant.requests_per_minute.map(RequestRate::per_minute),
-                debt_ns: usage.debt_ns(),
                 max_calls: self.grant.shared_in_flight,
                 per_day: self.grant.tokens_per_day,
-                seen: usage.seen_tokens(),
-            }
+            };
+            (usage.take_sync(SyncScope::Changes), request)
         };
-        let answer = limits.admit(&self.quota.key, &arguments).await;
+        let answer = limits.run(&self.quota.key, &sync, Some(&request)).await;
+        let mut usage = self.quota.usage();
         match answer {
-            Ok(answer) => self.read(answer).map(|()| CountedBy::Store),
-            Err(LossMode::Divided(replicas)) => self.check(replicas).map(|()| CountedBy::Process),
-            Err(LossMode::Unlimited) => Ok(CountedBy::Process),
-            Err(LossMode::Refused) => Err(QuotaExceeded::Unavailable {
-                caller: Arc::clone(&self.quota.name),
-            }),
+            Some(answer) => usage.finish_sync(answer.spent),
+            None => usage.undo_sync(&sync),
         }
+        Some(answer?.admission)
     }
 
-    fn read(&self, answer: AdmitAnswer) -> Result<(), QuotaExceeded> {
-        let see = |spent| self.quota.usage().see_tokens(spent);
-        match answer {
-            AdmitAnswer::Admitted { spent } => {
-                see(spent);
-                Ok(())
-            }
-            AdmitAnswer::TooManyCalls => {
+    fn read(&self, admission: Admission) -> Result<(), QuotaExceeded> {
+        match admission {
+            Admission::Admitted => Ok(()),
+            Admission::TooManyCalls => {
                 let limit = self.grant.shared_in_flight.unwrap_or_default();
                 Err(self.too_many_calls(limit))
             }
-            AdmitAnswer::TokensSpent { rest_s, spent } => {
-                see(spent);
+            Admission::TokensSpent { rest_s } => {
                 let rest = Duration::from_secs(rest_s);
                 self.tokens_refused(TokensRefused::Spent, rest)
             }
-            AdmitAnswer::TokensReserved { spent } => {
-                see(spent);
+            Admission::TokensReserved => {
                 self.tokens_refused(TokensRefused::Reserved, Duration::ZERO)
             }
-            AdmitAnswer::TooFast { wait_ns } => self.too_fast(Duration::from_nanos(wait_ns)),
+            Admission::TooFast { wait_ns } => self.too_fast(Duration::from_nanos(wait_ns)),
         }
     }
 
@@ -280,10 +292,12 @@ impl CallerCall {
     /// most `max_output` tokens.
     pub(in crate::auth) fn estimate(&self, bytes: usize, max_output: Option<u64>) {
         let request = tokens(bytes as u64);
-        self.quota
-            .usage()
-            .estimate_call(self.id, request, max_output);
-        self.queue();
+        let mut usage = self.quota.usage();
+        let is_changed = usage.estimate_call(self.id, request, max_output);
+        drop(usage);
+        if is_changed {
+            self.queue();
+        }
     }
 
     /// Adds tokens to the usage of the day.
@@ -312,7 +326,7 @@ impl Drop for CallerInFlightGuard {
     fn drop(&mut self) {
         let call = &self.0;
         call.quota.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if call.quota.usage().end_call(call.id) == Lease::Shared {
+        if call.quota.usage().end_call(call.id) != Lease::None {
             call.queue();
         }
     }

@@ -18,6 +18,9 @@ use super::{
 /// Callers whose usage is kept; beyond it the least recently seen start anew.
 pub(super) const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
+/// Calls that have ended in one sync: a Lua function takes only so many arguments.
+pub(super) const MAX_ENDED: usize = 1000;
+
 /// Beyond every limit, and exact in the numbers of Redis.
 const MAX_SYNCED_TOKENS: u64 = 1 << 42;
 
@@ -54,22 +57,25 @@ struct CallInFlight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lease {
     None,
+    /// The store was asked to admit the call.
+    Requested,
     Shared,
 }
 
 /// Calls and tokens of one caller for the shared store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CallSync {
     pub(super) ended: Vec<Uuid>,
     /// Calls in flight with their reserved tokens.
     pub(super) live: Vec<(Uuid, u64)>,
+    /// Tokens that the store does not have yet.
     pub(super) spent: u64,
-    /// Time until the burst is allowed again; zero unless the store was unavailable.
+    /// Time until the burst of this replica is allowed again.
     pub(super) debt_ns: u64,
+    /// Whether the store has not counted all of it, because it was unavailable.
+    pub(super) is_behind: bool,
     /// A day, and the tokens that all replicas had spent in it.
     pub(super) seen: (u64, u64),
-    /// The tokens of `spent` before they were bounded.
-    settled: u64,
 }
 
 /// Calls that a sync is about.
@@ -93,6 +99,13 @@ impl Default for CallerUsage {
             changed: BTreeSet::new(),
             is_behind: false,
         }
+    }
+}
+
+impl CallSync {
+    /// Returns whether there is nothing to take over.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.ended.is_empty() && self.spent == 0 && !self.is_behind
     }
 }
 
@@ -122,25 +135,10 @@ impl CallerUsage {
         self.calls.get(&id).map_or(0, |call| call.reserved)
     }
 
-    /// Returns a day, and the tokens that all replicas had spent in it.
-    pub(super) const fn seen_tokens(&self) -> (u64, u64) {
-        self.tokens.shared()
-    }
-
-    /// Takes over the tokens that all replicas have spent.
-    pub(super) const fn see_tokens(&mut self, total: u64) {
-        self.tokens.settle(0, total);
-    }
-
     /// Counts an admitted request.
     pub(super) fn count_request(&mut self, rate: RequestRate) {
         let now_ns = self.now_ns();
         self.rate.count(rate, now_ns);
-    }
-
-    /// Returns the time until the whole burst is allowed again.
-    pub(super) fn debt_ns(&self) -> u64 {
-        self.rate.debt_ns(self.now_ns())
     }
 
     /// Adds a call in flight. It reserves tokens if its request has any.
@@ -163,17 +161,28 @@ impl CallerUsage {
     }
 
     /// Replaces the estimate of a call by the size of its request and the maximum of its
-    /// answer, unless it has spent tokens already.
-    pub(super) fn estimate_call(&mut self, id: Uuid, request: u64, max_output: Option<u64>) {
+    /// answer, unless it has spent tokens already. Returns whether that changed it.
+    pub(super) fn estimate_call(
+        &mut self,
+        id: Uuid,
+        request: u64,
+        max_output: Option<u64>,
+    ) -> bool {
         let call = self.calls.get_mut(&id);
-        if let Some(call) = call.filter(|call| call.reserved > 0 && call.spent == 0) {
-            let output = call.output.min(max_output.unwrap_or(u64::MAX));
-            self.tokens.release(call.reserved);
-            call.request = request;
-            call.reserved = request.saturating_add(output);
-            self.tokens.reserve(call.reserved);
-            self.changed.insert(id);
+        let Some(call) = call.filter(|call| call.reserved > 0 && call.spent == 0) else {
+            return false;
+        };
+        let output = call.output.min(max_output.unwrap_or(u64::MAX));
+        let reserved = request.saturating_add(output);
+        call.request = request;
+        if reserved == call.reserved {
+            return false;
         }
+        self.tokens.release(call.reserved);
+        call.reserved = reserved;
+        self.tokens.reserve(reserved);
+        self.changed.insert(id);
+        true
     }
 
     /// Counts tokens of a call, which it need not reserve any more.
@@ -188,7 +197,15 @@ impl CallerUsage {
         }
     }
 
-    /// Ends a call. Returns whether the shared store has it.
+    /// Marks that a call was admitted.
+    pub(super) fn admit_call(&mut self, id: Uuid) {
+        let call = self.calls.get_mut(&id);
+        if let Some(call) = call.filter(|call| call.lease == Lease::Requested) {
+            call.lease = Lease::Shared;
+        }
+    }
+
+    /// Ends a call. Returns whether the shared store may have it.
     pub(super) fn end_call(&mut self, id: Uuid) -> Lease {
         let Some(call) = self.calls.remove(&id) else {
             return Lease::None;
@@ -198,7 +215,7 @@ impl CallerUsage {
             let output = call.spent.saturating_sub(call.request);
             self.outputs.record(output);
         }
-        if call.lease == Lease::Shared {
+        if call.lease != Lease::None {
             self.ended.push(id);
         }
         call.lease
@@ -225,35 +242,38 @@ impl CallerUsage {
             || calls.any(|call| call.lease == Lease::Shared)
     }
 
-    /// Takes what the shared store has to take over; `None` if that is nothing.
-    pub(super) fn take_sync(&mut self, scope: SyncScope) -> Option<CallSync> {
+    /// Takes what the shared store has to take over.
+    ///
+    /// Its tokens are no longer counted here. What the store has counted is sent no second
+    /// time, even if nothing waits for the answer.
+    pub(super) fn take_sync(&mut self, scope: SyncScope) -> CallSync {
         let changed = mem::take(&mut self.changed);
+        let ended = self.ended.len().min(MAX_ENDED);
         let shared = |(id, call): (&Uuid, &CallInFlight)| {
             let is_meant = scope == SyncScope::All || changed.contains(id);
             let is_meant = is_meant && call.lease == Lease::Shared;
             is_meant.then_some((*id, call.reserved))
         };
-        let live: Vec<(Uuid, u64)> = self.calls.iter().filter_map(shared).collect();
-        let ended = mem::take(&mut self.ended);
-        let settled = self.tokens.unsettled();
-        let debt_ns = if self.is_behind { self.debt_ns() } else { 0 };
-        let is_empty = live.is_empty() && ended.is_empty() && settled == 0 && debt_ns == 0;
-        (!is_empty).then(|| CallSync {
-            ended,
-            live,
-            spent: settled.min(MAX_SYNCED_TOKENS),
-            debt_ns,
+        CallSync {
+            live: self.calls.iter().filter_map(shared).collect(),
+            ended: self.ended.drain(..ended).collect(),
+            spent: self.tokens.take_unsettled().min(MAX_SYNCED_TOKENS),
+            debt_ns: self.rate.debt_ns(self.now_ns()),
+            is_behind: self.is_behind,
             seen: self.tokens.shared(),
-            settled,
-        })
+        }
     }
 
     /// Takes over the answer of the shared store to a sync: the tokens of the day.
-    pub(super) const fn finish_sync(&mut self, sync: &CallSync, total: u64) {
+    pub(super) const fn finish_sync(&mut self, total: u64) {
         self.is_behind = false;
-        if sync.settled > 0 {
-            self.tokens.settle(sync.settled, total);
-        }
+        self.tokens.see(total);
+    }
+
+    /// Counts the tokens of a sync that failed again. Its calls that have ended are left to
+    /// the ends of their leases.
+    pub(super) fn undo_sync(&mut self, sync: &CallSync) {
+        self.tokens.spend(sync.spent);
     }
 
     fn now_ns(&self) -> u64 {

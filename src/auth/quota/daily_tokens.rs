@@ -1,6 +1,7 @@
 //! Tokens of one caller: spent in the day, and reserved by its calls in flight. Pure.
 
 use std::{
+    mem,
     num::NonZeroU64,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -104,15 +105,18 @@ impl DailyTokens {
         self.unsettled
     }
 
+    /// Takes the tokens that the shared store does not have.
+    pub(super) const fn take_unsettled(&mut self) -> u64 {
+        mem::replace(&mut self.unsettled, 0)
+    }
+
     /// Returns the day, and the tokens that all replicas had spent in it.
     pub(super) const fn shared(&self) -> (u64, u64) {
         (self.day, self.shared)
     }
 
-    /// Takes over the tokens that all replicas have spent, after the shared store has added
-    /// `settled` tokens of this process.
-    pub(super) const fn settle(&mut self, settled: u64, shared: u64) {
-        self.unsettled = self.unsettled.saturating_sub(settled);
+    /// Takes over the tokens that all replicas have spent.
+    pub(super) const fn see(&mut self, shared: u64) {
         self.shared = shared;
     }
 }
@@ -186,7 +190,8 @@ mod tests {
     fn a_share_is_a_part_of_what_was_left() {
         let mut usage = DailyTokens::default();
         usage.spend(10);
-        usage.settle(10, 40);
+        assert_eq!(usage.take_unsettled(), 10);
+        usage.see(40);
         assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));
         usage.spend(19);
         assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));

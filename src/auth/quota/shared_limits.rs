@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::{
     caller_usage::CallSync,
-    limit_scripts::{AdmitAnswer, AdmitArguments, admit, admit_script, sync, sync_script},
+    limit_script::{AdmitArguments, LimitsAnswer, limit_script, run},
 };
 use crate::{
     config::OnStoreLoss,
@@ -26,8 +26,7 @@ pub struct SharedLimits {
     min_replicas: u64,
     /// Whether Redis did not answer the last time.
     is_lost: AtomicBool,
-    admit: RedisScript,
-    sync: RedisScript,
+    script: RedisScript,
     /// Whether limits are shared.
     gauge: Gauge,
 }
@@ -60,8 +59,7 @@ impl SharedLimits {
             on_loss,
             min_replicas: u64::from(min_replicas),
             is_lost: AtomicBool::new(false),
-            admit: RedisScript::new(admit_script()),
-            sync: RedisScript::new(sync_script()),
+            script: RedisScript::new(limit_script()),
             gauge,
         }
     }
@@ -83,7 +81,8 @@ impl SharedLimits {
         }
     }
 
-    fn loss_mode(&self) -> LossMode {
+    /// Returns how this process limits callers while Redis is unavailable.
+    pub(super) fn loss_mode(&self) -> LossMode {
         match self.on_loss {
             OnStoreLoss::Share => {
                 LossMode::Divided(self.fleet.replicas().max(self.min_replicas).max(1))
@@ -94,38 +93,21 @@ impl SharedLimits {
         }
     }
 
-    /// Asks Redis for a request of the caller with this key.
-    ///
-    /// # Errors
-    ///
-    /// Returns the present mode if Redis is unavailable.
-    pub(super) async fn admit(
+    /// Writes calls and tokens of the caller with this key, and asks for a request if there
+    /// is one; `None` if Redis is unavailable.
+    pub(super) async fn run(
         &self,
         caller: &str,
-        arguments: &AdmitArguments,
-    ) -> Result<AdmitAnswer, LossMode> {
-        if let LimitsMode::Lost(mode) = self.mode() {
-            return Err(mode);
-        }
-        let call = admit(caller, arguments);
+        sync: &CallSync,
+        request: Option<&AdmitArguments>,
+    ) -> Option<LimitsAnswer> {
+        let call = run(caller, sync, request);
         let connection = self.fleet.connection();
-        let answer = connection.run_script(&self.admit, &call).await;
-        answer.ok_or_else(|| {
-            self.lose();
-            self.loss_mode()
-        })
-    }
-
-    /// Writes calls and tokens of a caller, and returns its tokens of the day; `None` if Redis
-    /// is unavailable.
-    pub(super) async fn sync(&self, caller: &str, state: &CallSync) -> Option<u64> {
-        let call = sync(caller, state);
-        let connection = self.fleet.connection();
-        let total = connection.run_script(&self.sync, &call).await;
-        if total.is_none() {
+        let answer = connection.run_script(&self.script, &call).await;
+        if answer.is_none() {
             self.lose();
         }
-        total
+        answer
     }
 
     /// Marks Redis as unavailable, so that no request waits for it.

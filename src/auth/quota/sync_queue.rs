@@ -10,18 +10,21 @@ use std::{
 use futures_util::{StreamExt, stream};
 use tokio::{
     sync::Notify,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
     caller_usage::{CallerUsage, MAX_CALLERS, SyncScope},
-    limit_scripts::LEASE_MS,
+    limit_script::LEASE_MS,
     shared_limits::{LimitsMode, SharedLimits},
 };
 use crate::fleet::Fleet;
 
 /// Callers that are written at the same time.
 const MAX_CONCURRENT_SYNCS: usize = 16;
+
+/// Time in which changes are collected. A request of their caller takes them along sooner.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Time between two renewals of calls in flight.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(LEASE_MS / 3);
@@ -61,7 +64,7 @@ impl SyncQueue {
         self.has_changes.notify_one();
     }
 
-    /// Writes changes to `limits` as they happen, and renews calls in flight, after a
+    /// Writes changes to `limits` soon after they happen, and renews calls in flight, after a
     /// heartbeat. Returns when the next heartbeat is due, or if the store is unavailable.
     pub async fn keep_in_sync(&self, limits: &SharedLimits, renewed_at: &mut Instant) {
         let mut scope = SyncScope::Changes;
@@ -80,6 +83,7 @@ impl SyncQueue {
             .await
             .is_ok()
         {
+            sleep(COLLECT_INTERVAL).await;
             if !self.sync(limits, SyncScope::Changes).await {
                 return;
             }
@@ -94,15 +98,16 @@ impl SyncQueue {
     async fn sync(&self, limits: &SharedLimits, scope: SyncScope) -> bool {
         let callers = lock(&self.callers).take(scope);
         let written = stream::iter(callers).map(|(key, usage)| async move {
-            let taken = lock(&usage).take_sync(scope);
-            let Some(state) = taken else {
+            let sync = lock(&usage).take_sync(scope);
+            if sync.is_empty() {
                 return true;
-            };
-            let Some(total) = limits.sync(&key, &state).await else {
-                return false;
-            };
-            lock(&usage).finish_sync(&state, total);
-            true
+            }
+            let answer = limits.run(&key, &sync, None).await;
+            match answer {
+                Some(answer) => lock(&usage).finish_sync(answer.spent),
+                None => lock(&usage).undo_sync(&sync),
+            }
+            answer.is_some()
         });
         let written = written.buffer_unordered(MAX_CONCURRENT_SYNCS);
         written.all(async |is_written| is_written).await

@@ -181,6 +181,21 @@ async fn calls_in_flight_are_counted_over_all_gateways_until_they_end() {
     assert_refused(&refused, 429, "CONCURRENCY_LIMIT_EXCEEDED");
 }
 
+/// Redis learns of an end with the next request of the caller, not some time after it.
+#[tokio::test]
+async fn calls_one_after_another_are_not_calls_at_the_same_time() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let limits = config(&[("team-a", ", in_flight: 2")], "");
+    let gate = replica(&upstream, &redis, &limits).await;
+    until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
+    let agent = agent(&gate, "team-a");
+
+    for _ in 0..30 {
+        let answer = agent.generate("m", &prompt("hi")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
 /// A call of a gateway that has died, which nothing renews.
 #[tokio::test]
 async fn calls_of_a_gateway_that_has_died_end_by_themselves() {

@@ -6,7 +6,7 @@ use governor::{
     Quota, RateLimiter,
     clock::{Clock, FakeRelativeClock},
 };
-use hookgate::auth::{admit_script, limit_keys};
+use hookgate::auth::{limit_keys, limit_script};
 use proptest::{prelude::*, test_runner::TestRunner};
 use redis::aio::MultiplexedConnection;
 
@@ -25,16 +25,18 @@ async fn admit_at(
     per_minute: NonZeroU32,
     now_us: u64,
 ) -> (u8, u64) {
-    let script = admit_script();
+    let script = limit_script();
     let clock = "redis.call('TIME')";
     assert_eq!(script.matches(clock).count(), 1);
-    let script = script.replace(clock, "{ ARGV[11], ARGV[12] }");
+    let now = format!("{{ {}, {} }}", now_us / 1_000_000, now_us % 1_000_000);
+    let script = script.replace(clock, &now);
     let interval_ns = NANOSECONDS_PER_MINUTE / u64::from(per_minute.get());
     let tolerance_ns = interval_ns * u64::from(per_minute.get() - 1);
     let mut command = redis::cmd("EVAL");
     command.arg(script).arg(3).arg(&limit_keys(caller));
-    command.arg(&[interval_ns, tolerance_ns, 0, 0, 0, 30_000, 0, 0, 0, 0]);
-    command.arg(&[now_us / 1_000_000, now_us % 1_000_000]);
+    // A lease; nothing to take over; a request, its tokens, and limits.
+    command.arg(30_000).arg(&[0; 6]).arg("id").arg(0);
+    command.arg(&[interval_ns, tolerance_ns, 0, 0]);
     let (code, wait_ns, _spent): (u8, u64, u64) = command.query_async(redis).await.unwrap();
     (code, wait_ns)
 }

@@ -1,0 +1,245 @@
+//! Lua script of the limits in Redis, which runs atomically on the clock of Redis.
+//!
+//! A caller has one key per limit, all with the same hash tag: the theoretical arrival time
+//! of its next request (seconds and nanoseconds), its calls in flight with their expiry
+//! (milliseconds), and its tokens: spent on a day, and reserved, in all and by call.
+
+use std::num::NonZeroU64;
+
+use redis::{FromRedisValue, RedisError, RedisResult, Value};
+use uuid::Uuid;
+
+use super::{
+    caller_usage::{CallSync, MAX_ENDED},
+    gcra::RequestRate,
+};
+use crate::fleet::ScriptCall;
+
+/// Prefix of all keys. The number changes with the form of the values.
+const PREFIX: &str = "hookgate:limits:1";
+
+/// Time after which a call ends in Redis unless its replica renews it.
+pub(super) const LEASE_MS: u64 = 30_000;
+
+/// Takes over the calls of a replica and the tokens that it has spent. Then, if `id` is not
+/// empty, it admits a request that exceeds no limit, and counts it. Returns a code, a number
+/// of seconds or nanoseconds, and the tokens of the day.
+const SCRIPT: &str = "
+local rate, calls, tokens = KEYS[1], KEYS[2], KEYS[3]
+local lease_ms, debt_ns, is_behind = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local spent_now, seen, seen_day = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local ended, id, amount = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+local interval_ns, tolerance_ns = tonumber(ARGV[10]), tonumber(ARGV[11])
+local max_calls, per_day = tonumber(ARGV[12]), tonumber(ARGV[13])
+local first = 14
+
+local time = redis.call('TIME')
+local now_s, now_us = tonumber(time[1]), tonumber(time[2])
+local now_ms = now_s * 1000 + math.floor(now_us / 1000)
+local today, keep_ms = math.floor(now_s / 86400), 172800000
+
+-- Exact in doubles, because times are relative to now.
+local function until_arrival_ns()
+  local arrival = redis.call('GET', rate)
+  if not arrival then return false end
+  local s, ns = string.match(arrival, '^(%d+) (%d+)$')
+  return (tonumber(s) - now_s) * 1e9 + (tonumber(ns) - now_us * 1000)
+end
+
+local function set_arrival(in_ns)
+  local ns = now_us * 1000 + in_ns
+  local s = math.floor(ns / 1e9)
+  -- Longer than replicas remember their part of it.
+  local expiry_ms = math.ceil(in_ns / 1e6) + 60000
+  local arrival = string.format('%d %d', now_s + s, ns - s * 1e9)
+  redis.call('SET', rate, arrival, 'PX', expiry_ms)
+end
+
+local spent, reserved, in_flight = seen, 0, 0
+-- Fields of the tokens to write.
+local fields = {}
+
+local function set(field, value)
+  fields[#fields + 1] = field
+  fields[#fields + 1] = value
+end
+
+local function read_tokens()
+  local stored = redis.call('HMGET', tokens, 'spent', 'reserved', 'day', 'reset_s')
+  spent, reserved = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
+  local day, reset_s = tonumber(stored[3] or -1), tonumber(stored[4] or 0)
+  if day ~= today and now_s - reset_s >= 3600 then
+    spent = 0
+    redis.call('HSET', tokens, 'day', today, 'reset_s', day < 0 and 0 or now_s)
+    redis.call('PEXPIRE', tokens, keep_ms)
+  end
+  -- At least what a replica has seen.
+  if seen_day == today then spent = math.max(spent, seen) end
+  spent = spent + spent_now
+end
+
+local function remove(ids)
+  if #ids == 0 then return end
+  local of_calls = {}
+  for at, id in ipairs(ids) do of_calls[at] = 'call:' .. id end
+  for _, amount in ipairs(redis.call('HMGET', tokens, unpack(of_calls))) do
+    reserved = reserved - tonumber(amount or 0)
+  end
+  redis.call('HDEL', tokens, unpack(of_calls))
+  redis.call('ZREM', calls, unpack(ids))
+end
+
+local function renew(id, amount)
+  local before = redis.call('HGET', tokens, 'call:' .. id)
+  reserved = reserved + amount - tonumber(before or 0)
+  redis.call('HSET', tokens, 'call:' .. id, amount)
+  redis.call('ZADD', calls, now_ms + lease_ms, id)
+end
+
+local function take_over_calls()
+  local gone = redis.call('ZRANGEBYSCORE', calls, '-inf', now_ms, 'LIMIT', 0, MAX_ENDED)
+  remove(gone)
+  gone = {}
+  for at = first, first + ended - 1 do gone[#gone + 1] = ARGV[at] end
+  remove(gone)
+  for at = first + ended, #ARGV, 2 do renew(ARGV[at], tonumber(ARGV[at + 1])) end
+  in_flight = redis.call('ZCARD', calls)
+  if in_flight == 0 then reserved = 0 end
+end
+
+local function admit(in_ns)
+  if max_calls > 0 and in_flight >= max_calls then return 1, 0 end
+  if per_day > 0 then
+    if spent >= per_day then return 2, (today + 1) * 86400 - now_s end
+    local used = spent + reserved
+    if reserved > 0 and (used >= per_day or used + amount > per_day) then return 3, 0 end
+  end
+  if interval_ns > 0 then
+    if in_ns > tolerance_ns then return 4, in_ns - tolerance_ns end
+    set_arrival(math.max(in_ns, 0) + interval_ns)
+  end
+  if max_calls > 0 or per_day > 0 then
+    reserved = reserved + amount
+    set('call:' .. id, amount)
+    redis.call('ZADD', calls, now_ms + lease_ms, id)
+  end
+  return 0, 0
+end
+
+local has_calls = #ARGV >= first or spent_now > 0 or max_calls > 0 or per_day > 0
+if has_calls then
+  read_tokens()
+  take_over_calls()
+end
+local in_ns = 0
+if interval_ns > 0 or is_behind then
+  local arrival_ns = until_arrival_ns()
+  in_ns = arrival_ns or debt_ns
+  if is_behind and debt_ns > (arrival_ns or 0) then
+    in_ns = debt_ns
+    set_arrival(debt_ns)
+  end
+end
+local code, number = 0, 0
+if id ~= '' then code, number = admit(in_ns) end
+if has_calls then
+  set('spent', spent)
+  set('reserved', reserved)
+  redis.call('HSET', tokens, unpack(fields))
+  redis.call('PEXPIRE', calls, keep_ms)
+end
+return { code, number, spent }";
+
+/// Limits of one request in Redis.
+#[derive(Debug)]
+pub(super) struct AdmitArguments {
+    pub(super) call: Uuid,
+    /// Number of tokens to reserve for the call.
+    pub(super) amount: u64,
+    pub(super) rate: Option<RequestRate>,
+    pub(super) max_calls: Option<usize>,
+    pub(super) per_day: Option<NonZeroU64>,
+}
+
+/// Answer of the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LimitsAnswer {
+    pub(super) admission: Admission,
+    /// Tokens that all replicas have spent in the day.
+    pub(super) spent: u64,
+}
+
+/// Decision of the script on a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// The request is admitted, or there was none.
+    Admitted,
+    TooManyCalls,
+    TokensSpent {
+        rest_s: u64,
+    },
+    TokensReserved,
+    TooFast {
+        wait_ns: u64,
+    },
+}
+
+/// Returns the text of the script.
+pub fn limit_script() -> String {
+    SCRIPT.replace("MAX_ENDED", &MAX_ENDED.to_string())
+}
+
+/// Returns the call of the script that takes over `sync` of a caller, and decides on a
+/// request if there is one.
+pub(super) fn run(caller: &str, sync: &CallSync, request: Option<&AdmitArguments>) -> ScriptCall {
+    let id = request.map(|request| request.call.simple().to_string());
+    let rate = request.and_then(|request| request.rate);
+    let (interval_ns, tolerance_ns) =
+        rate.map_or((0, 0), |rate| (rate.interval_ns, rate.tolerance_ns));
+    let max_calls = request.and_then(|request| request.max_calls);
+    let per_day = request.and_then(|request| request.per_day);
+    let mut call = ScriptCall::new(keys(caller))
+        .arg(LEASE_MS)
+        .arg(sync.debt_ns)
+        .arg(u8::from(sync.is_behind))
+        .arg(sync.spent)
+        .arg(sync.seen.1)
+        .arg(sync.seen.0)
+        .arg(sync.ended.len())
+        .arg(id.unwrap_or_default())
+        .arg(request.map_or(0, |request| request.amount))
+        .arg(interval_ns)
+        .arg(tolerance_ns)
+        .arg(max_calls.unwrap_or(0))
+        .arg(per_day.map_or(0, NonZeroU64::get));
+    for id in &sync.ended {
+        call = call.arg(id.simple().to_string());
+    }
+    for (id, amount) in &sync.live {
+        call = call.arg(id.simple().to_string()).arg(*amount);
+    }
+    call
+}
+
+/// Returns the keys of a caller. Redis Cluster keeps all keys with one hash tag together.
+pub fn keys(caller: &str) -> [String; 3] {
+    ["rate", "calls", "tokens"].map(|limit| format!("{PREFIX}:{{{caller}}}:{limit}"))
+}
+
+impl FromRedisValue for LimitsAnswer {
+    fn from_redis_value(value: &Value) -> RedisResult<Self> {
+        let (code, number, spent): (u8, u64, u64) = redis::from_redis_value(value)?;
+        let admission = match code {
+            0 => Admission::Admitted,
+            1 => Admission::TooManyCalls,
+            2 => Admission::TokensSpent { rest_s: number },
+            3 => Admission::TokensReserved,
+            4 => Admission::TooFast { wait_ns: number },
+            _ => {
+                let kind = redis::ErrorKind::TypeError;
+                return Err(RedisError::from((kind, "unknown answer of the limits")));
+            }
+        };
+        Ok(Self { admission, spent })
+    }
+}
