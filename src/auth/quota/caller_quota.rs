@@ -202,7 +202,7 @@ impl Entry<'_> {
         let answer = limits.run(&self.quota.key, &sync, Some(&request)).await;
         let mut usage = self.quota.usage();
         match answer {
-            Some(answer) => usage.finish_sync(answer.spent),
+            Some(answer) => usage.finish_sync(answer.spent, answer.count),
             None => usage.undo_sync(&sync),
         }
         Some(answer?.admission)

@@ -10,7 +10,7 @@ use std::{
 use uuid::Uuid;
 
 use super::{
-    daily_tokens::{DailyTokens, TokensRefused, UtcDay},
+    daily_tokens::{DailyTokens, SeenTokens, TokensRefused, UtcDay},
     gcra::{Gcra, RequestRate},
     recent_outputs::RecentOutputs,
 };
@@ -74,8 +74,7 @@ pub(super) struct CallSync {
     pub(super) debt_ns: u64,
     /// Whether the store has not counted all of it, because it was unavailable.
     pub(super) is_behind: bool,
-    /// A day, and the tokens that all replicas had spent in it.
-    pub(super) seen: (u64, u64),
+    pub(super) seen: SeenTokens,
 }
 
 /// Calls that a sync is about.
@@ -260,14 +259,15 @@ impl CallerUsage {
             spent: self.tokens.take_unsettled().min(MAX_SYNCED_TOKENS),
             debt_ns: self.rate.debt_ns(self.now_ns()),
             is_behind: self.is_behind,
-            seen: self.tokens.shared(),
+            seen: self.tokens.seen(),
         }
     }
 
-    /// Takes over the answer of the shared store to a sync: the tokens of the day.
-    pub(super) const fn finish_sync(&mut self, total: u64) {
+    /// Takes over the answer of the shared store to a sync: the tokens of the day, and the
+    /// identity of their count.
+    pub(super) const fn finish_sync(&mut self, spent: u64, count: u64) {
         self.is_behind = false;
-        self.tokens.see(total);
+        self.tokens.see(spent, count);
     }
 
     /// Counts the tokens of a sync that failed again. Its calls that have ended are left to

@@ -25,6 +25,8 @@ pub(super) struct UtcDay {
 pub(super) struct DailyTokens {
     /// Tokens that all replicas had spent at the last answer of the shared store.
     shared: u64,
+    /// Count of the store that these belong to.
+    count: u64,
     /// Tokens spent by this process that the shared store does not have.
     unsettled: u64,
     /// Tokens reserved by calls in flight of this process.
@@ -32,6 +34,15 @@ pub(super) struct DailyTokens {
     day: u64,
     /// Time of the last reset, unless none was seen.
     reset_at: Option<Instant>,
+}
+
+/// Tokens that all replicas had spent at the last answer of the shared store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SeenTokens {
+    pub(super) day: u64,
+    pub(super) total: u64,
+    /// Identity of the count in the store.
+    pub(super) count: u64,
 }
 
 /// Reason why tokens are refused.
@@ -110,14 +121,19 @@ impl DailyTokens {
         mem::replace(&mut self.unsettled, 0)
     }
 
-    /// Returns the day, and the tokens that all replicas had spent in it.
-    pub(super) const fn shared(&self) -> (u64, u64) {
-        (self.day, self.shared)
+    /// Returns the tokens that all replicas had spent at the last answer of the store.
+    pub(super) const fn seen(&self) -> SeenTokens {
+        SeenTokens {
+            day: self.day,
+            total: self.shared,
+            count: self.count,
+        }
     }
 
-    /// Takes over the tokens that all replicas have spent.
-    pub(super) const fn see(&mut self, shared: u64) {
-        self.shared = shared;
+    /// Takes over the tokens that all replicas have spent, by a count of the store.
+    pub(super) const fn see(&mut self, total: u64, count: u64) {
+        self.shared = total;
+        self.count = count;
     }
 }
 
@@ -191,7 +207,7 @@ mod tests {
         let mut usage = DailyTokens::default();
         usage.spend(10);
         assert_eq!(usage.take_unsettled(), 10);
-        usage.see(40);
+        usage.see(40, 1);
         assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));
         usage.spend(19);
         assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));

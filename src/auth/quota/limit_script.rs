@@ -2,7 +2,9 @@
 //!
 //! A caller has one key per limit, all with the same hash tag: the theoretical arrival time
 //! of its next request (seconds and nanoseconds), its calls in flight with their expiry
-//! (milliseconds), and its tokens: spent on a day, and reserved, in all and by call.
+//! (milliseconds), and its tokens: spent on a day, and reserved, in all and by call. Their
+//! count is known by its begin; `lost` are the tokens of the count before it, as far as
+//! replicas have seen them.
 
 use std::num::NonZeroU64;
 
@@ -23,15 +25,16 @@ pub(super) const LEASE_MS: u64 = 30_000;
 
 /// Takes over the calls of a replica and the tokens that it has spent. Then, if `id` is not
 /// empty, it admits a request that exceeds no limit, and counts it. Returns a code, a number
-/// of seconds or nanoseconds, and the tokens of the day.
+/// of seconds or nanoseconds, the tokens of the day, and the identity of their count.
 const SCRIPT: &str = "
 local rate, calls, tokens = KEYS[1], KEYS[2], KEYS[3]
 local lease_ms, debt_ns, is_behind = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
-local spent_now, seen, seen_day = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local ended, id, amount = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
-local interval_ns, tolerance_ns = tonumber(ARGV[10]), tonumber(ARGV[11])
-local max_calls, per_day = tonumber(ARGV[12]), tonumber(ARGV[13])
-local first = 14
+local spent_now, seen = tonumber(ARGV[4]), tonumber(ARGV[5])
+local seen_day, seen_count = tonumber(ARGV[6]), tonumber(ARGV[7])
+local ended, id, amount = tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
+local interval_ns, tolerance_ns = tonumber(ARGV[11]), tonumber(ARGV[12])
+local max_calls, per_day = tonumber(ARGV[13]), tonumber(ARGV[14])
+local first = 15
 
 local time = redis.call('TIME')
 local now_s, now_us = tonumber(time[1]), tonumber(time[2])
@@ -55,7 +58,7 @@ local function set_arrival(in_ns)
   redis.call('SET', rate, arrival, 'PX', expiry_ms)
 end
 
-local spent, reserved, in_flight = seen, 0, 0
+local spent, count, reserved, in_flight = seen, seen_count, 0, 0
 -- Fields of the tokens to write.
 local fields = {}
 
@@ -65,16 +68,23 @@ local function set(field, value)
 end
 
 local function read_tokens()
-  local stored = redis.call('HMGET', tokens, 'spent', 'reserved', 'day', 'reset_s')
+  local stored = redis.call('HMGET', tokens, 'spent', 'reserved', 'count', 'lost', 'day', 'reset_s')
   spent, reserved = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
-  local day, reset_s = tonumber(stored[3] or -1), tonumber(stored[4] or 0)
+  count = tonumber(stored[3] or now_ms)
+  local lost, day, reset_s = tonumber(stored[4] or 0), tonumber(stored[5] or -1), tonumber(stored[6] or 0)
+  if not stored[3] then redis.call('HSET', tokens, 'count', count) end
   if day ~= today and now_s - reset_s >= 3600 then
-    spent = 0
-    redis.call('HSET', tokens, 'day', today, 'reset_s', day < 0 and 0 or now_s)
+    spent, lost = 0, 0
+    redis.call('HSET', tokens, 'lost', 0, 'day', today, 'reset_s', day < 0 and 0 or now_s)
     redis.call('PEXPIRE', tokens, keep_ms)
   end
-  -- At least what a replica has seen.
-  if seen_day == today then spent = math.max(spent, seen) end
+  if seen_day == today and seen_count ~= count and seen > lost then
+    -- This count began after the one that the replica has seen was lost.
+    spent = spent + seen - lost
+    redis.call('HSET', tokens, 'lost', seen)
+  elseif seen_day == today and seen_count == count then
+    spent = math.max(spent, seen)
+  end
   spent = spent + spent_now
 end
 
@@ -148,7 +158,7 @@ if has_calls then
   redis.call('HSET', tokens, unpack(fields))
   redis.call('PEXPIRE', calls, keep_ms)
 end
-return { code, number, spent }";
+return { code, number, spent, count }";
 
 /// Limits of one request in Redis.
 #[derive(Debug)]
@@ -167,6 +177,8 @@ pub(super) struct LimitsAnswer {
     pub(super) admission: Admission,
     /// Tokens that all replicas have spent in the day.
     pub(super) spent: u64,
+    /// Identity of this count of tokens, which ends if Redis loses it.
+    pub(super) count: u64,
 }
 
 /// Decision of the script on a request.
@@ -203,8 +215,9 @@ pub(super) fn run(caller: &str, sync: &CallSync, request: Option<&AdmitArguments
         .arg(sync.debt_ns)
         .arg(u8::from(sync.is_behind))
         .arg(sync.spent)
-        .arg(sync.seen.1)
-        .arg(sync.seen.0)
+        .arg(sync.seen.total)
+        .arg(sync.seen.day)
+        .arg(sync.seen.count)
         .arg(sync.ended.len())
         .arg(id.unwrap_or_default())
         .arg(request.map_or(0, |request| request.amount))
@@ -228,7 +241,7 @@ pub fn keys(caller: &str) -> [String; 3] {
 
 impl FromRedisValue for LimitsAnswer {
     fn from_redis_value(value: &Value) -> RedisResult<Self> {
-        let (code, number, spent): (u8, u64, u64) = redis::from_redis_value(value)?;
+        let (code, number, spent, count): (u8, u64, u64, u64) = redis::from_redis_value(value)?;
         let admission = match code {
             0 => Admission::Admitted,
             1 => Admission::TooManyCalls,
@@ -240,6 +253,10 @@ impl FromRedisValue for LimitsAnswer {
                 return Err(RedisError::from((kind, "unknown answer of the limits")));
             }
         };
-        Ok(Self { admission, spent })
+        Ok(Self {
+            admission,
+            spent,
+            count,
+        })
     }
 }

@@ -104,7 +104,7 @@ impl SyncQueue {
             }
             let answer = limits.run(&key, &sync, None).await;
             match answer {
-                Some(answer) => lock(&usage).finish_sync(answer.spent),
+                Some(answer) => lock(&usage).finish_sync(answer.spent, answer.count),
                 None => lock(&usage).undo_sync(&sync),
             }
             answer.is_some()
