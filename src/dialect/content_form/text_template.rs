@@ -10,7 +10,6 @@ use strict_json::string_end;
 use crate::dialect::{
     content_form::SOURCE,
     google::response::{
-        document::ResponseDocument,
         envelope::ResponseEnvelope,
         text_chunk::{TextChunk, TextChunkTemplate},
     },
@@ -143,16 +142,9 @@ impl TextTemplate {
         })
     }
 
-    /// Reads an event that differs from the template in its text only. Returns the chunk and
-    /// the JSON of the text.
-    pub fn read(&self, data: &Bytes) -> Option<(ResponseDocument, Bytes)> {
-        let text = self.event.text_of(data)?;
-        let form = &self.chunk;
-        let before = form.bytes.get(..form.text.start)?;
-        let behind = form.bytes.get(form.text.end..)?;
-        let bytes = Bytes::from([before, &text, behind].concat());
-        let chunk = TextChunk::read(&self.chunk, &bytes)?;
-        Some((ResponseDocument::from_text_event(chunk, data.clone()), text))
+    /// Reads an event that differs from the template in its text only.
+    pub fn read(&self, data: &Bytes) -> Option<TextChunk> {
+        TextChunk::of_text(&self.chunk, &self.event.text_of(data)?)
     }
 
     /// Returns whether the text is a thought.
@@ -191,10 +183,8 @@ mod tests {
         let text = data.slice(19..22);
         let template = TextTemplate::new(&data, &text, TextStream::Speech, 3).unwrap();
         let read = |data: &'static str| template.read(&Bytes::from_static(data.as_bytes()));
-        let (chunk, text) = read(r#"{"type":"d","text":"b\n\"","n":1}"#).unwrap();
-        assert!(chunk.is_text());
-        assert_eq!(text, r#""b\n\"""#);
-        assert_eq!(chunk.plain_texts().collect::<String>(), "b\n\"");
+        let chunk = read(r#"{"type":"d","text":"b\n\"","n":1}"#).unwrap();
+        assert_eq!(chunk.plain_text(), Some("b\n\""));
         let form = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"b\n\"","hookgateSource":3}]},"index":0}]}"#;
         assert_eq!(chunk.to_bytes(), form);
         for other in [

@@ -4,7 +4,6 @@ use std::{collections::HashMap, mem};
 
 use bytes::Bytes;
 use serde_json::json;
-use strict_json::unquote;
 
 use crate::dialect::{
     anthropic::{
@@ -159,15 +158,15 @@ impl MessageReader {
     /// Reads an event that differs from the latest one with a text in its text only.
     fn read_alike(&mut self, data: &Bytes) -> Option<ResponseDocument> {
         let template = self.template.as_ref()?;
-        let (chunk, text) = template.read(data)?;
+        let chunk = template.read(data)?;
         if template.is_thought() {
             let thinking = self.open.get_mut(&self.template_index)?;
             let OpenBlock::Thinking { text: known, .. } = thinking else {
                 return None;
             };
-            append_thinking(known, &unquote(&text)?);
+            append_thinking(known, chunk.text());
         }
-        Some(chunk)
+        Some(ResponseDocument::from_text_event(chunk, data.clone()))
     }
 
     /// Keeps an event as the template of those that follow, if it holds a text only.

@@ -113,6 +113,11 @@ impl ResponseDocument {
         self.text.is_some()
     }
 
+    /// Returns the text of an unparsed chunk, which may be a thought.
+    pub fn unparsed_text(&self) -> Option<&str> {
+        self.text.as_ref().map(TextChunk::text)
+    }
+
     /// Returns the chunk as text, unless it was parsed.
     pub(crate) fn as_text_mut(&mut self) -> Option<&mut TextChunk> {
         self.text.as_mut()

@@ -68,6 +68,23 @@ impl TextChunk {
         })
     }
 
+    /// Creates a chunk like the template that holds a text, which is given as JSON; `None` if
+    /// that is no valid string.
+    pub fn of_text(template: &Arc<TextChunkTemplate>, json: &[u8]) -> Option<Self> {
+        let (place, usage) = (&template.text, &template.usage);
+        let text = unquote(json)?.into_owned();
+        let before = template.bytes.get(..place.start)?;
+        let behind = template.bytes.get(place.end..)?;
+        Some(Self {
+            text,
+            usage: template.bytes.slice(usage.clone()),
+            template: Arc::clone(template),
+            bytes: [before, json, behind].concat().into(),
+            place: place.start..place.start + json.len(),
+            is_edited: false,
+        })
+    }
+
     /// Returns the bytes that it was read from.
     pub fn original_bytes(&self) -> Bytes {
         self.bytes.clone()
@@ -85,6 +102,11 @@ impl TextChunk {
     /// Returns the JSON of the token counts.
     pub fn usage(&self) -> Option<Bytes> {
         (!self.usage.is_empty()).then(|| self.usage.clone())
+    }
+
+    /// Returns the text.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Returns the text, unless it is a thought.

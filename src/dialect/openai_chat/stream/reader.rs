@@ -3,7 +3,6 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use strict_json::unquote;
 
 use crate::dialect::{
     api_dialect::ReadChunks,
@@ -97,13 +96,13 @@ impl ChatChunkReader {
     /// Reads an event that differs from an earlier one in its text only.
     fn read_alike(&mut self, data: &Bytes) -> Option<ResponseDocument> {
         let (template, thought) = self.template.as_ref().filter(|_| !self.holds_all)?;
-        let (chunk, text) = template.read(data)?;
+        let chunk = template.read(data)?;
         if let Some(name) = thought {
-            self.held_bytes += text.len();
+            self.held_bytes += chunk.text().len();
             (self.held_bytes <= MAX_HELD_BYTES).then_some(())?;
-            self.thoughts.add_text(name, &unquote(&text)?);
+            self.thoughts.add_text(name, chunk.text());
         }
-        Some(chunk)
+        Some(ResponseDocument::from_text_event(chunk, data.clone()))
     }
 
     /// Returns the last chunk.

@@ -47,11 +47,11 @@ impl EventWriter {
     }
 
     /// Writes an unedited piece that is like the latest one. Returns whether it is.
-    pub(super) fn write_alike(&mut self, out: &mut BytesMut, data: &Bytes) -> bool {
+    pub(super) fn write_alike(&mut self, out: &mut BytesMut, data: &Bytes, text: &str) -> bool {
         let Some(alike) = &self.alike else {
             return false;
         };
-        let Some((text, place)) = alike.read(data) else {
+        let Some(place) = alike.number_in(data) else {
             return false;
         };
         let is_it =
@@ -60,7 +60,7 @@ impl EventWriter {
         let Some(known) = item.and_then(|item| item.text_mut(alike.slot)) else {
             return false;
         };
-        known.sent.push_str(&text);
+        known.sent.push_str(text);
         self.sender.send_numbered(out, &alike.name, data, place);
         true
     }

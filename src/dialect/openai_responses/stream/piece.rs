@@ -4,7 +4,6 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use strict_json::unquote;
 
 use crate::dialect::{
     content_form::{TextEvent, TextTemplate},
@@ -78,12 +77,9 @@ impl WrittenPiece {
         })
     }
 
-    /// Reads an event that is like it: its piece, and the place of its sequence number.
-    pub fn read(&self, data: &Bytes) -> Option<(String, Range<usize>)> {
-        let text = unquote(&self.event.text_of(data)?)?.into_owned();
+    /// Returns the place of the sequence number in an event that is like it.
+    pub fn number_in(&self, data: &Bytes) -> Option<Range<usize>> {
         let mut places = self.event.places_in(data)?.into_iter();
-        let is_number =
-            |place: &Range<usize>| data.get(place.start).is_some_and(u8::is_ascii_digit);
-        Some((text, places.find(is_number)?))
+        places.find(|place| data.get(place.start).is_some_and(u8::is_ascii_digit))
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use strict_json::unquote;
 
 use crate::dialect::{
     api_dialect::ReadChunks,
@@ -183,14 +182,13 @@ impl EventReader {
     /// Reads an event that differs in its piece only from the latest one.
     fn read_alike(&mut self, data: &Bytes) -> Result<Option<ResponseDocument>, DialectError> {
         let alike = self.alike.as_ref();
-        let Some((alike, (chunk, text))) =
+        let Some((alike, chunk)) =
             alike.and_then(|alike| Some((alike, alike.template.read(data)?)))
         else {
             return Ok(None);
         };
-        let piece = unquote(&text).unwrap_or_default();
-        self.texts.append(alike.item, alike.slot, &piece)?;
-        Ok(Some(chunk))
+        self.texts.append(alike.item, alike.slot, chunk.text())?;
+        Ok(Some(ResponseDocument::from_text_event(chunk, data.clone())))
     }
 
     fn begin_item(&mut self, event: StreamEvent) -> Result<Option<EventChunk>, DialectError> {

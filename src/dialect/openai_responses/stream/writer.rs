@@ -113,11 +113,11 @@ impl WriteChunks for EventWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
         let wire = chunk.wire().map(|wire| wire.events.as_slice());
         let wire = wire.unwrap_or_default();
-        if !chunk.is_text() {
+        let Some(text) = chunk.unparsed_text() else {
             return self.write_chunk(out, wire, &ChunkView::read(chunk.document())?);
-        }
+        };
         if let ([data], false) = (wire, chunk.is_edited())
-            && self.write_alike(out, data)
+            && self.write_alike(out, data, text)
         {
             return Ok(());
         }
