@@ -38,7 +38,7 @@ pub use self::{
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
-    config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
+    config::{BUILTIN, ByType, KnownMethod, ProtocolShape, Registry},
     dialect::{self, FieldSpec, MethodSpec},
     policy,
     protocol::{self, Protocol},
@@ -56,6 +56,7 @@ pub fn registry() -> Registry {
             .map(known_method)
             .chain(dialect::FIELDS.iter().map(known_field))
             .collect(),
+        schemas: ByType::default(),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
     runtime::{block_on, shutdown_signals},
     serve,
 };
-use crate::{config::Overrides, observe::LogGuard, server::Server, state::AppResources};
+use crate::{config::Overrides, hook, observe::LogGuard, server::Server, state::AppResources};
 use mock_model_api::{self, MockConfig};
 
 /// The config, whose model APIs are at [`MOCK`].
@@ -91,7 +91,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Fa
     let file = folder.join("demo.yaml");
     fs::create_dir(folder.join("transcripts"))?;
     fs::write(&file, config_text(mock).await)?;
-    let source = serve::config_source(Some(file), Overrides::default(), None);
+    let source = serve::config_source(Some(file), Overrides::default(), None, hook::registry());
     let config = source.read()?;
     let logging = serve::start_logging(&config);
     let server = Server::bind_reloading(config, AppResources::default(), source).await?;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     bundle::Replica,
     config::{
-        Config, ConfigError, LogLevel, LogLineFormat, Overrides, PolicyLayer, Problem,
+        Config, ConfigError, LogLevel, LogLineFormat, Overrides, PolicyLayer, Problem, Registry,
         SourceSettings,
     },
     event::EventName,
@@ -61,10 +61,12 @@ impl ServeArgs {
             hooks: self.hooks,
             ..Overrides::default()
         };
-        let first = read_file(self.config.as_deref(), &overrides)?;
+        let registry = hook::registry();
+        let first = read_file(self.config.as_deref(), &overrides, &registry)?;
         let replica = first.source.as_ref().map(Replica::open).transpose()?;
         let replica = replica.map(Arc::new);
-        let mut source = config_source(self.config, overrides, first.source.clone());
+        let bundles = first.source.clone();
+        let mut source = config_source(self.config, overrides, bundles, registry);
         let first = match &replica {
             Some(replica) => {
                 source = source.with_layers(store_layers(replica));
@@ -119,11 +121,12 @@ fn store_layers(replica: &Arc<Replica>) -> Arc<StoreLayers> {
 }
 
 /// Returns the source of a config that is read again at each reload. `bundles` is its `source`
-/// at the start.
+/// at the start; `registry` keeps the compiled schemas from one reload to the next.
 pub(super) fn config_source(
     file: Option<PathBuf>,
     overrides: Overrides,
     bundles: Option<SourceSettings>,
+    registry: Registry,
 ) -> ConfigSource {
     let read = move |input: ConfigInput<'_>| {
         let is_file = matches!(input, ConfigInput::File(_));
@@ -139,7 +142,7 @@ pub(super) fn config_source(
                 file.as_deref()
             }
         };
-        let config = read_file(file, &overrides)?;
+        let config = read_file(file, &overrides, &registry)?;
         // INVARIANT: a config with `source` is never in use without its bundles.
         let source =
             |source: &Option<SourceSettings>| source.as_ref().map(SourceSettings::without_tokens);
@@ -151,10 +154,14 @@ pub(super) fn config_source(
     ConfigSource::new(Arc::new(read))
 }
 
-fn read_file(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+fn read_file(
+    file: Option<&Path>,
+    overrides: &Overrides,
+    registry: &Registry,
+) -> Result<Config, ConfigError> {
     match file {
-        Some(file) => Config::load(file, overrides, &hook::registry()),
-        None => Config::without_file(overrides, &hook::registry()),
+        Some(file) => Config::load(file, overrides, registry),
+        None => Config::without_file(overrides, registry),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::by_type::ByType;
 use crate::event::SettingsFormat;
 
 /// The transports, protocols, policies, formats and methods that a config may name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Registry {
     /// Allowed values of a hook's `type`.
     pub transports: Vec<&'static str>,
@@ -17,6 +18,8 @@ pub struct Registry {
     pub formats: Vec<Format>,
     /// The methods of the model APIs, and fields of requests.
     pub methods: Vec<KnownMethod>,
+    /// The schemas of documents that use these names, compiled.
+    pub schemas: ByType,
 }
 
 /// Name and settings files of a hook protocol.

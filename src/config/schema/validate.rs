@@ -36,34 +36,43 @@ pub struct Validated {
     pub warnings: Vec<Problem>,
 }
 
+/// The schema of a type, with a validator.
+struct CompiledSchema {
+    value: Value,
+    formats: Vec<Format>,
+    validator: Validator,
+}
+
 /// Validates `value`, a part of `document`, against the schema of `T`.
-pub fn validate<T: JsonSchema>(
+pub fn validate<T: JsonSchema + 'static>(
     document: &SpannedYaml,
     value: Value,
     registry: &Registry,
     unknown_keys: UnknownKeys,
 ) -> Validated {
-    let schema = schema::<T>(registry);
+    let compiled = registry
+        .schemas
+        .get_or_make::<T, _>(|| CompiledSchema::new::<T>(registry));
     let mut validated = Validated {
         value,
         problems: document.duplicates(),
         warnings: Vec::new(),
     };
-    let formats = [registry.formats.as_slice(), &[DERIVED_EVENT]].concat();
-    let validator = match validator(&schema, &formats) {
-        Ok(validator) => validator,
+    let schema = match &*compiled {
+        Ok(schema) => schema,
         Err(message) => {
+            let message = format!("internal error: the schema is invalid: {message}");
             validated.problems.push(Problem::without_span(message));
             return validated;
         }
     };
     let mut ignored = Vec::new();
-    for error in validator.iter_errors(&validated.value) {
+    for error in schema.validator.iter_errors(&validated.value) {
         let finding = SchemaError {
             document,
             value: &validated.value,
-            schema: &schema,
-            formats: &formats,
+            schema: &schema.value,
+            formats: &schema.formats,
             error: &error,
         };
         let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
@@ -90,13 +99,20 @@ pub fn validate<T: JsonSchema>(
     validated
 }
 
-fn validator(schema: &Value, formats: &[Format]) -> Result<Validator, String> {
-    let mut options = jsonschema::options();
-    for Format { name, check } in formats.iter().copied() {
-        options = options.with_format(name, move |text: &str| check(text).is_ok());
+impl CompiledSchema {
+    fn new<T: JsonSchema>(registry: &Registry) -> Result<Self, String> {
+        let value = schema::<T>(registry);
+        let formats = [registry.formats.as_slice(), &[DERIVED_EVENT]].concat();
+        let mut options = jsonschema::options();
+        for Format { name, check } in formats.iter().copied() {
+            options = options.with_format(name, move |text: &str| check(text).is_ok());
+        }
+        let options = formats::add_to(options).should_validate_formats(true);
+        let validator = options.build(&value).map_err(|error| error.to_string())?;
+        Ok(Self {
+            value,
+            formats,
+            validator,
+        })
     }
-    formats::add_to(options)
-        .should_validate_formats(true)
-        .build(schema)
-        .map_err(|error| format!("internal error: the schema is invalid: {error}"))
 }

@@ -92,3 +92,27 @@ fn calls_in_flight_reserve_what_they_are_expected_to_cost() {
     let calls: Vec<_> = (0..9).map(|_| enter(&quota, &grant, request)).collect();
     assert!(calls.iter().all(Result::is_ok));
 }
+
+#[test]
+fn only_admitted_calls_are_renewed() {
+    let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
+    usage.begin_call(id, 0, Lease::Requested);
+    assert!(usage.take_sync(SyncScope::All).is_empty());
+
+    usage.admit_call(id);
+
+    assert_eq!(usage.take_sync(SyncScope::All).live, [(id, 0)]);
+}
+
+#[test]
+fn tokens_are_sent_once_unless_that_fails() {
+    let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
+    usage.spend(id, 7);
+    let sync = usage.take_sync(SyncScope::Changes);
+    assert_eq!(sync.spent, 7);
+    assert_eq!(usage.take_sync(SyncScope::Changes).spent, 0);
+
+    usage.undo_sync(&sync);
+
+    assert_eq!(usage.take_sync(SyncScope::Changes).spent, 7);
+}

@@ -104,7 +104,7 @@ impl TextChunk {
         (!self.usage.is_empty()).then(|| self.usage.clone())
     }
 
-    /// Returns the text.
+    /// Returns the text, which may be a thought.
     pub fn text(&self) -> &str {
         &self.text
     }

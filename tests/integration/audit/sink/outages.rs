@@ -207,7 +207,7 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
         call(&agent.base, 40).await;
         sink.answer(200);
         // It has sent some lines, and is about to send the others.
-        eventually("it sends", PATIENCE, || sink.lines().len() > before).await;
+        eventually("it sends", 6 * PATIENCE, || sink.lines().len() > before).await;
         served.signal(Signal::KILL);
         drop(served);
     }
