@@ -101,7 +101,8 @@ impl SharedLimits {
         sync: &CallSync,
         request: Option<&AdmitArguments>,
     ) -> Option<LimitsAnswer> {
-        let call = run(caller, sync, request);
+        let restores = self.mode() != LimitsMode::Shared;
+        let call = run(caller, sync, request, restores);
         let connection = self.fleet.connection();
         let answer = connection.run_script(&self.script, &call).await;
         if answer.is_none() {

@@ -196,6 +196,28 @@ async fn calls_one_after_another_are_not_calls_at_the_same_time() {
     }
 }
 
+#[tokio::test]
+async fn calls_in_flight_count_again_in_a_redis_that_has_lost_them() {
+    let (upstream, mut redis) = (endless().await, Redis::start());
+    let limits = config(&[("team-a", ", in_flight: 1")], "");
+    let gates = replicas(&upstream, &redis, &limits).await;
+    let _open = until_admitted(&gates[0]).await;
+
+    redis.kill();
+    for gate in &gates {
+        until_metric(&gate.operator(), "hookgate_limits_shared", 0).await;
+    }
+    redis.start_again();
+    for gate in &gates {
+        until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
+    }
+
+    let refused = agent(&gates[1], "team-a")
+        .generate("m", &prompt("hi"))
+        .await;
+    assert_refused(&refused, 429, "CONCURRENCY_LIMIT_EXCEEDED");
+}
+
 /// A call of a gateway that has died, which nothing renews.
 #[tokio::test]
 async fn calls_of_a_gateway_that_has_died_end_by_themselves() {
