@@ -161,9 +161,10 @@ async fn agents_that_do_not_read_cost_little_and_nothing_stays() {
     }
     sleep(Duration::from_millis(500)).await;
 
-    // Hyper's buffers for reading and for writing, of up to 408 KiB each.
+    // Hyper's buffers for reading and for writing, of up to 408 KiB each, and a chunk on its
+    // way between them.
     let taken = process.memory() - memory;
-    assert!(taken < 200, "{taken} MiB");
+    assert!(taken < 240, "{taken} MiB");
     process
         .counts(r#"hookgate_connections_rejected_total{reason="write_timeout"} 200"#)
         .await;
