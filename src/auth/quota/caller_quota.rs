@@ -188,24 +188,16 @@ impl Entry<'_> {
     /// Asks Redis, which takes over what other calls of the caller have changed at the same
     /// time; `None` if it is unavailable.
     async fn ask(&self, limits: &SharedLimits) -> Option<Admission> {
-        let (sync, request) = {
-            let mut usage = self.quota.usage();
-            let request = AdmitArguments {
-                call: self.call,
-                amount: usage.reserved_by(self.call),
-                rate: self.grant.requests_per_minute.map(RequestRate::per_minute),
-                max_calls: self.grant.shared_in_flight,
-                per_day: self.grant.tokens_per_day,
-            };
-            (usage.take_sync(SyncScope::Changes), request)
+        let request = AdmitArguments {
+            call: self.call,
+            amount: self.quota.usage().reserved_by(self.call),
+            rate: self.grant.requests_per_minute.map(RequestRate::per_minute),
+            max_calls: self.grant.shared_in_flight,
+            per_day: self.grant.tokens_per_day,
         };
-        let answer = limits.run(&self.quota.key, &sync, Some(&request)).await;
-        let mut usage = self.quota.usage();
-        match answer {
-            Some(answer) => usage.finish_sync(answer.spent, answer.count),
-            None => usage.undo_sync(&sync),
-        }
-        Some(answer?.admission)
+        let (key, usage) = (&self.quota.key, &self.quota.usage);
+        let scope = SyncScope::Changes;
+        limits.sync(key, usage, scope, Some(&request)).await
     }
 
     fn read(&self, admission: Admission) -> Result<(), QuotaExceeded> {

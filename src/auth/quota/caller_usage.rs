@@ -264,10 +264,15 @@ impl CallerUsage {
     }
 
     /// Takes over the answer of the shared store to a sync: the tokens of the day, and the
-    /// identity of their count.
-    pub(super) const fn finish_sync(&mut self, spent: u64, count: u64) {
+    /// identity of their count. Calls that have ended in the meantime end once more, because
+    /// another sync may have overtaken this one with their ends.
+    pub(super) fn finish_sync(&mut self, sync: &CallSync, spent: u64, count: u64) {
         self.is_behind = false;
         self.tokens.see(spent, count);
+        let calls = &self.calls;
+        let renewed = sync.live.iter().map(|(id, _)| *id);
+        self.ended
+            .extend(renewed.filter(|id| !calls.contains_key(id)));
     }
 
     /// Counts the tokens of a sync that failed again. Its calls that have ended are left to

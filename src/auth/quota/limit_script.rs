@@ -25,8 +25,7 @@ pub(super) const LEASE_MS: u64 = 30_000;
 
 /// Takes over the calls of a replica and the tokens that it has spent. Then, if `id` is not
 /// empty, it admits a request that exceeds no limit, and counts it. Returns a code, a number
-/// of seconds or nanoseconds, the tokens of the day, and the identity of their count. If it
-/// `restores`, the replica was without Redis, which may have lost calls.
+/// of seconds or nanoseconds, the tokens of the day, and the identity of their count.
 const SCRIPT: &str = "
 local rate, calls, tokens = KEYS[1], KEYS[2], KEYS[3]
 local lease_ms, debt_ns, is_behind = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -34,8 +33,8 @@ local spent_now, seen = tonumber(ARGV[4]), tonumber(ARGV[5])
 local seen_day, seen_count = tonumber(ARGV[6]), tonumber(ARGV[7])
 local ended, id, amount = tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 local interval_ns, tolerance_ns = tonumber(ARGV[11]), tonumber(ARGV[12])
-local max_calls, per_day, restores = tonumber(ARGV[13]), tonumber(ARGV[14]), ARGV[15] == '1'
-local first = 16
+local max_calls, per_day = tonumber(ARGV[13]), tonumber(ARGV[14])
+local first = 15
 
 local time = redis.call('TIME')
 local now_s, now_us = tonumber(time[1]), tonumber(time[2])
@@ -101,8 +100,6 @@ local function remove(ids)
 end
 
 local function renew(id, amount)
-  -- Its end may have arrived before.
-  if not restores and not redis.call('ZSCORE', calls, id) then return end
   local before = redis.call('HGET', tokens, 'call:' .. id)
   reserved = reserved + amount - tonumber(before or 0)
   redis.call('HSET', tokens, 'call:' .. id, amount)
@@ -205,13 +202,8 @@ pub fn limit_script() -> String {
 }
 
 /// Returns the call of the script that takes over `sync` of a caller, and decides on a
-/// request if there is one. It `restores` after an outage of Redis.
-pub(super) fn run(
-    caller: &str,
-    sync: &CallSync,
-    request: Option<&AdmitArguments>,
-    restores: bool,
-) -> ScriptCall {
+/// request if there is one.
+pub(super) fn run(caller: &str, sync: &CallSync, request: Option<&AdmitArguments>) -> ScriptCall {
     let id = request.map(|request| request.call.simple().to_string());
     let rate = request.and_then(|request| request.rate);
     let (interval_ns, tolerance_ns) =
@@ -232,8 +224,7 @@ pub(super) fn run(
         .arg(interval_ns)
         .arg(tolerance_ns)
         .arg(max_calls.unwrap_or(0))
-        .arg(per_day.map_or(0, NonZeroU64::get))
-        .arg(u8::from(restores));
+        .arg(per_day.map_or(0, NonZeroU64::get));
     for id in &sync.ended {
         call = call.arg(id.simple().to_string());
     }

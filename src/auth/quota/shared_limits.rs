@@ -2,15 +2,15 @@
 //! unavailable.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::{
-    caller_usage::CallSync,
-    limit_script::{AdmitArguments, LimitsAnswer, limit_script, run},
+    caller_usage::{CallerUsage, SyncScope},
+    limit_script::{Admission, AdmitArguments, LimitsAnswer, limit_script, run},
 };
 use crate::{
     config::OnStoreLoss,
@@ -93,22 +93,30 @@ impl SharedLimits {
         }
     }
 
-    /// Writes calls and tokens of the caller with this key, and asks for a request if there
-    /// is one; `None` if Redis is unavailable.
-    pub(super) async fn run(
+    /// Writes the calls and tokens of the caller with this key that Redis does not have, and
+    /// asks for a request if there is one; `None` if Redis is unavailable.
+    pub(super) async fn sync(
         &self,
         caller: &str,
-        sync: &CallSync,
+        usage: &Mutex<CallerUsage>,
+        scope: SyncScope,
         request: Option<&AdmitArguments>,
-    ) -> Option<LimitsAnswer> {
-        let restores = self.mode() != LimitsMode::Shared;
-        let call = run(caller, sync, request, restores);
-        let connection = self.fleet.connection();
-        let answer = connection.run_script(&self.script, &call).await;
-        if answer.is_none() {
-            self.lose();
+    ) -> Option<Admission> {
+        let lock = || usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let sync = lock().take_sync(scope);
+        if sync.is_empty() && request.is_none() {
+            return Some(Admission::Admitted);
         }
-        answer
+        let call = run(caller, &sync, request);
+        let connection = self.fleet.connection();
+        let answer: Option<LimitsAnswer> = connection.run_script(&self.script, &call).await;
+        let Some(answer) = answer else {
+            self.lose();
+            lock().undo_sync(&sync);
+            return None;
+        };
+        lock().finish_sync(&sync, answer.spent, answer.count);
+        Some(answer.admission)
     }
 
     /// Marks Redis as unavailable, so that no request waits for it.

@@ -98,16 +98,7 @@ impl SyncQueue {
     async fn sync(&self, limits: &SharedLimits, scope: SyncScope) -> bool {
         let callers = lock(&self.callers).take(scope);
         let written = stream::iter(callers).map(|(key, usage)| async move {
-            let sync = lock(&usage).take_sync(scope);
-            if sync.is_empty() {
-                return true;
-            }
-            let answer = limits.run(&key, &sync, None).await;
-            match answer {
-                Some(answer) => lock(&usage).finish_sync(answer.spent, answer.count),
-                None => lock(&usage).undo_sync(&sync),
-            }
-            answer.is_some()
+            limits.sync(&key, &usage, scope, None).await.is_some()
         });
         let written = written.buffer_unordered(MAX_CONCURRENT_SYNCS);
         written.all(async |is_written| is_written).await

@@ -36,7 +36,7 @@ async fn admit_at(
     command.arg(script).arg(3).arg(&limit_keys(caller));
     // A lease; nothing to take over; a request, its tokens, and limits.
     command.arg(30_000).arg(&[0; 7]).arg("id").arg(0);
-    command.arg(&[interval_ns, tolerance_ns, 0, 0, 0]);
+    command.arg(&[interval_ns, tolerance_ns, 0, 0]);
     let (code, wait_ns, _spent, _count): (u8, u64, u64, u64) =
         command.query_async(redis).await.unwrap();
     (code, wait_ns)

@@ -116,3 +116,17 @@ fn tokens_are_sent_once_unless_that_fails() {
 
     assert_eq!(usage.take_sync(SyncScope::Changes).spent, 7);
 }
+
+#[test]
+fn a_call_that_ends_while_it_is_renewed_ends_once_more() {
+    let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
+    usage.begin_call(id, 0, Lease::Requested);
+    usage.admit_call(id);
+    let renewal = usage.take_sync(SyncScope::All);
+    usage.end_call(id);
+    assert_eq!(usage.take_sync(SyncScope::Changes).ended, [id]);
+
+    usage.finish_sync(&renewal, 0, 1);
+
+    assert_eq!(usage.take_sync(SyncScope::Changes).ended, [id]);
+}
