@@ -8,4 +8,4 @@ mod endpoint;
 mod progress;
 mod sink_task;
 
-pub(super) use self::{endpoint::SinkEndpoint, sink_task::SinkTask};
+pub(super) use self::{endpoint::SinkEndpoint, progress::load_position, sink_task::SinkTask};

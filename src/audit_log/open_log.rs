@@ -8,13 +8,13 @@ use std::{
 };
 
 use chained_log::{
-    ChainHead, Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, WriteOptions,
+    ChainHead, Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, ReadPosition,
+    WriteOptions,
 };
-
 use tokio::sync::watch;
 
 use super::{
-    http_sink::{SinkEndpoint, SinkTask},
+    http_sink::{SinkEndpoint, SinkTask, load_position},
     otlp::RecordExporter,
     rate_limit::RecordRateLimiter,
     record::AuditRecord,
@@ -38,6 +38,8 @@ pub(super) struct OpenLog {
     pub(super) rejected_requests: RecordRateLimiter,
     /// The endpoint that receives the lines.
     sink: watch::Sender<Option<Arc<SinkEndpoint>>>,
+    /// Place of the last line that the endpoint had accepted when the file was opened.
+    sent: Option<ReadPosition>,
 }
 
 /// Counts and logs what happens to a log file, writes its notices as records, and exports
@@ -76,6 +78,7 @@ impl OpenLogs {
             observer,
             rejected_requests: RecordRateLimiter::default(),
             sink: watch::Sender::default(),
+            sent: load_position(&settings.path),
         });
         by_path.insert(settings.path.clone(), Arc::downgrade(&log));
         Ok(log)
@@ -98,11 +101,23 @@ impl OpenLog {
         });
     }
 
-    /// Returns the task that sends the lines. It ends after the writer of the file.
+    /// Returns the task that sends the lines, and counts those that earlier processes
+    /// have left to it. It ends after the writer of the file.
     pub(super) fn sink_task(&self, path: &Path) -> SinkTask {
         let written = self.observer.written_seq.subscribe();
         let metrics = Arc::clone(&self.observer.metrics);
-        SinkTask::new(path.to_owned(), self.sink.subscribe(), written, metrics)
+        let endpoint = self.sink.subscribe();
+        let task = SinkTask::new(
+            path.to_owned(),
+            endpoint,
+            written,
+            metrics,
+            self.sent.clone(),
+        );
+        if self.sink.borrow().is_some() {
+            task.record_lag_behind(self.file.head().seq);
+        }
+        task
     }
 }
 

@@ -12,12 +12,16 @@ use chained_log::ReadPosition;
 /// Readable and writable by the owner only, as the log.
 const FILE_MODE: u32 = 0o600;
 
-/// Returns the place that is kept for a log; `None` if there is none.
-///
-/// # Errors
-///
-/// Fails if the file cannot be read, or holds no place.
-pub(super) fn load(log: &Path) -> io::Result<Option<ReadPosition>> {
+/// Returns the place that is kept for a log; `None` if there is none, or if it is
+/// unreadable, which is logged. Blocks.
+pub(in crate::audit_log) fn load_position(log: &Path) -> Option<ReadPosition> {
+    load(log).unwrap_or_else(|error| {
+        tracing::warn!(%error, "audit sink: the place of the last sent line is unreadable");
+        None
+    })
+}
+
+fn load(log: &Path) -> io::Result<Option<ReadPosition>> {
     match fs::read(with_suffix(log, "sent")) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -54,13 +54,14 @@ impl SinkTask {
         endpoint: watch::Receiver<Option<Arc<SinkEndpoint>>>,
         written: watch::Receiver<u64>,
         metrics: Arc<Metrics>,
+        position: Option<ReadPosition>,
     ) -> Self {
         Self {
             path,
             endpoint,
             written,
             metrics,
-            position: None,
+            position,
             is_failing: false,
         }
     }
@@ -84,7 +85,7 @@ impl SinkTask {
         let Some(mut endpoint) = self.wait_for_endpoint().await else {
             return;
         };
-        self.load_position().await;
+        self.check_position().await;
         let mut backoff = MIN_BACKOFF;
         while let Some(last_seq) = self.wait_for_lines(&endpoint).await {
             match self.read(&endpoint, last_seq).await {
@@ -114,18 +115,8 @@ impl SinkTask {
         endpoint.ok()?.clone()
     }
 
-    /// Loads the place of the last accepted line. Without one, or with that of another
-    /// log, all lines are sent.
-    async fn load_position(&mut self) {
-        let path = self.path.clone();
-        let loaded = tokio::task::spawn_blocking(move || progress::load(&path)).await;
-        self.position = loaded
-            .map_err(io::Error::from)
-            .flatten()
-            .unwrap_or_else(|error| {
-                tracing::warn!(%error, "audit sink: the place of the last sent line is unreadable");
-                None
-            });
+    /// Sends all lines if the last accepted line is that of another log.
+    async fn check_position(&mut self) {
         let written = self.written.wait_for(|seq| *seq > 0).await;
         let last_seq = written.map(|seq| *seq).unwrap_or_default();
         self.position.take_if(|position| position.seq > last_seq);
@@ -136,9 +127,9 @@ impl SinkTask {
     async fn wait_for_lines(&mut self, endpoint: &SinkEndpoint) -> Option<u64> {
         let sent = self.sent_seq();
         self.written.wait_for(|seq| *seq > sent).await.ok()?;
+        self.record_lag();
         let full = sent.saturating_add(endpoint.settings.batch.lines as u64);
         drop(timeout(LINGER, self.written.wait_for(|seq| *seq >= full)).await);
-        self.record_lag();
         Some(*self.written.borrow())
     }
 
@@ -248,7 +239,12 @@ impl SinkTask {
     }
 
     fn record_lag(&self) {
-        let lag = self.written.borrow().saturating_sub(self.sent_seq());
+        self.record_lag_behind(*self.written.borrow());
+    }
+
+    /// Counts the lines up to this one that are not sent.
+    pub(in crate::audit_log) fn record_lag_behind(&self, last_seq: u64) {
+        let lag = last_seq.saturating_sub(self.sent_seq());
         self.metrics
             .audit_sink_lag
             .set(i64::try_from(lag).unwrap_or(i64::MAX));

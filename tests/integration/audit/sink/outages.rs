@@ -222,6 +222,35 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
     assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
 }
 
+#[tokio::test]
+async fn lines_of_a_killed_gateway_are_behind_from_the_start_of_the_next() {
+    let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
+    sink.answer(503);
+    let folder = TempDir::new().unwrap();
+    fs::write(
+        folder.path().join("hookgate.yaml"),
+        config(&upstream, &sink.setting("")),
+    )
+    .unwrap();
+    let (served, agent, operator) = serve(folder.path());
+    call(&agent.base, 5).await;
+    appears(
+        &operator,
+        "hookgate_audit_sink_failures_total{reason=\"status\"}",
+    )
+    .await;
+    served.signal(Signal::KILL);
+    drop(served);
+    let written = lines(&folder.path().join("audit.jsonl")).len() as u64;
+    assert!(written > 0);
+
+    let (served, _, operator) = serve(folder.path());
+
+    let lag = metric(&operator, "hookgate_audit_sink_lag_lines").await;
+    assert!(lag >= Some(written), "{lag:?} of {written}");
+    end(served).await;
+}
+
 /// Waits until a counter has counted.
 async fn appears(operator: &Agent, name: &str) {
     let deadline = Instant::now() + PATIENCE;
