@@ -1,10 +1,10 @@
 """The interface as `openapi/hookgate.yaml` describes it, tried out by schemathesis: requests made from the document, right
-and wrong ones, and every answer held against it."""
+and wrong ones, and every answer held against it. And HTTP/2, tried out by h2load."""
 
 import subprocess
 
 from install import REPO, SCRATCH, python
-from stage import Stage, fail
+from stage import Stage, check, contains, fail, write_json
 
 CASES = []
 
@@ -58,6 +58,25 @@ def operators_without_the_token_find_what_the_document_says():
     admin = {"listen": "127.0.0.1:0", "token": {"file": str(token)}}
     with Stage(settings={"admin": admin}) as stage:
         holds(stage, stage.admin, "admin")
+
+
+CONNECTIONS, STREAMS, REQUESTS = 10, 10, 1000
+
+
+@case
+def h2load_loads_it_over_http_2():
+    """Each answer is streamed and inspected; none is lost, and each request runs its hook."""
+    with Stage(settings=GUARDS, recorded=["BeforeModel"]) as stage:
+        body = stage.home / "request.json"
+        write_json(body, {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]})
+        run = stage.run("h2load", "--clients", str(CONNECTIONS), "--max-concurrent-streams", str(STREAMS), "--requests", str(REQUESTS),
+                        "--data", str(body), "--header", "content-type: application/json", "--header", "x-goog-api-key: a-key",
+                        f"{stage.gate}/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse")
+        contains(run.stdout, "Application protocol: h2c", run)
+        contains(run.stdout, f"requests: {REQUESTS} total, {REQUESTS} started, {REQUESTS} done, {REQUESTS} succeeded, 0 failed", run)
+        contains(run.stdout, f"status codes: {REQUESTS} 2xx", run)
+        check(len(stage.seen()), REQUESTS, run)
+        check(len(stage.events("BeforeModel")), REQUESTS, run)
 
 
 def holds(stage, url, *tags):

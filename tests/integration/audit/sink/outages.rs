@@ -14,15 +14,20 @@ use std::{
 
 use rustix::process::Signal;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use super::{Sink, caught_up, counted, metric};
 use crate::harness::{Agent, PATIENCE, Served, TestGateway, Upstream, eventually, prompt};
 
-/// Lines that are written while the endpoint is away, unless the environment says otherwise.
-const LINES: u64 = 600;
+/// Calls a second while the endpoint is away; each writes [`LINES_PER_CALL`].
+const CALLS_PER_SECOND: u32 = 50;
 
-/// Lines of a call: its event, itself and its outcome.
-const LINES_PER_CALL: u64 = 3;
+/// The lines of a call: two events, its request and its response.
+const LINES_PER_CALL: u64 = 4;
+
+/// The median of calls while the endpoint is away, as a multiple of that without one; more
+/// than two equal gateways differ by.
+const MOST_SLOWER: f64 = 1.05;
 
 const AGENTS: u64 = 8;
 
@@ -46,31 +51,71 @@ fn serve(folder: &Path) -> (Served, Agent, Agent) {
     (served, agent, operator)
 }
 
-/// Calls from some agents at once; gives the times that calls took, in order.
-async fn call(base: &str, calls: u64) -> Vec<Duration> {
+/// Calls from some agents at once.
+async fn call(base: &str, calls: u64) {
     let left = Arc::new(AtomicU64::new(calls));
     let agents = (0..AGENTS).map(|_| {
         let (agent, left) = (Agent::at_base(base), Arc::clone(&left));
         tokio::spawn(async move {
-            let mut times = Vec::new();
             while left
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1))
                 .is_ok()
             {
-                let started = Instant::now();
-                let answer = agent.generate("m", &prompt("hi")).await;
-                assert_eq!(answer.status, 200);
-                times.push(started.elapsed());
+                timed_call(&agent).await;
             }
-            times
         })
     });
-    let mut times = Vec::new();
     for agent in agents.collect::<Vec<_>>() {
-        times.extend(agent.await.unwrap());
+        agent.await.unwrap();
     }
-    times.sort();
-    times
+}
+
+async fn timed_call(agent: &Agent) -> Duration {
+    let started = Instant::now();
+    let answer = agent.generate("m", &prompt("hi")).await;
+    assert_eq!(answer.status, 200);
+    started.elapsed()
+}
+
+/// The times of the calls of two gateways, in order.
+#[derive(Default)]
+struct Times([Vec<Duration>; 2]);
+
+impl Times {
+    /// Calls both in turn at [`CALLS_PER_SECOND`], however long the calls take.
+    async fn of_calls(agents: &[Agent; 2], time: Duration) -> Self {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1) / CALLS_PER_SECOND);
+        let mut calls = JoinSet::new();
+        for number in 0..time.as_secs() * u64::from(CALLS_PER_SECOND) {
+            ticks.tick().await;
+            let agents = agents.clone();
+            calls.spawn(async move {
+                // Each is first as often as second.
+                let is_swapped = number % 2 == 1;
+                let first = timed_call(&agents[usize::from(is_swapped)]).await;
+                let second = timed_call(&agents[usize::from(!is_swapped)]).await;
+                if is_swapped {
+                    [second, first]
+                } else {
+                    [first, second]
+                }
+            });
+        }
+        let mut times = Self::default();
+        for [one, other] in calls.join_all().await {
+            times.0[0].push(one);
+            times.0[1].push(other);
+        }
+        for times in &mut times.0 {
+            times.sort();
+        }
+        times
+    }
+
+    /// The time that this share of the calls took at most, in percent.
+    fn percentile(&self, percent: usize) -> [Duration; 2] {
+        self.0.each_ref().map(|it| it[it.len() * percent / 100])
+    }
 }
 
 /// The lines of all files of a log.
@@ -81,69 +126,60 @@ fn lines(log: &Path) -> Vec<String> {
         .collect()
 }
 
-/// In the suite with 600 lines; `just sink-outage` writes 720,000, an hour of 200 a second.
+/// Three seconds in the suite, an hour by `just sink-outage`. A second gateway without a
+/// sink is called as often.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_was_away_receives_every_line_and_no_call_waits_for_it() {
-    let wanted: u64 = env::var("HOOKGATE_SINK_LINES").map_or(LINES, |it| it.parse().unwrap());
-    let calls = wanted.div_ceil(LINES_PER_CALL);
+    let minutes = env::var("HOOKGATE_SINK_MINUTES").ok();
+    let outage = minutes.as_ref().map_or(Duration::from_secs(3), |it| {
+        Duration::from_mins(it.parse().unwrap())
+    });
     let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
-    let folder = TempDir::new().unwrap();
-    let rotate = "rotate: { size: 1MiB, keep: 100000 }";
-    let write = |sink: &str| {
-        let audit = format!("{rotate}{sink}");
-        fs::write(
-            folder.path().join("hookgate.yaml"),
-            config(&upstream, &audit),
-        )
-        .unwrap();
-    };
-
-    write("");
-    let (served, agent, _) = serve(folder.path());
-    let without = call(&agent.base, calls.min(5000)).await;
-    end(served).await;
-    write(&format!(", {}", sink.setting("")));
     sink.answer(503);
-    let (served, agent, operator) = serve(folder.path());
-    let started = Instant::now();
-    let away = call(&agent.base, calls).await;
-    let outage = started.elapsed();
-    let lag = metric(&operator, "hookgate_audit_sink_lag_lines")
-        .await
-        .unwrap();
+    let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let rotate = "rotate: { size: 1MiB, keep: 100000 }".to_owned();
+    let with_sink = format!("{rotate}, {}", sink.setting(""));
+    for (folder, audit) in folders.iter().zip([with_sink, rotate]) {
+        let config = config(&upstream, &audit);
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    }
+    let [(served, agent, operator), (other, other_agent, _)] =
+        folders.each_ref().map(|it| serve(it.path()));
+    let agents = [agent, other_agent];
+
+    let away = Times::of_calls(&agents, outage).await;
+    let log = folders[0].path().join("audit.jsonl");
+    let behind = lines(&log).len();
     assert!(sink.lines().is_empty());
     sink.answer(200);
-    let started = Instant::now();
-    let back = call(&agent.base, calls.min(5000)).await;
-    while metric(&operator, "hookgate_audit_sink_lag_lines").await != Some(0) {
-        let patience = PATIENCE + Duration::from_millis(wanted);
-        assert!(started.elapsed() < patience, "still behind");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let caught_up = started.elapsed();
+    let while_back = Duration::from_secs(1) + outage / 20;
+    let back = Times::of_calls(&agents, while_back).await;
+    caught_up(&operator).await;
     end(served).await;
+    end(other).await;
 
     let verified = sink.verified();
-    let (copy, file) = (sink.lines(), lines(&folder.path().join("audit.jsonl")));
+    let (copy, file) = (sink.lines(), lines(&log));
     let copied: HashSet<&String> = copy.iter().collect();
-    assert!(file.len() as u64 > wanted);
+    let seconds = outage.as_secs() + while_back.as_secs();
+    assert!(file.len() as u64 >= seconds * u64::from(CALLS_PER_SECOND) * LINES_PER_CALL);
     assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
-    let at = |times: &[Duration], share: usize| times[times.len() * share / 100];
-    let mut log = std::io::stderr().lock();
-    for (name, times) in [("without", &without), ("away", &away), ("back", &back)] {
-        let (half, most) = (at(times, 50), at(times, 99));
-        writeln!(
-            log,
-            "{name}: {} calls, p50 {half:?}, p99 {most:?}",
-            times.len()
-        )
-        .unwrap();
+    let mut report = std::io::stderr().lock();
+    for (name, times) in [("away", &away), ("back", &back)] {
+        for percent in [50, 99] {
+            let [with_sink, without] = times.percentile(percent);
+            writeln!(
+                report,
+                "{name}: p{percent} {with_sink:?}, without a sink {without:?}"
+            )
+            .unwrap();
+        }
     }
-    writeln!(
-        log,
-        "{outage:?} away, {lag} lines behind, sent in {caught_up:?}; {verified}"
-    )
-    .unwrap();
+    writeln!(report, "{outage:?} away, {behind} lines behind; {verified}").unwrap();
+    if minutes.is_some() {
+        let [with_sink, without] = away.percentile(50);
+        assert!(with_sink <= without.mul_f64(MOST_SLOWER), "slower");
+    }
 }
 
 /// Ends a gateway, and waits for it.
@@ -218,7 +254,7 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
     sink.verified();
     let (copy, file) = (sink.lines(), lines(&folder.path().join("audit.jsonl")));
     let copied: HashSet<&String> = copy.iter().collect();
-    assert!(file.len() > KILLS * 40 * 3);
+    assert!(file.len() > KILLS * 40 * LINES_PER_CALL as usize);
     assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
 }
 
