@@ -98,9 +98,9 @@ async fn metric(operator: &Agent, name: &str) -> Option<u64> {
     line.and_then(|it| it.trim().parse().ok())
 }
 
-/// Waits until a metric has a value.
+/// Waits until a metric has a value; a sink that failed for long pauses for 30 seconds.
 async fn counted(operator: &Agent, name: &str, value: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + 4 * PATIENCE;
     while metric(operator, name).await != Some(value) {
         assert!(
             Instant::now() < deadline,
