@@ -186,16 +186,22 @@ impl SinkTask {
         Ok(())
     }
 
-    /// Waits before the next attempt, longer each time; ends early if the endpoint changes
-    /// or the log is closed.
+    /// Waits before the next attempt, longer each time, and counts the lines that are
+    /// written meanwhile; ends early if the endpoint changes or the log is closed.
     async fn pause(&mut self, backoff: &mut Duration) {
-        let mut written = self.written.clone();
-        tokio::select! {
-            () = sleep(with_jitter(*backoff)) => (),
-            Ok(()) = self.endpoint.changed() => (),
-            Err(_) = written.wait_for(|_| false) => (),
-        }
+        let pause = sleep(with_jitter(*backoff));
+        tokio::pin!(pause);
         *backoff = MAX_BACKOFF.min(*backoff * 2);
+        loop {
+            tokio::select! {
+                () = &mut pause => return,
+                Ok(()) = self.endpoint.changed() => return,
+                written = self.written.changed() => match written {
+                    Ok(()) => self.record_lag(),
+                    Err(_) => return,
+                },
+            }
+        }
     }
 
     async fn record_accepted(&mut self, last: &PlacedLine, lines: u64, refused: u64) {
