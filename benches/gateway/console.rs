@@ -7,22 +7,16 @@ use memchr::memmem;
 use serde_json::Value as Json;
 use tokio::{
     sync::oneshot,
-    task::{JoinHandle, JoinSet, spawn_local},
-    time::{MissedTickBehavior, interval_at, sleep, timeout},
+    task::{JoinHandle, spawn_local},
+    time::{sleep, timeout},
 };
 
 use crate::{
     Result,
     environment::Running,
-    load::{Connection, Measurements, Workload},
+    load::{self, Connection, Measurements, REQUESTS_PER_SECOND, Workload},
     measure::{self, Value, median},
 };
-
-/// Calls each second while a viewer is measured.
-const CALLS_PER_SECOND: f64 = 1000.0;
-
-/// Connections that make these calls in turn.
-const PACED_CONNECTIONS: u32 = 16;
 
 /// Pairs of windows, without and with a viewer, in each round.
 const VIEWER_PAIRS: usize = 3;
@@ -53,11 +47,12 @@ pub(crate) async fn viewer(
     let (mut alone, mut watched) = (Vec::new(), Vec::new());
     let mut calls_per_second = Vec::new();
     for _ in 0..VIEWER_PAIRS {
-        let (used, measured) = measure::used(running, paced(running, ask, time)).await?;
+        let (used, measured) =
+            measure::used(running, load::ask_at_rate(&running.address, ask, time)).await?;
         alone.push(used / f64::from(measured.answers));
         let viewer = Viewer::open(&running.admin).await?;
         let work = async {
-            let measured = paced(running, ask, time).await?;
+            let measured = load::ask_at_rate(&running.address, ask, time).await?;
             viewer.close(measured.answers).await?;
             Ok(measured)
         };
@@ -66,39 +61,11 @@ pub(crate) async fn viewer(
         calls_per_second.push(f64::from(measured.answers) / measured.wall.as_secs_f64());
     }
     let micros_per_call = mean(&watched) - mean(&alone);
-    let share = micros_per_call * CALLS_PER_SECOND / 1e6;
+    let share = micros_per_call * REQUESTS_PER_SECOND / 1e6;
     Ok(vec![
         (VIEWER.to_owned(), share * 100.0),
         (PACED_RATE.to_owned(), mean(&calls_per_second)),
     ])
-}
-
-/// Calls at a constant rate. A late call is made up for.
-async fn paced(running: &Running, ask: &Workload, time: Duration) -> Result<Measurements> {
-    let request = ask.requests.first().ok_or("no request")?;
-    let beat = Duration::from_secs_f64(1.0 / CALLS_PER_SECOND);
-    let started = tokio::time::Instant::now();
-    let mut tasks = JoinSet::new();
-    for number in 0..PACED_CONNECTIONS {
-        let mut connection = Connection::open(&running.address).await?;
-        let request = request.clone();
-        tasks.spawn_local(async move {
-            let mut measured = Measurements::default();
-            let mut ticks = interval_at(started + beat * number, beat * PACED_CONNECTIONS);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-            while measured.answers == 0 || started.elapsed() < time {
-                ticks.tick().await;
-                connection.exchange(&request, None, &mut measured).await?;
-            }
-            Ok::<_, crate::Error>(measured.answers)
-        });
-    }
-    let mut all = Measurements::default();
-    while let Some(answers) = tasks.join_next().await {
-        all.answers += answers??;
-    }
-    all.wall = started.elapsed();
-    Ok(all)
 }
 
 /// A browser that shows the live tail of the console.

@@ -14,7 +14,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     task::JoinSet,
-    time::timeout,
+    time::{MissedTickBehavior, interval_at, timeout},
 };
 
 use crate::{
@@ -24,6 +24,12 @@ use crate::{
 
 /// How long one answer may take.
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Requests each second of a constant rate.
+pub(crate) const REQUESTS_PER_SECOND: f64 = 1000.0;
+
+/// Connections that send these in turn.
+const PACED_CONNECTIONS: u32 = 16;
 
 /// Requests of one kind, head and body, and what their answers hold.
 #[derive(Clone)]
@@ -106,8 +112,8 @@ pub(crate) struct Measurements {
     /// How long each answer took, to its first byte and to its end.
     pub(crate) first: Vec<Duration>,
     pub(crate) whole: Vec<Duration>,
-    /// How much later each chunk came than it was written, in nanoseconds.
-    pub(crate) lags: Vec<u64>,
+    /// How much later each chunk came than it was written.
+    pub(crate) lags: Vec<Duration>,
 }
 
 /// Asks by so many connections for so long; each ends with a whole answer.
@@ -137,9 +143,44 @@ pub(crate) async fn ask(
                 let exchange = timeout(STOP_TIMEOUT, exchange).await;
                 exchange.map_err(|_| "no answer in time")??;
             }
-            Ok::<_, crate::Error>(measured)
+            Ok(measured)
         });
     }
+    let mut all = merged(tasks).await?;
+    all.wall = started.elapsed();
+    Ok(all)
+}
+
+/// Asks at a constant rate. A late request is made up for.
+pub(crate) async fn ask_at_rate(
+    address: &str,
+    ask: &Workload,
+    time: Duration,
+) -> Result<Measurements> {
+    let request = ask.requests.first().ok_or("no request")?;
+    let beat = Duration::from_secs_f64(1.0 / REQUESTS_PER_SECOND);
+    let started = tokio::time::Instant::now();
+    let mut tasks = JoinSet::new();
+    for number in 0..PACED_CONNECTIONS {
+        let mut connection = Connection::open(address).await?;
+        let request = request.clone();
+        tasks.spawn_local(async move {
+            let mut measured = Measurements::default();
+            let mut ticks = interval_at(started + beat * number, beat * PACED_CONNECTIONS);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+            while measured.answers == 0 || started.elapsed() < time {
+                ticks.tick().await;
+                connection.exchange(&request, None, &mut measured).await?;
+            }
+            Ok(measured)
+        });
+    }
+    let mut all = merged(tasks).await?;
+    all.wall = started.elapsed();
+    Ok(all)
+}
+
+async fn merged(mut tasks: JoinSet<Result<Measurements>>) -> Result<Measurements> {
     let mut all = Measurements::default();
     while let Some(measured) = tasks.join_next().await {
         let measured = measured??;
@@ -148,7 +189,6 @@ pub(crate) async fn ask(
         all.whole.extend(measured.whole);
         all.lags.extend(measured.lags);
     }
-    all.wall = started.elapsed();
     Ok(all)
 }
 
@@ -317,7 +357,7 @@ impl Connection {
     }
 
     /// Collects the timestamps of chunks; returns the offset up to which it searched.
-    fn lags(&self, seen: usize, lags: &mut Vec<u64>) -> usize {
+    fn lags(&self, seen: usize, lags: &mut Vec<Duration>) -> usize {
         let now = upstream::now();
         let mut done = seen;
         loop {
@@ -329,7 +369,8 @@ impl Connection {
             let Some(stamp) = rest.get(begin..begin + STAMP_LENGTH) else {
                 return done;
             };
-            lags.push(now.saturating_sub(upstream::read_stamp(stamp)));
+            let lag = now.saturating_sub(upstream::read_stamp(stamp));
+            lags.push(Duration::from_nanos(lag));
             done += begin + STAMP_LENGTH;
         }
     }

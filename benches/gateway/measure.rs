@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::{
     Result, console,
     environment::{Environment, Running},
-    load::{self, Connection, Measurements, Workload},
+    load::{self, Connection, Measurements, REQUESTS_PER_SECOND, Workload},
     long_lived,
     processes::{self, Cores},
     request_bodies::Conversation,
@@ -48,6 +48,8 @@ pub(crate) enum Kind {
     Cpu(Workload),
     /// The same in many short windows, each after that of another target.
     Alternating(Workload),
+    /// Latency that one request of a hundred exceeds, at a constant rate, in such windows.
+    Slowest(Workload),
     /// CPU time of a viewer of the live tail, at a constant rate of calls.
     Viewer(Workload),
     /// Latency of pages of the console: a list after these calls, and a call with this body.
@@ -90,6 +92,10 @@ pub(crate) fn alternating(size: &str) -> String {
     format!("CPU µs per request, {size}, in alternating windows")
 }
 
+pub(crate) fn slowest(size: &str) -> String {
+    format!("p99 µs at {REQUESTS_PER_SECOND} requests/s, {size}, in alternating windows")
+}
+
 pub(crate) fn cpu(size: &str) -> String {
     format!("CPU µs per request, {size}")
 }
@@ -114,7 +120,7 @@ impl Kind {
     /// Number of windows in each round.
     pub(crate) const fn windows(&self) -> usize {
         match self {
-            Self::Alternating(_) => WINDOWS,
+            Self::Alternating(_) | Self::Slowest(_) => WINDOWS,
             _ => 1,
         }
     }
@@ -134,6 +140,10 @@ impl Kind {
                 let time = time / WINDOW_DIVISOR;
                 let used = each(running, ask, CPU_CONNECTIONS, time).await?;
                 vec![(alternating(size), used)]
+            }
+            Self::Slowest(ask) => {
+                let measured = load::ask_at_rate(address, ask, time * SLOW_FACTOR).await?;
+                vec![(slowest(size), percentile(measured.whole, 99))]
             }
             Self::Viewer(ask) => console::viewer(running, ask, time * SLOW_FACTOR).await?,
             Self::Pages { ask, large } => console::pages(running, ask, large, time).await?,
@@ -156,14 +166,9 @@ impl Kind {
             }
             Self::First(ask) => {
                 let measured = on_one_core(environment, running, ask, time).await?;
-                let lags = measured
-                    .lags
-                    .into_iter()
-                    .map(Duration::from_nanos)
-                    .collect();
                 vec![
                     (FIRST.to_owned(), median(measured.first)),
-                    (LAG.to_owned(), median(lags)),
+                    (LAG.to_owned(), median(measured.lags)),
                 ]
             }
             Self::Spawn { ask, is_heavy } => {
@@ -175,10 +180,8 @@ impl Kind {
                 median(at_intervals(address, ask, time * SLOW_FACTOR).await?.whole),
             )],
             Self::History(history, number) => {
-                vec![(
-                    HISTORY.to_owned(),
-                    continue_conversation(running, history, number, time).await?,
-                )]
+                let used = continue_conversation(running, history, number, time).await?;
+                vec![(HISTORY.to_owned(), used)]
             }
             Self::Streams { body, counts } => {
                 long_lived::streams(environment, running, body, counts, time * 25).await?
@@ -311,9 +314,14 @@ fn megabytes(file: &Path) -> Result<f64> {
 }
 
 /// Median in microseconds.
-pub(crate) fn median(mut times: Vec<Duration>) -> f64 {
+pub(crate) fn median(times: Vec<Duration>) -> f64 {
+    percentile(times, 50)
+}
+
+/// Time in microseconds that so many percent do not exceed.
+fn percentile(mut times: Vec<Duration>, percent: usize) -> f64 {
     times.sort_unstable();
     times
-        .get(times.len() / 2)
+        .get(times.len() * percent / 100)
         .map_or(f64::NAN, |it| it.as_secs_f64() * 1e6)
 }

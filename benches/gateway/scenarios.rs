@@ -248,6 +248,12 @@ impl Scenarios {
                 "policies-shadow",
             ]],
         );
+        self.add(
+            ["p99", "2k"],
+            Part::Never,
+            Kind::Slowest(ask.clone()),
+            &[&["policies", "policies-shadow"]],
+        );
         let large = Workload::unary(&request_bodies::body(100 << 10, Letters::Any)?);
         self.add(
             ["record", "100k"],

@@ -3,7 +3,9 @@
 use crate::{
     console::{CALL_PAGE, CALLS_PAGE, VIEWER},
     long_lived,
-    measure::{BINARY, CALM, FIRST, HISTORY, alternating, chunk, cpu, one_core, spawn, spawn_cpu},
+    measure::{
+        BINARY, CALM, FIRST, HISTORY, alternating, chunk, cpu, one_core, slowest, spawn, spawn_cpu,
+    },
 };
 
 /// Upper bound for a figure of one target, absolute or relative to another figure of
@@ -182,6 +184,7 @@ impl Thresholds {
         self.ratio(alternating("2k"), "none", "no-trace", 1.02);
         self.ratio(alternating("2k"), "policies", "policies-no-trace", 1.02);
         self.ratio(alternating("2k"), "policies-shadow", "policies", 1.1);
+        self.ratio(slowest("2k"), "policies-shadow", "policies", 1.02);
         self.difference(
             long_lived::each(5000),
             "policies",
