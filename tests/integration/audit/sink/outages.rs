@@ -32,7 +32,7 @@ const MOST_SLOWER: f64 = 1.05;
 const AGENTS: u64 = 8;
 
 /// Kills of a gateway that sends.
-const KILLS: usize = 5;
+const KILLS: u64 = 5;
 
 fn config(upstream: &Upstream, audit: &str) -> String {
     format!(
@@ -264,7 +264,7 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
     sink.verified();
     let (copy, file) = (sink.lines(), lines(&folder.path().join("audit.jsonl")));
     let copied: HashSet<&String> = copy.iter().collect();
-    assert!(file.len() > KILLS * 40 * LINES_PER_CALL as usize);
+    assert!(file.len() as u64 > KILLS * 40 * LINES_PER_CALL);
     assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
 }
 
