@@ -38,9 +38,11 @@ impl InFlightExchanges {
     /// Number of bytes that are used for each request.
     pub const ENTRY_BYTES: usize = size_of::<(u64, Weak<dyn Recording>)>() * 2;
 
-    /// Returns the number of requests in flight.
+    /// Returns the number of requests in flight, without those that are just ending.
     pub fn count(&self) -> usize {
-        self.table().recordings.len()
+        let table = self.table();
+        let recordings = table.recordings.values();
+        recordings.filter(|it| it.strong_count() > 0).count()
     }
 
     /// Calls `reader` with the requests in flight, the oldest first, until it returns `false`.

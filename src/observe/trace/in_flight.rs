@@ -58,10 +58,7 @@ impl InFlightCalls {
     /// only, such as `rule`, match none of them.
     pub(crate) fn read(exchanges: &InFlightExchanges, filter: &TraceFilter) -> Self {
         let now_ms = clock::milliseconds(SystemTime::now());
-        let mut found = Self {
-            calls: Vec::new(),
-            total: exchanges.count(),
-        };
+        let mut found = Self::default();
         exchanges.read(|exchange| {
             let started_ms = now_ms.saturating_sub(u64::from(exchange.micros_now()) / 1000);
             if matches(filter, exchange, started_ms) {
@@ -69,6 +66,8 @@ impl InFlightCalls {
             }
             found.calls.len() < MAX_LISTED_CALLS
         });
+        // Listed calls may have ended.
+        found.total = exchanges.count().max(found.calls.len());
         found
     }
 }
