@@ -177,7 +177,8 @@ async fn without_the_server_nothing_changes_and_restarts_have_the_last_bundle() 
         let ready = replica.operator.get("/readyz").await;
         assert_eq!(ready.status, 200);
         let status = ready.text();
-        assert!(status.contains("may be out of date: bundle"), "{status}");
+        let warning = "bundles may be out of date: bundle";
+        assert!(status.contains(warning), "{status}");
         loop {
             assert!(replica.denies("banana").await && !replica.denies("apple").await);
             assert_eq!(replica.bundles().await[0]["revision"], "2");
