@@ -18,10 +18,18 @@ impl RequestId {
     /// Response header with the id.
     pub const HEADER: HeaderName = HeaderName::from_static("x-hookgate-request-id");
 
-    /// Generates a random id.
+    /// Generates a random id, a UUID in which no client finds the status of an error.
+    ///
+    /// Clients search the text of an error, which contains the id, for the statuses that
+    /// they retry: opencode repeats a call if its denial contains `429` or `524` anywhere.
     pub fn random() -> Self {
-        let uuid = Uuid::new_v4().hyphenated();
-        Self((&*uuid.encode_lower(&mut Uuid::encode_buffer())).into())
+        let mut buffer = Uuid::encode_buffer();
+        loop {
+            let id = &*Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
+            if !contains_retried_status(id) {
+                return Self(id.into());
+            }
+        }
     }
 
     /// Returns the id of a request; empty without one.
@@ -29,6 +37,16 @@ impl RequestId {
         let id = extensions.get::<Self>();
         id.map(|id| Arc::clone(&id.0)).unwrap_or_default()
     }
+}
+
+/// Reports whether a text contains a status of errors that clients retry.
+fn contains_retried_status(text: &str) -> bool {
+    text.as_bytes().windows(3).any(|digits| {
+        matches!(
+            digits,
+            b"408" | b"409" | b"425" | b"429" | b"500" | b"502" | b"503" | b"504" | b"524" | b"529"
+        )
+    })
 }
 
 /// The client of a connection.
@@ -48,4 +66,18 @@ pub struct Authenticated {
     pub identity: Arc<Identity>,
     /// Snapshot by which the caller was authenticated.
     pub snapshot: Arc<Snapshot>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_contains_a_status_that_clients_retry() {
+        for status in ["408", "429", "503", "524"] {
+            let found = |id: &str| id.contains(status);
+            assert!((0..20_000).all(|_| !found(&RequestId::random().0)));
+            assert!((0..20_000).any(|_| found(&Uuid::new_v4().to_string())));
+        }
+    }
 }

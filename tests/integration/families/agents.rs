@@ -228,6 +228,30 @@ async fn a_denial_as_an_error_has_the_status_that_agents_do_not_repeat() {
     }
 }
 
+/// opencode repeats a call if the body of an error contains one of these anywhere.
+const REPEATED_BY_OPENCODE: [&str; 6] = ["429", "500", "502", "503", "504", "524"];
+
+#[tokio::test]
+async fn no_denial_contains_a_number_that_agents_repeat_it_for() {
+    let deny = "denials: error\npolicies: [{ policy: request_limits, max_input: 1B }]\n";
+    for family in ALL.iter().copied() {
+        let upstream = model(family).await;
+        let gateway = family.gateway(&upstream, deny).await;
+        for _ in 0..300 {
+            let answer = post(family, &gateway.agent()).await;
+            assert_error(family, &answer, answer.status, "POLICY_DENIED");
+            let text = answer.text();
+            let found = |number: &&str| text.contains(*number);
+            assert_eq!(
+                REPEATED_BY_OPENCODE.iter().find(|it| found(it)),
+                None,
+                "{text}"
+            );
+        }
+        assert!(upstream.seen().is_empty());
+    }
+}
+
 #[tokio::test]
 async fn log_trace_and_metrics_have_the_status_that_the_agent_received() {
     let answer = json!({ "candidates": [{ "content": { "parts": ["from a hook"] } }] });
