@@ -204,6 +204,14 @@ async fn errors_have_the_form_of_the_api_for_every_cause() {
     }
 }
 
+/// Status of denials that are errors, which agents do not repeat.
+const fn denied(family: Family) -> u16 {
+    match family {
+        Family::Gemini | Family::Anthropic => 403,
+        Family::Responses | Family::Chat => 400,
+    }
+}
+
 #[tokio::test]
 async fn a_denial_as_an_error_has_the_status_that_agents_do_not_repeat() {
     let deny = "denials: error\n".to_owned()
@@ -212,11 +220,7 @@ async fn a_denial_as_an_error_has_the_status_that_agents_do_not_repeat() {
         let upstream = model(family).await;
         let gateway = family.gateway(&upstream, &deny).await;
         let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
-        let status = match family {
-            Family::Gemini | Family::Anthropic => 403,
-            Family::Responses | Family::Chat => 400,
-        };
-        assert_error(family, &answer, status, "POLICY_DENIED");
+        assert_error(family, &answer, denied(family), "POLICY_DENIED");
         assert!(answer.text().contains("not today"));
         let expected = if family == Family::Gemini {
             ""
@@ -239,7 +243,7 @@ async fn no_denial_contains_a_number_that_agents_repeat_it_for() {
         let gateway = family.gateway(&upstream, deny).await;
         for _ in 0..300 {
             let answer = post(family, &gateway.agent()).await;
-            assert_error(family, &answer, answer.status, "POLICY_DENIED");
+            assert_error(family, &answer, denied(family), "POLICY_DENIED");
             let text = answer.text();
             let found = |number: &&str| text.contains(*number);
             assert_eq!(
