@@ -139,7 +139,7 @@ impl SettingsReader<'_> {
                 file: file.to_owned(),
                 value,
             }),
-            Err(error) => self.skip(file, error.to_owned()),
+            Err(error) => self.skip(file, error),
         }
     }
 
@@ -169,21 +169,28 @@ impl SettingsReader<'_> {
 
 impl Format {
     /// Reads a file. Errors do not quote it: it may contain keys.
-    fn parse(self, text: &str) -> Result<Value, &'static str> {
+    fn parse(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Json => {
-                let options = ParseOptions::default();
-                parse_to_serde_value(text, &options).map_err(|_| "not valid JSON")
+                let value = parse_to_serde_value(text, &ParseOptions::default());
+                value.map_err(|error| invalid("JSON", error.line_display(), error.column_display()))
             }
-            Self::Toml => toml::from_str(text).map_err(|_| "not valid TOML"),
-            Self::Yaml => serde_saphyr::from_str(text).map_err(|_| "not valid YAML"),
+            Self::Toml => toml::from_str(text).map_err(|error| {
+                let before = error.span().and_then(|span| text.get(..span.start));
+                let (line, column) = end_of(before.unwrap_or_default());
+                invalid("TOML", line, column)
+            }),
+            Self::Yaml => serde_saphyr::from_str(text).map_err(|error| {
+                let place = error.location();
+                let place = place.map(|it| invalid("YAML", it.line(), it.column()));
+                place.unwrap_or_else(|| "not valid YAML".to_owned())
+            }),
             Self::Variables => {
                 let lines = dotenvy::from_read_iter(text.as_bytes());
                 let pairs = lines.map(|line| line.map(|(name, value)| (name, Value::from(value))));
                 let pairs: Result<Map<_, _>, _> = pairs.collect();
-                pairs
-                    .map(Value::from)
-                    .map_err(|_| "a line is not like NAME=value")
+                let value = pairs.map(Value::from);
+                value.map_err(|_| "a line is not like NAME=value".to_owned())
             }
         }
     }
@@ -251,6 +258,16 @@ impl Serialize for Place {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+fn invalid(format: &str, line: impl fmt::Display, column: impl fmt::Display) -> String {
+    format!("not valid {format} at line {line}, column {column}")
+}
+
+/// Returns the line and the column of the character after a text.
+fn end_of(text: &str) -> (usize, usize) {
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    (text.matches('\n').count() + 1, last.chars().count() + 1)
 }
 
 fn read_text(file: &Path) -> io::Result<String> {

@@ -319,9 +319,9 @@ fn places_of_credentials_are_named_and_not_their_values() {
 #[test]
 fn files_that_cannot_be_read_are_named_and_not_quoted() {
     let laptop = Laptop::new()
-        .file("home/.claude/settings.json", "{\"env\": secret}")
-        .file("home/.codex/config.toml", "secret")
-        .file("home/.aider.conf.yml", "{secret: [")
+        .file("home/.claude/settings.json", "{\n\"env\": secret}")
+        .file("home/.codex/config.toml", "a = 'é'\nb = secret")
+        .file("home/.aider.conf.yml", "a: b\nc: secret: d")
         .file("home/.env", "a secret line\n");
     fs::create_dir_all(laptop.folder.path().join("home/.gemini/settings.json")).unwrap();
 
@@ -336,7 +336,17 @@ fn files_that_cannot_be_read_are_named_and_not_quoted() {
         ".gemini/settings.json",
     ];
     assert_eq!(names, expected.map(|file| home.join(file)));
-    assert!(unreadable.iter().all(|it| !it.error.contains("secret")));
+    let errors: Vec<&str> = unreadable.iter().map(|it| it.error.as_str()).collect();
+    assert_eq!(
+        errors[..4],
+        [
+            "not valid YAML at line 2, column 10",
+            "not valid JSON at line 2, column 8",
+            "not valid TOML at line 2, column 5",
+            "a line is not like NAME=value",
+        ]
+    );
+    assert!(!errors[4].contains("secret"));
 }
 
 #[test]

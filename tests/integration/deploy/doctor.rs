@@ -156,13 +156,17 @@ fn settings_that_cannot_be_read_are_a_failure() {
     });
     let home = TempDir::new().unwrap();
     fs::create_dir(home.path().join(".codex")).unwrap();
-    fs::write(home.path().join(".codex/config.toml"), "model_provider = ").unwrap();
+    fs::write(
+        home.path().join(".codex/config.toml"),
+        "model = \"m\"\nmodel_provider = ",
+    )
+    .unwrap();
     let base = format!("{url}/v1");
     let (code, stdout, _) = doctor(home.path(), &[("OPENAI_BASE_URL", &base)], &["--url", &url]);
 
     assert_eq!(code, 1);
     assert!(
-        stdout.contains(".codex/config.toml: not valid TOML"),
+        stdout.contains(".codex/config.toml: not valid TOML at line 2, column 18"),
         "{stdout}"
     );
 }
