@@ -142,20 +142,12 @@ impl Config {
         loader.annotate_policies();
         loader.fail_if_problems()?;
         let version = version(&written, &blocks, &loader.layers);
-        // The last block is the config itself.
-        for file in blocks.iter().rev().skip(1).rev() {
+        for file in hook_files(&blocks) {
             shown.add_settings_file(&file.document);
         }
 
         let mut config: Self = loader.deserialize()?;
-        config.listen = overrides.listen.unwrap_or(config.listen);
-        config.admin.listen = overrides.admin_listen.unwrap_or(config.admin.listen);
-        if let Some(listen) = overrides.listen {
-            shown.override_setting("listen", "", listen.to_string());
-        }
-        if let Some(listen) = overrides.admin_listen {
-            shown.override_setting("admin", "/listen", listen.to_string());
-        }
+        config.override_addresses(overrides, &mut shown);
         loader.check_upstreams(&config.upstreams, &config.coverage, registry);
         loader.check_listeners(config.listen, &config.admin, &config.auth);
         loader.check_admin_users(&config.admin);
@@ -180,13 +172,29 @@ impl Config {
         config.texts = Arc::new(mem::take(&mut loader.texts));
         Ok(config)
     }
+
+    /// Uses the addresses of the command line, here and in the document that is shown.
+    fn override_addresses(&mut self, overrides: &Overrides, shown: &mut ConfigDocument) {
+        if let Some(listen) = overrides.listen {
+            self.listen = listen;
+            shown.override_setting("listen", "", listen.to_string());
+        }
+        if let Some(listen) = overrides.admin_listen {
+            self.admin.listen = listen;
+            shown.override_setting("admin", "/listen", listen.to_string());
+        }
+    }
+}
+
+/// Returns the blocks of hook files. The last block is that of the config itself.
+fn hook_files(blocks: &[HookBlock]) -> &[HookBlock] {
+    blocks.split_last().map_or(&[], |(_own, files)| files)
 }
 
 /// Hashes the config, its hook files and its bundles. None contains secrets.
 fn version(config: &str, blocks: &[HookBlock], layers: &[PolicyLayer]) -> String {
-    // The last block is the config itself.
-    let files = blocks.split_last().map_or(&[][..], |(_own, files)| files);
-    let files = files.iter().map(|file| file.document.value().to_string());
+    let files = hook_files(blocks).iter();
+    let files = files.map(|file| file.document.value().to_string());
     let bundles = layers.iter().map(|layer| layer.digest.clone());
     let parts = std::iter::once(config.to_owned()).chain(files);
     let parts: Vec<String> = parts.chain(bundles).collect();

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     path::{Path, PathBuf},
 };
 
@@ -54,31 +55,35 @@ impl SecretReference {
         missing: MissingSecrets,
         allowed: SecretChars,
     ) -> Result<String, String> {
-        let (origin, text) = match self {
-            Self::Env(name) => {
-                let origin = format!("environment variable `{name}`");
-                let text = std::env::var(name).map_err(|_| format!("{origin} is not set"));
-                (origin, text)
-            }
-            Self::File(path) => {
-                let origin = format!("file `{}`", path.display());
-                let text = std::fs::read_to_string(directory.join(path))
-                    .map_err(|error| format!("{origin} cannot be read: {error}"));
-                (origin, text)
-            }
-        };
-        let text = match (text, missing) {
+        let text = match (self.read_text(directory), missing) {
             (Err(_), MissingSecrets::Placeholder) => return Ok(PLACEHOLDER.to_owned()),
             (text, _) => text?,
         };
         let text = text.trim();
         if text.is_empty() {
-            return Err(format!("{origin} is empty"));
+            return Err(format!("{self} is empty"));
         }
         if !text.chars().all(|char| allowed.contains(char)) {
-            return Err(format!("{origin} contains spaces or special characters"));
+            return Err(format!("{self} contains spaces or special characters"));
         }
         Ok(text.to_owned())
+    }
+
+    fn read_text(&self, directory: &Path) -> Result<String, String> {
+        match self {
+            Self::Env(name) => std::env::var(name).map_err(|_| format!("{self} is not set")),
+            Self::File(path) => std::fs::read_to_string(directory.join(path))
+                .map_err(|error| format!("{self} cannot be read: {error}")),
+        }
+    }
+}
+
+impl fmt::Display for SecretReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "environment variable `{name}`"),
+            Self::File(path) => write!(f, "file `{}`", path.display()),
+        }
     }
 }
 
