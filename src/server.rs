@@ -147,15 +147,8 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send,
         abort: impl Future<Output = ()> + Send,
     ) {
-        self.app.start();
+        start_tasks(&self.app, self.replica);
         let resources = Arc::clone(&self.app.resources);
-        resources.tasks.spawn(expire_sessions(self.app.clone()));
-        resources.tasks.spawn(prove_guards(self.app.clone()));
-        resources.tasks.spawn(run_shadow(self.app.clone()));
-        if let Some(replica) = self.replica {
-            let followed = follow(replica, self.app.clone(), handle_agent_request);
-            resources.tasks.spawn(followed);
-        }
         let timeouts = self.app.snapshot().config.timeouts;
         // Kept until the end, because dropping the runtimes aborts their tasks.
         let runtimes = self.runtimes;
@@ -205,6 +198,18 @@ impl Server {
         // Workers end with the last snapshot.
         drop(self.app);
         end_tasks(&resources.tasks).await;
+    }
+}
+
+/// Starts what runs beside the listeners until the shutdown.
+fn start_tasks(app: &App, replica: Option<Arc<Replica>>) {
+    app.start();
+    let tasks = &app.resources.tasks;
+    tasks.spawn(expire_sessions(app.clone()));
+    tasks.spawn(prove_guards(app.clone()));
+    tasks.spawn(run_shadow(app.clone()));
+    if let Some(replica) = replica {
+        tasks.spawn(follow(replica, app.clone(), handle_agent_request));
     }
 }
 

@@ -100,14 +100,7 @@ impl Snapshot {
         resources: &AppResources,
         previous: Option<&Self>,
     ) -> Result<Self, BuildError> {
-        let transport_deps = TransportDeps::new(
-            resources.tasks.clone(),
-            Arc::clone(&resources.process_slots),
-            resources.metrics.hook_processes.clone(),
-            config.limits.hook_output,
-            config.hook_directory.clone(),
-        )?
-        .with_recorded(resources.recorded_runs.clone());
+        let transport_deps = transport_deps(&config, resources)?;
         let old_table = previous.map(|previous| previous.engine.table());
         let table = HookTable::build(&config, &transport_deps, old_table)
             .map_err(|problems| ConfigError { problems })?;
@@ -278,6 +271,20 @@ impl Snapshot {
         self.engine.start();
         self.start_candidate();
     }
+}
+
+fn transport_deps(
+    config: &Config,
+    resources: &AppResources,
+) -> Result<TransportDeps, TransportError> {
+    let deps = TransportDeps::new(
+        resources.tasks.clone(),
+        Arc::clone(&resources.process_slots),
+        resources.metrics.hook_processes.clone(),
+        config.limits.hook_output,
+        config.hook_directory.clone(),
+    )?;
+    Ok(deps.with_recorded(resources.recorded_runs.clone()))
 }
 
 fn build_authenticator(
