@@ -11,7 +11,7 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::Serialize;
@@ -74,14 +74,7 @@ pub(super) async fn report_event(
     if let Some(audit) = &snapshot.audit {
         audit.ensure_writable()?;
     }
-    let length = body
-        .size_hint()
-        .exact()
-        .and_then(|length| length.try_into().ok());
-    let limits = &snapshot.config.limits;
-    // A body of unknown length may be as large as allowed.
-    let reserved = length.unwrap_or(limits.event).min(limits.event);
-    reserve_memory(&head, reserved, limits.memory)?;
+    reserve_memory_for(&body, &head, &snapshot)?;
     let body = read_body(body, &snapshot).await?;
     let fields = parse_fields(&body)?;
     let name = event_name(&fields)?;
@@ -321,6 +314,14 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     ))
 }
 
+/// Reserves memory for a body. One of unknown length may be as large as allowed.
+fn reserve_memory_for(body: &Body, head: &Parts, snapshot: &Snapshot) -> Result<(), ApiError> {
+    let limits = &snapshot.config.limits;
+    let length = body.size_hint().exact().and_then(|it| it.try_into().ok());
+    let reserved = length.unwrap_or(limits.event).min(limits.event);
+    reserve_memory(head, reserved, limits.memory)
+}
+
 async fn read_body(body: Body, snapshot: &Snapshot) -> Result<Bytes, ApiError> {
     let limit = snapshot.config.limits.event;
     let body = Limited::new(body, limit).collect();
@@ -362,12 +363,8 @@ fn context(
     caller: Caller,
     snapshot: &Snapshot,
 ) -> Result<Context, ApiError> {
-    let text = |key: &str, default: &dyn Fn() -> String| match fields.get(key) {
-        None | Some(Value::Null) => Ok(default()),
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(_) => Err(bad_event(format!("`{key}` must be a string"))),
-    };
-    let session_id = text("session_id", &|| Uuid::new_v4().to_string())?;
+    let text = |key| text_field(fields, key);
+    let session_id = text("session_id")?.unwrap_or_else(|| Uuid::new_v4().to_string());
     if session_id.chars().count() > MAX_SESSION_ID_CHARS {
         let message = format!("`session_id` longer than {MAX_SESSION_ID_CHARS} characters");
         return Err(bad_event(message));
@@ -377,9 +374,9 @@ fn context(
         request_id: String::new(),
         session_named: fields.get("session_id").is_some_and(Value::is_string),
         session_id,
-        transcript_path: text("transcript_path", &String::new)?,
-        cwd: text("cwd", &hook_directory)?,
-        timestamp: text("timestamp", &utc_timestamp)?,
+        transcript_path: text("transcript_path")?.unwrap_or_default(),
+        cwd: text("cwd")?.unwrap_or_else(hook_directory),
+        timestamp: text("timestamp")?.unwrap_or_else(utc_timestamp),
         caller,
         call: None,
         sub_agent: match fields.get("agent_id") {
@@ -388,6 +385,14 @@ fn context(
         },
         trace: Trace::default(),
     })
+}
+
+fn text_field(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, ApiError> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(bad_event(format!("`{key}` must be a string"))),
+    }
 }
 
 fn bad_event(message: impl Into<String>) -> ApiError {
