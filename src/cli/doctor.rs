@@ -58,22 +58,7 @@ impl DoctorArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let gateway = Address::of_url(&self.url)
             .ok_or_else(|| Failure::Failed("--url has no host".to_owned()))?;
-        let project = match self.project {
-            Some(project) => fs::canonicalize(project)?,
-            None => env::current_dir()?,
-        };
-        let home = env::home_dir()
-            .ok_or_else(|| Failure::Failed("the user has no home directory".to_owned()))?;
-        let variables = env::vars_os().filter_map(|(name, value)| {
-            let pair = (name.into_string().ok()?, value.into_string().ok()?);
-            Some(pair)
-        });
-        let machine = Machine {
-            root: PathBuf::from("/"),
-            home,
-            project,
-            environment: variables.collect(),
-        };
+        let machine = this_machine(self.project)?;
         let mut report = Report::read(&machine, gateway);
         for host in self.hosts {
             report.add_host(host);
@@ -99,6 +84,23 @@ impl DoctorArgs {
         }
         diagnosis.failure().map_or(Ok(()), Err)
     }
+}
+
+fn this_machine(project: Option<PathBuf>) -> Result<Machine, Failure> {
+    let project = match project {
+        Some(project) => fs::canonicalize(project)?,
+        None => env::current_dir()?,
+    };
+    let home = env::home_dir()
+        .ok_or_else(|| Failure::Failed("the user has no home directory".to_owned()))?;
+    let variables = env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(Machine {
+        root: PathBuf::from("/"),
+        home,
+        project,
+        environment: variables.collect(),
+    })
 }
 
 impl Diagnosis {

@@ -130,6 +130,15 @@ impl ForwardArgs {
         })
     }
 
+    fn headers(&self) -> Result<HeaderMap, Failure> {
+        let json = HeaderValue::from_static("application/json");
+        let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json)]);
+        if let Some(file) = &self.key_file {
+            headers.insert(auth::KEY_HEADER, key(file)?);
+        }
+        Ok(headers)
+    }
+
     async fn ask(&self, event: Bytes, target: &str) -> Result<(StatusCode, Bytes), Failure> {
         let timeout = Duration::from_millis(self.timeout);
         let timeouts = UpstreamTimeouts {
@@ -138,16 +147,11 @@ impl ForwardArgs {
             idle: timeout,
         };
         let gateway = Upstream::new(&self.url, None, timeouts).map_err(|error| failure(&error))?;
-        let json = HeaderValue::from_static("application/json");
-        let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json)]);
-        if let Some(file) = &self.key_file {
-            headers.insert(auth::KEY_HEADER, key(file)?);
-        }
         let outgoing = OutgoingRequest {
             method: Method::POST,
             target: PathAndQuery::try_from(target)
                 .map_err(|_| failure(&UpstreamError::InvalidTarget))?,
-            headers,
+            headers: self.headers()?,
             body: event.into(),
         };
         let answer = gateway

@@ -162,17 +162,12 @@ fn summary(exchange: &RecordedExchange) -> String {
         format!(" session={}#{}", session.id, session.place)
     });
     let status = exchange.answer.as_ref().map_or(0, |answer| answer.status);
-    let denied = exchange
-        .events
-        .iter()
-        .filter(|event| event.verdict == "deny");
-    let denied: Vec<String> = denied
-        .map(|event| {
-            let subject = event.subject.as_deref().unwrap_or_default();
-            format!(" denied={}({subject})", event.name)
-        })
-        .collect();
-    let denied = denied.concat();
+    let denials = exchange.events.iter().filter(|it| it.verdict == "deny");
+    let denied = denials.map(|event| {
+        let subject = event.subject.as_deref().unwrap_or_default();
+        format!(" denied={}({subject})", event.name)
+    });
+    let denied = denied.collect::<Vec<_>>().concat();
     let line = format!(
         "{} {} {} {} {} {} status={status} rounds={} {}ms caller={}{session}{denied}",
         exchange.time,

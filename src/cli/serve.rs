@@ -131,17 +131,12 @@ pub(super) fn config_source(
     let read = move |input: ConfigInput<'_>| {
         let is_file = matches!(input, ConfigInput::File(_));
         let mut overrides = overrides.clone();
-        let file = match (input, &file) {
-            (ConfigInput::Stored(files), file) => {
-                overrides.stored = Some(files);
-                file.as_deref()
-            }
-            (ConfigInput::Other(other), _) => Some(other),
-            (ConfigInput::File(layers), file) => {
-                overrides.layers = layers;
-                file.as_deref()
-            }
-        };
+        let mut file = file.as_deref();
+        match input {
+            ConfigInput::File(layers) => overrides.layers = layers,
+            ConfigInput::Other(other) => file = Some(other),
+            ConfigInput::Stored(files) => overrides.stored = Some(files),
+        }
         let config = read_file(file, &overrides, &registry)?;
         // INVARIANT: a config with `source` is never in use without its bundles.
         let source =
