@@ -48,6 +48,19 @@ enum WorkerEnd {
     Failed(String),
 }
 
+impl WorkerEnd {
+    /// Waits for the process, or kills one that did not do its work.
+    async fn stop(&self, mut process: Process) {
+        match self {
+            Self::Closed => process.wait_or_terminate().await,
+            Self::Late | Self::Failed(_) => {
+                process.kill();
+                process.terminate(TERMINATION_GRACE).await;
+            }
+        }
+    }
+}
+
 impl WorkerProcess {
     pub(super) const fn new(shell: Arc<ShellCommand>, queue: Arc<CallQueue>) -> Self {
         Self {
@@ -89,13 +102,7 @@ impl WorkerProcess {
         let ended = CancellationToken::new();
         let calls = async {
             let end = self.handle_calls(pipes, first).await;
-            match end {
-                WorkerEnd::Closed => process.wait_or_terminate().await,
-                WorkerEnd::Late | WorkerEnd::Failed(_) => {
-                    process.kill();
-                    process.terminate(TERMINATION_GRACE).await;
-                }
-            }
+            end.stop(process).await;
             ended.cancel();
             end
         };
