@@ -70,6 +70,9 @@ const VAGUE_NAMES: &[&str] = &[
 ];
 
 const MAX_FILE_LINES: usize = 400;
+const MAX_FUNCTION_LINES: usize = 60;
+/// Of 95 in 100 functions.
+const USUAL_FUNCTION_LINES: usize = 30;
 const MAX_FOLDER_FILES: usize = 20;
 
 #[test]
@@ -199,6 +202,27 @@ fn files_are_short() {
             file.path
         );
     }
+}
+
+#[test]
+fn functions_are_short() {
+    let mut lengths = Vec::new();
+    for file in sources() {
+        for (line, length) in file.functions() {
+            assert!(
+                length <= MAX_FUNCTION_LINES,
+                "{}:{line} has {length} lines; split it",
+                file.path
+            );
+            lengths.push(length);
+        }
+    }
+    lengths.sort_unstable();
+    let usual = lengths[lengths.len() * 95 / 100];
+    assert!(
+        usual <= USUAL_FUNCTION_LINES,
+        "95 in 100 functions have up to {usual} lines; split some"
+    );
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use regex::Regex;
+
 /// A source file of the package or of a workspace crate.
 pub struct Source {
     pub path: String,
@@ -72,6 +74,26 @@ impl Source {
             found.extend(segments.into_iter().map(|segment| (line, segment)));
         }
         found.into_iter()
+    }
+
+    /// The first line of each function with a body, and its number of lines.
+    pub fn functions(&self) -> Vec<(usize, usize)> {
+        let head = r"^(\s*)(?:pub(?:\([^)]*\))? )?(?:const )?(?:async )?fn \w";
+        let head = Regex::new(head).unwrap();
+        let mut functions = Vec::new();
+        let mut open = None;
+        for (index, line) in self.code.lines().enumerate() {
+            if let Some(head) = head.captures(line) {
+                open = Some((index, format!("{}}}", &head[1])));
+            }
+            let Some((start, end)) = &open else { continue };
+            let is_one_line = *start == index && line.ends_with('}');
+            if is_one_line || line == end {
+                functions.push((start + 1, index + 1 - start));
+                open = None;
+            }
+        }
+        functions
     }
 
     /// The comment of each line that has nothing else, with its line number.
