@@ -173,17 +173,18 @@ impl Format {
         match self {
             Self::Json => {
                 let value = parse_to_serde_value(text, &ParseOptions::default());
-                value.map_err(|error| invalid("JSON", error.line_display(), error.column_display()))
+                value.map_err(|error| {
+                    let place = (error.line_display(), error.column_display());
+                    invalid("JSON", Some(place))
+                })
             }
             Self::Toml => toml::from_str(text).map_err(|error| {
                 let before = error.span().and_then(|span| text.get(..span.start));
-                let (line, column) = end_of(before.unwrap_or_default());
-                invalid("TOML", line, column)
+                invalid("TOML", before.map(end_of))
             }),
             Self::Yaml => serde_saphyr::from_str(text).map_err(|error| {
                 let place = error.location();
-                let place = place.map(|it| invalid("YAML", it.line(), it.column()));
-                place.unwrap_or_else(|| "not valid YAML".to_owned())
+                invalid("YAML", place.map(|it| (it.line(), it.column())))
             }),
             Self::Variables => {
                 let lines = dotenvy::from_read_iter(text.as_bytes());
@@ -260,8 +261,12 @@ impl Serialize for Place {
     }
 }
 
-fn invalid(format: &str, line: impl fmt::Display, column: impl fmt::Display) -> String {
-    format!("not valid {format} at line {line}, column {column}")
+/// Returns the message for a syntax error, with its line and column if they are known.
+fn invalid<T: fmt::Display>(format: &str, place: Option<(T, T)>) -> String {
+    match place {
+        Some((line, column)) => format!("not valid {format} at line {line}, column {column}"),
+        None => format!("not valid {format}"),
+    }
 }
 
 /// Returns the line and the column of the character after a text.

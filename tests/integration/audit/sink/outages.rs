@@ -269,6 +269,7 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
     sink.verified();
     let (copy, file) = (sink.lines(), lines(&log));
     let copied: HashSet<&String> = copy.iter().collect();
+    assert!(file.len() as u64 > KILLS * 40 * LINES_PER_CALL);
     assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
 }
 
