@@ -236,7 +236,7 @@ mod tests {
     use crate::dialect::methods;
 
     #[test]
-    fn names_of_fields_are_their_own() {
+    fn field_names_are_unique() {
         for (index, field) in FIELDS.iter().enumerate() {
             let mut others = FIELDS.iter().take(index);
             assert!(

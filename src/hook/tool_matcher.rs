@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_have_no_other_names() {
+    fn keywords_have_no_tool_names() {
         let resumed = matcher("resume", ToolFamily::Claude);
         assert!(resumed.matches(MatcherSubject::Keyword("resume")));
         assert!(!resumed.matches(MatcherSubject::Keyword("Bash")));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_usage_has_no_counts() {
+    fn malformed_usage_has_no_counts() {
         for json in [
             "",
             "7",

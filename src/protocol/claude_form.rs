@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deferred_call_is_one_to_ask_about() {
+    fn a_deferred_decision_is_read_as_ask() {
         let deferred = read_text(
             r#"{"hookSpecificOutput":{"permissionDecision":"defer","updatedInput":{"a":1}}}"#,
             EventName::BeforeTool,

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn known_names_are_left_alone() {
+    fn known_argument_names_are_unchanged() {
         let same = json!({ "command": "ls", "input": "x", "n": 1 });
         check(same.clone(), &same, json!({ "n": 2 }), &json!({ "n": 2 }));
     }

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_keys_and_long_numbers_have_their_places() {
+    fn strings_keys_and_long_numbers_have_their_positions() {
         let text = r#"{"a":"x\u0041","b":[true,4111111111111111,1]}"#;
 
         let scanned = scan(text);

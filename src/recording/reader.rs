@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_with_its_place_and_the_rest_is_read() {
+    fn damage_is_reported_with_its_position_and_the_rest_is_read() {
         let (one, two) = (frame(&line("a")), frame(&line("b")));
         let mut bad = one.clone();
         *bad.last_mut().unwrap() ^= 1;

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_keep_their_places_between_replaced_strings() {
+    fn chunk_boundaries_keep_their_positions_between_replaced_strings() {
         let body = r#"{"a":"x","b":"john@example.com","c":"y"}"#;
         let marks = [0, 8, 20, 32, body.len()];
         let mut cuts = marks;

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_position() {
+    fn an_error_is_reported_with_its_position() {
         let mistake = |text: &str| text.parse::<FailOn>().unwrap_err().to_string();
 
         assert!(mistake("newly_refused > 0").starts_with("at 1: expected one of newly_denied, "));

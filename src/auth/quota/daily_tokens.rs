@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_neither_resets_the_usage_nor_locks_the_caller_out() {
+    fn a_clock_jump_neither_resets_the_usage_nor_locks_the_caller_out() {
         let start = Instant::now();
         let mut usage = DailyTokens::default();
         let on_day = |usage: &mut DailyTokens, day, now| {

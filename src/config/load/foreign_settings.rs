@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_quoted_for_bash() {
+    fn arguments_are_quoted_for_bash() {
         assert_eq!(
             quote("${CLAUDE_PROJECT_DIR}/a b$c\"`\\"),
             r#""${CLAUDE_PROJECT_DIR}/a b\$c\"\`\\""#

@@ -106,7 +106,7 @@ fn a_settings_file_is_read_with_its_comments() {
 }
 
 #[test]
-fn mistakes_in_a_settings_file_have_their_place_in_it() {
+fn errors_in_a_settings_file_have_their_position_in_it() {
     let settings = r#"{
   // one
   "hooks": {
@@ -155,7 +155,7 @@ fn hooks_of_files_come_first_and_in_order() {
 }
 
 #[test]
-fn a_hook_gets_what_its_source_and_the_defaults_say() {
+fn the_settings_of_a_hook_come_from_its_source_and_the_defaults() {
     let text = "\
 hook_defaults: { on_failure: closed, timeout: 2s }
 hook_files: [{ path: s.json, protocol: llxprt, system_messages: true }]

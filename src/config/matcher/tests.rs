@@ -38,7 +38,7 @@ fn absent_empty_and_star_match_everything() {
 }
 
 #[test]
-fn words_are_matched_as_a_whole() {
+fn keywords_are_matched_as_a_whole() {
     check("startup|resume", MatcherSubject::Keyword("resume"), true);
     check("startup|resume", MatcherSubject::Keyword("resumed"), false);
     check("a|ab", MatcherSubject::Keyword("ab"), true);
@@ -46,7 +46,7 @@ fn words_are_matched_as_a_whole() {
 }
 
 #[test]
-fn what_is_no_expression_is_a_glob_or_a_literal() {
+fn an_invalid_expression_is_a_glob_or_a_literal() {
     check("*_file", MatcherSubject::Tool("read_files"), false);
     check("r?ad(*", MatcherSubject::Tool("road(x)"), true);
     check("read(", MatcherSubject::Tool("read("), true);
@@ -82,7 +82,7 @@ fn an_expression_that_cannot_be_compiled_matches_everything_with_a_warning() {
 }
 
 #[test]
-fn an_expression_that_blows_up_ends_soon_and_counts_as_a_match() {
+fn an_expression_over_the_backtracking_limit_counts_as_a_match() {
     let name = format!("{}!", "a".repeat(100));
     check("^(?:a(?!b)|a(?!c))+$", MatcherSubject::Tool(&name), true);
 }

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_named_as_an_operator_would() {
+    fn fields_have_their_path_in_the_config() {
         assert_eq!(field_name("/limits/body"), "limits.body");
         assert_eq!(field_name("/hook_files/0/path"), "hook_files[0].path");
         assert_eq!(

@@ -94,7 +94,7 @@ fn a_caller_whose_requests_have_no_key_for_the_model_api_is_named() {
 }
 
 #[test]
-fn what_a_caller_may_use_becomes_policies() {
+fn the_models_and_tools_of_a_caller_become_policies() {
     let text = format!(
         "auth: {{ keys: [{{ name: a, sha256: {}, models: [m], tools: [] }}], jwt: {{ issuer: i, audience: a, jwks: https://a, models: [n] }} }}\n",
         "a".repeat(64)

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn five_mistakes_in_one_file_are_all_listed() {
+fn five_errors_in_one_file_are_all_listed() {
     let text = "\
 listen: localhost
 upstreams:
@@ -25,7 +25,7 @@ hooks:
 }
 
 #[test]
-fn every_kind_of_mistake_is_put_in_words() {
+fn every_kind_of_error_has_a_message() {
     let text = "\
 upstreams: { gemini: {} }
 admin: { token: sk-123 }
@@ -151,7 +151,7 @@ hooks:
 }
 
 #[test]
-fn what_is_no_yaml_is_one_problem_with_its_place() {
+fn malformed_yaml_is_one_error_with_its_position() {
     let cases = [
         ("a: b: c\n", "hookgate.yaml:1:5: neither YAML nor JSON: "),
         (
@@ -178,7 +178,7 @@ fn a_document_that_is_no_mapping_is_refused() {
 }
 
 #[test]
-fn a_key_written_twice_is_a_problem() {
+fn a_duplicate_key_is_an_error() {
     let text = "\
 upstreams: { gemini: { url: http://a, url: http://b } }
 denials: error
@@ -229,14 +229,14 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange_to_be_answered(text in "[\\[\\]{}:,&*!|>'\"%@`#\\-? \na-c0-2\t]{0,60}") {
+    fn every_message_about_a_random_text_has_a_position(text in "[\\[\\]{}:,&*!|>'\"%@`#\\-? \na-c0-2\t]{0,60}") {
         let shown = parse(&text).map_or_else(|it| it.to_string(), |it| warnings(&it));
         prop_assert!(shown.lines().all(|it| it.starts_with("hookgate.yaml:")), "{shown}");
     }
 }
 
 #[test]
-fn mistakes_about_events_and_sessions_are_put_in_words() {
+fn errors_about_events_and_sessions_have_messages() {
     let text = "\
 events:
   derive: [BeforeTol, Notification, BeforeModel, 3, tool]

@@ -76,7 +76,7 @@ fn secrets_are_fetched_and_never_shown() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_had_is_a_problem_without_the_secret() {
+fn an_unavailable_secret_is_an_error_without_the_secret() {
     let (directory, path) = directory(&[
         ("blank", "two words"),
         (

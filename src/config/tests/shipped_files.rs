@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_not_written_has_its_default() {
+fn absent_settings_have_their_defaults() {
     let config = parse(MINIMAL).unwrap();
 
     assert_eq!(config.listen.to_string(), "127.0.0.1:8787");

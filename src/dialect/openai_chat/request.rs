@@ -115,6 +115,6 @@ fn read_chat(body: &Document) -> Result<Document, DialectError> {
 }
 
 #[cfg(test)]
-mod laws;
+mod properties;
 #[cfg(test)]
 mod tests;

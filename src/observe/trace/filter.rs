@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_string_and_words_are_the_same_filter() {
+    fn a_query_string_and_a_search_text_are_the_same_filter() {
         let query = "caller=ci&verdict=deny&rule=no+shell&cursor=7&edited=";
         let words = "caller:ci verdict:deny rule:\"no shell\"";
 
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused_with_what_is() {
+    fn an_invalid_filter_is_refused_with_the_valid_ones() {
         let wrong = [
             (
                 "colour:red",

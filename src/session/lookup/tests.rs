@@ -1,4 +1,4 @@
-mod laws;
+mod properties;
 mod recorded;
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{
     session::{MemoryStore, SessionSource},
 };
 
-/// The sessions, and what agents do with them.
+/// Sessions, and the calls of agents that use them.
 struct TestAgents {
     sessions: Sessions,
 }
@@ -49,7 +49,7 @@ impl TestAgents {
         session
     }
 
-    /// A request of an agent, and an answer in chunks of one part each.
+    /// Makes a call whose answer has chunks of one part each.
     async fn ask(&self, contents: &[Value], answer: &[Value]) -> Box<Session> {
         let mut session = self.visit(MAIN, contents).await;
         answered(&mut session, answer).await;
@@ -98,21 +98,21 @@ fn introduction() -> Value {
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_on_has_one_session() {
+async fn a_continued_conversation_has_one_session() {
     let agents = TestAgents::new();
-    let mut talk = vec![user(&[introduction(), text("go")])];
+    let mut contents = vec![user(&[introduction(), text("go")])];
     let first = agents
-        .ask(&talk, &[text("I "), text("look"), call("c-1234567")])
+        .ask(&contents, &[text("I "), text("look"), call("c-1234567")])
         .await;
     assert_eq!(first.match_kind, MatchKind::New);
 
-    talk.extend([
+    contents.extend([
         model(&[text("I look"), call("c-1234567")]),
         user(&[result("c-1234567", "A")]),
     ]);
-    let second = agents.ask(&talk, &[text("done")]).await;
-    talk.extend([model(&[text("done")]), user(&[text("again")])]);
-    let third = agents.ask(&talk, &[text("no")]).await;
+    let second = agents.ask(&contents, &[text("done")]).await;
+    contents.extend([model(&[text("done")]), user(&[text("again")])]);
+    let third = agents.ask(&contents, &[text("no")]).await;
 
     for session in [&second, &third] {
         assert_eq!(session.match_kind, MatchKind::Continued);
@@ -135,13 +135,13 @@ async fn a_prompt_that_is_rolled_back_leaves_the_session() {
     assert_eq!(other.key, first.key);
 }
 
-/// An answer that the agent keeps.
-const WELL: &str = "STOP";
+/// Finish reason of a complete answer.
+const STOP: &str = "STOP";
 
-/// The end of an answer.
-async fn ended(session: &mut Session, said: &str, reason: &str) {
+/// Records an answer that ends with this reason.
+async fn ended(session: &mut Session, answer: &str, reason: &str) {
     let mut emission = session.response_fingerprinter();
-    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [text(said)]}, "finishReason": reason}]});
+    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [text(answer)]}, "finishReason": reason}]});
     let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
     emission.push_chunk(&chunk).unwrap();
     session.record_response(emission, true).await;
@@ -149,30 +149,30 @@ async fn ended(session: &mut Session, said: &str, reason: &str) {
 
 #[tokio::test]
 async fn a_complete_answer_is_not_rolled_back() {
-    for (reason, match_kind) in [(WELL, MatchKind::Forked), ("SAFETY", MatchKind::RolledBack)] {
+    for (reason, match_kind) in [(STOP, MatchKind::Forked), ("SAFETY", MatchKind::RolledBack)] {
         let agents = TestAgents::new();
         let start = [user(&[text("a")]), model(&[text("A")])];
         let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-        ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", WELL).await;
+        ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", STOP).await;
         ended(&mut *agents.visit(MAIN, &ask("b")).await, "B", reason).await;
 
         let other = agents.visit(MAIN, &ask("c")).await;
         let again = agents.visit(MAIN, &ask("b")).await;
 
         assert_eq!(other.match_kind, match_kind, "{reason}");
-        assert_eq!(again.match_kind == MatchKind::RolledBack, reason == WELL);
+        assert_eq!(again.match_kind == MatchKind::RolledBack, reason == STOP);
     }
 }
 
 #[tokio::test]
-async fn a_turn_that_is_cancelled_in_its_tools_is_taken_back() {
+async fn a_turn_that_is_cancelled_during_its_tool_calls_is_rolled_back() {
     let agents = TestAgents::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", WELL).await;
+    ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", STOP).await;
     let mut calling = agents.visit(MAIN, &ask("b")).await;
     let mut emission = calling.response_fingerprinter();
-    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [call("c-1")]}, "finishReason": WELL}]});
+    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [call("c-1")]}, "finishReason": STOP}]});
     let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
     emission.push_chunk(&chunk).unwrap();
     calling.record_response(emission, true).await;
@@ -187,7 +187,7 @@ async fn a_concurrent_prompt_forks_and_a_cancelled_one_is_rolled_back() {
     let agents = TestAgents::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", WELL).await;
+    ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", STOP).await;
 
     let waiting = agents.visit(MAIN, &ask("b")).await;
     let other = agents.visit(MAIN, &ask("c")).await;
@@ -204,31 +204,31 @@ async fn a_concurrent_prompt_forks_and_a_cancelled_one_is_rolled_back() {
 async fn a_first_prompt_that_is_repeated_later_starts_another_session() {
     let agents = TestAgents::new();
     let start = [user(&[text("a")])];
-    let talk = [&start[..], &[model(&[text("A")]), user(&[text("b")])]].concat();
+    let contents = [&start[..], &[model(&[text("A")]), user(&[text("b")])]].concat();
     let mut first = agents.visit(MAIN, &start).await;
-    ended(&mut first, "A", WELL).await;
-    ended(&mut *agents.visit(MAIN, &talk).await, "B", WELL).await;
+    ended(&mut first, "A", STOP).await;
+    ended(&mut *agents.visit(MAIN, &contents).await, "B", STOP).await;
 
     let mut other = agents.visit(MAIN, &start).await;
-    ended(&mut other, "A", WELL).await;
-    let goes_on = agents.visit(MAIN, &talk).await;
+    ended(&mut other, "A", STOP).await;
+    let continued = agents.visit(MAIN, &contents).await;
 
     assert_eq!(
-        (other.match_kind, goes_on.match_kind),
+        (other.match_kind, continued.match_kind),
         (MatchKind::New, MatchKind::Continued)
     );
     assert_ne!(other.key, first.key);
-    assert_eq!(goes_on.key, other.key);
+    assert_eq!(continued.key, other.key);
 }
 
 #[tokio::test]
-async fn the_same_first_prompt_much_later_begins_another_session() {
+async fn the_same_first_prompt_after_a_long_time_starts_another_session() {
     let agents = TestAgents::new();
     let start = [user(&[text("nightly")])];
     let mut first = agents.visit(MAIN, &start).await;
-    ended(&mut first, "done", WELL).await;
+    ended(&mut first, "done", STOP).await;
     let soon = agents.visit(MAIN, &start).await;
-    ended(&mut *agents.visit(MAIN, &start).await, "done", WELL).await;
+    ended(&mut *agents.visit(MAIN, &start).await, "done", STOP).await;
     assert_eq!(soon.key, first.key);
     drop(soon);
 
@@ -245,10 +245,10 @@ async fn the_same_first_prompt_much_later_begins_another_session() {
 }
 
 #[tokio::test]
-async fn two_agents_are_two_as_soon_as_anything_differs() {
+async fn agents_with_one_first_prompt_are_separated_by_their_first_difference() {
     let agents = TestAgents::new();
     let start = user(&[introduction(), text("go")]);
-    let said =
+    let conversation_with =
         |answer: &str, then: &str| [start.clone(), model(&[text(answer)]), user(&[text(then)])];
     let mut one = agents.visit(MAIN, std::slice::from_ref(&start)).await;
     let mut other = agents.visit(MAIN, std::slice::from_ref(&start)).await;
@@ -257,8 +257,8 @@ async fn two_agents_are_two_as_soon_as_anything_differs() {
     answered(&mut one, &[text("A")]).await;
     answered(&mut other, &[text("B")]).await;
 
-    let one = agents.ask(&said("A", "a"), &[text("x")]).await;
-    let other = agents.ask(&said("B", "b"), &[text("x")]).await;
+    let one = agents.ask(&conversation_with("A", "a"), &[text("x")]).await;
+    let other = agents.ask(&conversation_with("B", "b"), &[text("x")]).await;
 
     assert_ne!(one.key, other.key);
     let forked = [&one, &other]
@@ -268,9 +268,9 @@ async fn two_agents_are_two_as_soon_as_anything_differs() {
     assert_eq!(forked.state.requests, 1);
     assert!(forked.note(&prompt).is_some());
     for (session, answer, then) in [(&one, "A", "a"), (&other, "B", "b")] {
-        let mut talk = said(answer, then).to_vec();
-        talk.extend([model(&[text("x")]), user(&[text("more")])]);
-        let later = agents.ask(&talk, &[]).await;
+        let mut contents = conversation_with(answer, then).to_vec();
+        contents.extend([model(&[text("x")]), user(&[text("more")])]);
+        let later = agents.ask(&contents, &[]).await;
         assert_eq!(
             (&later.key, later.match_kind),
             (&session.key, MatchKind::Continued)
@@ -283,12 +283,12 @@ async fn callers_and_sub_agents_have_sessions_of_their_own() {
     let agents = TestAgents::new();
     let start = [user(&[text("go")])];
     let main = agents.ask(&start, &[]).await;
-    let stranger = SessionRequest {
+    let other_caller = SessionRequest {
         caller: "other",
         ..MAIN
     };
 
-    let theirs = agents.visit(stranger, &start).await;
+    let theirs = agents.visit(other_caller, &start).await;
     let sub = agents.ask(&[user(&[text("look for bugs")])], &[]).await;
     let again = agents.ask(&start, &[]).await;
 
@@ -336,19 +336,19 @@ async fn contents_of_one_chunk_each_are_one_answer() {
     let chunks = [thought, text("Hel"), text("lo"), signature];
     let first = agents.ask(&[user(&[text("go")])], &chunks).await;
 
-    let mut talk = vec![user(&[text("go")])];
-    talk.extend(chunks.iter().map(|it| model(std::slice::from_ref(it))));
-    talk.push(user(&[text("more")]));
-    let later = agents.ask(&talk, &[]).await;
+    let mut contents = vec![user(&[text("go")])];
+    contents.extend(chunks.iter().map(|it| model(std::slice::from_ref(it))));
+    contents.push(user(&[text("more")]));
+    let later = agents.ask(&contents, &[]).await;
 
     assert_eq!(
         (&later.key, later.match_kind),
         (&first.key, MatchKind::Continued)
     );
-    let spoken = &later.conversation.items[1];
-    assert_eq!((spoken.content, spoken.last_content), (2, 3));
+    let answer_item = &later.conversation.items[1];
+    assert_eq!((answer_item.content, answer_item.last_content), (2, 3));
     let whole = [
-        talk[0].clone(),
+        contents[0].clone(),
         model(&[text("Hello")]),
         user(&[text("more")]),
     ];
@@ -360,11 +360,11 @@ async fn contents_of_one_chunk_each_are_one_answer() {
 }
 
 #[tokio::test]
-async fn a_compressed_session_goes_on() {
+async fn a_compressed_session_continues() {
     let agents = TestAgents::new();
-    let mut talk = vec![user(&[introduction(), text("go")])];
-    let first = agents.ask(&talk, &[text("A")]).await;
-    talk.extend([
+    let mut contents = vec![user(&[introduction(), text("go")])];
+    let first = agents.ask(&contents, &[text("A")]).await;
+    contents.extend([
         model(&[text("A")]),
         user(&[text("Generate a new <state_snapshot>")]),
     ]);
@@ -372,7 +372,7 @@ async fn a_compressed_session_goes_on() {
         "<state_snapshot>{}</state_snapshot>",
         "all of it ".repeat(9)
     );
-    let mut helper = agents.visit(HELPER, &talk).await;
+    let mut helper = agents.visit(HELPER, &contents).await;
     assert_eq!(
         (&helper.key, helper.match_kind),
         (&first.key, MatchKind::Continued)
@@ -403,10 +403,10 @@ async fn a_compressed_session_goes_on() {
 }
 
 #[tokio::test]
-async fn a_session_begins_with_the_choice_of_a_model() {
+async fn a_helper_call_for_the_choice_of_a_model_starts_a_session() {
     let agents = TestAgents::new();
-    let asked = [user(&[introduction()]), user(&[text("go")])];
-    let helper = agents.visit(HELPER, &asked).await;
+    let contents = [user(&[introduction()]), user(&[text("go")])];
+    let helper = agents.visit(HELPER, &contents).await;
     assert_eq!(helper.state.turns, 0);
 
     let main = agents
@@ -423,9 +423,9 @@ async fn a_session_begins_with_the_choice_of_a_model() {
 #[tokio::test]
 async fn a_helper_call_without_a_session_is_not_stored() {
     let agents = TestAgents::new();
-    let asked = [user(&[text("Summarize the user's primary intent")])];
-    let one = agents.visit(HELPER, &asked).await;
-    let other = agents.visit(HELPER, &asked).await;
+    let contents = [user(&[text("Summarize the user's primary intent")])];
+    let one = agents.visit(HELPER, &contents).await;
+    let other = agents.visit(HELPER, &contents).await;
     assert_eq!(
         (&one.key, one.match_kind),
         (&other.key, MatchKind::Transient)
@@ -434,19 +434,23 @@ async fn a_helper_call_without_a_session_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_conversation_finds_what_was_hidden_in_it() {
+async fn a_part_of_a_conversation_finds_its_hidden_results() {
     let agents = TestAgents::new();
-    let talk = [
+    let contents = [
         user(&[text("go")]),
         model(&[call("1")]),
         user(&[result("1", "secret")]),
     ];
-    let mut main = agents.visit(MAIN, &talk).await;
+    let mut main = agents.visit(MAIN, &contents).await;
     let secret = main.conversation.items[2].clone();
     main.note_mut(&secret).replaced = Some("hidden".to_owned());
     main.save().await;
 
-    let part = [&talk[1..], &[model(&[text("done")]), user(&[text("next")])]].concat();
+    let part = [
+        &contents[1..],
+        &[model(&[text("done")]), user(&[text("next")])],
+    ]
+    .concat();
     let helper = agents.visit(HELPER, &part).await;
 
     assert_eq!(helper.key, main.key);
@@ -455,17 +459,17 @@ async fn a_part_of_a_conversation_finds_what_was_hidden_in_it() {
 }
 
 #[tokio::test]
-async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
+async fn a_repeated_prompt_is_new_in_the_last_step_only() {
     let agents = TestAgents::new();
-    let mut talk = vec![user(&[text("yes")])];
-    let mut first = agents.visit(MAIN, &talk).await;
+    let mut contents = vec![user(&[text("yes")])];
+    let mut first = agents.visit(MAIN, &contents).await;
     let prompt = first.conversation.items[0].clone();
     assert!(first.is_evaluated(&prompt, true));
     first.note_mut(&prompt).denied = Some("no".to_owned());
     first.save().await;
 
-    talk.extend([model(&[text("A")]), user(&[text("yes")])]);
-    let history = history(&talk);
+    contents.extend([model(&[text("A")]), user(&[text("yes")])]);
+    let history = history(&contents);
     let later = agents.sessions.open(MAIN, Some(&history)).await.unwrap();
 
     let again = &later.conversation.items[2];
@@ -476,7 +480,7 @@ async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
 }
 
 #[tokio::test]
-async fn a_named_session_is_what_it_is_called() {
+async fn a_named_session_is_found_by_its_name() {
     let agents = TestAgents::new();
     let named = SessionRequest {
         named: Some(("mine", SessionSource::Path)),

@@ -109,7 +109,7 @@ fn a_regression_ends_the_rollout_at_the_two_hundredth_call() {
 }
 
 #[test]
-fn without_a_regression_the_rollout_goes_on() {
+fn without_a_regression_the_rollout_continues() {
     for chances in [
         NORMAL,
         Chances {

@@ -1,6 +1,6 @@
-//! What is read from a request, and how edits are spliced back.
+//! Reading of requests, and splicing of edits into them.
 
-mod laws;
+mod properties;
 
 use serde_json::{Value, json};
 
@@ -188,7 +188,7 @@ fn context_is_appended_to_a_string_behind_a_blank_line() {
 }
 
 #[test]
-fn thinking_stays_in_front_when_text_goes() {
+fn thinking_stays_in_front_when_a_text_is_removed() {
     let closed = edited(&conversation(), |form| {
         form["contents"][1]["parts"]
             .as_array_mut()
@@ -278,7 +278,7 @@ fn system_texts_are_edited_where_they_are() {
 }
 
 #[test]
-fn a_removed_system_text_takes_its_message_along_and_leaves_its_cache_mark() {
+fn a_removed_system_text_removes_its_message_and_keeps_its_cache_mark() {
     let closed = edited(&conversation(), |form| {
         form["systemInstruction"] = json!({ "parts": [{ "text": "All.", SOURCE: 1 }] });
     });
@@ -309,7 +309,7 @@ fn a_system_text_is_added_to_a_request_without_any() {
 }
 
 #[test]
-fn withheld_tools_go_and_the_choice_follows() {
+fn withheld_tools_are_removed_and_the_choice_follows() {
     let closed = edited(&conversation(), |form| {
         form["tools"].as_array_mut().unwrap().remove(1);
     });
@@ -503,7 +503,7 @@ fn blocks_of_other_types_are_shown_whole() {
 }
 
 #[test]
-fn what_hooks_cannot_see_is_refused() {
+fn content_that_hooks_cannot_read_is_refused() {
     let prompt = request(&json!([{ "role": "user", "content": "x" }]));
     let with = |field: &str, value: Value| {
         let mut prompt = prompt.clone();

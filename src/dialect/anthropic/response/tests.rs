@@ -1,9 +1,9 @@
-//! What is read from responses and streams, and how edits are written back.
+//! Reading of responses and streams, and writing of edits.
 
 mod calls;
-mod laws;
 mod masked_texts;
 mod messages;
+mod properties;
 
 use std::fmt::Write as _;
 

@@ -53,7 +53,7 @@ fn calls_thoughts_and_responses_are_not_shown() {
 }
 
 #[test]
-fn a_changed_text_leaves_all_else_in_its_place() {
+fn a_changed_text_keeps_the_position_of_all_other_parts() {
     let texts = write(&[(User, "[SSN]"), (Model, "calling"), (Model, "done")]);
     assert_eq!(
         texts[0],
@@ -69,14 +69,14 @@ fn several_texts_become_one() {
 }
 
 #[test]
-fn a_deleted_text_takes_no_call_with_it() {
+fn a_deleted_text_keeps_the_call_of_its_content() {
     let texts = write(&[(User, "my ssn is 1"), (Model, "done")]);
     assert_eq!(texts.len(), 4);
     assert!(!texts[1].contains("calling") && texts[1].contains("functionCall"));
 }
 
 #[test]
-fn nothing_comes_between_a_call_and_its_response() {
+fn no_content_is_inserted_between_a_call_and_its_response() {
     let texts = write(&[
         (User, "my ssn is 1"),
         (Model, "calling"),
@@ -101,14 +101,14 @@ fn a_response_with_text_still_follows_its_call() {
 }
 
 #[test]
-fn an_edit_that_leaves_nothing_is_no_edit() {
+fn an_edit_that_removes_all_contents_is_ignored() {
     let mut contents = parse(r#"[{"parts":[{"text":"a"}]}]"#).unwrap();
     assert!(!write_into(&mut contents, &[]));
     assert_eq!(contents.elements().len(), 1);
 }
 
 #[test]
-fn what_hooks_could_not_read_is_refused() {
+fn malformed_contents_are_refused() {
     for text in [
         "5",
         r#""hi""#,
@@ -124,7 +124,7 @@ fn what_hooks_could_not_read_is_refused() {
 
 proptest! {
     #[test]
-    fn writing_what_was_shown_changes_no_byte(texts in prop::collection::vec("[a-z\"\\\\é]{0,6}", 1..6)) {
+    fn writing_unchanged_messages_changes_no_byte(texts in prop::collection::vec("[a-z\"\\\\é]{0,6}", 1..6)) {
         let items: Vec<String> = texts.iter().map(|it| json!({"parts": [{"text": it}]}).to_string()).collect();
         let text = format!("[{}]", items.join(","));
         let mut contents = parse(&text).unwrap();
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_written_is_what_is_shown(old in prop::collection::vec("[a-c]{1,2}", 1..5), new in prop::collection::vec("[a-c]{1,2}", 1..5)) {
+    fn written_messages_are_read_back(old in prop::collection::vec("[a-c]{1,2}", 1..5), new in prop::collection::vec("[a-c]{1,2}", 1..5)) {
         let items: Vec<Value> = old.iter().map(|it| json!({"role": "user", "parts": [{"text": it}]})).collect();
         let mut contents = parse(&Value::Array(items).to_string()).unwrap();
         let returned: Vec<Message> = new.iter().map(|it| said(User, it)).collect();

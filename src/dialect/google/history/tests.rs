@@ -86,7 +86,7 @@ fn a_replaced_result_keeps_nothing_of_the_original() {
 }
 
 #[test]
-fn a_context_is_appended_where_the_result_speaks() {
+fn a_context_is_appended_to_the_text_of_a_result() {
     let said = |response: &str| {
         let contents = format!(
             r#"[{{"parts":[{{"function_response":{{"name":"f","response":{response}}}}}]}}]"#
@@ -123,7 +123,7 @@ fn prepended_text_follows_the_introduction() {
 }
 
 #[test]
-fn edits_move_no_other_edit() {
+fn edits_do_not_shift_other_edits() {
     let hidden = [r#"{"role":"model","parts":[]}"#.to_owned()];
 
     let written = edited(LOOP, |it| {

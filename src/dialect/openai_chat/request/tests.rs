@@ -338,7 +338,7 @@ fn withheld_tools_are_removed_and_the_choice_follows() {
 }
 
 #[test]
-fn a_selection_is_written_in_the_words_of_the_api() {
+fn a_selection_of_tools_is_written_as_a_tool_choice() {
     let body = |choice: &str| {
         format!(
             r#"{{"model":"m","messages":[],"tools":[{{"type":"function","function":{{"name":"a"}}}},{{"type":"function","function":{{"name":"b"}}}}],"tool_choice":{choice}}}"#
@@ -387,7 +387,7 @@ fn parameters_are_written_under_the_names_of_the_request() {
 }
 
 #[test]
-fn a_wanted_format_is_seen() {
+fn a_response_format_is_read() {
     let form = content_form(r#"{"model":"m","response_format":{"type":"json_schema"}}"#);
     let config = &form["generationConfig"];
     assert_eq!(config["responseMimeType"], "application/json");
@@ -411,7 +411,7 @@ fn other_models_that_may_answer_are_seen() {
 }
 
 #[test]
-fn what_hooks_cannot_see_through_is_refused() {
+fn requests_that_hooks_cannot_read_are_refused() {
     for body in [
         r#"{"model":"m","prompt":"x"}"#,
         r#"{"model":"m","messages":[],"previous_response_id":"x"}"#,

@@ -1,4 +1,4 @@
-mod laws;
+mod properties;
 
 use serde_json::{Value, json};
 
@@ -176,7 +176,7 @@ fn edited_messages_keep_their_form() {
 }
 
 #[test]
-fn reasoning_goes_with_a_removed_message_and_nothing_else() {
+fn a_removed_message_removes_its_reasoning_and_nothing_else() {
     let mut opened = Opened::new(&request());
     opened.write(&json!({ "messages": [
         { "role": "user", "content": "hi" },
@@ -189,7 +189,7 @@ fn reasoning_goes_with_a_removed_message_and_nothing_else() {
 }
 
 #[test]
-fn a_replaced_result_takes_the_reason() {
+fn a_replaced_result_consists_of_the_reason() {
     let mut opened = Opened::new(&request());
     let mut history = History::read(&opened.form).unwrap().unwrap();
     history
@@ -445,7 +445,7 @@ fn another_model_is_written() {
 }
 
 #[test]
-fn what_hooks_cannot_see_is_refused() {
+fn requests_that_hooks_cannot_read_are_refused() {
     let user = json!({ "role": "user", "content": "hi" });
     for (field, value) in [
         ("previous_response_id", json!("resp_1")),

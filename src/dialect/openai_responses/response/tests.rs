@@ -72,7 +72,7 @@ fn an_edited_text_keeps_everything_but_its_marks() {
 }
 
 #[test]
-fn a_withheld_call_goes_with_its_reasoning() {
+fn a_withheld_call_is_removed_with_its_reasoning() {
     let mut document = open(&body(&json!([message("a"), reasoning(), call("rm")])));
     let refuse = CallDecision::Refuse("no".to_owned());
     document.decide_calls(vec![refuse]).unwrap();

@@ -119,7 +119,7 @@ fn two_rules(store: &TraceStore) -> TracedRules {
 }
 
 #[test]
-fn a_call_has_every_rule_with_its_line_and_why_it_was_not_asked() {
+fn a_call_lists_every_rule_with_its_line_and_the_reason_it_was_skipped() {
     let store = store(10, 4 << 20);
     let rules = two_rules(&store);
 

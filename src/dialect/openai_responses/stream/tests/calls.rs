@@ -65,7 +65,7 @@ fn reasoning_that_breaks_off_is_completed_as_it_was_sent() {
 }
 
 #[test]
-fn an_explanation_takes_the_place_of_a_withheld_call() {
+fn an_explanation_replaces_a_withheld_call() {
     let mut chunks = chunks_of(&stream_of("r1", &[text(&["a"]), call("rm")]));
     withhold(&mut chunks, "rm");
     for chunk in &mut chunks {

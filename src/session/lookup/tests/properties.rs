@@ -1,5 +1,4 @@
-//! However agents cut, resend, roll back or repeat what was recorded: hooks are
-//! asked about nothing twice, and what they hid stays hidden.
+//! Property tests of recorded conversations that agents split, resend, roll back or repeat.
 
 use std::collections::BTreeSet;
 
@@ -12,53 +11,52 @@ use crate::{
     session::{Session, SessionRequest},
 };
 
-/// What an agent does next.
+/// Next request of an agent.
 #[derive(Debug, Clone, Copy)]
 enum Move {
     /// Sends the next step.
-    On,
+    Next,
     /// Sends the same step again.
     Again,
     /// Goes back by so many steps.
     Back(usize),
-    /// Asks on the side, with the end of what was said.
-    Aside,
+    /// Makes a helper call with the end of the conversation.
+    Helper,
 }
 
-/// One move of one of two callers; the seed decides how the conversation is
-/// spelled.
-fn a_move() -> impl Strategy<Value = (Move, usize, u64)> {
+/// One move of one of two callers, and the seed for the spelling of the conversation.
+fn random_move() -> impl Strategy<Value = (Move, usize, u64)> {
     let moves = prop_oneof![
-        5 => Just(Move::On),
+        5 => Just(Move::Next),
         1 => Just(Move::Again),
         1 => (1_usize..4).prop_map(Move::Back),
-        2 => Just(Move::Aside),
+        2 => Just(Move::Helper),
     ];
     (moves, 0_usize..2, any::<u64>())
 }
 
 #[test]
-fn nothing_is_new_twice_and_what_was_hidden_stays() {
+fn each_item_is_new_once_and_hidden_results_stay_hidden() {
     let all = conversations();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let moves = prop::collection::vec(a_move(), 1..40);
+    let moves = prop::collection::vec(random_move(), 1..40);
     let config = ProptestConfig {
         cases: 200,
         source_file: Some(file!()),
         ..ProptestConfig::default()
     };
 
-    let law = TestRunner::new(config).run(&(0..all.len(), moves), |(conversation, moves)| {
-        runtime.block_on(live(&all[conversation], &moves));
+    let outcome = TestRunner::new(config).run(&(0..all.len(), moves), |(conversation, moves)| {
+        runtime.block_on(make_moves(&all[conversation], &moves));
         Ok(())
     });
 
-    if let Err(error) = law {
+    if let Err(error) = outcome {
         panic!("{error}");
     }
 }
 
-/// The longest conversation of each recording.
+/// Returns the longest conversation of each recording.
 fn conversations() -> Vec<Vec<Value>> {
     let longest = |requests: Vec<super::recorded::Recorded>| {
         let contents = requests.into_iter().map(|it| it.contents);
@@ -67,27 +65,27 @@ fn conversations() -> Vec<Vec<Value>> {
     recordings().into_iter().map(|it| longest(it.1)).collect()
 }
 
-async fn live(conversation: &[Value], moves: &[(Move, usize, u64)]) {
+async fn make_moves(conversation: &[Value], moves: &[(Move, usize, u64)]) {
     let fixture = TestAgents::new();
     let mut agents = ["one", "other"].map(|caller| Agent {
         visit: SessionRequest { caller, ..MAIN },
         step: None,
-        asked: BTreeSet::new(),
+        evaluated: BTreeSet::new(),
         session: None,
     });
-    let steps = steps(conversation);
+    let steps = step_ends(conversation);
     for (next, agent, seed) in moves {
         let agent = &mut agents[*agent];
         let step = match (next, agent.step) {
-            (Move::Aside, step) => {
+            (Move::Helper, step) => {
                 let end = step.map_or(0, |it| steps[it]);
-                agent.ask_aside(&fixture, &conversation[..end]).await;
+                agent.ask_helper(&fixture, &conversation[..end]).await;
                 continue;
             }
-            (Move::On, Some(step)) => (step + 1).min(steps.len() - 1),
+            (Move::Next, Some(step)) => (step + 1).min(steps.len() - 1),
             (Move::Again, Some(step)) => step,
             (Move::Back(by), Some(step)) => step.saturating_sub(*by),
-            (Move::On | Move::Again | Move::Back(_), None) => 0,
+            (Move::Next | Move::Again | Move::Back(_), None) => 0,
         };
         agent.step = Some(step);
         agent
@@ -96,8 +94,8 @@ async fn live(conversation: &[Value], moves: &[(Move, usize, u64)]) {
     }
 }
 
-/// Where the user has spoken and the model is to answer.
-fn steps(conversation: &[Value]) -> Vec<usize> {
+/// Returns the numbers of contents after which the model is called.
+fn step_ends(conversation: &[Value]) -> Vec<usize> {
     let by_model = |at: usize| conversation.get(at).is_none_or(|it| it["role"] == "model");
     let ends = (1..=conversation.len()).filter(|it| !by_model(it - 1) && by_model(*it));
     ends.collect()
@@ -106,8 +104,8 @@ fn steps(conversation: &[Value]) -> Vec<usize> {
 struct Agent {
     visit: SessionRequest<'static>,
     step: Option<usize>,
-    /// What hooks were asked about: the step, and which of its items.
-    asked: BTreeSet<(usize, usize)>,
+    /// Items that hooks received: the step, and the number of the item in it.
+    evaluated: BTreeSet<(usize, usize)>,
     session: Option<String>,
 }
 
@@ -119,7 +117,7 @@ impl Agent {
         (step, end): (usize, usize),
         mut seed: u64,
     ) {
-        let request = respelled(&conversation[..end], &mut seed);
+        let request = respell(&conversation[..end], &mut seed);
         let read = history(&request);
         let mut session = fixture
             .sessions
@@ -128,17 +126,17 @@ impl Agent {
             .unwrap();
         let id = self.session.get_or_insert_with(|| session.key.id.clone());
         assert_eq!(*id, session.key.id, "another session");
-        for (place, at) in session.conversation.last_step().enumerate() {
+        for (number, at) in session.conversation.last_step().enumerate() {
             let item = session.conversation.items[at].clone();
             let is_new = !session.is_evaluated(&item, true);
-            assert_eq!(is_new, self.asked.insert((step, place)), "{item:?}");
+            assert_eq!(is_new, self.evaluated.insert((step, number)), "{item:?}");
             session.mark_evaluated(&item);
             if is_new && item.kind == ItemKind::Result {
                 session.note_mut(&item).replaced = Some("hidden".to_owned());
             }
         }
         session.save().await;
-        all_hidden(&session);
+        assert_all_hidden(&session);
         if draw(&mut seed, 3) > 0 {
             let answer = conversation[end..]
                 .iter()
@@ -149,9 +147,9 @@ impl Agent {
         }
     }
 
-    /// As gemini-cli chooses a model: with the last contents, and a prompt.
-    async fn ask_aside(&self, fixture: &TestAgents, said: &[Value]) {
-        let mut part = said[said.len().saturating_sub(8)..].to_vec();
+    /// Calls the model as gemini-cli chooses a model: with the last contents and a prompt.
+    async fn ask_helper(&self, fixture: &TestAgents, contents: &[Value]) {
+        let mut part = contents[contents.len().saturating_sub(8)..].to_vec();
         part.push(json!({"role": "user", "parts": [{"text": "and now?"}]}));
         let role = HELPER.role;
         let visit = SessionRequest { role, ..self.visit };
@@ -160,12 +158,12 @@ impl Agent {
             .open(visit, Some(&history(&part)))
             .await
             .unwrap();
-        all_hidden(&session);
+        assert_all_hidden(&session);
     }
 }
 
 #[track_caller]
-fn all_hidden(session: &Session) {
+fn assert_all_hidden(session: &Session) {
     let items = session.conversation.items.iter();
     for result in items.filter(|it| it.kind == ItemKind::Result) {
         let note = session.note(result);
@@ -173,18 +171,18 @@ fn all_hidden(session: &Session) {
     }
 }
 
-/// The same conversation as another agent might spell it.
-fn respelled(conversation: &[Value], seed: &mut u64) -> Vec<Value> {
+/// Returns the conversation in another spelling.
+fn respell(conversation: &[Value], seed: &mut u64) -> Vec<Value> {
     let mut contents = Vec::new();
     for content in conversation {
         let parts = content["parts"].as_array().unwrap();
         if content["role"] != "model" {
-            let parts = repeated(parts, seed);
+            let parts = with_repeated_results(parts, seed);
             contents.push(json!({"parts": parts, "role": content["role"]}));
             continue;
         }
         let mut open = Vec::new();
-        let pieces: Vec<Value> = parts.iter().flat_map(|it| cut(it, seed)).collect();
+        let pieces: Vec<Value> = parts.iter().flat_map(|it| split_text(it, seed)).collect();
         for piece in pieces {
             open.push(piece);
             if draw(seed, 3) == 0 {
@@ -196,21 +194,21 @@ fn respelled(conversation: &[Value], seed: &mut u64) -> Vec<Value> {
     contents
 }
 
-/// Results of tools, some said twice.
-fn repeated(parts: &[Value], seed: &mut u64) -> Vec<Value> {
-    let mut said = Vec::new();
+/// Returns the parts, with some results repeated.
+fn with_repeated_results(parts: &[Value], seed: &mut u64) -> Vec<Value> {
+    let mut repeated = Vec::new();
     for part in parts {
         let is_result = ["functionResponse", "function_response"]
             .iter()
             .any(|it| part.get(it).is_some());
         let times = if is_result { 1 + draw(seed, 2) } else { 1 };
-        said.extend((0..times).map(|_| part.clone()));
+        repeated.extend((0..times).map(|_| part.clone()));
     }
-    said
+    repeated
 }
 
-/// A part of the model's, in pieces if it is text, and with what means nothing.
-fn cut(part: &Value, seed: &mut u64) -> Vec<Value> {
+/// Splits a part of the model if it is a text, and adds parts that do not count.
+fn split_text(part: &Value, seed: &mut u64) -> Vec<Value> {
     let mut pieces = Vec::new();
     match part["text"]
         .as_str()
@@ -236,7 +234,7 @@ fn cut(part: &Value, seed: &mut u64) -> Vec<Value> {
     pieces
 }
 
-/// A number below `below`, and the next seed.
+/// Returns a random number below `below`, and updates the seed.
 fn draw(seed: &mut u64, below: usize) -> usize {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)

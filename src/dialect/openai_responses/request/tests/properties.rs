@@ -1,4 +1,4 @@
-//! Laws of any request.
+//! Property tests of random requests.
 
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Property tests: what holds for every conversation.
+//! Property tests of random conversations.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ proptest! {
 }
 
 #[test]
-fn messages_that_the_agent_put_between_results_stay_there() {
+fn messages_between_results_keep_their_position() {
     let result = |text: &str| json!({ "role": "tool", "tool_call_id": "c0", "content": text });
     let question = json!({ "role": "user", "content": "b" });
     let request = json!({ "model": "m", "messages": [result("a"), question, result("c")] });

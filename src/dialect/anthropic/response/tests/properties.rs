@@ -1,4 +1,4 @@
-//! Laws of any stream.
+//! Property tests of random streams.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -17,7 +17,7 @@ enum Block {
     Call(Vec<String>),
 }
 
-/// Cuts a text at up to two places.
+/// Splits a text at up to two positions.
 fn pieces(text: &str, first: usize, second: usize) -> Vec<String> {
     let (first, second) = (first.min(text.len()), second.min(text.len()));
     let (first, second) = (first.min(second), first.max(second));
@@ -36,11 +36,11 @@ fn block() -> impl Strategy<Value = Block> {
     ]
 }
 
-fn listed(blocks: &[Block], offset: u64) -> Vec<Vec<Value>> {
+fn block_events(blocks: &[Block], offset: u64) -> Vec<Vec<Value>> {
     let numbered = (offset..).zip(blocks);
     numbered
         .map(|(index, block)| {
-            let borrowed = |pieces: &[String]| {
+            let owned = |pieces: &[String]| {
                 pieces
                     .iter()
                     .map(String::as_str)
@@ -50,14 +50,14 @@ fn listed(blocks: &[Block], offset: u64) -> Vec<Vec<Value>> {
             match block {
                 Block::Thinking => thinking_block(index),
                 Block::Text(pieces) => {
-                    let pieces = borrowed(pieces);
+                    let pieces = owned(pieces);
                     text_block(
                         index,
                         &pieces.iter().map(String::as_str).collect::<Vec<_>>(),
                     )
                 }
                 Block::Call(pieces) => {
-                    let pieces = borrowed(pieces);
+                    let pieces = owned(pieces);
                     call_block(
                         index,
                         "f",
@@ -69,7 +69,7 @@ fn listed(blocks: &[Block], offset: u64) -> Vec<Vec<Value>> {
         .collect()
 }
 
-fn reason(blocks: &[Block]) -> &'static str {
+fn expected_stop_reason(blocks: &[Block]) -> &'static str {
     if blocks.iter().any(|block| matches!(block, Block::Call(_))) {
         "tool_use"
     } else {
@@ -77,7 +77,8 @@ fn reason(blocks: &[Block]) -> &'static str {
     }
 }
 
-/// The text of a block after masking; `None` for a block of no text, which agents must not get.
+/// Returns the text of a block after masking. `None` for a block without text, which must not be
+/// sent.
 fn expected(block: &Block) -> Option<String> {
     match block {
         Block::Thinking => Some("hm".to_owned()),
@@ -91,31 +92,34 @@ fn expected(block: &Block) -> Option<String> {
 proptest! {
     #[test]
     fn an_unedited_stream_keeps_its_bytes(blocks in prop::collection::vec(block(), 0..5)) {
-        let events = message(&listed(&blocks, 0), reason(&blocks));
+        let events = message(&block_events(&blocks, 0), expected_stop_reason(&blocks));
         let sent = sse(&events);
         prop_assert_eq!(written_text(&read(&events)), sent);
     }
 
     #[test]
     fn texts_are_masked_at_every_cut(blocks in prop::collection::vec(block(), 0..5)) {
-        let sent = masked(&message(&listed(&blocks, 0), reason(&blocks)));
+        let events = message(&block_events(&blocks, 0), expected_stop_reason(&blocks));
+        let sent = masked(&events);
         let all: Vec<String> = blocks.iter().filter_map(expected).collect();
         prop_assert_eq!(texts(&sent), all);
-        prop_assert_eq!(stop_reason(&sent), reason(&blocks));
+        prop_assert_eq!(stop_reason(&sent), expected_stop_reason(&blocks));
     }
 
     #[test]
-    fn withheld_calls_leave_no_gap_and_a_second_round_goes_on(
+    fn withheld_calls_leave_no_gap_and_a_second_round_continues(
         first in prop::collection::vec(block(), 0..4),
         second in prop::collection::vec(block(), 0..4),
     ) {
-        let mut chunks = read(&message(&listed(&first, 0), reason(&first)));
+        let events = message(&block_events(&first, 0), expected_stop_reason(&first));
+        let mut chunks = read(&events);
         for chunk in &mut chunks {
             let withheld = chunk.calls().unwrap().iter().map(|_| CallDecision::Drop).collect();
             chunk.decide_calls(withheld).unwrap();
         }
         chunks.retain(|chunk| !chunk.has_finish_reason());
-        chunks.extend(read(&message(&listed(&second, 0), reason(&second))));
+        let events = message(&block_events(&second, 0), expected_stop_reason(&second));
+        chunks.extend(read(&events));
         let sent = written(&chunks);
         let is_call = |block: &&Block| matches!(block, Block::Call(_));
         let kept = first.iter().filter(|block| !is_call(block)).chain(&second);
@@ -124,7 +128,7 @@ proptest! {
             Block::Text(pieces) | Block::Call(pieces) => pieces.concat(),
         }).collect();
         prop_assert_eq!(texts(&sent), kept);
-        prop_assert_eq!(stop_reason(&sent), reason(&second));
+        prop_assert_eq!(stop_reason(&sent), expected_stop_reason(&second));
         prop_assert_eq!(sent.iter().filter(|event| event["type"] == "message_start").count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Laws of any request.
+//! Property tests of random requests.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn text() -> impl Strategy<Value = String> {
     "[ -~é\n]{0,12}"
 }
 
-/// A block that a user or the model may send.
+/// Blocks that a user or the model may send.
 fn block() -> impl Strategy<Value = Value> {
     prop_oneof![
         text().prop_map(|text| json!({ "type": "text", "text": text })),
@@ -60,7 +60,7 @@ fn request() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Puts `*` behind every text of the content form.
+/// Puts `*` behind every text of the content form. Returns the number of texts.
 fn mark(form: &mut Value) -> usize {
     let mut count = 0;
     let mut contents: Vec<&mut Value> = Vec::new();
