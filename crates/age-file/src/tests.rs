@@ -15,7 +15,7 @@ const CHUNK: usize = 64 * 1024;
 const KEY: &str = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
 const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
 
-/// Another key.
+/// Keys of another recipient.
 const OTHER_KEY: &str =
     "AGE-SECRET-KEY-1RHQXGMWXPQ7LU272J3WADENGYJ0CDSMPNTQWX65RR3728ZE9U5MQ3VZCY7";
 const OTHER_RECIPIENT: &str = "age10putptrlx253u69w4947r7uyz78hs7qzd68p74pcmj2j2eq3edrqxzr0j3";
@@ -33,7 +33,7 @@ fn encrypt(text: &[u8], recipients: &[&str]) -> Vec<u8> {
     encryptor.finish().unwrap()
 }
 
-/// Returns what is read before the end or an error.
+/// Decrypts a file. Returns the text before its end or an error, and the error.
 fn decrypt(file: &[u8], key: &str) -> Result<(Vec<u8>, Option<io::ErrorKind>), DecryptError> {
     let identities = Identity::parse_file(key).unwrap();
     let mut text = Vec::new();
@@ -83,21 +83,21 @@ fn texts_of_every_length_around_a_chunk_are_decrypted() {
 }
 
 #[test]
-fn a_file_for_others_is_not_decrypted() {
+fn a_file_for_other_recipients_is_not_decrypted() {
     let file = encrypt(b"text", &[OTHER_RECIPIENT]);
 
     assert!(matches!(decrypt(&file, KEY), Err(DecryptError::NoMatch)));
 }
 
 #[test]
-fn stanzas_of_other_kinds_are_skipped() {
+fn an_added_stanza_of_another_type_breaks_the_header_mac() {
     let file = encrypt(b"text", &[RECIPIENT]);
     let (first, rest) = file.split_at("age-encryption.org/v1\n".len());
     let long = "A".repeat(64);
     let grease = format!("-> grease some arguments\n{long}\n\n");
     let changed = [first, grease.as_bytes(), rest].concat();
 
-    // The authentication code shows that the stanza was added, not that it is unknown.
+    // The stanza is skipped, and the authentication code shows that it was added.
     assert!(matches!(
         decrypt(&changed, KEY),
         Err(DecryptError::HeaderMac)
@@ -253,7 +253,9 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_decrypted_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes_after_the_version_line_are_an_error(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
         let file = [b"age-encryption.org/v1\n".as_slice(), &bytes].concat();
         prop_assert!(decrypt(&file, KEY).is_err());
     }

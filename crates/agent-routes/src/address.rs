@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_own_host_are_one() {
+    fn names_of_the_loopback_host_are_the_same_address() {
         let same = |one: &str, other: &str| {
             let [one, other]: [Address; 2] =
                 [one, other].map(|text| text.parse().expect("an address"));

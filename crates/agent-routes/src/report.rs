@@ -44,7 +44,7 @@ pub struct Way {
     pub credentials: Vec<Place>,
 }
 
-/// What a way means.
+/// Destination of the calls on a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

@@ -1,4 +1,4 @@
-//! Settings of each agent, in folders that stand for a machine.
+//! Settings of each agent, read from the folder of a test machine.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -11,12 +11,12 @@ const GATEWAY: &str = "http://10.0.0.1:8787";
 const ELSEWHERE: &str = "http://203.0.113.9:9000";
 
 /// A machine whose files are in a temporary folder.
-struct Laptop {
+struct TestMachine {
     folder: TempDir,
     environment: BTreeMap<String, String>,
 }
 
-impl Laptop {
+impl TestMachine {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         fs::create_dir_all(folder.path().join("home/work/project")).unwrap();
@@ -45,7 +45,7 @@ impl Laptop {
         self
     }
 
-    /// A program of an agent in `PATH`.
+    /// Installs the program of an agent in `PATH`.
     fn program(self, name: &str) -> Self {
         let file = format!("bin/{name}");
         self.file(&file, "").variable("PATH", "/usr/bin:/bin")
@@ -62,7 +62,7 @@ impl Laptop {
         Report::read(&machine, GATEWAY.parse().unwrap())
     }
 
-    /// The ways of an agent with one kind of login, as `verdict address`.
+    /// Returns the ways of an agent with one kind of login, as `verdict address`.
     fn ways(&self, agent: &str, login: &str) -> Vec<String> {
         let report = self.report();
         let ways = report.ways.iter();
@@ -78,7 +78,7 @@ fn line(way: &Way) -> String {
 
 #[test]
 fn a_machine_without_agents_has_no_ways() {
-    let report = Laptop::new().report();
+    let report = TestMachine::new().report();
 
     assert_eq!(report.ways, []);
     assert_eq!(report.ways_out(), 0);
@@ -88,7 +88,7 @@ fn a_machine_without_agents_has_no_ways() {
 #[test]
 fn an_agent_without_settings_calls_the_hosts_of_its_apis() {
     let hosts = |program: &str| -> Vec<String> {
-        let report = Laptop::new().program(program).report();
+        let report = TestMachine::new().program(program).report();
         assert!(report.ways.iter().all(|way| way.verdict == Verdict::Out));
         let to = report.ways.iter().filter_map(|way| way.to.as_ref());
         to.map(|to| to.host.clone()).collect()
@@ -114,25 +114,25 @@ fn an_agent_without_settings_calls_the_hosts_of_its_apis() {
 
 #[test]
 fn gemini_cli_prefers_the_environment_to_its_files() {
-    let laptop = Laptop::new()
+    let machine = TestMachine::new()
         .file(
             "home/work/.gemini/.env",
             "GOOGLE_GEMINI_BASE_URL=ELSEWHERE\n",
         )
         .file("home/.env", "export CODE_ASSIST_ENDPOINT='ELSEWHERE'\n");
 
-    let api_key = laptop.ways("gemini-cli", "API key");
+    let api_key = machine.ways("gemini-cli", "API key");
     assert_eq!(api_key, Vec::<String>::new(), "not on the machine");
 
-    let laptop = laptop
+    let machine = machine
         .program("gemini")
         .variable("GOOGLE_GEMINI_BASE_URL", "GATEWAY/s/a");
-    let api_key = laptop.ways("gemini-cli", "API key");
+    let api_key = machine.ways("gemini-cli", "API key");
     assert_eq!(
         api_key,
         ["Gateway 10.0.0.1:8787", "NotInEffect 203.0.113.9:9000"]
     );
-    let google = laptop.ways("gemini-cli", "Google login");
+    let google = machine.ways("gemini-cli", "Google login");
     assert_eq!(
         google,
         [
@@ -141,25 +141,25 @@ fn gemini_cli_prefers_the_environment_to_its_files() {
         ],
         "only the first file is read"
     );
-    let vertex = laptop.ways("gemini-cli", "Vertex AI");
+    let vertex = machine.ways("gemini-cli", "Vertex AI");
     assert_eq!(vertex, ["Out aiplatform.googleapis.com:443"]);
 }
 
 #[test]
-fn gemini_cli_is_held_to_the_login_that_is_enforced() {
+fn gemini_cli_uses_only_the_enforced_login() {
     let settings = r#"{ // comments are allowed
         "security": { "auth": { "enforcedType": "gemini-api-key", }, } }"#;
-    let laptop = Laptop::new()
+    let machine = TestMachine::new()
         .program("gemini")
         .file("etc/gemini-cli/settings.json", settings)
         .variable("GOOGLE_GEMINI_BASE_URL", "GATEWAY");
 
-    assert_eq!(laptop.report().ways_out(), 0);
-    assert_eq!(laptop.ways("gemini-cli", "Vertex AI"), ["NotInEffect "]);
+    assert_eq!(machine.report().ways_out(), 0);
+    assert_eq!(machine.ways("gemini-cli", "Vertex AI"), ["NotInEffect "]);
 
-    let laptop = laptop.variable("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "/other.json");
+    let machine = machine.variable("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "/other.json");
     assert_eq!(
-        laptop.report().ways_out(),
+        machine.report().ways_out(),
         2,
         "a variable replaces the system's settings"
     );
@@ -167,25 +167,25 @@ fn gemini_cli_is_held_to_the_login_that_is_enforced() {
 
 #[test]
 fn claude_code_prefers_managed_settings_to_all_others() {
-    let elsewhere = r#"{"env": {"ANTHROPIC_BASE_URL": "ELSEWHERE"}}"#;
-    let laptop = Laptop::new()
-        .file("home/.claude/settings.json", elsewhere)
+    let user_settings = r#"{"env": {"ANTHROPIC_BASE_URL": "ELSEWHERE"}}"#;
+    let machine = TestMachine::new()
+        .file("home/.claude/settings.json", user_settings)
         .variable("ANTHROPIC_BASE_URL", "GATEWAY");
-    let way = |laptop: &Laptop| laptop.ways("Claude Code", "Anthropic API");
+    let way = |machine: &TestMachine| machine.ways("Claude Code", "Anthropic API");
     assert_eq!(
-        way(&laptop),
+        way(&machine),
         ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"]
     );
 
     let managed = r#"{"env": {"ANTHROPIC_BASE_URL": "GATEWAY"}}"#;
-    let laptop = laptop.file("etc/claude-code/managed-settings.json", managed);
-    assert_eq!(way(&laptop)[0], "Gateway 10.0.0.1:8787");
-    assert_eq!(way(&laptop)[1], "NotInEffect 203.0.113.9:9000");
+    let machine = machine.file("etc/claude-code/managed-settings.json", managed);
+    assert_eq!(way(&machine)[0], "Gateway 10.0.0.1:8787");
+    assert_eq!(way(&machine)[1], "NotInEffect 203.0.113.9:9000");
 }
 
 #[test]
 fn claude_code_may_call_other_clouds() {
-    let laptop = Laptop::new()
+    let machine = TestMachine::new()
         .variable("ANTHROPIC_BASE_URL", "GATEWAY")
         .file(
             "home/.claude/settings.json",
@@ -195,17 +195,17 @@ fn claude_code_may_call_other_clouds() {
         .variable("CLAUDE_CODE_USE_VERTEX", "1")
         .variable("ANTHROPIC_VERTEX_BASE_URL", "GATEWAY");
 
-    let bedrock = laptop.ways("Claude Code", "Amazon Bedrock");
+    let bedrock = machine.ways("Claude Code", "Amazon Bedrock");
     assert_eq!(
         bedrock,
         ["Out bedrock-runtime.eu-central-1.amazonaws.com:443"]
     );
-    let vertex = laptop.ways("Claude Code", "Vertex AI");
+    let vertex = machine.ways("Claude Code", "Vertex AI");
     assert_eq!(vertex, ["Gateway 10.0.0.1:8787"]);
 }
 
 #[test]
-fn codex_goes_where_its_provider_is() {
+fn codex_calls_the_address_of_its_provider() {
     let config = r#"
         model_provider = "hookgate"
         [model_providers.hookgate]
@@ -213,61 +213,61 @@ fn codex_goes_where_its_provider_is() {
         [model_providers.other]
         base_url = "ELSEWHERE/v1"
     "#;
-    let laptop = Laptop::new()
+    let machine = TestMachine::new()
         .file("home/.codex/config.toml", config)
         .variable("OPENAI_BASE_URL", "ELSEWHERE");
 
     let expected = ["Gateway 10.0.0.1:8787", "NotInEffect 203.0.113.9:9000"];
-    assert_eq!(laptop.ways("Codex", "API key"), expected);
-    assert_eq!(laptop.ways("Codex", "ChatGPT login"), expected);
+    assert_eq!(machine.ways("Codex", "API key"), expected);
+    assert_eq!(machine.ways("Codex", "ChatGPT login"), expected);
 }
 
 #[test]
-fn providers_of_profiles_of_codex_are_named() {
+fn providers_of_codex_profiles_are_reported() {
     let other = "[model_providers.other]\nbase_url = 'ELSEWHERE/v1'\n";
-    let laptop = Laptop::new()
+    let machine = TestMachine::new()
         .file("home/.codex/config.toml", "model = 'm'\n")
         .file("home/.codex/own.config.toml", other);
     let expected = ["Out api.openai.com:443", "NotInEffect 203.0.113.9:9000"];
-    assert_eq!(laptop.ways("Codex", "API key"), expected);
+    assert_eq!(machine.ways("Codex", "API key"), expected);
 
     let managed = "model_provider = 'other'\n";
-    let laptop = laptop.file("etc/codex/managed_config.toml", managed);
+    let machine = machine.file("etc/codex/managed_config.toml", managed);
     assert_eq!(
-        laptop.ways("Codex", "API key")[0],
+        machine.ways("Codex", "API key")[0],
         "Out ",
         "it has no base_url"
     );
 }
 
 #[test]
-fn opencode_is_held_to_the_providers_that_are_enabled() {
+fn opencode_uses_only_enabled_providers() {
     let user = r#"{"provider": {
         "openai": {"options": {"baseURL": "{env:MY_BASE}"}},
         "own": {"options": {"baseURL": "ELSEWHERE/v1"}}}}"#;
-    let laptop = Laptop::new()
+    let machine = TestMachine::new()
         .file("home/.config/opencode/opencode.jsonc", user)
         .variable("MY_BASE", "GATEWAY/v1");
     assert_eq!(
-        laptop.ways("opencode", "provider openai"),
+        machine.ways("opencode", "provider openai"),
         ["Gateway 10.0.0.1:8787"]
     );
     assert_eq!(
-        laptop.ways("opencode", "provider own"),
+        machine.ways("opencode", "provider own"),
         ["Out 203.0.113.9:9000"]
     );
-    assert_eq!(laptop.ways("opencode", "any other provider"), ["Out "]);
+    assert_eq!(machine.ways("opencode", "any other provider"), ["Out "]);
 
     let managed = r#"{"enabled_providers": ["openai"]}"#;
-    let laptop = laptop.file("etc/opencode/opencode.json", managed);
-    assert_eq!(laptop.report().ways_out(), 0);
-    assert_eq!(laptop.ways("opencode", "provider own"), ["NotInEffect "]);
+    let machine = machine.file("etc/opencode/opencode.json", managed);
+    assert_eq!(machine.report().ways_out(), 0);
+    assert_eq!(machine.ways("opencode", "provider own"), ["NotInEffect "]);
 }
 
 #[test]
 fn aider_prefers_its_config_and_then_env_files() {
     let config = "openai-api-base: ELSEWHERE/v1\nset-env:\n  - ANTHROPIC_API_BASE=ELSEWHERE\n";
-    let laptop = Laptop::new()
+    let machine = TestMachine::new()
         .file("home/.aider.conf.yml", config)
         .file("home/work/project/.env", "GEMINI_API_BASE=ELSEWHERE\n")
         .variable("OPENAI_API_BASE", "GATEWAY/v1")
@@ -275,7 +275,7 @@ fn aider_prefers_its_config_and_then_env_files() {
         .variable("GEMINI_API_BASE", "GATEWAY");
 
     for api in ["OpenAI API", "Anthropic API", "Gemini API"] {
-        let ways = laptop.ways("aider", api);
+        let ways = machine.ways("aider", api);
         assert_eq!(
             ways,
             ["Out 203.0.113.9:9000", "NotInEffect 10.0.0.1:8787"],
@@ -285,26 +285,26 @@ fn aider_prefers_its_config_and_then_env_files() {
 }
 
 #[test]
-fn llxprt_code_goes_where_its_profiles_say() {
+fn llxprt_code_calls_the_address_of_its_profile() {
     let profile = r#"{"provider": "anthropic", "ephemeralSettings": {"base-url": "GATEWAY"}}"#;
-    let laptop = Laptop::new().file("home/.llxprt/profiles/a.json", profile);
+    let machine = TestMachine::new().file("home/.llxprt/profiles/a.json", profile);
 
-    let ways = laptop.ways("LLxprt Code", "profile for anthropic");
+    let ways = machine.ways("LLxprt Code", "profile for anthropic");
     assert_eq!(ways, ["Gateway 10.0.0.1:8787"]);
-    let ways = laptop.ways("LLxprt Code", "provider openai");
+    let ways = machine.ways("LLxprt Code", "provider openai");
     assert_eq!(ways, ["Out api.openai.com:443"]);
 }
 
 #[test]
-fn places_of_credentials_are_named_and_not_their_values() {
-    let laptop = Laptop::new()
+fn credentials_are_reported_by_location_and_not_by_value() {
+    let machine = TestMachine::new()
         .program("gemini")
         .file("home/.gemini/oauth_creds.json", "secret-1")
         .file("home/.codex/auth.json", "secret-2")
         .variable("GEMINI_API_KEY", "secret-3")
         .variable("ANTHROPIC_API_KEY", "secret-4");
 
-    let report = laptop.report();
+    let report = machine.report();
     let json = serde_json::to_string(&report).unwrap();
     assert!(!json.contains("secret-"), "{json}");
     for place in [
@@ -317,17 +317,17 @@ fn places_of_credentials_are_named_and_not_their_values() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named_and_not_quoted() {
-    let laptop = Laptop::new()
+fn unreadable_files_are_reported_without_their_content() {
+    let machine = TestMachine::new()
         .file("home/.claude/settings.json", "{\n\"env\": secret}")
         .file("home/.codex/config.toml", "a = 'é'\nb = secret")
         .file("home/.aider.conf.yml", "a: b\nc: secret: d")
         .file("home/.env", "a secret line\n");
-    fs::create_dir_all(laptop.folder.path().join("home/.gemini/settings.json")).unwrap();
+    fs::create_dir_all(machine.folder.path().join("home/.gemini/settings.json")).unwrap();
 
-    let unreadable = laptop.report().unreadable;
+    let unreadable = machine.report().unreadable;
     let names: Vec<PathBuf> = unreadable.iter().map(|it| it.file.clone()).collect();
-    let home = laptop.folder.path().join("home");
+    let home = machine.folder.path().join("home");
     let expected = [
         ".aider.conf.yml",
         ".claude/settings.json",
@@ -350,20 +350,20 @@ fn files_that_cannot_be_read_are_named_and_not_quoted() {
 }
 
 #[test]
-fn a_named_pipe_is_not_waited_for() {
-    let laptop = Laptop::new();
-    let pipe = laptop.folder.path().join("home/work/project/.env");
+fn a_named_pipe_does_not_block_the_report() {
+    let machine = TestMachine::new();
+    let pipe = machine.folder.path().join("home/work/project/.env");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
 
-    let unreadable = laptop.report().unreadable;
+    let unreadable = machine.report().unreadable;
     assert_eq!(unreadable.len(), 1);
     assert_eq!(unreadable[0].file, pipe);
 }
 
 #[test]
-fn a_value_that_is_no_address_is_a_way_out() {
-    let laptop = Laptop::new().variable("OPENAI_BASE_URL", "http://");
+fn an_invalid_address_counts_as_a_way_out() {
+    let machine = TestMachine::new().variable("OPENAI_BASE_URL", "http://");
 
-    assert_eq!(laptop.ways("OpenAI SDKs", "OpenAI API"), ["Out "]);
+    assert_eq!(machine.ways("OpenAI SDKs", "OpenAI API"), ["Out "]);
 }

@@ -1,6 +1,6 @@
 //! Tests of conditions: evaluation, compile errors and static analysis.
 
-mod mistakes;
+mod compile_errors;
 mod random_texts;
 
 use proptest::prelude::*;

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_may_begin_anywhere_repeat_lines_and_mix_them_up() {
+    fn a_copy_may_start_late_repeat_lines_and_reorder_them() {
         let lines = chain(9);
         let copies: [Vec<String>; 4] = [
             lines.clone(),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_changed_and_foreign_lines_are_named() {
+    fn missing_changed_and_foreign_lines_are_reported() {
         let mut lines = chain(9);
         lines[4] = lines[4].replace("\"a\":5", "\"a\":6");
         lines.remove(7);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_masked_line_is_verified_by_its_place_alone() {
+    fn a_masked_line_is_verified_by_its_position_only() {
         let mut lines = chain(3);
         lines[1] = lines[1].replace("\"a\":2", "\"masked\":[\"/a\"]");
         let result = verify(&lines);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn input_that_is_no_log_is_a_changed_line() {
+    fn each_line_that_is_not_of_a_log_counts_as_changed() {
         let result = verify_copy("\n[]\n\"x\n".as_bytes()).unwrap();
 
         let changed = [2, 3].map(|number| CopyProblem::Changed { number });

@@ -254,7 +254,7 @@ mod tests {
         batch.lines.iter().map(|line| line.position.seq).collect()
     }
 
-    /// All sequence numbers, read in batches behind each other, and how many are missing.
+    /// Reads a log in batches. Returns all sequence numbers, and the number of missing lines.
     fn read_all(
         path: &Path,
         mut after: Option<ReadPosition>,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_holds_when_its_file_is_rotated() {
+    fn a_position_is_valid_after_its_file_is_rotated() {
         let folder = log(1);
         let path = folder.path().join("log");
         let limits = BatchLimits { lines: 2, ..ALL };
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_line_is_left_until_it_is_complete() {
+    fn an_incomplete_line_is_not_read_until_it_is_complete() {
         let folder = log(1);
         let path = folder.path().join("log");
         let text = fs::read(&path).unwrap();

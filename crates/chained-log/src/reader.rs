@@ -53,7 +53,7 @@ pub enum ReadError {
         file: PathBuf,
         /// Line number, from 1.
         number: u64,
-        /// What is wrong with the line.
+        /// Description of the problem with the line.
         reason: String,
     },
     /// A file could not be read.

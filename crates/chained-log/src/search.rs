@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_begins_with_the_first_line_that_is_not_before() {
+    fn the_search_finds_the_first_line_that_is_not_before() {
         for (lines, per_file) in [(0, 5), (1, 5), (5, 5), (23, 5), (23, 100), (40, 1)] {
             let folder = log(lines, per_file);
             let path = folder.path().join("log");

@@ -1,6 +1,6 @@
-//! How lines are written to the files of a log.
+//! Options of log files: durability, size and rotation.
 
-/// How lines are written.
+/// Options of writing lines: durability and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Whether each batch is synced.

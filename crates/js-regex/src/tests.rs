@@ -1,4 +1,4 @@
-//! Texts that patterns match. The expected results are those of Node.
+//! Matches of translated patterns. The expected results are those of Node.js.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn check(pattern: &str, text: &str, expected: bool) {
 }
 
 #[test]
-fn constructs_mean_what_they_mean_in_javascript() {
+fn syntax_has_its_meaning_in_javascript() {
     let cases = [
         ("^(?!read_).*", "write_file", true),
         ("^(?!read_).*", "read_file", false),
@@ -55,7 +55,7 @@ fn constructs_mean_what_they_mean_in_javascript() {
 }
 
 #[test]
-fn flags_of_a_group_are_understood() {
+fn flags_of_a_group_are_supported() {
     check("(?i:write)_file", "WRITE_file", true);
     check("(?i:write)_file", "WRITE_FILE", false);
     check("(?i:a(?-i:b))", "AB", false);
@@ -64,7 +64,7 @@ fn flags_of_a_group_are_understood() {
 }
 
 #[test]
-fn a_full_match_leaves_out_nothing() {
+fn a_full_match_covers_the_whole_text() {
     let full = |pattern, text| Regex::new(pattern, LIMIT).unwrap().is_full_match(text);
 
     assert_eq!(full("a|ab", "ab"), Some(true));
@@ -73,8 +73,8 @@ fn a_full_match_leaves_out_nothing() {
 }
 
 #[test]
-fn javascript_refuses_what_other_engines_know() {
-    let others = [
+fn patterns_that_javascript_refuses_are_invalid() {
+    let other_engines = [
         "(?i)x", "(?>a)", "(?P<n>a)", "(?#c)", "a*+", "a++", "*a", "a**", "{1}",
     ];
     let broken = [
@@ -88,7 +88,7 @@ fn javascript_refuses_what_other_engines_know() {
         "(?<n",
         "(?-:a)",
     ];
-    for pattern in others.iter().chain(&broken).chain(&unnamed) {
+    for pattern in other_engines.iter().chain(&broken).chain(&unnamed) {
         let error = Regex::new(pattern, LIMIT).err();
         assert!(
             matches!(error, Some(Error::Invalid(_))),
@@ -98,7 +98,7 @@ fn javascript_refuses_what_other_engines_know() {
 }
 
 #[test]
-fn what_cannot_be_translated_is_unsupported() {
+fn patterns_that_cannot_be_translated_are_unsupported() {
     let deep = format!("{}a{}", "(".repeat(60), ")".repeat(60));
     let patterns = [
         r"(a)+\1",

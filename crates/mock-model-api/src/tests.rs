@@ -1,7 +1,8 @@
-//! The mock as an agent sees it.
+//! HTTP API of the mock: the Gemini API and scripts.
 
 mod anthropic;
 mod chat;
+mod request_log;
 mod responses;
 
 use axum::{
@@ -10,7 +11,6 @@ use axum::{
     http::{Request, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -52,11 +52,6 @@ async fn events(mock: &Router, path: &str, body: &Value) -> Vec<Value> {
         .filter(|data| *data != "[DONE]")
         .map(|data| serde_json::from_str(data).unwrap())
         .collect()
-}
-
-async fn seen(mock: &Router) -> Vec<Value> {
-    let list = text(send(mock, "GET", "/__requests", String::new()).await).await;
-    serde_json::from_str(&list).unwrap()
 }
 
 fn mock() -> Router {
@@ -127,7 +122,7 @@ async fn a_prompt_is_echoed_under_every_prefix() {
 }
 
 #[tokio::test]
-async fn code_assist_is_wrapped_both_ways() {
+async fn code_assist_requests_and_responses_have_an_envelope() {
     let body = json!({ "model": "gemini-x", "request": prompt("hello") });
 
     let answer = post(&mock(), "/v1internal:generateContent", &body).await;
@@ -166,7 +161,7 @@ async fn a_stream_without_sse_is_one_array() {
 }
 
 #[tokio::test]
-async fn a_bench_chunk_has_the_size_asked_for() {
+async fn chunks_have_the_configured_size() {
     let mock = router(MockConfig {
         chunks: 2,
         chunk_bytes: Some(1000),
@@ -216,11 +211,11 @@ async fn named_functions_are_called_in_order_of_mention() {
         .iter()
         .map(|it| (&it["functionCall"]["name"], &it["functionCall"]["args"]))
         .collect();
-    let made = json!({ "path": "example", "lines": 5 });
+    let generated = json!({ "path": "example", "lines": 5 });
     assert_eq!(
         calls,
         [
-            (&json!("glob"), &made),
+            (&json!("glob"), &generated),
             (&json!("read_file"), &json!({ "path": "glob.txt" }))
         ]
     );
@@ -246,7 +241,7 @@ async fn the_tool_config_restricts_calls() {
 }
 
 #[tokio::test]
-async fn a_tool_result_ends_the_loop() {
+async fn a_tool_result_ends_the_agent_loop() {
     let mut request = with_tools("read_file", &Value::Null);
     let result = json!({ "role": "user", "parts": [{ "functionResponse": { "name": "read_file", "response": { "output": "x" } } }] });
     request["contents"].as_array_mut().unwrap().push(result);
@@ -260,7 +255,7 @@ async fn a_tool_result_ends_the_loop() {
 }
 
 #[tokio::test]
-async fn a_json_call_is_answered_by_a_document_that_fits() {
+async fn structured_output_conforms_to_its_schema() {
     let schema = json!({
         "type": "object",
         "$defs": { "kind": { "enum": ["a", "b"] } },
@@ -288,7 +283,7 @@ async fn a_json_call_is_answered_by_a_document_that_fits() {
 }
 
 #[tokio::test]
-async fn the_smaller_methods_answer() {
+async fn tokens_embeddings_and_models_are_served() {
     let mock = mock();
     let content = json!({ "content": { "parts": [{ "text": "hello" }] } });
 
@@ -334,7 +329,7 @@ async fn errors_have_the_form_of_google() {
 }
 
 #[tokio::test]
-async fn a_script_is_replayed_as_it_is_spelt_until_it_ends() {
+async fn a_script_is_replayed_byte_for_byte_until_it_ends() {
     let mock = scripted(concat!(
         r#"{"method":"generateContentStream","response":[{"a":1.50},{"b":2}]}"#,
         "\n\n",
@@ -359,79 +354,16 @@ async fn a_script_is_replayed_as_it_is_spelt_until_it_ends() {
 }
 
 #[test]
-fn a_wrong_script_names_the_line() {
-    let good = r#"{"method":"generateContent","response":{}}"#;
-    for wrong in [
+fn an_invalid_script_is_reported_with_its_line() {
+    let valid = r#"{"method":"generateContent","response":{}}"#;
+    for invalid in [
         "{",
         r#"{"method":"sing","response":{}}"#,
         r#"{"method":"generateContent","response":[]}"#,
         r#"{"method":"generateContentStream","response":{}}"#,
     ] {
-        let error = Script::parse(&format!("{good}\n\n{wrong}\n")).unwrap_err();
+        let error = Script::parse(&format!("{valid}\n\n{invalid}\n")).unwrap_err();
 
         assert!(error.to_string().starts_with("line 3 "), "{error}");
     }
-}
-
-#[tokio::test]
-async fn requests_are_remembered_as_they_came_until_forgotten() {
-    let mock = mock();
-    let request = Request::post(EVENTS)
-        .header("X-Twice", "a")
-        .header("X-Twice", "b");
-    let request = request.body(Body::from("{ \"contents\" : 1.0 }")).unwrap();
-
-    text(mock.clone().oneshot(request).await.unwrap()).await;
-    text(send(&mock, "PUT", "/else", "no json".to_owned()).await).await;
-    let requests = seen(&mock).await;
-    send(&mock, "DELETE", "/__requests", String::new()).await;
-
-    assert_eq!(requests.len(), 2);
-    assert_eq!(requests[0]["method"], "POST");
-    assert_eq!(
-        requests[0]["path"],
-        "/v1beta/models/m:streamGenerateContent"
-    );
-    assert_eq!(requests[0]["query"], "alt=sse");
-    assert_eq!(requests[0]["headers"]["x-twice"], "a, b");
-    assert_eq!(requests[0]["body_text"], "{ \"contents\" : 1.0 }");
-    assert_eq!(requests[0]["body"].to_string(), r#"{"contents":1.0}"#);
-    assert_eq!(requests[1]["body"], "no json");
-    assert_eq!(requests[1]["finished"], true);
-    assert!(seen(&mock).await.is_empty());
-}
-
-#[tokio::test]
-async fn old_requests_give_way_when_bodies_get_large() {
-    let mock = mock();
-    let large = "x".repeat(40 * 1024 * 1024);
-
-    send(&mock, "POST", "/first", large.clone()).await;
-    send(&mock, "POST", "/second", large).await;
-
-    let paths: Vec<_> = seen(&mock)
-        .await
-        .iter()
-        .map(|it| it["path"].clone())
-        .collect();
-    assert_eq!(paths, ["/second"]);
-}
-
-#[tokio::test]
-async fn an_agent_that_leaves_stops_its_stream() {
-    let mock = mock();
-
-    let mut body = send(&mock, "POST", EVENTS, prompt("hi").to_string())
-        .await
-        .into_body();
-    body.frame().await.unwrap().unwrap();
-    drop(body);
-    text(send(&mock, "POST", EVENTS, prompt("hi").to_string()).await).await;
-
-    let finished: Vec<_> = seen(&mock)
-        .await
-        .iter()
-        .map(|it| it["finished"].clone())
-        .collect();
-    assert_eq!(finished, [false, true]);
 }

@@ -19,7 +19,7 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 /// Name of the signature in an archive.
 pub(crate) const SIGNATURE: &str = "manifest.sig";
 
-/// What a bundle contains, and its place among others. Signed as a whole.
+/// Contents of a bundle, and its position among others. Signed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {

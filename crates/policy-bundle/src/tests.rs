@@ -198,7 +198,7 @@ fn a_file_that_differs_from_the_manifest_is_refused_and_named() {
     let at = tar.windows(11).position(|window| window == b"policies: [");
     tar[at.unwrap()] = b'P';
 
-    // With the checksum of the gzip stream, which else notices it first.
+    // With a new checksum of the gzip stream, which would otherwise fail first.
     let bytes = archive::gzip(&tar);
 
     assert_eq!(

@@ -79,7 +79,7 @@ impl Edges {
     );
     /// A word that may contain `-` and `_`, and ends where they do.
     const TOKEN: Self = Self::new(Some(validators::alphanumeric), Some(validators::base64url));
-    /// What begins with `://` after a scheme and ends before `@`.
+    /// A text that begins with `://` after a scheme and ends before `@`.
     const AUTHORITY: Self = Self::new(Some(validators::not_scheme), Some(validators::not_at));
 
     const fn new(before: Option<Class>, after: Option<Class>) -> Self {

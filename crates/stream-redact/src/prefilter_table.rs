@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn no_place_is_passed_over() {
+    fn the_prefilter_skips_no_candidate() {
         let masks = [0, 3, 20, 70].map(mask);
         proptest!(|(
             text in "([a-e0-6é@:/. -]|sk-|AKIA|eyJ|://|-----BEGIN|12[-]34){0,40}",

@@ -1,121 +1,11 @@
-mod laws;
-mod slow;
+mod properties;
+mod reference;
+mod samples;
 
+use self::samples::{AWS_SECRET, HARMLESS, PEM, secrets};
 use super::*;
 
-const JWT: &str =
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P";
-const JWE: &str = "eyJhbGciOiJkaXIifQ..48V1_ALb6US04U3b.5eym8TW_c8SuK0lt.XFBoMYUZodetZdvT";
-const PEM: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Qu\nKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END RSA PRIVATE KEY-----";
-const AWS_SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
-
-/// Secrets of every kind, by who finds them.
-#[rustfmt::skip]
-const SECRETS: &[(&str, &[&str])] = &[
-    ("email", &[
-        "john@example.com", "j.doe+tag@mail.example.co.uk", "x_1%y@a-b.museum", "A@EXAMPLE.ORG", "li@163.com",
-        "0@a.io", "John.Doe@Example.Com",
-    ]),
-    ("phone", &[
-        "+14155552671", "+1 415 555 2671", "+1 (415) 555-2671", "+49 30 901820", "+49 (0)30 901820",
-        "+33 1 23 45 67 89", "+86 138 0013 8000", "+44.20.7946.0958", "(415) 555-2671", "415-555-2671",
-        "1-415-555-2671", "415.555.2671", "01 23 45 67 89", "06.12.34.56.78", "0171 1234567", "030/12345678",
-        "020 7946 0958", "0161 496 0000", "01632 960 001", "01632 960001", "090-1234-5678", "03-1234-5678",
-    ]),
-    ("card", &[
-        "4111111111111111", "4111 1111 1111 1111", "4111-1111-1111-1111", "378282246310005", "3782 822463 10005",
-        "30569309025904", "3056 930902 5904", "6011000990139424", "5555 5555 5555 4444", "2223003122003222",
-        "6304000000000000000", "4222222222222", "3530111333300000",
-    ]),
-    ("iban", &[
-        "DE89370400440532013000", "DE89 3704 0044 0532 0130 00", "GB29 NWBK 6016 1331 9268 19", "NO9386011117947",
-        "FR14 2004 1010 0505 0001 3M02 606", "MT84MALT011000012345MTLCAST001S",
-    ]),
-    ("us_ssn", &["078-05-1120", "219-09-9999"]),
-    ("jwt", &[JWT, JWE]),
-    ("private_key", &[PEM]),
-    ("aws_key", &["AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE"]),
-    ("google_key", &[
-        concat!("AIza", "SyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY"),
-        concat!("AQ.", "Ab8RN6JxQ2vHkLmNoP3qRsTuVwXyZ01234_56-789abc"),
-    ]),
-    ("github_key", &[
-        concat!("ghp_", "16C7e42F292c6912E7710c838347Ae178B4a"),
-        concat!("ghs_", "16C7e42F292c6912E7710c838347Ae178B4a"),
-        concat!("github_pat_", "11ABCDEFG0abcdefghijkl_mnopqrstuvwxyz0123456789"),
-    ]),
-    ("slack_key", &[
-        concat!("xoxb-", "2345678901-2345678901234-abcDEFghiJKLmnoPQRstuVWX"),
-        concat!("xapp-", "1-A0123456789-1234567890123-0123456789abcdef"),
-        concat!("hooks.slack.com/", "services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"),
-    ]),
-    ("openai_key", &[
-        concat!("sk-", "abcdefghijklmnopqrstT3BlbkFJ0123456789abcdefghij"),
-        concat!("sk-", "proj-abc_DEF-0123456789ghijklmnopqrst"),
-        concat!("sk-", "or-v1-0123456789abcdef0123456789abcdef"),
-    ]),
-    ("anthropic_key", &[
-        concat!("sk-", "ant-api03-abc_DEF-0123456789ghijklmnopqrst-AA"),
-    ]),
-];
-
-/// All of them, and some that are made of others.
-fn secrets() -> Vec<(&'static str, String)> {
-    let plain = SECRETS.iter().flat_map(|(name, secrets)| {
-        let secrets = secrets.iter().map(|it| (*it).to_owned());
-        secrets.map(move |it| (*name, it))
-    });
-    let pem = [
-        PEM.replace('\n', "\\n"),
-        PEM.replace('\n', "\\\\r\\\\n"),
-        PEM.replace('\n', " "),
-        PEM.replace("RSA ", ""),
-        PEM.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK"),
-        PEM.replace('\n', "\n   12\u{2192}"),
-    ];
-    let pem = pem.map(|it| ("private_key", it));
-    let stateless = ("github_key", format!("ghs_123456_{JWT}"));
-    plain.chain(pem).chain([stateless]).collect()
-}
-
-/// What looks like a secret and is none.
-#[rustfmt::skip]
-const HARMLESS: &[&str] = &[
-    // no e-mail addresses
-    "user@localhost", "a@b", "@Override", "icon@2x.png", "package@4.17.21.tgz", "git@github.com:org/repo.git",
-    "this@Window.close()", "https://john@example.com/x", "john@example.com(", "a@-b.com", "name@domain.c",
-    "@types/node@18.0.0", "a @ b.com", "john@.com",
-    // no telephone numbers
-    "2024-05-06", "+2024-05-06 12:30", "+9999-12-31 23:59", "2024-05-06T12:30:00+02:00", "01-02-2024", "1.2.3", "12.34.56.78",
-    "1234567890", "192.168.100.200", "+1 +1 +1", "+12", "x+14155552671", "3.14159265358979",
-    "1.0.0+20130313144700", "0x4155552671", "415-555-26711", "1415-555-2671", "115-555-2671", "0.123456789",
-    "+1 415 555 267", "10:20:30.123456", "550e8400-e29b-41d4-a716-446655440000",
-    // no cards
-    "4111111111111112", "1716239022123", "1716239022123456", "41111111111111111111111", "a4111111111111111",
-    "4111111111111111a", "0.4111111111111111", "4111_1111_1111_1111", "1111 1111 1111 1117",
-    // no IBANs
-    "DE88370400440532013000", "DE8937040044053201300", "XX89370400440532013000", "aDE89370400440532013000",
-    // no social security numbers
-    "000-12-3456", "666-12-3456", "912-12-3456", "123-00-4567", "123-45-0000", "123-45-67890", "123 45 6789",
-    "1123-45-6789", "123-45-6789-1", "2024-05-0601",
-    // no tokens
-    "eyJhbGciOiJIUzI1NiJ9", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi", "eyJ.eyJ.x",
-    "xeyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.dozj",
-    // no keys
-    "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----", "-----BEGIN CERTIFICATE-----\nMIIB",
-    "a line `-----BEGIN PRIVATE KEY-----` begins a key", "if (s == \"-----BEGIN RSA PRIVATE KEY-----\") {",
-    "-----BEGIN PRIVATE KEY-----", "AKIAIOSFODNN7EXAMPL", "AKIAIOSFODNN7EXAMPLEX", "xAKIAIOSFODNN7EXAMPLE",
-    "akiaiosfodnn7example", "AKIA", "aws_secret_access_key = short", "secret_access_key", "AIzaSy", "AQ.abc",
-    "AQ.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ghp_short", "gho_", "github_pat_short", "xoxb-short", "xapp-",
-    "https://hooks.slack.com/services/", "sk-learn-pipeline-of-many-words", "sk-estimator-doc-link-fitted",
-    "task-0123456789abcdefghij", "sk-ant-short", "sk-ant-words-that-are-joined-by-hyphens",
-    "sk-abcdefghijklmnopqrstuvwxyz",
-    // no passwords
-    "https://example.com:8080/a@b", "http://a:b/c", "postgres://user:${PASSWORD}@host/db", "://:@",
-    "redis://:@host", "https://example.com/", "printf(\"%s://%s:%s@%s\")",
-];
-
-/// A mask with every detector.
+/// Returns a mask with every detector.
 fn every_detector() -> Mask {
     let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
     Mask::new(&names, &[], &Style::Label).unwrap()
@@ -126,7 +16,7 @@ fn shown(mask: &Mask, text: &str) -> String {
 }
 
 #[test]
-fn each_secret_is_found_by_its_detector_only_at_any_position() {
+fn each_detector_finds_its_secrets_at_any_position() {
     let around = [
         ("", ""),
         (" ", " "),
@@ -149,11 +39,9 @@ fn each_secret_is_found_by_its_detector_only_at_any_position() {
         let all = secrets();
         let own = all.iter().filter(|it| it.0 == name);
         for ((_, secret), (before, after)) in own.flat_map(|it| around.map(|around| (it, around))) {
-            let concealed = shown(&mask, &format!("{before}{secret}{after}"));
-            if concealed != format!("{before}[REDACTED:{name}]{after}") {
-                missed.push(format!(
-                    "{name}: {before}{secret}{after} became {concealed}"
-                ));
+            let masked = shown(&mask, &format!("{before}{secret}{after}"));
+            if masked != format!("{before}[REDACTED:{name}]{after}") {
+                missed.push(format!("{name}: {before}{secret}{after} became {masked}"));
             }
         }
     }
@@ -161,7 +49,7 @@ fn each_secret_is_found_by_its_detector_only_at_any_position() {
 }
 
 #[test]
-fn every_secret_has_its_label_among_all_detectors() {
+fn every_secret_has_its_label_if_all_detectors_are_enabled() {
     let mask = every_detector();
     let labelled = |(name, secret): &(&str, String)| {
         let found = mask.mask(&format!("a {secret} b"));
@@ -173,7 +61,7 @@ fn every_secret_has_its_label_among_all_detectors() {
 }
 
 #[test]
-fn what_only_looks_like_a_secret_is_left_alone() {
+fn text_that_resembles_a_secret_is_unchanged() {
     let mask = every_detector();
     let mut wrong = Vec::new();
     for text in HARMLESS {
@@ -182,8 +70,8 @@ fn what_only_looks_like_a_secret_is_left_alone() {
             format!("a {text} b"),
             format!("\"{text}\"\n"),
         ] {
-            if let Some(concealed) = mask.mask(&text) {
-                wrong.push(format!("{text:?} became {:?}", concealed.text));
+            if let Some(masked) = mask.mask(&text) {
+                wrong.push(format!("{text:?} became {:?}", masked.text));
             }
         }
     }
@@ -196,7 +84,7 @@ fn check(mask: &Mask, text: &str, expected: &str) {
 }
 
 #[test]
-fn of_an_assignment_only_the_secret_is_concealed() {
+fn only_the_secret_of_an_assignment_is_masked() {
     let mask = every_detector();
     for (before, after) in [
         ("aws_secret_access_key = ", "\n"),
@@ -224,7 +112,7 @@ fn of_an_assignment_only_the_secret_is_concealed() {
 }
 
 #[test]
-fn secrets_side_by_side_have_a_label_each() {
+fn adjacent_secrets_have_one_label_each() {
     let mask = every_detector();
     let (key, mail) = ("AKIAIOSFODNN7EXAMPLE", "john@example.com");
     check(
@@ -240,7 +128,7 @@ fn secrets_side_by_side_have_a_label_each() {
 }
 
 #[test]
-fn secrets_that_overlap_have_one_label() {
+fn overlapping_secrets_have_one_label() {
     let mask = every_detector();
     check(
         &mask,
@@ -253,13 +141,13 @@ fn secrets_that_overlap_have_one_label() {
         "[REDACTED:email]",
     );
     let mask = Mask::new(&[], &[("x", "abc+"), ("y", "cd")], &Style::Label).unwrap();
-    let concealed = mask.mask("abccdcd").unwrap();
-    assert_eq!(concealed.text, "[REDACTED:x][REDACTED:y]");
-    assert_eq!(concealed.detectors, ["x".into(), "y".into()]);
+    let masked = mask.mask("abccdcd").unwrap();
+    assert_eq!(masked.text, "[REDACTED:x][REDACTED:y]");
+    assert_eq!(masked.detectors, ["x".into(), "y".into()]);
 }
 
 #[test]
-fn what_begins_in_a_refused_match_is_found() {
+fn a_match_that_begins_within_a_rejected_match_is_found() {
     let mask = every_detector();
     check(&mask, "1111 4111 1111 1111 1111", "1111 [REDACTED:card]");
     check(&mask, "a@b@example.com", "a@[REDACTED:email]");
@@ -271,7 +159,7 @@ fn what_begins_in_a_refused_match_is_found() {
 }
 
 #[test]
-fn escapes_stay_whole() {
+fn escape_sequences_are_not_split() {
     let mask = every_detector();
     check(&mask, "x\\njohn@example.com", "x\\n[REDACTED:email]");
     check(
@@ -284,7 +172,7 @@ fn escapes_stay_whole() {
 }
 
 #[test]
-fn a_private_key_that_never_ends_is_concealed_to_the_end() {
+fn a_private_key_without_an_end_is_masked_to_the_end_of_the_text() {
     let mask = every_detector();
     let cut = PEM.split("-----END").next().unwrap();
     check(
@@ -310,12 +198,12 @@ fn equal_secrets_have_equal_hashes_that_depend_on_the_key() {
     assert_eq!(labels[0], labels[2]);
     assert_ne!(labels[0], labels[1]);
     assert_ne!(one, shown(&mask("two"), text));
-    // Of HMAC-SHA256 with the key `one`, by another program.
+    // HMAC-SHA256 with the key `one`, computed by another program.
     assert_eq!(labels[0], "[REDACTED:email:24f1bf185f85]");
 }
 
 #[test]
-fn a_text_that_is_too_long_to_be_held_is_concealed_until_no_match_can_come() {
+fn text_over_the_hold_limit_is_masked_until_no_match_is_possible() {
     let pattern = [("p", "x[a-z]*!")];
     let mask = Mask::holding(10, &[], &pattern, &Style::Label).unwrap();
     assert_eq!(shown(&mask, "a xabcdefg 1"), "a xabcdefg 1");
@@ -333,14 +221,14 @@ fn a_text_that_is_too_long_to_be_held_is_concealed_until_no_match_can_come() {
 }
 
 #[test]
-fn a_stream_tells_what_it_found_and_begins_anew() {
+fn a_stream_reports_its_detectors_and_is_reusable() {
     let patterns = [("t", "TCK-[0-9]{3}")];
     let mask = Mask::new(&["card", "us_ssn"], &patterns, &Style::Label).unwrap();
     let mut stream = mask.stream();
 
     assert_eq!(stream.push("see TCK-"), "see ");
     assert!(!stream.is_idle());
-    // No more of it can come, so it goes out at once.
+    // The match cannot become longer, so its label is returned at once.
     assert_eq!(stream.push("123"), "[REDACTED:t]");
     assert!(stream.is_idle());
     assert_eq!(stream.push(" of 07"), " of ");
@@ -352,7 +240,7 @@ fn a_stream_tells_what_it_found_and_begins_anew() {
 }
 
 #[test]
-fn patterns_that_cannot_be_are_refused() {
+fn invalid_patterns_are_refused() {
     let error = |pattern: &str| {
         let mask = Mask::new(&[], &[("p", pattern)], &Style::Label);
         mask.unwrap_err().to_string()
@@ -368,7 +256,7 @@ fn patterns_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn names_that_cannot_be_are_refused() {
+fn unknown_invalid_and_duplicate_names_are_refused() {
     let error = |detectors: &[&str], patterns: &[(&str, &str)]| {
         let mask = Mask::new(detectors, patterns, &Style::Label);
         mask.unwrap_err().to_string()
@@ -384,7 +272,7 @@ fn names_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn words_of_patterns_are_ascii_words() {
+fn word_boundaries_of_patterns_are_ascii() {
     let mask = Mask::new(&[], &[("p", r"\bcat\b|É\w")], &Style::Label).unwrap();
     assert_eq!(
         shown(&mask, "cat concat écat éÉé"),
@@ -399,9 +287,9 @@ fn a_match_may_be_longer_at_the_end_of_a_text() {
     assert_eq!(shown(&mask, "abc"), "[REDACTED:p]bc");
 }
 
-/// A run that found something that was refused leaves no trail.
+/// A rejected match must not exclude a later start within it.
 #[test]
-fn what_is_refused_from_one_place_may_be_a_match_from_another() {
+fn a_match_rejected_from_one_start_may_be_accepted_from_another() {
     let rule = Pattern::from_detector(&Detector {
         name: "b",
         finds: "what begins with b",
@@ -425,7 +313,7 @@ fn what_is_refused_from_one_place_may_be_a_match_from_another() {
 }
 
 #[test]
-fn the_page_shows_every_detector() {
+fn the_documentation_lists_every_detector() {
     let page = include_str!("../../../docs/policies/redact.md");
     for detector in DETECTORS {
         assert!(

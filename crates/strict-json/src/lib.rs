@@ -140,7 +140,7 @@ pub enum JsonError {
     /// The document is not JSON, or parsers read it differently.
     #[error("{what} at byte {at}")]
     Invalid {
-        /// What is wrong; never quotes the text, which may be secret.
+        /// Cause of the error. Never quotes the text, which may be secret.
         what: &'static str,
         /// Offset in bytes, from 0.
         at: usize,

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     /// Reference implementation, byte by byte.
-    fn slowly(text: &[u8], start: usize) -> Result<usize, StringError> {
+    fn reference_end(text: &[u8], start: usize) -> Result<usize, StringError> {
         let mut at = start;
         loop {
             match text.get(at) {
@@ -317,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_string_ends_where_it_ends_byte_by_byte(
+        fn strings_end_where_the_reference_implementation_finds_their_end(
             pieces in proptest::collection::vec(
                 prop_oneof![
                     8 => "[a-z\u{e9}\u{20ac}]{0,30}",
@@ -336,18 +336,19 @@ mod tests {
             start in 0_usize..70,
         ) {
             let text = [" ".repeat(start), pieces.concat()].concat();
-            prop_assert_eq!(end(text.as_bytes(), start), slowly(text.as_bytes(), start));
+            let expected = reference_end(text.as_bytes(), start);
+            prop_assert_eq!(end(text.as_bytes(), start), expected);
         }
 
         #[test]
-        fn a_plain_key_has_nothing_odd_in_it(
+        fn a_plain_key_has_no_escape_underscore_or_control_character(
             text in "[a-z_\\\\\u{e9}\u{1}\u{7f}\"]{0,24}",
             start in 0_usize..20,
             behind in 0_usize..20,
         ) {
             let text = [" ".repeat(start), text, " ".repeat(behind)].concat();
             if let Some(end) = plain_key_end(text.as_bytes(), start) {
-                prop_assert_eq!(Ok(end), slowly(text.as_bytes(), start));
+                prop_assert_eq!(Ok(end), reference_end(text.as_bytes(), start));
                 let key = text.get(start..end - 1);
                 let is_odd = |it: &str| it.contains(['\\', '_', '\u{7f}']);
                 prop_assert_eq!(key.map(is_odd), Some(false));

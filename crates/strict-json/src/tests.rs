@@ -29,7 +29,7 @@ fn check_refused(text: &str, part: &str) {
 }
 
 #[test]
-fn what_everybody_reads_alike_is_taken() {
+fn unambiguous_json_is_accepted() {
     for text in [
         "{}",
         " [ ] ",
@@ -78,7 +78,7 @@ fn a_duplicate_field_is_refused_at_every_depth() {
 }
 
 #[test]
-fn a_message_has_a_bounded_number_of_fields() {
+fn the_number_of_fields_is_limited() {
     let fields = |count: usize| {
         let all: Vec<String> = (0..count).map(|it| format!("\"k{it}\":0")).collect();
         format!("{{{}}}", all.join(","))
@@ -90,7 +90,7 @@ fn a_message_has_a_bounded_number_of_fields() {
 }
 
 #[test]
-fn what_some_parsers_forgive_is_refused() {
+fn json_that_only_lenient_parsers_accept_is_refused() {
     for text in [
         "",
         " ",
@@ -145,6 +145,10 @@ fn what_some_parsers_forgive_is_refused() {
             "{text:?}"
         );
     }
+}
+
+#[test]
+fn invalid_utf8_and_deep_nesting_are_refused() {
     assert!(check_document(b"\"\xff\"").is_err());
     assert!(check_document(b"\"\xc0\x80\"").is_err());
     assert!(check_document(b"{\0\"\0a\0\"\0:\0t\0}\0").is_err());
@@ -153,7 +157,7 @@ fn what_some_parsers_forgive_is_refused() {
     check_refused(&"{\"a\":".repeat(100_000), "too deep");
 }
 
-/// What `serde_json` takes: how deep it is nested, if no key is duplicated.
+/// Depth of a document that `serde_json` accepts and that has no duplicate key.
 struct Oracle(usize);
 
 impl<'de> Deserialize<'de> for Oracle {
@@ -203,7 +207,7 @@ impl<'de> Visitor<'de> for Depth {
         let (mut deepest, mut keys) = (0, Vec::new());
         while let Some(key) = map.next_key::<String>()? {
             if key.starts_with("$serde_json::private") {
-                // A number, handed over as an object.
+                // `serde_json` passes a number as an object.
                 map.next_value::<IgnoredAny>()?;
                 return Ok(Oracle(0));
             }
@@ -217,7 +221,7 @@ impl<'de> Visitor<'de> for Depth {
     }
 }
 
-/// Whether `serde_json` takes it for a document that means one thing.
+/// Returns true if `serde_json` accepts a document, without duplicate keys or too many levels.
 fn oracle(bytes: &[u8]) -> bool {
     let read = serde_json::from_slice::<Oracle>(bytes);
     read.is_ok_and(|it| it.0 <= MAX_DEPTH)
@@ -260,7 +264,7 @@ const PIECES: [&str; 34] = [
     "\"long enough for words\"",
 ];
 
-fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
+fn json_like_bytes() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..14);
     let value = prop::sample::select(vec![
         r#"{"a":[1,{"b":"x\n😀\ud83d\ude00"}],"args":{"q":-1.5e3},"c":null}"#,
@@ -284,22 +288,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn the_pass_and_serde_json_are_of_one_mind(bytes in nearly_json()) {
-        let taken = check_value(&bytes).is_ok();
-        prop_assert_eq!(taken, oracle(&bytes), "{}", bytes.escape_ascii());
-        prop_assert!(check_document(&bytes).is_err() || taken);
+    fn the_check_agrees_with_serde_json(bytes in json_like_bytes()) {
+        let accepted = check_value(&bytes).is_ok();
+        prop_assert_eq!(accepted, oracle(&bytes), "{}", bytes.escape_ascii());
+        prop_assert!(check_document(&bytes).is_err() || accepted);
     }
 }
 
 /// A key of a document.
 #[derive(Debug, Clone)]
-struct Name {
-    /// In quotes.
+struct Key {
+    /// Spelling in the document, with quotes.
     text: String,
-    meant: String,
+    decoded: String,
 }
 
-fn name() -> impl Strategy<Value = Name> {
+fn key() -> impl Strategy<Value = Key> {
     let pieces = vec![
         "a",
         "A",
@@ -312,26 +316,26 @@ fn name() -> impl Strategy<Value = Name> {
     ];
     let pieces = prop::collection::vec(prop::sample::select(pieces), 0..4);
     (pieces, prop::bool::weighted(0.1)).prop_map(|(pieces, is_escaped)| {
-        let meant = pieces.concat();
+        let decoded = pieces.concat();
         let text = if is_escaped {
-            let units = meant.encode_utf16().map(|it| format!("\\u{it:04x}"));
+            let units = decoded.encode_utf16().map(|it| format!("\\u{it:04x}"));
             units.collect::<Vec<_>>().concat()
         } else {
-            meant.clone()
+            decoded.clone()
         };
         let text = format!("\"{text}\"");
-        Name { text, meant }
+        Key { text, decoded }
     })
 }
 
-/// What the spellings of a field have in common.
-fn field(name: &str) -> String {
+/// Returns the spelling that all spellings of a field share.
+fn canonical_field(name: &str) -> String {
     let letters = name.char_indices();
     let kept = letters.filter(|(at, it)| *at == 0 || *it != '_');
     kept.map(|it| it.1.to_ascii_lowercase()).collect()
 }
 
-fn are_all_different(names: impl Iterator<Item = String>) -> bool {
+fn all_distinct(names: impl Iterator<Item = String>) -> bool {
     let mut known = std::collections::HashSet::new();
     names.into_iter().all(|it| known.insert(it))
 }
@@ -340,21 +344,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn a_key_given_twice_is_found_however_it_is_spelled(
+    fn a_duplicate_key_is_detected_in_every_spelling(
         names in prop_oneof![
-            4 => prop::collection::vec(name(), 0..6),
-            1 => prop::collection::vec(name(), 0..100),
+            4 => prop::collection::vec(key(), 0..6),
+            1 => prop::collection::vec(key(), 0..100),
         ],
         behind in 0_usize..40,
     ) {
         let members: Vec<String> = names.iter().map(|it| format!("{}:{{}}", it.text)).collect();
-        // What is near the end of a text is read otherwise.
+        // The end of a text is read by other code.
         let text = format!("{{{}}}{}", members.join(","), " ".repeat(behind));
-        let taken = |names| check(text.as_bytes(), names).is_ok();
+        let accepted = |names| check(text.as_bytes(), names).is_ok();
 
-        let as_meant = names.iter().map(|it| it.meant.clone());
-        prop_assert_eq!(taken(Names::Free), are_all_different(as_meant), "{}", &text);
-        let as_fields = names.iter().map(|it| field(&it.meant));
-        prop_assert_eq!(taken(Names::Fields(FREE)), are_all_different(as_fields), "{}", &text);
+        let decoded_keys = names.iter().map(|it| it.decoded.clone());
+        prop_assert_eq!(accepted(Names::Free), all_distinct(decoded_keys), "{}", &text);
+        let canonical_fields = names.iter().map(|it| canonical_field(&it.decoded));
+        let expected = all_distinct(canonical_fields);
+        prop_assert_eq!(accepted(Names::Fields(FREE)), expected, "{}", &text);
     }
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Random sequences of tokens, valid and invalid.
-fn words() -> impl Strategy<Value = String> {
-    const WORDS: &[&str] = &[
+fn token_sequences() -> impl Strategy<Value = String> {
+    const TOKENS: &[&str] = &[
         "request",
         ".",
         "model",
@@ -56,9 +56,10 @@ fn words() -> impl Strategy<Value = String> {
         "b'x'",
         "@",
     ];
-    let word = prop::sample::select(WORDS).prop_map(str::to_owned);
+    let token = prop::sample::select(TOKENS).prop_map(str::to_owned);
     let any = "\\PC{0,3}".prop_map(String::from);
-    prop::collection::vec(prop_oneof![9 => word, 1 => any], 0..24).prop_map(|words| words.join(" "))
+    prop::collection::vec(prop_oneof![9 => token, 1 => any], 0..24)
+        .prop_map(|tokens| tokens.join(" "))
 }
 
 /// Expressions most of which compile.
@@ -113,7 +114,7 @@ fn expressions() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_causes_a_panic(text in words()) {
+    fn no_text_causes_a_panic(text in token_sequences()) {
         if let Ok(condition) = Condition::compile(&text, VARIABLES) {
             let _result = on_tool(&condition.to_string(), &json!({ "it": [1, "a"] }));
             for event in [TestEvent::BeforeModel, TestEvent::BeforeTool] {

@@ -1,4 +1,4 @@
-//! The Anthropic Messages API.
+//! The Anthropic Messages API of the mock.
 
 use serde_json::{Value, json};
 
@@ -67,18 +67,18 @@ async fn a_stream_has_the_events_of_the_api() {
             "message_stop",
         ]
     );
-    let said: String = events
+    let echoed: String = events
         .iter()
         .filter_map(|event| event["delta"]["text"].as_str())
         .collect();
-    assert_eq!(said, "You said: hello");
+    assert_eq!(echoed, "You said: hello");
     assert_eq!(events[0]["message"]["content"], json!([]));
     assert_eq!(events[7]["delta"]["stop_reason"], "end_turn");
     assert!(events[7]["usage"]["output_tokens"].as_u64().unwrap() > 0);
 }
 
 #[tokio::test]
-async fn thinking_comes_first_and_calls_after_it_in_parallel() {
+async fn thinking_precedes_parallel_tool_calls() {
     let mut request = prompt(r#"Read {"path":"a"} and Glob"#);
     request["thinking"] = json!({ "type": "adaptive" });
     request["stream"] = true.into();
@@ -117,7 +117,7 @@ async fn omitted_thinking_keeps_its_signature() {
 }
 
 #[tokio::test]
-async fn tool_results_and_errors_end_the_loop() {
+async fn tool_results_and_errors_end_the_agent_loop() {
     let request = request(&json!([
         { "role": "user", "content": "Read and Glob" },
         { "role": "assistant", "content": [
@@ -162,7 +162,7 @@ async fn the_tool_choice_and_added_tools_decide_what_is_called() {
 }
 
 #[tokio::test]
-async fn a_schema_is_answered_by_a_document_that_fits() {
+async fn structured_output_conforms_to_its_schema() {
     let mut request = prompt("hello");
     request["output_config"] = json!({ "format": { "type": "json_schema", "schema": {
         "type": "object", "properties": { "title": { "type": "string" } }, "required": ["title"],
@@ -174,7 +174,7 @@ async fn a_schema_is_answered_by_a_document_that_fits() {
 }
 
 #[tokio::test]
-async fn a_script_is_given_in_the_form_of_the_api() {
+async fn a_script_is_converted_to_the_format_of_the_api() {
     let mock = scripted(concat!(
         r#"{"method":"generateContent","response":{"candidates":[{"content":{"parts":[{"text":"cut"}]},"finishReason":"MAX_TOKENS"}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":2}}}"#,
         "\n",
@@ -200,16 +200,13 @@ async fn a_script_is_given_in_the_form_of_the_api() {
 }
 
 #[tokio::test]
-async fn mistakes_get_the_errors_of_the_api() {
+async fn invalid_requests_get_the_errors_of_the_api() {
     let call = json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": "a", "name": "Read", "input": {} }] });
     let result = json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a", "content": "x" }] });
     let user = json!({ "role": "user", "content": "hello" });
-    let forced = {
-        let mut forced = prompt("hello");
-        forced["thinking"] = json!({ "type": "enabled", "budget_tokens": 1024 });
-        forced["tool_choice"] = json!({ "type": "any" });
-        forced
-    };
+    let mut forced = prompt("hello");
+    forced["thinking"] = json!({ "type": "enabled", "budget_tokens": 1024 });
+    forced["tool_choice"] = json!({ "type": "any" });
     let mut alone = prompt("hello");
     alone["tools"] = json!([]);
     alone["tool_choice"] = json!({ "type": "auto" });
@@ -264,7 +261,7 @@ async fn mistakes_get_the_errors_of_the_api() {
 }
 
 #[tokio::test]
-async fn the_smaller_methods_answer() {
+async fn token_counts_and_models_are_served() {
     let mock = mock();
 
     let count = post(&mock, "/v1/messages/count_tokens", &prompt("hello")).await;

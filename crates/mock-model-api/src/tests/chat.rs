@@ -1,4 +1,4 @@
-//! The Chat Completions API.
+//! The Chat Completions API of the mock.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ async fn a_prompt_is_echoed_as_a_completion() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_usage_if_that_is_asked_for() {
+async fn a_stream_ends_with_its_usage_on_request() {
     let mut request = prompt("hello");
     request["stream"] = true.into();
     let plain = events(&mock(), CHAT, &request).await;
@@ -55,11 +55,11 @@ async fn a_stream_ends_with_its_usage_if_that_is_asked_for() {
     assert_eq!(plain.len(), 5);
     assert!(plain.iter().all(|chunk| chunk.get("usage").is_none()));
     assert_eq!(counted.len(), 6);
-    let said: String = counted
+    let echoed: String = counted
         .iter()
         .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str())
         .collect();
-    assert_eq!(said, "You said: hello");
+    assert_eq!(echoed, "You said: hello");
     assert_eq!(counted[0]["choices"][0]["delta"]["role"], "assistant");
     assert_eq!(counted[0]["usage"], Value::Null);
     assert_eq!(counted[4]["choices"][0]["finish_reason"], "stop");
@@ -99,7 +99,7 @@ async fn functions_and_custom_tools_are_called_in_parallel() {
 }
 
 #[tokio::test]
-async fn deprecated_functions_are_called_as_such() {
+async fn deprecated_functions_are_called_in_their_own_format() {
     let mut request = prompt("find");
     request.as_object_mut().unwrap().remove("tools");
     request["functions"] = json!([{ "name": "find", "parameters": { "type": "object" } }]);
@@ -120,7 +120,7 @@ async fn deprecated_functions_are_called_as_such() {
 }
 
 #[tokio::test]
-async fn tool_results_end_the_loop() {
+async fn tool_results_end_the_agent_loop() {
     let calls = json!([
         { "id": "a", "type": "function", "function": { "name": "read", "arguments": "{}" } },
         { "id": "b", "type": "function", "function": { "name": "read", "arguments": "{}" } },
@@ -171,7 +171,7 @@ async fn the_tool_choice_decides_what_is_called() {
 }
 
 #[tokio::test]
-async fn a_wanted_document_fits_its_schema() {
+async fn structured_output_conforms_to_its_schema() {
     let mut request = prompt("hello");
     request["response_format"] = json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": {
         "type": "object", "properties": { "ok": { "type": "boolean" } },
@@ -186,7 +186,7 @@ async fn a_wanted_document_fits_its_schema() {
 }
 
 #[tokio::test]
-async fn a_script_is_given_in_the_form_of_the_api() {
+async fn a_script_is_converted_to_the_format_of_the_api() {
     let mock = scripted(
         r#"{"method":"generateContent","response":{"candidates":[{"content":{"parts":[{"text":"no"}]},"finishReason":"SAFETY"}]}}"#,
     );
@@ -198,7 +198,7 @@ async fn a_script_is_given_in_the_form_of_the_api() {
 }
 
 #[tokio::test]
-async fn mistakes_get_the_errors_of_the_api() {
+async fn invalid_requests_get_the_errors_of_the_api() {
     let user = json!({ "role": "user", "content": "hello" });
     let call = json!({ "role": "assistant", "tool_calls": [{ "id": "a", "type": "function", "function": { "name": "read", "arguments": "{}" } }] });
     let result = json!({ "role": "tool", "tool_call_id": "a", "content": "x" });
@@ -248,7 +248,7 @@ async fn mistakes_get_the_errors_of_the_api() {
 }
 
 #[tokio::test]
-async fn the_smaller_methods_answer() {
+async fn embeddings_and_models_are_served() {
     let mock = mock();
 
     let embedded = post(

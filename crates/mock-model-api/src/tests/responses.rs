@@ -1,4 +1,4 @@
-//! The Responses API.
+//! The Responses API of the mock.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ async fn a_prompt_is_echoed_whether_it_is_text_or_items() {
 }
 
 #[tokio::test]
-async fn a_stream_repeats_its_text_in_every_place() {
+async fn a_stream_repeats_its_text_in_every_final_event() {
     let mut request = prompt("hello");
     request["stream"] = true.into();
 
@@ -102,7 +102,7 @@ async fn a_stream_repeats_its_text_in_every_place() {
 }
 
 #[tokio::test]
-async fn reasoning_comes_first_and_calls_of_every_kind_after_it() {
+async fn reasoning_precedes_tool_calls_of_every_kind() {
     let mut request = prompt(r#"exec {"cmd":"a"}, patch {"input":"text"} and spawn {"cmd":"b"}"#);
     request["reasoning"] = json!({ "summary": "auto" });
     request["include"] = json!(["reasoning.encrypted_content"]);
@@ -140,7 +140,7 @@ async fn reasoning_comes_first_and_calls_of_every_kind_after_it() {
 }
 
 #[tokio::test]
-async fn reasoning_without_a_summary_is_an_item_alone() {
+async fn reasoning_without_a_summary_is_an_empty_item() {
     let mut request = prompt("hello");
     request["reasoning"] = json!({ "effort": "low" });
     let response = post(&mock(), RESPONSES, &request).await;
@@ -154,7 +154,7 @@ async fn reasoning_without_a_summary_is_an_item_alone() {
 }
 
 #[tokio::test]
-async fn tool_results_end_the_loop() {
+async fn tool_results_end_the_agent_loop() {
     let request = request(&json!([
         { "role": "user", "content": "exec" },
         { "type": "reasoning", "id": "rs_1", "summary": [] },
@@ -207,7 +207,7 @@ async fn the_tool_choice_and_additional_tools_decide_what_is_called() {
 }
 
 #[tokio::test]
-async fn a_script_is_given_in_the_form_of_the_api() {
+async fn a_script_is_converted_to_the_format_of_the_api() {
     let mock = scripted(
         r#"{"method":"generateContentStream","response":[{"candidates":[{"content":{"parts":[{"text":"cut"}]},"finishReason":"MAX_TOKENS"}]}]}"#,
     );
@@ -226,7 +226,7 @@ async fn a_script_is_given_in_the_form_of_the_api() {
 }
 
 #[tokio::test]
-async fn mistakes_get_the_errors_of_the_api() {
+async fn invalid_requests_get_the_errors_of_the_api() {
     let user = json!({ "role": "user", "content": "hello" });
     let call =
         json!({ "type": "function_call", "call_id": "a", "name": "exec", "arguments": "{}" });
@@ -276,7 +276,7 @@ async fn mistakes_get_the_errors_of_the_api() {
 }
 
 #[tokio::test]
-async fn the_smaller_methods_answer() {
+async fn token_counts_and_compaction_are_served() {
     let count = post(&mock(), "/v1/responses/input_tokens", &prompt("hello")).await;
     let compacted = post(&mock(), "/v1/responses/compact", &prompt("hello")).await;
 

@@ -1,20 +1,20 @@
-//! A search that does what masks do the slow way: every rule from every place.
+//! Reference implementation of masks: tries every rule at every position.
 
 use std::ops::Range;
 
 use crate::{PatternSet, automaton::Step, pattern::Pattern, window::MaskWindow};
 
-/// What the slow search makes of a text.
+/// Masked text of the reference implementation.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Known {
-    /// What is decided, with labels.
+pub(super) struct ReferenceOutput {
+    /// Text that is decided, with labels.
     pub(super) text: String,
-    /// How much of the text is decided.
+    /// Number of bytes that are decided.
     pub(super) decided: usize,
 }
 
-/// Every rule from every place, one after the other.
-pub(super) fn known(rules: &PatternSet, text: &str, is_last: bool) -> Known {
+/// Masks a text with every rule, one after the other.
+pub(super) fn reference_mask(rules: &PatternSet, text: &str, is_last: bool) -> ReferenceOutput {
     let view = MaskWindow::new(text, 0, is_last);
     let (mut found, mut undecided) = (Vec::new(), text.len());
     for (at, rule) in rules.all.iter().enumerate() {
@@ -23,25 +23,25 @@ pub(super) fn known(rules: &PatternSet, text: &str, is_last: bool) -> Known {
         undecided = undecided.min(open);
     }
     found.sort_unstable();
-    let mut known = Known {
+    let mut output = ReferenceOutput {
         text: String::new(),
         decided: 0,
     };
     for (start, rule, end) in found.into_iter().filter(|it| it.0 < undecided) {
-        if start >= known.decided {
-            known.text += part(text, known.decided..start);
-            known.text += &["[REDACTED:", &*rules.all[rule].name, "]"].concat();
+        if start >= output.decided {
+            output.text += part(text, output.decided..start);
+            output.text += &["[REDACTED:", &*rules.all[rule].name, "]"].concat();
         }
-        known.decided = known.decided.max(end);
+        output.decided = output.decided.max(end);
     }
-    if known.decided < undecided {
-        known.text += part(text, known.decided..undecided);
-        known.decided = undecided;
+    if output.decided < undecided {
+        output.text += part(text, output.decided..undecided);
+        output.decided = undecided;
     }
-    known
+    output
 }
 
-/// The secrets that one rule finds, and where it is undecided from.
+/// Returns the secrets that one rule finds, and the position from which it is undecided.
 fn search(rule: &Pattern, view: MaskWindow<'_>, limit: usize) -> (Vec<Range<usize>>, usize) {
     let (mut secrets, mut at) = (Vec::new(), 0);
     while at < view.end() {

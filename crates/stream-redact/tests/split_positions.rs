@@ -1,7 +1,7 @@
-//! A secret is masked wherever a stream cuts it.
+//! Masks of a stream that is split at every position.
 //!
 //! For every detector, a text with a secret in its middle is masked in one to five
-//! pieces, cut at every position, and character by character.
+//! pieces, split at every position, and character by character.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,8 +12,8 @@
 
 use stream_redact::{DETECTORS, Mask, Style};
 
-/// The most positions at which a text is cut at once.
-const MAX_CUTS: usize = 4;
+/// Largest number of positions at which a text is split at once.
+const MAX_SPLITS: usize = 4;
 
 /// A short secret for each detector, in two halves so that secret scanners do not
 /// report this file.
@@ -47,7 +47,7 @@ const SECRETS: &[(&str, [&str; 2])] = &[
 ];
 
 #[test]
-fn a_secret_is_masked_wherever_a_stream_cuts_it() {
+fn a_secret_is_masked_wherever_a_stream_is_split() {
     let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
     let mask = Mask::new(&names, &[], &Style::Label).unwrap();
     for name in names {
@@ -55,12 +55,12 @@ fn a_secret_is_masked_wherever_a_stream_cuts_it() {
         let text = format!("é a {} b", halves.concat());
         let whole = mask.mask(&text).unwrap().text;
         assert!(whole.contains(&format!("[REDACTED:{name}]")), "{whole}");
-        let trial = Trial {
+        let trial = SplitTrial {
             mask: &mask,
             text: &text,
             expected: &whole,
         };
-        trial.cut(&mut vec![0]);
+        trial.split(&mut vec![0]);
         trial.check(&positions(&text));
     }
 }
@@ -70,23 +70,23 @@ fn positions(text: &str) -> Vec<usize> {
     text.char_indices().map(|(at, _)| at).collect()
 }
 
-struct Trial<'a> {
+struct SplitTrial<'a> {
     mask: &'a Mask,
     text: &'a str,
     expected: &'a str,
 }
 
-impl Trial<'_> {
-    /// Checks these cuts, and all sets that add more cuts behind them.
-    fn cut(&self, cuts: &mut Vec<usize>) {
+impl SplitTrial<'_> {
+    /// Checks these splits, and all sets that add more splits behind them.
+    fn split(&self, cuts: &mut Vec<usize>) {
         self.check(cuts);
         let last = cuts.last().copied().unwrap_or_default();
-        if cuts.len() > MAX_CUTS {
+        if cuts.len() > MAX_SPLITS {
             return;
         }
         for position in positions(self.text).into_iter().filter(|at| *at > last) {
             cuts.push(position);
-            self.cut(cuts);
+            self.split(cuts);
             cuts.pop();
         }
     }
@@ -100,6 +100,6 @@ impl Trial<'_> {
             masked.push_str(&stream.push(&self.text[from..to]));
         }
         masked.push_str(&stream.finish());
-        assert_eq!(masked, self.expected, "cut at {cuts:?}");
+        assert_eq!(masked, self.expected, "split at {cuts:?}");
     }
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 #[test]
-fn a_mistake_is_reported_with_its_position() {
-    for (text, expected) in MISTAKES {
+fn a_compile_error_is_reported_with_its_position() {
+    for (text, expected) in COMPILE_ERRORS {
         assert_eq!(compile_error(text), *expected, "{text}");
     }
 }
@@ -18,7 +18,7 @@ fn a_long_or_deeply_nested_condition_is_rejected() {
     assert!(compile_error(&deep).contains("nested too deeply"));
 }
 
-const MISTAKES: &[(&str, &str)] = &[
+const COMPILE_ERRORS: &[(&str, &str)] = &[
     (
         "request.modle == 'x'",
         "unknown field `modle` of `request`; did you mean `model`? (at character 8)",

@@ -1,4 +1,4 @@
-//! The laws of masks, against a search that does the same the slow way.
+//! Properties of masks, tested against a reference implementation.
 
 use std::time::Duration;
 
@@ -7,12 +7,14 @@ use regex::Regex;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{
-    every_detector, secrets, shown,
-    slow::{known, part},
+    every_detector,
+    reference::{part, reference_mask},
+    samples::secrets,
+    shown,
 };
 use crate::{Mask, Style};
 
-/// Pushes pieces, and compares with the slow search after each.
+/// Pushes pieces, and compares the output with the reference implementation after each.
 #[track_caller]
 fn check(mask: &Mask, pieces: &[&str]) {
     let whole = pieces.concat();
@@ -20,50 +22,54 @@ fn check(mask: &Mask, pieces: &[&str]) {
     for piece in pieces {
         out += &stream.push(piece);
         pushed += piece.len();
-        let known = known(&mask.rules, part(&whole, 0..pushed), false);
+        let reference = reference_mask(&mask.rules, part(&whole, 0..pushed), false);
         assert_eq!(
             out,
-            known.text,
+            reference.text,
             "after {:?} of {whole:?}",
             part(&whole, 0..pushed)
         );
-        let held = pushed - known.decided;
+        let held = pushed - reference.decided;
         assert_eq!(stream.held(), held, "after {pushed} bytes of {whole:?}");
         assert_eq!(stream.is_idle(), held == 0);
         assert!(held < mask.rules.limit);
     }
     out += &stream.finish();
-    assert_eq!(out, known(&mask.rules, &whole, true).text, "{pieces:?}");
+    assert_eq!(
+        out,
+        reference_mask(&mask.rules, &whole, true).text,
+        "{pieces:?}"
+    );
     assert_eq!(out, shown(mask, &whole));
 }
 
-/// Cuts a text at these places, or as near as characters allow.
-fn cut<'t>(text: &'t str, places: &[usize]) -> Vec<&'t str> {
-    let mut places: Vec<usize> = places
+/// Splits a text at these positions, rounded down to characters.
+fn split<'t>(text: &'t str, positions: &[usize]) -> Vec<&'t str> {
+    let mut positions: Vec<usize> = positions
         .iter()
         .map(|it| text.floor_char_boundary(*it))
         .collect();
-    places.extend([0, text.len()]);
-    places.sort_unstable();
-    places
+    positions.extend([0, text.len()]);
+    positions.sort_unstable();
+    positions
         .windows(2)
         .map(|it| part(text, it[0]..it[1]))
         .collect()
 }
 
-/// The text comes out the same, wherever it is cut.
-fn same_for(mask: &Mask, text: &str, expected: &str, places: &[usize]) {
+/// Masks a text that is split at these positions, and checks the output.
+fn assert_same_result(mask: &Mask, text: &str, expected: &str, positions: &[usize]) {
     let mut stream = mask.stream();
-    let mut out: String = cut(text, places)
+    let mut out: String = split(text, positions)
         .into_iter()
         .map(|it| stream.push(it))
         .collect();
     out += &stream.finish();
-    assert_eq!(out, expected, "{text:?} cut at {places:?}");
+    assert_eq!(out, expected, "{text:?} split at {positions:?}");
 }
 
 #[test]
-fn every_secret_is_concealed_wherever_its_text_is_cut() {
+fn every_secret_is_masked_wherever_its_text_is_split() {
     let mask = every_detector();
     let mut seen = Vec::new();
     for (name, secret) in secrets() {
@@ -72,22 +78,22 @@ fn every_secret_is_concealed_wherever_its_text_is_cut() {
         let pieces: Vec<String> = text.chars().map(String::from).collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
         check(&mask, &pieces);
-        // The first of each kind in every way, the others in two pieces.
+        // The first secret of each detector in three pieces, the others in two.
         let is_first = !seen.contains(&name);
         seen.push(name);
         let deeper = if is_first { text.len() } else { 0 };
         for first in 0..text.len() {
-            same_for(&mask, &text, &expected, &[first]);
+            assert_same_result(&mask, &text, &expected, &[first]);
             for second in first..deeper {
-                same_for(&mask, &text, &expected, &[first, second]);
+                assert_same_result(&mask, &text, &expected, &[first, second]);
             }
         }
     }
 }
 
-/// Three and four cuts, of a text that is short enough for all of them.
+/// Splits at four positions of a text that is short enough for all of them.
 #[test]
-fn every_way_of_cutting_gives_the_same() {
+fn every_split_gives_the_same_result() {
     let patterns = [("p", "x[a-c]+y|cd"), ("q", "é+")];
     let mask = Mask::new(&["us_ssn"], &patterns, &Style::Label).unwrap();
     let text = "é xabcdx 078-05-1120y";
@@ -96,12 +102,12 @@ fn every_way_of_cutting_gives_the_same() {
     let ways: Vec<[usize; 2]> = ways.collect();
     for [a, b] in &ways {
         for [c, d] in ways.iter().filter(|it| it[0] >= *b) {
-            same_for(&mask, text, expected, &[*a, *b, *c, *d]);
+            assert_same_result(&mask, text, expected, &[*a, *b, *c, *d]);
         }
     }
 }
 
-/// Ordinary words, what only begins like a secret, and secrets.
+/// Random texts of words, beginnings of secrets, and secrets.
 fn any_text() -> impl Strategy<Value = String> {
     let words = [
         "the",
@@ -155,15 +161,15 @@ fn any_text() -> impl Strategy<Value = String> {
     parts.prop_map(|it| it.into_iter().map(|(part, joint)| part + joint).collect())
 }
 
-fn any_cuts() -> impl Strategy<Value = Vec<Index>> {
+fn any_splits() -> impl Strategy<Value = Vec<Index>> {
     prop::collection::vec(any::<Index>(), 0..8)
 }
 
-fn places(text: &str, cuts: &[Index]) -> Vec<usize> {
+fn positions(text: &str, cuts: &[Index]) -> Vec<usize> {
     cuts.iter().map(|it| it.index(text.len() + 1)).collect()
 }
 
-/// A random regular expression, in words that random texts hold.
+/// Random regular expressions that match parts of random texts.
 fn any_pattern() -> impl Strategy<Value = String> {
     let atoms = [
         "a", "b", "c", "ab", "[ab]", "[^a]", "é", ".", "(?:ab|a)", "(?:b|bc)", r"\bc", r"a\b",
@@ -182,37 +188,48 @@ fn any_pattern() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn pieces_come_out_like_the_whole_and_nothing_is_held_in_vain() {
+fn chunks_are_masked_like_the_whole_and_held_as_short_as_possible() {
     let mask = every_detector();
-    let small = Mask::holding(80, &names(&mask), &[("z", "[a-z]+!")], &Style::Label).unwrap();
-    proptest!(ProptestConfig::with_cases(150), |(text in any_text(), cuts in any_cuts())| {
-        check(&mask, &cut(&text, &places(&text, &cuts)));
-        check(&small, &cut(&text, &places(&text, &cuts)));
+    let small = Mask::holding(
+        80,
+        &pattern_names(&mask),
+        &[("z", "[a-z]+!")],
+        &Style::Label,
+    )
+    .unwrap();
+    proptest!(ProptestConfig::with_cases(150), |(text in any_text(), cuts in any_splits())| {
+        check(&mask, &split(&text, &positions(&text, &cuts)));
+        check(&small, &split(&text, &positions(&text, &cuts)));
     });
 }
 
-fn names(mask: &Mask) -> Vec<&str> {
+fn pattern_names(mask: &Mask) -> Vec<&str> {
     mask.rules.all.iter().map(|it| &*it.name).collect()
 }
 
 #[test]
-fn hashes_come_out_the_same() {
-    let names = every_detector();
-    let mask = Mask::holding(80, &self::names(&names), &[], &Style::Hash("key".into())).unwrap();
-    proptest!(ProptestConfig::with_cases(100), |(text in any_text(), cuts in any_cuts())| {
-        same_for(&mask, &text, &shown(&mask, &text), &places(&text, &cuts));
+fn hashes_do_not_depend_on_chunk_boundaries() {
+    let detectors = every_detector();
+    let mask = Mask::holding(
+        80,
+        &pattern_names(&detectors),
+        &[],
+        &Style::Hash("key".into()),
+    )
+    .unwrap();
+    proptest!(ProptestConfig::with_cases(100), |(text in any_text(), cuts in any_splits())| {
+        assert_same_result(&mask, &text, &shown(&mask, &text), &positions(&text, &cuts));
     });
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// A pattern means what it means everywhere else.
     #[test]
-    fn a_pattern_alone_finds_what_a_regular_expression_finds(
+    fn a_pattern_finds_the_matches_of_the_regex_crate(
         pattern in any_pattern(),
         text in "[abcé\n ]{0,24}",
-        cuts in any_cuts(),
+        cuts in any_splits(),
     ) {
         let Ok(mask) = Mask::new(&[], &[("p", &pattern)], &Style::Label) else {
             return Ok(());
@@ -221,45 +238,45 @@ proptest! {
         let regex = Regex::new(&ascii).unwrap();
         let expected = regex.replace_all(&text, "[REDACTED:p]");
         prop_assert_eq!(shown(&mask, &text), expected);
-        check(&mask, &cut(&text, &places(&text, &cuts)));
+        check(&mask, &split(&text, &positions(&text, &cuts)));
     }
 
-    /// Long runs that find nothing are cut short where another has been.
+    /// An attempt that fails ends early where an earlier attempt has been.
     #[test]
-    fn a_long_text_is_searched_like_a_short_one(
+    fn long_runs_are_masked_like_by_the_reference_implementation(
         parts in prop::collection::vec(("[abc]", 1..90_usize), 0..8),
         limit in prop::sample::select(vec![30, 100, 8192]),
     ) {
         let text: String = parts.iter().map(|(it, times)| it.repeat(*times)).collect();
         let patterns = [("p", "a+b{3}a"), ("q", "[ab]*ab{5,20}a+b"), ("r", "(a|b){100,120}"), ("s", "[ab]{70}c")];
         let mask = Mask::holding(limit, &[], &patterns, &Style::Label).unwrap();
-        check(&mask, &cut(&text, &[text.len() / 3, text.len() / 2]));
+        check(&mask, &split(&text, &[text.len() / 3, text.len() / 2]));
     }
 }
 
-/// How long this thread has been at work.
-fn worked() -> Duration {
+/// Returns the CPU time of this thread.
+fn thread_cpu_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
-/// The least time of three, without that in which others are at work.
-fn time(mask: &Mask, text: &str) -> Duration {
+/// Returns the least CPU time of three runs.
+fn min_cpu_time(mask: &Mask, text: &str) -> Duration {
     let once = || {
-        let started = worked();
+        let started = thread_cpu_time();
         let mut stream = mask.stream();
         for at in (0..text.len()).step_by(300) {
             stream.push(part(text, at..text.len().min(at + 300)));
         }
         stream.finish();
-        worked().checked_sub(started).unwrap()
+        thread_cpu_time().checked_sub(started).unwrap()
     };
     (0..3).map(|_| once()).min().unwrap()
 }
 
-/// The factor is wide, for caches that are shared with others. A search that reads what is held over
-/// and over is beyond it by far.
+/// The factor is wide, because other processes share the caches. A search that reads held text
+/// again and again exceeds it by far.
 #[test]
-fn no_text_costs_much_more_than_another() {
+fn the_cpu_time_per_byte_is_bounded() {
     const BYTES: usize = 1 << 15;
     let detectors = every_detector();
     let patterns = [
@@ -267,18 +284,21 @@ fn no_text_costs_much_more_than_another() {
         ("q", "a.{0,40}z"),
         ("r", "[a-z ]*!"),
     ];
-    let both = Mask::new(&names(&detectors), &patterns, &Style::Label).unwrap();
+    let both = Mask::new(&pattern_names(&detectors), &patterns, &Style::Label).unwrap();
     let line = "a".repeat(8000) + "\n";
     let parts = "a|1|a@|+1 |a@a.|eyJ|-|-----BEGIN |AKIA|1 |11 11 |sk-|sk-proj-|://a:|\
         aws_secret_access_key=|DE89 |0171 |é|a.|A|.|\\n|%20|gh|xoxb-|AQ.----------";
-    let plain = time(
+    let plain = min_cpu_time(
         &detectors,
         &"The quick brown fox, jumps. ".repeat(BYTES / 28),
     );
     for mask in [&detectors, &both] {
         for part in parts.split('|').chain([&*line]) {
-            let took = time(mask, &part.repeat(BYTES / part.len()));
-            assert!(took < plain * 1000, "{part:?}: {took:?}, plain: {plain:?}");
+            let cpu_time = min_cpu_time(mask, &part.repeat(BYTES / part.len()));
+            assert!(
+                cpu_time < plain * 1000,
+                "{part:?}: {cpu_time:?}, plain: {plain:?}"
+            );
         }
     }
 }

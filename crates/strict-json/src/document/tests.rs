@@ -1,0 +1,101 @@
+use serde_json::json;
+
+use super::*;
+use crate::FreeFields;
+
+const NAMES: Names = Names::Fields(&FreeFields::new(&[]));
+
+fn parse(text: &str) -> Result<Document, DocumentError> {
+    Document::parse(Bytes::from(text.to_owned()), NAMES)
+}
+
+fn document(text: &str) -> Document {
+    parse(text).unwrap()
+}
+
+#[track_caller]
+fn check(text: &str, edit: impl FnOnce(&mut Document), expected: &str) {
+    let mut document = document(text);
+    edit(&mut document);
+    assert_eq!(document.to_bytes(), expected);
+}
+
+#[test]
+fn an_edit_keeps_every_other_byte() {
+    let text = " { \"a\" : 1.0 ,\n \"b\\u0062\":[ 1e5 ] , \"c\" : \"\\u00e9\" }\n";
+    check(text, |_| (), text);
+    check(
+        text,
+        |document| document.set(&["c"], &json!(7)).unwrap(),
+        " { \"a\" : 1.0 ,\n \"b\\u0062\":[ 1e5 ] , \"c\" : 7 }\n",
+    );
+    check(
+        text,
+        |document| document.set(&["d", "dd"], &json!({"x": null})).unwrap(),
+        " { \"a\" : 1.0 ,\n \"b\\u0062\":[ 1e5 ] , \"c\" : \"\\u00e9\" ,\"d\":{\"x\":null}}\n",
+    );
+}
+
+#[test]
+fn fields_are_removed_and_added() {
+    check(
+        "{\"a\": 1, \"b\": 2}",
+        |document| document.remove(&["a"]).unwrap(),
+        "{\"b\": 2}",
+    );
+    check(
+        "{}",
+        |document| document.set(&["a"], &json!(1)).unwrap(),
+        "{\"a\":1}",
+    );
+}
+
+#[test]
+fn a_duplicate_field_is_refused() {
+    assert!(parse("{\"a\":1,\"a\":2}").is_err());
+    let both = Bytes::from_static(b"{\"toolConfig\":1,\"tool_config\":2}");
+    assert!(Document::parse(both.clone(), NAMES).is_err());
+    let odd = document("{\"ToolConfig\":1}");
+    assert!(odd.get(&["toolConfig", "tool_config"]).is_err());
+    assert!(odd.has(&["toolConfig", "tool_config"]));
+    let both = Document::from_checked(both).unwrap();
+    assert!(both.get(&["toolConfig", "tool_config"]).is_err());
+}
+
+#[test]
+fn a_field_is_detected_in_every_spelling() {
+    for key in [
+        "contents",
+        "\\u0063ontents",
+        "content\\u0073",
+        "c\\u006fntents",
+    ] {
+        let document = document(&format!("{{\"x\":0,\"{key}\":1,\"contentz\":2}}"));
+        assert_eq!(
+            document.get(&["contents"]).unwrap(),
+            Some(json!(1)),
+            "{key}"
+        );
+    }
+    for key in [
+        "Contents",
+        "contentS",
+        "contents_",
+        "con_tents",
+        "\\u0043ontents",
+        "content\\u0053",
+        "contents\\u005f",
+    ] {
+        let document = document(&format!("{{\"{key}\":1}}"));
+        assert!(document.get(&["contents"]).is_err(), "{key}");
+        assert!(document.has(&["contents"]), "{key}");
+    }
+}
+
+#[test]
+fn only_an_object_is_a_document() {
+    for text in ["[]", "5", "", "{} x", "{\"a\":}"] {
+        assert!(parse(text).is_err(), "{text}");
+    }
+    assert!(Document::parse(Bytes::from_static(b"{\"a\":\"\xff\"}"), NAMES).is_err());
+}
