@@ -1,7 +1,7 @@
 //! Speed of redaction: `just bench-redaction`.
 //!
 //! Times typical texts of a coding agent with every detector, beside a `RegexSet`
-//! of the same rules; then a stream in chunks; then texts made to be slow.
+//! of the same rules; then a stream in chunks; then worst-case texts.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let set = RegexSet::new(DETECTORS.iter().map(|it| it.rule))?;
 
-    println!("\n100 KiB without secrets: conceal, RegexSet, ratio");
+    println!("\n100 KiB without secrets: mask, RegexSet, ratio");
     let mixed = [PROSE, CODE, JSON].concat();
     for (name, part) in [
         ("prose", PROSE),
@@ -47,28 +47,28 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("foreign", FOREIGN),
         ("mixed", &mixed),
     ] {
-        let text = fill(part, BYTES);
+        let text = repeat_to(part, BYTES);
         assert_eq!(mask.mask(&text), None);
-        let ours = least(|| mask.mask(&text).is_some());
-        let theirs = least(|| set.is_match(&text));
+        let mask_time = shortest(|| mask.mask(&text).is_some());
+        let regex_time = shortest(|| set.is_match(&text));
         println!(
-            "{name:<16} {ours:>9.0?} {theirs:>9.0?} {:.2}",
-            ratio(ours, theirs)
+            "{name:<16} {mask_time:>9.0?} {regex_time:>9.0?} {:.2}",
+            ratio(mask_time, regex_time)
         );
     }
 
-    println!("\neach of the chunks of {CHUNK_BYTES} bytes: least, median, most");
+    println!("\nper chunk of {CHUNK_BYTES} bytes: minimum, median, maximum");
     let secrets = "mail john@example.com or +1 415 555 2671, card 4111 1111 1111 1111";
     for (name, text) in [
         ("without secrets", &mixed),
         ("with secrets", &[&mixed, secrets].concat()),
     ] {
-        stream(&mask, name, &fill(text, BYTES));
+        stream(&mask, name, &repeat_to(text, BYTES));
     }
 
-    println!("\n1 MiB made to be slow, in chunks: time, ratio to mixed text");
-    let plain = fill(&mixed, 10 * BYTES);
-    let plain = least(|| push_all(&mask, &plain));
+    println!("\n1 MiB of worst-case text, in chunks: time, ratio to mixed text");
+    let plain = repeat_to(&mixed, 10 * BYTES);
+    let plain = shortest(|| mask_stream(&mask, &plain));
     for part in [
         "a",
         "1",
@@ -84,9 +84,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "-----BEGIN ",
         "ghp_a",
     ] {
-        let text = fill(part, 10 * BYTES);
-        let took = least(|| push_all(&mask, &text));
-        println!("{part:<16?} {took:>9.1?} {:.1}", ratio(took, plain));
+        let text = repeat_to(part, 10 * BYTES);
+        let time = shortest(|| mask_stream(&mask, &text));
+        println!("{part:<16?} {time:>9.1?} {:.1}", ratio(time, plain));
     }
     Ok(())
 }
@@ -95,11 +95,11 @@ fn ratio(one: Duration, other: Duration) -> f64 {
     one.as_secs_f64() / other.as_secs_f64()
 }
 
-fn fill(part: &str, bytes: usize) -> String {
+fn repeat_to(part: &str, bytes: usize) -> String {
     part.repeat(bytes / part.len() + 1)
 }
 
-fn least<T>(mut work: impl FnMut() -> T) -> Duration {
+fn shortest<T>(mut work: impl FnMut() -> T) -> Duration {
     let once = |_| {
         let started = Instant::now();
         black_box(work());
@@ -116,12 +116,12 @@ fn chunks(mut text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn push_all(mask: &Mask, text: &str) -> usize {
+fn mask_stream(mask: &Mask, text: &str) -> usize {
     let mut stream = mask.stream();
     chunks(text).map(|it| stream.push(it).len()).sum()
 }
 
-/// What each chunk costs, and how much is held after it.
+/// Prints the time for each chunk, and the bytes held back after it.
 fn stream(mask: &Mask, name: &str, text: &str) {
     let mut stream = mask.stream();
     let (mut times, mut held) = (Vec::new(), Vec::new());
@@ -138,9 +138,9 @@ fn stream(mask: &Mask, name: &str, text: &str) {
     );
 }
 
-/// The least, the median and the most.
+/// Minimum, median and maximum.
 fn spread<T: Copy + Default + Ord>(mut values: Vec<T>) -> [T; 3] {
     values.sort_unstable();
-    let places = [0, values.len() / 2, values.len().saturating_sub(1)];
-    places.map(|it| values.get(it).copied().unwrap_or_default())
+    let indexes = [0, values.len() / 2, values.len().saturating_sub(1)];
+    indexes.map(|it| values.get(it).copied().unwrap_or_default())
 }

@@ -1,14 +1,14 @@
 //! Speed and memory of a replay: calls of 2 KiB and of 100 KiB, of sessions in parallel.
 //!
 //! `cargo bench --profile release --bench replay [-- CALLS]`. The bounds are those of
-//! `docs/changes.md`; the bench fails below them.
+//! `docs/changes.md`. The benchmark fails if one is exceeded.
 
 #![allow(
     clippy::cast_possible_truncation,
     clippy::print_stdout,
     clippy::string_slice,
     clippy::unwrap_used,
-    reason = "a bench prints and may panic"
+    reason = "a benchmark prints and may panic"
 )]
 
 use std::{fs, io::Write, path::Path, sync::Arc};
@@ -21,10 +21,10 @@ use hookgate::{
 };
 use serde_json::json;
 
-/// Size of a call's prompt and of its answer in bytes, and the least calls per second.
+/// Size of a call's prompt and of its answer in bytes, and the minimum of calls per second.
 const CASES: &[(usize, u64)] = &[(2 * 1024, 2000), (100 * 1024, 300)];
 
-/// Most memory of the process, in KiB.
+/// Maximum memory of the process in KiB.
 const MAX_PEAK_KIB: u64 = 512 * 1024;
 
 const CONFIG: &str = "upstreams: { gemini: { url: \"http://127.0.0.1:9\" } }
@@ -34,7 +34,7 @@ policies:
   - { policy: model_allow, models: [\"m*\"] }
 ";
 
-/// Calls of one session.
+/// Calls of each session.
 const SESSION_CALLS: u64 = 10;
 
 fn main() {
@@ -102,8 +102,8 @@ fn exchange(number: u64, bytes: usize) -> RecordedExchange {
     let text: String = (0..bytes / 2)
         .map(|at| char::from(b'a' + (at % 23) as u8))
         .collect();
-    let words = text.as_bytes().chunks(7).map(String::from_utf8_lossy);
-    let text = words.collect::<Vec<_>>().join(" ");
+    let groups = text.as_bytes().chunks(7).map(String::from_utf8_lossy);
+    let text = groups.collect::<Vec<_>>().join(" ");
     let request = json!({ "contents": [{ "role": "user", "parts": [{ "text": format!("{number} {text}") }] }] });
     let half = text.len() / 2;
     let event = |text: &str| {

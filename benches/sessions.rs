@@ -22,12 +22,12 @@ use tokio::runtime::Runtime;
 
 const SESSIONS: usize = 100_000;
 const ITEMS: usize = 20;
-const BYTES: usize = 1 << 20;
+const HISTORY_BYTES: usize = 1 << 20;
 const ROUNDS: usize = 100;
-const BOUND: Duration = Duration::from_micros(1500);
+const MAX_TIME: Duration = Duration::from_micros(1500);
 
-/// In KiB: 5 KiB for such a session, and what is known of contents.
-const MEMORY_BOUND: usize = 5 * SESSIONS + (64 << 10);
+/// 5 KiB for each session, and 64 MiB for known contents.
+const MAX_MEMORY_KIB: usize = 5 * SESSIONS + (64 << 10);
 
 const SOURCE: &str = "    pub fn insert(&mut self, key: K, value: V) -> Option<V> {\n\
     \tlet hash = self.hasher.hash_one(&key); // größer als \"nötig\"\n\
@@ -37,41 +37,41 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new()?;
     let store = MemoryStore::new(SESSIONS + 1, Duration::from_mins(30));
     let sessions = Sessions::new(SessionStore::Memory(Box::new(store)));
-    let before = memory()?;
+    let before = resident_kib()?;
     let started = Instant::now();
     for number in 0..SESSIONS {
-        let body = body(&small_talk(number));
-        runtime.block_on(visit(&sessions, &body))?;
+        let body = body(&short_conversation(number));
+        runtime.block_on(process_request(&sessions, &body))?;
     }
-    let taken = memory()?.saturating_sub(before);
+    let used = resident_kib()?.saturating_sub(before);
     println!(
         "{SESSIONS} sessions of {ITEMS} items in {:.1?}: {} MiB, at most {} MiB",
         started.elapsed(),
-        taken >> 10,
-        MEMORY_BOUND >> 10,
+        used >> 10,
+        MAX_MEMORY_KIB >> 10,
     );
-    if taken > MEMORY_BOUND {
-        return Err("too large".into());
+    if used > MAX_MEMORY_KIB {
+        return Err("memory limit exceeded".into());
     }
 
-    let mut talk = long_talk();
-    let first = body(&talk);
-    runtime.block_on(visit(&sessions, &first))?;
+    let mut contents = long_conversation();
+    let first = body(&contents);
+    runtime.block_on(process_request(&sessions, &first))?;
     println!(
         "a history of {} bytes, {} contents",
         first.len(),
-        talk.len()
+        contents.len()
     );
     let bodies = (0..ROUNDS).map(|round| {
-        talk.pop();
-        talk.push(user(&json!({ "text": format!("and what of {round}?") })));
-        body(&talk)
+        contents.pop();
+        contents.push(user(&json!({ "text": format!("and what of {round}?") })));
+        body(&contents)
     });
     let bodies: Vec<Bytes> = bodies.collect();
     let mut rounds = Vec::new();
     for body in &bodies {
-        let cost = runtime.block_on(visit(&sessions, body))?;
-        if cost.arrival == MatchKind::New {
+        let cost = runtime.block_on(process_request(&sessions, body))?;
+        if cost.match_kind == MatchKind::New {
             return Err("the history was not known".into());
         }
         rounds.push(cost);
@@ -82,26 +82,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         times.get(times.len() / 2).copied().unwrap_or_default()
     };
     let print =
-        |what: &str, time: Duration| println!("{what:<9}{:.3} ms", 1e3 * time.as_secs_f64());
+        |name: &str, time: Duration| println!("{name:<9}{:.3} ms", 1e3 * time.as_secs_f64());
     print("document", median(|it| it.document));
     print("history", median(|it| it.history));
     print("session", median(|it| it.session));
     print("save", median(|it| it.save));
     let all = median(|it| it.document + it.history + it.session + it.save);
     print("all", all);
-    print("at most", BOUND);
-    if all > BOUND {
-        return Err("too slow".into());
+    print("at most", MAX_TIME);
+    if all > MAX_TIME {
+        return Err("time limit exceeded".into());
     }
     Ok(())
 }
 
-/// What this process takes, in KiB.
-fn memory() -> Result<usize, Box<dyn Error>> {
+/// Resident memory of this process in KiB.
+fn resident_kib() -> Result<usize, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"));
     let number = line.and_then(|it| it.split_whitespace().next());
-    Ok(number.ok_or("no size is known")?.parse()?)
+    Ok(number.ok_or("VmRSS is missing")?.parse()?)
 }
 
 struct Cost {
@@ -109,12 +109,12 @@ struct Cost {
     history: Duration,
     session: Duration,
     save: Duration,
-    arrival: MatchKind,
+    match_kind: MatchKind,
 }
 
-/// What the gateway does with a request, but for hooks.
-async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>> {
-    let visit = SessionRequest {
+/// Processes a request as the gateway does, without hooks.
+async fn process_request(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>> {
+    let request = SessionRequest {
         caller: "caller",
         agent: "agent",
         named: None,
@@ -126,7 +126,7 @@ async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>
     let parsed = started.elapsed();
     let history = History::read(&document)?;
     let split = started.elapsed();
-    let mut session = sessions.open(visit, history.as_ref()).await?;
+    let mut session = sessions.open(request, history.as_ref()).await?;
     let new: Vec<Item> = match session.match_kind {
         MatchKind::New => session.conversation.items.clone(),
         _ => session
@@ -148,7 +148,7 @@ async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>
         history: split.saturating_sub(parsed),
         session: opened.saturating_sub(split),
         save: saved.saturating_sub(opened),
-        arrival: session.match_kind,
+        match_kind: session.match_kind,
     })
 }
 
@@ -158,22 +158,22 @@ fn body(contents: &[Value]) -> Bytes {
     body.to_string().into()
 }
 
-/// A short conversation, unlike any other.
-fn small_talk(number: usize) -> Vec<Value> {
+/// A short conversation that differs from all others.
+fn short_conversation(number: usize) -> Vec<Value> {
     let prompt = |at: usize| user(&json!({ "text": format!("{number}, {at}") }));
     let answer = |at: usize| model(&json!({ "text": format!("so it is: {number}, {at}") }));
     let pairs = (0..ITEMS / 2).flat_map(|at| [prompt(at), answer(at)]);
-    let mut talk: Vec<Value> = pairs.collect();
-    talk.push(prompt(ITEMS));
-    talk
+    let mut contents: Vec<Value> = pairs.collect();
+    contents.push(prompt(ITEMS));
+    contents
 }
 
 /// A long conversation of a coding agent.
-fn long_talk() -> Vec<Value> {
-    let mut talk = vec![user(&json!({ "text": "look at everything" }))];
+fn long_conversation() -> Vec<Value> {
+    let mut contents = vec![user(&json!({ "text": "look at everything" }))];
     let mut bytes = 0;
-    while bytes < BYTES {
-        let number = talk.len();
+    while bytes < HISTORY_BYTES {
+        let number = contents.len();
         let id = format!("read_file_{number}");
         let output = format!("// {number}\n{}", SOURCE.repeat(1 + number % 60));
         let call = json!({"id": id, "name": "read_file", "args": {"file_path": format!("src/{number}.rs")}});
@@ -185,9 +185,9 @@ fn long_talk() -> Vec<Value> {
             user(&json!({ "text": format!("go on with {number}, größer") })),
         ];
         bytes += step.iter().map(|it| it.to_string().len()).sum::<usize>();
-        talk.extend(step);
+        contents.extend(step);
     }
-    talk
+    contents
 }
 
 fn user(part: &Value) -> Value {

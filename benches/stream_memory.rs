@@ -1,10 +1,10 @@
 //! Memory and latency of streams: `just bench-streams`.
 //!
 //! Runs `hookgate mock` and `hookgate serve` as processes and reads the gateway's
-//! memory from `/proc` while one long stream passes and while a thousand streams
-//! are idle. Fails when a bound is exceeded. Then it prints how much later an agent
-//! gets the first chunk and each further one when secrets are masked, beside the
-//! mock itself and a gateway without hooks, in turns.
+//! memory from `/proc` during one long stream and while a thousand streams are idle.
+//! Fails if a bound is exceeded. Then it prints the latency of the first chunk and of
+//! each further one with masking, beside the mock itself and a gateway without hooks,
+//! in alternation.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -53,15 +53,15 @@ fn run() -> Result<bool> {
     Ok(long && idle)
 }
 
-/// Ten thousand chunks must leave no trace: nothing of them is kept.
+/// Checks that the memory does not grow with the chunks of a stream.
 fn long_stream() -> Result<bool> {
     let mock = Process::start(&["mock", "--chunks", CHUNKS, "--chunk-bytes", CHUNK_BYTES])?;
     let gateway = Process::serve(&mock)?;
-    // The first stream pays for threads, connections and pools.
-    drain(ask(&gateway.addr)?)?;
+    // Warm-up: the first stream starts threads, connections and pools.
+    drain(open_stream(&gateway.addr)?)?;
     let before = gateway.memory("VmRSS:")?;
     let started = Instant::now();
-    let bytes = drain(ask(&gateway.addr)?)?;
+    let bytes = drain(open_stream(&gateway.addr)?)?;
     let elapsed = started.elapsed();
     let (after, peak) = (gateway.memory("VmRSS:")?, gateway.memory("VmHWM:")?);
     println!(
@@ -70,16 +70,16 @@ fn long_stream() -> Result<bool> {
         elapsed.as_millis(),
     );
     let bound = before + MAX_LONG_STREAM_KIB;
-    Ok(within("at most", peak, bound) && within("after", after, bound))
+    Ok(is_within("at most", peak, bound) && is_within("after", after, bound))
 }
 
-/// A policy that looks at every text of an answer.
-const MASKING: &str = "policies: [{ policy: redact }]";
+/// Config of a policy that inspects every text of a response.
+const REDACT_CONFIG: &str = "policies: [{ policy: redact }]";
 
-/// Each of them asked so often.
+/// Streams of each source.
 const ROUNDS: usize = 20;
 
-/// When chunks come that are masked on the way, and when others come.
+/// Prints the latency of chunks with masking, without hooks, and from the mock.
 fn masked_streams() -> Result<()> {
     let pace = [
         "--chunks",
@@ -96,33 +96,31 @@ fn masked_streams() -> Result<()> {
     let config = folder.join("hookgate.yaml");
     let upstreams = format!("upstreams: {{ gemini: {{ url: 'http://{}' }} }}", mock.addr);
     let admin = "admin: { listen: '127.0.0.1:0' }";
-    fs::write(&config, format!("{upstreams}\n{admin}\n{MASKING}\n"))?;
+    fs::write(&config, format!("{upstreams}\n{admin}\n{REDACT_CONFIG}\n"))?;
     let masking = Process::start(&["serve", "--config", &config.to_string_lossy()])?;
-    let mut asked = [
+    let mut sources = [
         ("the mock itself", &mock, Arrivals::default()),
         ("a gateway without hooks", &idle, Arrivals::default()),
         ("a gateway that masks", &masking, Arrivals::default()),
     ];
     for _ in 0..ROUNDS {
-        for (_, process, arrivals) in &mut asked {
-            arrivals.of_stream(&process.addr)?;
+        for (_, process, arrivals) in &mut sources {
+            arrivals.measure_stream(&process.addr)?;
         }
     }
-    println!(
-        "chunks of {CHUNK_BYTES} bytes, each 2 ms after the one before: first, next (median, most)"
-    );
-    for (name, _, arrivals) in asked {
+    println!("chunks of {CHUNK_BYTES} bytes, 2 ms apart: first, next (median, maximum)");
+    for (name, _, arrivals) in sources {
         println!(
             "{name:<24} {}, {}",
-            shown(arrivals.first),
-            shown(arrivals.next)
+            median_and_max(arrivals.first),
+            median_and_max(arrivals.next)
         );
     }
     Ok(())
 }
 
-/// How long chunks took: the first one since the call, each next one since the
-/// one before.
+/// Latency of chunks: of the first one since the call, of each further one since the
+/// previous one.
 #[derive(Default)]
 struct Arrivals {
     first: Vec<Duration>,
@@ -130,10 +128,10 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    fn of_stream(&mut self, addr: &str) -> Result<()> {
+    fn measure_stream(&mut self, addr: &str) -> Result<()> {
         let mut last = Instant::now();
         let mut first = true;
-        for line in BufReader::new(ask(addr)?).lines() {
+        for line in BufReader::new(open_stream(addr)?).lines() {
             if !line?.starts_with("data: ") {
                 continue;
             }
@@ -149,41 +147,41 @@ impl Arrivals {
     }
 }
 
-/// Median and most.
-fn shown(mut times: Vec<Duration>) -> String {
+/// Formats the median and the maximum.
+fn median_and_max(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let median = times.get(times.len() / 2).copied().unwrap_or_default();
-    let most = times.last().copied().unwrap_or_default();
-    format!("{median:.2?} {most:.2?}")
+    let max = times.last().copied().unwrap_or_default();
+    format!("{median:.2?} {max:.2?}")
 }
 
-/// Streams whose first chunk does not come.
+/// Checks the memory of streams without a first chunk.
 fn idle_streams() -> Result<bool> {
     let mock = Process::start(&["mock", "--interval", "3600000"])?;
     let gateway = Process::serve(&mock)?;
-    let first = ask(&gateway.addr)?;
+    let first = open_stream(&gateway.addr)?;
     let before = gateway.memory("VmRSS:")?;
-    let streams = (0..IDLE_STREAMS).map(|_| ask(&gateway.addr));
+    let streams = (0..IDLE_STREAMS).map(|_| open_stream(&gateway.addr));
     let streams: Vec<TcpStream> = streams.collect::<Result<_>>()?;
     let after = gateway.memory("VmRSS:")?;
     drop((first, streams));
     let each = after.saturating_sub(before) / IDLE_STREAMS;
     println!(
-        "{IDLE_STREAMS} silent streams: {before} KiB before, {after} KiB with them, {each} KiB each"
+        "{IDLE_STREAMS} idle streams: {before} KiB before, {after} KiB with them, {each} KiB each"
     );
-    Ok(within("each", each, MAX_IDLE_STREAM_KIB))
+    Ok(is_within("each", each, MAX_IDLE_STREAM_KIB))
 }
 
-fn within(what: &str, kib: u64, bound: u64) -> bool {
-    let good = kib <= bound;
-    if !good {
-        println!("too much: {kib} KiB {what}, where {bound} KiB are allowed");
+fn is_within(name: &str, kib: u64, bound: u64) -> bool {
+    let is_met = kib <= bound;
+    if !is_met {
+        println!("bound exceeded: {kib} KiB {name}, at most {bound} KiB");
     }
-    good
+    is_met
 }
 
-/// Asks for a stream and reads the head of the answer.
-fn ask(addr: &str) -> Result<TcpStream> {
+/// Requests a stream and reads the head of its response.
+fn open_stream(addr: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(addr)?;
     stream.set_read_timeout(Some(READ_TIMEOUT))?;
     let body = r#"{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}"#;
@@ -205,7 +203,7 @@ fn ask(addr: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads to the end, which must be a clean one, and counts the bytes.
+/// Reads a stream to its end, which must be complete. Returns the number of bytes.
 fn drain(mut stream: TcpStream) -> Result<u64> {
     let (mut total, mut piece, mut last) = (0, vec![0; 16 * 1024], Vec::new());
     loop {
@@ -219,15 +217,15 @@ fn drain(mut stream: TcpStream) -> Result<u64> {
         last.drain(..last.len().saturating_sub(5));
     }
     if last != b"0\r\n\r\n" {
-        return Err("the stream broke off".into());
+        return Err("the stream was truncated".into());
     }
     Ok(total)
 }
 
-/// A command of hookgate, under way; killed when dropped.
+/// A running command of hookgate, killed on drop.
 struct Process {
     child: Child,
-    /// Where it listens.
+    /// Address of its listener.
     addr: String,
 }
 
@@ -256,12 +254,12 @@ impl Process {
         let addr = line.trim().strip_prefix("listening on http://");
         addr.ok_or("it does not listen")?
             .clone_into(&mut process.addr);
-        // Whatever else it prints must not stop it.
+        // Reads further output, so that the process never blocks.
         thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
         Ok(process)
     }
 
-    /// A line of its status, in KiB.
+    /// A field of its `/proc` status in KiB.
     fn memory(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|it| it.strip_prefix(name));
@@ -272,7 +270,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already, which is what is wanted.
+        // The process may have ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -2,9 +2,9 @@
 # Assembles the image's files and tests them: docker/build.sh [FOLDER [BINARY]]
 #
 # FOLDER (default: target/image) becomes the image's root: the binary, its config
-# and the health check. Both the Dockerfile and CI run this script: the Dockerfile
-# with the binary of docker/release.sh, CI with that of the tests. Without BINARY,
-# a plain release is built.
+# and the health check. The Dockerfile runs this script with the binary of
+# docker/release.sh, CI with that of the tests. Without BINARY, it builds a plain
+# release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=${1:-target/image}
@@ -23,7 +23,7 @@ cp docker/hookgate.yaml "$root/etc/hookgate/hookgate.yaml"
 
 hookgate=$root/usr/local/bin/hookgate
 health=$root/usr/local/bin/hookgate-healthcheck
-# The variables that configs name. Nothing is called with them.
+# Environment variables that the configs refer to, with placeholder values.
 export HOOKGATE_REDIS_URL=redis://localhost
 while read -r name; do
   export "$name=${!name:-only-for-this-check}"
@@ -35,7 +35,7 @@ for example in "$root"/etc/hookgate/examples/*.yaml; do
   "$hookgate" check "$example"
 done
 
-# The health check against a running gateway and against a stopped one.
+# Health check of a running gateway and of a stopped one.
 log=$(mktemp)
 coproc gateway {
   exec "$hookgate" serve --config "$root/etc/hookgate/hookgate.yaml" \
@@ -53,7 +53,7 @@ done
 kill "$pid"
 wait "$pid"
 if "$health" "$port" 2>/dev/null; then
-  echo "the health check calls a dead gateway healthy" >&2
+  echo "the health check succeeds for a stopped gateway" >&2
   exit 1
 fi
 trap - EXIT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Exit code 0 if the gateway lives: asks its admin port, by default 8788.
-# The image holds no curl; bash can open a connection itself.
+# Health check: exit code 0 if /healthz of the admin port, by default 8788, returns 200.
+# The image has no curl; bash opens the connection itself.
 set -euo pipefail
 
 exec 3<>"/dev/tcp/127.0.0.1/${1:-8788}"

@@ -2,9 +2,9 @@
 # Builds the image's binary, target/released/hookgate: docker/release.sh
 #
 # Profile-guided optimisation in two builds of the `dist` profile. The first build
-# counts what runs during a few seconds of the benchmark; the second build uses the
-# counts, which saves a quarter of the instructions of a call. Both builds use the
-# same flags, so that the counts fit. Needs rustup.
+# is instrumented and records a profile of a few seconds of the benchmark. The second
+# build uses the profile, which saves a quarter of the instructions of a call. Both
+# builds use the same flags, so that the profile applies. Needs rustup.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,20 +22,20 @@ fi
 
 [ -x "$tools/llvm-profdata" ] || rustup component add llvm-tools
 
-# build FLAGS FOLDER: with `--target`, build scripts are built without the flags.
+# build FLAGS FOLDER: `--target` excludes build scripts from the flags.
 build() {
   RUSTFLAGS=$1 cargo build --profile dist --locked --features jemalloc --target "$host" --target-dir "$target/$2"
 }
 
 rm -rf "$counts"
 build "-Cprofile-generate=$counts" counting
-# Agents and the model API are not counted, so they may be slow.
+# Only the gateway is instrumented; the benchmark itself may be unoptimised.
 HOOKGATE_BIN=$target/counting/$host/dist/hookgate \
   cargo bench --profile dev --locked --bench gateway -- \
   short rounds=1 none policies redact derived http worker cold-bash
 "$tools/llvm-profdata" merge -o "$target/counts.profdata" "$counts"/*.profraw
-# Hot and cold code are placed apart, also within a function: a call after a pause
-# loads less code.
+# Separates hot and cold code, also within functions: a call after a pause loads less
+# code.
 build "-Cprofile-use=$target/counts.profdata -Cllvm-args=-enable-split-machine-functions \
   -Cllvm-args=-pgso-lwss-only=false -Clink-arg=-Wl,-z,keep-text-section-prefix" counted
 install -D "$target/counted/$host/dist/hookgate" "$released"

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{
     Result,
-    scenarios::{self, Part, Scenario},
-    targets::{self, Kind, Target},
+    scenarios::{self, Scenario, ShortRun},
+    targets::{self, Target, TargetKind},
 };
 
 pub(crate) struct Args {
@@ -31,22 +31,22 @@ impl Args {
             match word.split_once('=') {
                 Some(("rounds", rounds)) => args.rounds = rounds.parse()?,
                 Some(("ms", time)) => args.time = Duration::from_millis(time.parse()?),
-                _ => args.take(word),
+                _ => args.set(word),
             }
         }
         Ok(args)
     }
 
-    fn take(&mut self, word: &str) {
+    fn set(&mut self, word: &str) {
         match word {
-            "short" => self.last(3, 100),
-            "smoke" => self.last(0, 0),
+            "short" => self.shorten(3, 100),
+            "smoke" => self.shorten(0, 0),
             "gate" => self.is_gate = true,
             _ => self.words.push(word.to_owned()),
         }
     }
 
-    fn last(&mut self, rounds: usize, milliseconds: u64) {
+    fn shorten(&mut self, rounds: usize, milliseconds: u64) {
         self.is_short = true;
         self.rounds = rounds;
         self.time = Duration::from_millis(milliseconds);
@@ -56,60 +56,60 @@ impl Args {
     pub(crate) fn scenarios(&self) -> Result<Vec<Scenario>> {
         let mut scenarios = scenarios::all()?;
         let known = |word: &&String| {
-            let is_scene = scenarios
+            let is_scenario = scenarios
                 .iter()
                 .any(|it| it.figure == *word || it.size == *word);
-            is_scene || targets::all().iter().any(|it| it.set_up() == *word)
+            is_scenario || targets::all().iter().any(|it| it.set_up() == *word)
         };
         if let Some(word) = self.words.iter().find(|it| !known(it)) {
-            return Err(format!("`{word}` is no figure, no size and no set-up").into());
+            return Err(format!("`{word}` is neither a figure nor a size nor a set-up").into());
         }
         let figures: Vec<&'static str> = scenarios
             .iter()
             .map(|it| it.figure)
-            .filter(|it| self.names(it))
+            .filter(|it| self.is_named(it))
             .collect();
         let sizes: Vec<&'static str> = scenarios
             .iter()
             .map(|it| it.size)
-            .filter(|it| self.names(it))
+            .filter(|it| self.is_named(it))
             .collect();
         scenarios.retain(|it| figures.is_empty() || figures.contains(&it.figure));
         scenarios.retain(|it| sizes.is_empty() || sizes.contains(&it.size));
-        // A size that is named is never skipped, nor all of a figure.
-        let left_out = if self.is_short {
-            Part::Never
+        // A named size is never excluded, and neither are all scenarios of a figure.
+        let excluded = if self.is_short {
+            ShortRun::Never
         } else {
-            Part::Only
+            ShortRun::Only
         };
-        if sizes.is_empty() && scenarios.iter().any(|it| it.part != left_out) {
-            scenarios.retain(|it| it.part != left_out);
+        if sizes.is_empty() && scenarios.iter().any(|it| it.short_run != excluded) {
+            scenarios.retain(|it| it.short_run != excluded);
         }
         Ok(scenarios)
     }
 
-    /// Installed targets of these scenarios: those named, and their references.
+    /// Installed targets of these scenarios: the named ones, and their references.
     pub(crate) fn targets(&self, scenarios: &[Scenario]) -> Vec<Target> {
         let mut all = targets::all();
-        let named = all.iter().filter(|it| self.names(it.set_up()));
+        let named = all.iter().filter(|it| self.is_named(it.set_up()));
         let named: Vec<String> = named
             .flat_map(|it| {
-                it.against
+                it.reference
                     .map(str::to_owned)
                     .into_iter()
                     .chain([it.set_up().to_owned()])
             })
             .collect();
         all.retain(|it| named.is_empty() || named.iter().any(|name| name == it.set_up()));
-        all.retain(|it| scenarios.iter().any(|scenario| it.takes_part(scenario)));
-        for missing in all.extract_if(.., |it| matches!(it.kind, Kind::Missing)) {
+        all.retain(|it| scenarios.iter().any(|scenario| it.participates(scenario)));
+        for missing in all.extract_if(.., |it| matches!(it.kind, TargetKind::Missing)) {
             println!("{}: not installed", missing.name);
         }
         all
     }
 
     pub(crate) fn is_due(&self, scenario: &Scenario, round: usize) -> bool {
-        round == 0 || !self.is_short || scenario.part == Part::EveryRound
+        round == 0 || !self.is_short || scenario.short_run == ShortRun::EveryRound
     }
 
     /// Scenarios that start fresh processes need no warm-up, except in a smoke run.
@@ -117,7 +117,7 @@ impl Args {
         self.rounds == 0 || scenario.figure != "rss"
     }
 
-    fn names(&self, word: &str) -> bool {
+    fn is_named(&self, word: &str) -> bool {
         self.words.iter().any(|it| it == word)
     }
 }

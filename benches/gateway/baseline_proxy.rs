@@ -1,6 +1,6 @@
-//! Baseline: a reverse proxy of hyper that streams both ways, keeps connections,
-//! replaces the authority and removes hop-by-hop headers. Any cost beyond it is
-//! hookgate's own.
+//! Baseline: a reverse proxy with hyper that streams both ways, reuses connections,
+//! replaces the authority and removes hop-by-hop headers. Any additional cost is that of
+//! hookgate.
 
 use std::future::Future;
 

@@ -1,4 +1,4 @@
-//! The cost of the live trace and the console: one viewer of the live tail, and pages.
+//! Cost of the live trace and the console: one viewer of the live tail, and pages.
 
 use std::time::{Duration, Instant};
 
@@ -38,29 +38,33 @@ pub(crate) const PACED_RATE: &str = "calls/s while a viewer is measured";
 pub(crate) const CALLS_PAGE: &str = "page of 100 calls, p50 ms";
 pub(crate) const CALL_PAGE: &str = "page of a call with content of 1 MiB, p50 ms";
 
-/// CPU time at a constant rate of calls with a viewer of the live tail, minus that without.
+/// CPU time of a viewer of the live tail: at a constant rate of calls, the time with a viewer
+/// minus that without.
 pub(crate) async fn viewer(
     running: &Running,
-    ask: &Workload,
+    workload: &Workload,
     time: Duration,
 ) -> Result<Vec<Value>> {
-    let (mut alone, mut watched) = (Vec::new(), Vec::new());
+    let (mut without_viewer, mut with_viewer) = (Vec::new(), Vec::new());
     let mut calls_per_second = Vec::new();
     for _ in 0..VIEWER_PAIRS {
-        let (used, measured) =
-            measure::used(running, load::ask_at_rate(&running.address, ask, time)).await?;
-        alone.push(used / f64::from(measured.answers));
+        let (used, measured) = measure::cpu_during(
+            running,
+            load::send_at_rate(&running.address, workload, time),
+        )
+        .await?;
+        without_viewer.push(used / f64::from(measured.answers));
         let viewer = Viewer::open(&running.admin).await?;
         let work = async {
-            let measured = load::ask_at_rate(&running.address, ask, time).await?;
+            let measured = load::send_at_rate(&running.address, workload, time).await?;
             viewer.close(measured.answers).await?;
             Ok(measured)
         };
-        let (used, measured) = measure::used(running, work).await?;
-        watched.push(used / f64::from(measured.answers));
+        let (used, measured) = measure::cpu_during(running, work).await?;
+        with_viewer.push(used / f64::from(measured.answers));
         calls_per_second.push(f64::from(measured.answers) / measured.wall.as_secs_f64());
     }
-    let micros_per_call = mean(&watched) - mean(&alone);
+    let micros_per_call = mean(&with_viewer) - mean(&without_viewer);
     let share = micros_per_call * REQUESTS_PER_SECOND / 1e6;
     Ok(vec![
         (VIEWER.to_owned(), share * 100.0),
@@ -68,7 +72,7 @@ pub(crate) async fn viewer(
     ])
 }
 
-/// A browser that shows the live tail of the console.
+/// A client of the live tail of the console.
 struct Viewer {
     /// Receives the number of rows to wait for.
     expected: oneshot::Sender<u32>,
@@ -79,8 +83,8 @@ impl Viewer {
     async fn open(admin: &str) -> Result<Self> {
         let mut connection = Connection::open(admin).await?;
         connection.subscribe("/console/calls/stream").await?;
-        let (expected, told) = oneshot::channel();
-        let task = spawn_local(read_rows(connection, told));
+        let (expected, expected_rows) = oneshot::channel();
+        let task = spawn_local(read_rows(connection, expected_rows));
         Ok(Self { expected, task })
     }
 
@@ -103,7 +107,7 @@ async fn read_rows(mut connection: Connection, mut expected: oneshot::Receiver<u
             piece = connection.next_piece() => text.extend(piece?),
             count = &mut expected, if wanted.is_none() => wanted = Some(count?),
         }
-        // Events end with an empty line.
+        // An empty line ends an event.
         if let Some(end) = memmem::rfind(&text, b"\n\n") {
             let events: Vec<u8> = text.drain(..end + 2).collect();
             if memmem::find(&events, b"event: lost").is_some() {
@@ -118,12 +122,12 @@ async fn read_rows(mut connection: Connection, mut expected: oneshot::Receiver<u
 /// connection: the time of the server and of the loopback interface.
 pub(crate) async fn pages(
     running: &Running,
-    ask: &Workload,
+    workload: &Workload,
     large: &Bytes,
     time: Duration,
 ) -> Result<Vec<Value>> {
     let mut agent = Connection::open(&running.address).await?;
-    let request = ask.requests.first().ok_or("no request")?;
+    let request = workload.requests.first().ok_or("no request")?;
     for _ in 0..PAGE_ROWS {
         agent
             .exchange(request, None, &mut Measurements::default())
@@ -133,7 +137,7 @@ pub(crate) async fn pages(
         .exchange(large, None, &mut Measurements::default())
         .await?;
     let mut operator = Connection::open(&running.admin).await?;
-    let id = kept_call(&mut operator).await?;
+    let id = large_call_id(&mut operator).await?;
     let views = if time.is_zero() { 1 } else { PAGE_VIEWS };
     let list = "/console/calls";
     let calls = page_times(&mut operator, list, views, &["<tr", "bench"]).await?;
@@ -151,8 +155,8 @@ pub(crate) async fn pages(
     ])
 }
 
-/// Returns the id of the last call, once its content is kept.
-async fn kept_call(operator: &mut Connection) -> Result<String> {
+/// Returns the id of the call with the large body, once its content is stored.
+async fn large_call_id(operator: &mut Connection) -> Result<String> {
     let started = Instant::now();
     while started.elapsed() < ARRIVAL_TIMEOUT {
         let calls: Json = serde_json::from_slice(operator.get("/calls?limit=1").await?)?;
@@ -167,7 +171,7 @@ async fn kept_call(operator: &mut Connection) -> Result<String> {
         }
         sleep(Duration::from_millis(20)).await;
     }
-    Err("the content of the large call is not kept".into())
+    Err("the content of the large call is not stored".into())
 }
 
 async fn page_times(

@@ -1,4 +1,4 @@
-//! The upstream and the hook server, and how targets are started in front of them.
+//! Start of the upstream, the hook server and the targets.
 
 use std::{
     env, fs,
@@ -10,7 +10,7 @@ use crate::{
     Result, load,
     processes::Process,
     request_bodies,
-    targets::{self, Kind, Target},
+    targets::{self, Target, TargetKind},
 };
 
 pub(crate) struct Environment {
@@ -37,7 +37,11 @@ pub(crate) struct Running {
 impl Running {
     /// The process between agent and upstream.
     pub(crate) fn root(&self) -> Result<u32> {
-        Ok(self.process.as_ref().ok_or("it has no process")?.id())
+        Ok(self
+            .process
+            .as_ref()
+            .ok_or("the target has no process")?
+            .id())
     }
 }
 
@@ -66,22 +70,24 @@ impl Environment {
     pub(crate) fn run(&self, target: &Target) -> Result<Running> {
         let upstream = &self.upstream.address;
         let process = match &target.kind {
-            Kind::Direct => None,
-            Kind::Role(role, setting) => {
-                let setting = self.filled(setting)?;
+            TargetKind::Direct => None,
+            TargetKind::Role(role, setting) => {
+                let setting = self.with_placeholders_replaced(setting)?;
                 Some(Process::role(&self.proxy, &[role, upstream, &setting])?)
             }
-            Kind::Nginx(program) => Some(self.nginx(program)?),
-            Kind::Litellm(program) => Some(self.litellm(program)?),
-            Kind::Agentgateway(program) => Some(self.agentgateway(program)?),
-            Kind::Hookgate(program, config) => {
-                Some(self.hookgate(&target.name, program, &self.filled(config)?)?)
-            }
-            Kind::Missing => return Err(format!("{} is not installed", target.name).into()),
+            TargetKind::Nginx(program) => Some(self.nginx(program)?),
+            TargetKind::Litellm(program) => Some(self.litellm(program)?),
+            TargetKind::Agentgateway(program) => Some(self.agentgateway(program)?),
+            TargetKind::Hookgate(program, config) => Some(self.hookgate(
+                &target.name,
+                program,
+                &self.with_placeholders_replaced(config)?,
+            )?),
+            TargetKind::Missing => return Err(format!("{} is not installed", target.name).into()),
         };
         let address = process.as_ref().map_or(upstream, |it| &it.address).clone();
         let admin = match (&process, &target.kind) {
-            (Some(process), Kind::Hookgate(..)) => process.admin_address()?,
+            (Some(process), TargetKind::Hookgate(..)) => process.admin_address()?,
             _ => String::new(),
         };
         Ok(Running {
@@ -92,7 +98,7 @@ impl Environment {
         })
     }
 
-    fn filled(&self, text: &str) -> Result<String> {
+    fn with_placeholders_replaced(&self, text: &str) -> Result<String> {
         let functions = serde_json::to_string(&request_bodies::function_names())?;
         Ok(text
             .replace("FUNCTIONS", &functions)
@@ -134,8 +140,8 @@ impl Environment {
         Process::at(&address, program, &["-c", &file.to_string_lossy()])
     }
 
-    /// Its route for the Gemini API, which passes the answer on as it is. One worker: it listens
-    /// when that is ready.
+    /// LiteLLM with its route for the Gemini API, which forwards responses unchanged. Its only
+    /// worker is ready when it listens.
     fn litellm(&self, program: &Path) -> Result<Process> {
         let address = free_address()?;
         let upstream = &self.upstream.address;
@@ -149,7 +155,7 @@ impl Environment {
         fs::write(&file, config)?;
         let (file, port) = (file.to_string_lossy(), address.port().to_string());
         let program = program.to_string_lossy();
-        // Its list of prices is not fetched.
+        // Prevents a download of its price list.
         let environment = "LITELLM_LOCAL_MODEL_COST_MAP=True";
         let arguments = ["--config", &file, "--host", "127.0.0.1", "--port", &port];
         let arguments = [[environment, &program].as_slice(), &arguments].concat();
@@ -172,7 +178,7 @@ impl Environment {
     }
 }
 
-/// A Redis that keeps nothing on the disk, and the file with its URL.
+/// Starts a Redis without persistence, and writes the file with its URL.
 fn redis(program: &Path, folder: &Path) -> Result<Process> {
     let address = free_address()?;
     fs::write(redis_file(folder), format!("redis://{address}"))?;
@@ -185,14 +191,14 @@ fn redis_file(folder: &Path) -> PathBuf {
     folder.join("redis.url")
 }
 
-/// An address at which nothing listens.
+/// A local address with a free port.
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// A copy of this binary, so that agent, proxies, upstream and hooks share no code in
-/// memory. Processes of one file share its pages: a proxy would find code in the caches
-/// that the upstream has just run, which no other target does.
+/// Copies this binary, so that agent, proxies, upstream and hooks share no code pages. Processes
+/// of one file share its pages: the CPU caches would hold code of a proxy that the upstream has
+/// just run, which is true for no other target.
 fn copy(folder: &Path, name: &str) -> Result<PathBuf> {
     let copy = folder.join(name);
     fs::copy(env::current_exe()?, &copy)?;
@@ -201,7 +207,7 @@ fn copy(folder: &Path, name: &str) -> Result<PathBuf> {
 
 impl Drop for Environment {
     fn drop(&mut self) {
-        // A leftover in the folder for temporary files does no harm.
+        // A leftover temporary folder is harmless.
         fs::remove_dir_all(&self.folder).ok();
     }
 }

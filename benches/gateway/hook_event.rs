@@ -1,12 +1,12 @@
-//! The input of a hook, built in the plainest way: the request is parsed, and its
-//! stable form is serialised (hook protocol, sections 1 and 6).
+//! Minimal construction of a hook's input: the request is parsed, and its stable form is
+//! serialised (hook protocol, sections 1 and 6).
 
 use serde_json::{Map, Value, json};
 
 use crate::Result;
 
-/// The generation parameters that hooks see.
-const SHOWN: [&str; 5] = [
+/// Generation parameters in the stable form.
+const PARAMETERS: [&str; 5] = [
     "temperature",
     "maxOutputTokens",
     "topP",
@@ -23,7 +23,7 @@ pub(crate) fn event(body: &[u8]) -> Result<Vec<u8>> {
     let config: Map<String, Value> = generation
         .into_iter()
         .flatten()
-        .filter(|(key, _)| SHOWN.contains(&key.as_str()))
+        .filter(|(key, _)| PARAMETERS.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     let event = json!({
@@ -37,13 +37,13 @@ pub(crate) fn event(body: &[u8]) -> Result<Vec<u8>> {
     Ok(serde_json::to_vec(&event)?)
 }
 
-/// One message per content with text: its texts but for thoughts, joined.
+/// The message of a content: its texts without thoughts, joined; none if it has no text.
 fn message(content: &Value) -> Option<Value> {
     let parts = content.get("parts")?.as_array()?;
-    let said = parts
+    let visible = parts
         .iter()
         .filter(|it| it.get("thought") != Some(&Value::Bool(true)));
-    let texts: Vec<&str> = said.filter_map(|it| it.get("text")?.as_str()).collect();
+    let texts: Vec<&str> = visible.filter_map(|it| it.get("text")?.as_str()).collect();
     let role = content
         .get("role")
         .and_then(Value::as_str)

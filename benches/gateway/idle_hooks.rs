@@ -11,10 +11,10 @@ use tokio::net::TcpListener;
 use crate::{Result, baseline_proxy};
 
 pub(crate) async fn server(listener: TcpListener) -> Result<()> {
-    baseline_proxy::serve(listener, nothing).await
+    baseline_proxy::serve(listener, empty_output).await
 }
 
-async fn nothing(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
+async fn empty_output(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
     while let Some(frame) = request.body_mut().frame().await {
         drop(frame?);
     }
@@ -22,7 +22,7 @@ async fn nothing(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>
     Ok(response.body(Bytes::from_static(b"{}").into())?)
 }
 
-/// Answers each line with one line, and reads only its id.
+/// Worker that answers each line with one line, and parses only its id.
 pub(crate) fn worker() -> Result<()> {
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut line = Vec::new();

@@ -1,6 +1,5 @@
-//! An agent that costs little: it writes requests that were made before, reads
-//! answers to their end and holds them to what they must be. A wrong answer ends
-//! the bench.
+//! Load generator with little CPU cost: it sends prebuilt requests, reads responses to
+//! their end and validates them. An invalid response ends the benchmark.
 
 use std::{
     rc::Rc,
@@ -19,24 +18,24 @@ use tokio::{
 
 use crate::{
     Result,
-    upstream::{self, STAMP, STAMP_LENGTH, Wire},
+    upstream::{self, STAMP, STAMP_LENGTH, WireFormat},
 };
 
-/// How long one answer may take.
-const STOP_TIMEOUT: Duration = Duration::from_mins(1);
+/// Limit for one response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Requests each second of a constant rate.
+/// Requests per second at the constant rate.
 pub(crate) const REQUESTS_PER_SECOND: f64 = 1000.0;
 
-/// Connections that send these in turn.
+/// Connections that send these requests in turn.
 const PACED_CONNECTIONS: u32 = 16;
 
-/// Requests of one kind, head and body, and what their answers hold.
+/// Requests of one kind, head and body, and the number of chunks of their responses.
 #[derive(Clone)]
 pub(crate) struct Workload {
-    /// Sent one after the other, and then again from the first.
+    /// Sent in a cycle.
     pub(crate) requests: Rc<[Bytes]>,
-    /// How many chunks an answer has; none: it is one document.
+    /// Chunks of a response; none if it is one document.
     pub(crate) chunks: Option<usize>,
 }
 
@@ -48,16 +47,16 @@ impl Workload {
         }
     }
 
-    /// A stream of so many chunks of another API.
-    pub(crate) fn stream_of(wire: Wire, chunks: usize) -> Self {
+    /// A stream of this number of chunks, of another API than Gemini.
+    pub(crate) fn stream_of(format: WireFormat, chunks: usize) -> Self {
         let prompt = "Look at the table, and say why it is slow. ".repeat(40);
         let model = format!("bench-sse-{chunks}-0ms");
-        let (path, body) = match wire {
-            Wire::Responses => (
+        let (path, body) = match format {
+            WireFormat::Responses => (
                 "/v1/responses",
                 json!({ "model": model, "input": prompt, "stream": true, "store": false }),
             ),
-            Wire::Anthropic | Wire::Gemini => (
+            WireFormat::Anthropic | WireFormat::Gemini => (
                 "/v1/messages",
                 json!({
                     "model": model, "max_tokens": 4096, "stream": true,
@@ -71,7 +70,7 @@ impl Workload {
         }
     }
 
-    /// A stream of so many chunks, that come so many milliseconds apart.
+    /// A stream of this number of chunks, `pace` milliseconds apart.
     pub(crate) fn stream(body: &[u8], chunks: usize, pace: u64) -> Self {
         let call = format!("bench-sse-{chunks}-{pace}ms:streamGenerateContent?alt=sse");
         Self {
@@ -104,26 +103,27 @@ fn request_to(path: &str, body: &[u8]) -> Bytes {
     [head.as_bytes(), body].concat().into()
 }
 
-/// What came of asking for a while.
+/// Responses of a workload, and their times.
 #[derive(Default)]
 pub(crate) struct Measurements {
     pub(crate) answers: u32,
     pub(crate) wall: Duration,
-    /// How long each answer took, to its first byte and to its end.
+    /// Times to the first byte and to the end of each response.
     pub(crate) first: Vec<Duration>,
     pub(crate) whole: Vec<Duration>,
-    /// How much later each chunk came than it was written.
+    /// Time from the write of each chunk to its arrival.
     pub(crate) lags: Vec<Duration>,
 }
 
-/// Asks by so many connections for so long; each ends with a whole answer.
-pub(crate) async fn ask(
+/// Sends a workload over concurrent connections for this time. Each connection completes its
+/// last response.
+pub(crate) async fn send(
     address: &str,
-    ask: &Workload,
+    workload: &Workload,
     connections: usize,
     time: Duration,
 ) -> Result<Measurements> {
-    // Without time, one right answer is all that is wanted.
+    // Without time, one valid response is enough.
     let connections = if time.is_zero() { 1 } else { connections };
     let mut open = Vec::new();
     for _ in 0..connections {
@@ -132,33 +132,33 @@ pub(crate) async fn ask(
     let started = Instant::now();
     let mut tasks = JoinSet::new();
     for (number, mut connection) in open.into_iter().enumerate() {
-        let ask = ask.clone();
+        let workload = workload.clone();
         tasks.spawn_local(async move {
             let mut measured = Measurements::default();
-            let mut requests = ask.requests.iter().cycle().skip(number);
-            // At least once, however short the time.
+            let mut requests = workload.requests.iter().cycle().skip(number);
+            // At least once, even if the time is zero.
             while measured.answers == 0 || started.elapsed() < time {
                 let request = requests.next().ok_or("no requests")?;
-                let exchange = connection.exchange(request, ask.chunks, &mut measured);
-                let exchange = timeout(STOP_TIMEOUT, exchange).await;
-                exchange.map_err(|_| "no answer in time")??;
+                let exchange = connection.exchange(request, workload.chunks, &mut measured);
+                let exchange = timeout(RESPONSE_TIMEOUT, exchange).await;
+                exchange.map_err(|_| "response timed out")??;
             }
             Ok(measured)
         });
     }
-    let mut all = merged(tasks).await?;
+    let mut all = merge(tasks).await?;
     all.wall = started.elapsed();
     Ok(all)
 }
 
-/// Asks at a constant rate. A late request is made up for.
-pub(crate) async fn ask_at_rate(
+/// Sends a workload at a constant rate. Late requests are sent in a burst.
+pub(crate) async fn send_at_rate(
     address: &str,
-    ask: &Workload,
+    workload: &Workload,
     time: Duration,
 ) -> Result<Measurements> {
-    let request = ask.requests.first().ok_or("no request")?;
-    let beat = Duration::from_secs_f64(1.0 / REQUESTS_PER_SECOND);
+    let request = workload.requests.first().ok_or("no request")?;
+    let interval = Duration::from_secs_f64(1.0 / REQUESTS_PER_SECOND);
     let started = tokio::time::Instant::now();
     let mut tasks = JoinSet::new();
     for number in 0..PACED_CONNECTIONS {
@@ -166,7 +166,7 @@ pub(crate) async fn ask_at_rate(
         let request = request.clone();
         tasks.spawn_local(async move {
             let mut measured = Measurements::default();
-            let mut ticks = interval_at(started + beat * number, beat * PACED_CONNECTIONS);
+            let mut ticks = interval_at(started + interval * number, interval * PACED_CONNECTIONS);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
             while measured.answers == 0 || started.elapsed() < time {
                 ticks.tick().await;
@@ -175,12 +175,12 @@ pub(crate) async fn ask_at_rate(
             Ok(measured)
         });
     }
-    let mut all = merged(tasks).await?;
+    let mut all = merge(tasks).await?;
     all.wall = started.elapsed();
     Ok(all)
 }
 
-async fn merged(mut tasks: JoinSet<Result<Measurements>>) -> Result<Measurements> {
+async fn merge(mut tasks: JoinSet<Result<Measurements>>) -> Result<Measurements> {
     let mut all = Measurements::default();
     while let Some(measured) = tasks.join_next().await {
         let measured = measured??;
@@ -192,10 +192,10 @@ async fn merged(mut tasks: JoinSet<Result<Measurements>>) -> Result<Measurements
     Ok(all)
 }
 
-/// One connection, kept open.
+/// One persistent connection.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// What came and was not looked at.
+    /// Bytes received and not yet parsed.
     input: Vec<u8>,
     body: Vec<u8>,
 }
@@ -216,12 +216,12 @@ impl Connection {
         })
     }
 
-    /// Asks, and reads the head of the answer and what came with it.
-    async fn begin(&mut self, request: &[u8]) -> Result<Length> {
+    /// Sends a request, and reads the head of its response.
+    async fn send(&mut self, request: &[u8]) -> Result<Length> {
         self.body.clear();
         self.stream.write_all(request).await?;
         let end = loop {
-            self.more().await?;
+            self.read_more().await?;
             if let Some(end) = memmem::find(&self.input, b"\r\n\r\n") {
                 break end + 4;
             }
@@ -229,7 +229,7 @@ impl Connection {
         let head: Vec<u8> = self.input.drain(..end).collect();
         let head = String::from_utf8(head)?.to_ascii_lowercase();
         if !head.starts_with("http/1.1 200") {
-            while timeout(Duration::from_millis(100), self.more())
+            while timeout(Duration::from_millis(100), self.read_more())
                 .await
                 .is_ok_and(|it| it.is_ok())
             {}
@@ -241,7 +241,7 @@ impl Connection {
         match length {
             Some(length) => Ok(Length::Known(length.trim().parse()?)),
             None if head.contains("transfer-encoding: chunked") => Ok(Length::Chunked),
-            None => Err("an answer without a length".into()),
+            None => Err("a response without a length".into()),
         }
     }
 
@@ -252,11 +252,11 @@ impl Connection {
         measured: &mut Measurements,
     ) -> Result<()> {
         let started = Instant::now();
-        let length = self.begin(request).await?;
-        let (mut seen, mut is_first) = (0, true);
+        let length = self.send(request).await?;
+        let (mut searched, mut is_first) = (0, true);
         loop {
-            let is_whole = match length {
-                Length::Known(length) => self.take(length)?,
+            let is_complete = match length {
+                Length::Known(length) => self.take_body(length)?,
                 Length::Chunked => self.take_chunks()?,
             };
             if is_first && !self.body.is_empty() {
@@ -264,23 +264,23 @@ impl Connection {
                 is_first = false;
             }
             if chunks.is_some() {
-                seen = self.lags(seen, &mut measured.lags);
+                searched = self.collect_lags(searched, &mut measured.lags);
             }
-            if is_whole {
+            if is_complete {
                 break;
             }
-            self.more().await?;
+            self.read_more().await?;
         }
         measured.whole.push(started.elapsed());
         measured.answers += 1;
         self.check(chunks)
     }
 
-    /// Opens a stream that stays open: its first chunk has come.
-    pub(crate) async fn hold(&mut self, request: &[u8]) -> Result<()> {
-        self.begin(request).await?;
+    /// Opens a stream, and returns after its first chunk.
+    pub(crate) async fn open_stream(&mut self, request: &[u8]) -> Result<()> {
+        self.send(request).await?;
         while !self.take_chunks()? && self.body.is_empty() {
-            self.more().await?;
+            self.read_more().await?;
         }
         self.body.shrink_to_fit();
         Ok(())
@@ -288,49 +288,49 @@ impl Connection {
 
     /// Sends a GET request, and returns the body of its response.
     pub(crate) async fn get(&mut self, path: &str) -> Result<&[u8]> {
-        let length = self.begin(get_request(path).as_bytes()).await?;
+        let length = self.send(get_request(path).as_bytes()).await?;
         loop {
-            let is_whole = match length {
-                Length::Known(length) => self.take(length)?,
+            let is_complete = match length {
+                Length::Known(length) => self.take_body(length)?,
                 Length::Chunked => self.take_chunks()?,
             };
-            if is_whole {
+            if is_complete {
                 return Ok(&self.body);
             }
-            self.more().await?;
+            self.read_more().await?;
         }
     }
 
     /// Opens an endless response.
     pub(crate) async fn subscribe(&mut self, path: &str) -> Result<()> {
-        self.begin(get_request(path).as_bytes()).await?;
+        self.send(get_request(path).as_bytes()).await?;
         Ok(())
     }
 
     /// Reads more of an endless response, and returns it.
     pub(crate) async fn next_piece(&mut self) -> Result<Vec<u8>> {
-        self.more().await?;
+        self.read_more().await?;
         self.take_chunks()?;
         Ok(std::mem::take(&mut self.body))
     }
 
-    async fn more(&mut self) -> Result<()> {
+    async fn read_more(&mut self) -> Result<()> {
         self.input.reserve(16 << 10);
         if self.stream.read_buf(&mut self.input).await? == 0 {
-            return Err("the answer broke off".into());
+            return Err("the response was truncated".into());
         }
         Ok(())
     }
 
-    fn take(&mut self, length: usize) -> Result<bool> {
+    fn take_body(&mut self, length: usize) -> Result<bool> {
         self.body.append(&mut self.input);
         if self.body.len() > length {
-            return Err("more than the answer's length".into());
+            return Err("the response exceeds its length".into());
         }
         Ok(self.body.len() == length)
     }
 
-    /// Takes the pieces that are there as a whole; true if the last is among
+    /// Takes all complete chunks of the transfer coding. Returns true if the last one is among
     /// them.
     fn take_chunks(&mut self) -> Result<bool> {
         let mut done = 0;
@@ -357,9 +357,9 @@ impl Connection {
     }
 
     /// Collects the timestamps of chunks; returns the offset up to which it searched.
-    fn lags(&self, seen: usize, lags: &mut Vec<Duration>) -> usize {
+    fn collect_lags(&self, searched: usize, lags: &mut Vec<Duration>) -> usize {
         let now = upstream::now();
-        let mut done = seen;
+        let mut done = searched;
         loop {
             let rest = self.body.get(done..).unwrap_or_default();
             let Some(at) = memmem::find(rest, STAMP.as_bytes()) else {
@@ -375,26 +375,26 @@ impl Connection {
         }
     }
 
-    /// The answer without the copies of the text at the end of a response.
-    fn pieces(&self) -> &[u8] {
+    /// The body without the copies of the text at the end of a stream of Responses.
+    fn stream_deltas(&self) -> &[u8] {
         let end = memmem::find(&self.body, b"event: response.output_text.done");
         let end = end.unwrap_or(self.body.len());
         self.body.get(..end).unwrap_or_default()
     }
 
     fn check(&self, chunks: Option<usize>) -> Result<()> {
-        let is_right = match chunks {
+        let is_valid = match chunks {
             None => memmem::find(&self.body, upstream::ANSWER.as_bytes()).is_some(),
-            Some(chunks) => memmem::find_iter(self.pieces(), STAMP).count() == chunks,
+            Some(chunks) => memmem::find_iter(self.stream_deltas(), STAMP).count() == chunks,
         };
-        if !is_right {
+        if !is_valid {
             let body = String::from_utf8_lossy(&self.body);
-            return Err(format!("a wrong answer: {body}").into());
+            return Err(format!("an invalid response: {body}").into());
         }
         if self.input.is_empty() {
             Ok(())
         } else {
-            Err("more than the answer".into())
+            Err("data after the response".into())
         }
     }
 }

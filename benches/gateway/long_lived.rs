@@ -1,4 +1,4 @@
-//! Long-lived work: slow streams, and request bodies that do not end.
+//! Long-lived exchanges: slow streams, and unfinished request bodies.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,12 @@ use crate::{
 /// Streams opened at the same time.
 const CONCURRENT_OPENS: usize = 50;
 
-/// Chunks come ten seconds apart, for longer than the measurement.
-const SLOW_FACTOR: &str = "bench-sse-1000-10000ms:streamGenerateContent?alt=sse";
+/// A stream whose chunks are ten seconds apart, longer than the measurement.
+const SLOW_STREAM_CALL: &str = "bench-sse-1000-10000ms:streamGenerateContent?alt=sse";
 
 /// Unfinished bodies, and the bytes of each: 1.2 GiB.
 const UPLOADS: usize = 12;
-const UPLOAD: usize = 100 << 20;
+const UPLOAD_BYTES: usize = 100 << 20;
 
 /// Memory of a fresh process: idle, with open streams, and after they end.
 pub(crate) async fn streams(
@@ -28,49 +28,53 @@ pub(crate) async fn streams(
     running: &Running,
     body: &[u8],
     counts: &[usize],
-    rest: Duration,
+    settle_time: Duration,
 ) -> Result<Vec<Value>> {
     let running = environment.run(&running.target)?;
     let root = running.root()?;
-    let request = load::request(SLOW_FACTOR, body);
+    let request = load::request(SLOW_STREAM_CALL, body);
     let idle = processes::memory(root);
     let mut values = vec![(IDLE.to_owned(), kib(idle))];
     let (mut open, mut peak) = (Vec::new(), idle);
     for count in counts {
         while open.len() < *count {
             let many = CONCURRENT_OPENS.min(count - open.len());
-            open.extend(pending(&running.address, &request, many).await?);
+            open.extend(open_streams(&running.address, &request, many).await?);
         }
         peak = processes::memory(root);
         let kib_each = kib(peak.saturating_sub(idle)) / kib(u64::try_from(*count)?);
-        values.push((each(*count), kib_each));
+        values.push((kib_per_stream(*count), kib_each));
     }
     drop(open);
-    tokio::time::sleep(rest).await;
-    let left = processes::memory(root);
-    values.push((LEFT.to_owned(), kib(left)));
+    tokio::time::sleep(settle_time).await;
+    let remaining = processes::memory(root);
+    values.push((AFTER_STREAMS.to_owned(), kib(remaining)));
     values.push((
-        SHARE.to_owned(),
-        kib(left.saturating_sub(idle)) / kib(peak.saturating_sub(idle).max(1)),
+        REMAINING_SHARE.to_owned(),
+        kib(remaining.saturating_sub(idle)) / kib(peak.saturating_sub(idle).max(1)),
     ));
     Ok(values)
 }
 
 pub(crate) const IDLE: &str = "RSS idle, KiB";
-pub(crate) const LEFT: &str = "RSS after streams, KiB";
-pub(crate) const SHARE: &str = "RSS after streams, share that stays";
+pub(crate) const AFTER_STREAMS: &str = "RSS after streams, KiB";
+pub(crate) const REMAINING_SHARE: &str = "RSS after streams, share that stays";
 
-pub(crate) fn each(count: usize) -> String {
+pub(crate) fn kib_per_stream(count: usize) -> String {
     format!("RSS KiB per open stream, {count}")
 }
 
-async fn pending(address: &str, request: &bytes::Bytes, count: usize) -> Result<Vec<Connection>> {
+async fn open_streams(
+    address: &str,
+    request: &bytes::Bytes,
+    count: usize,
+) -> Result<Vec<Connection>> {
     let mut opening = JoinSet::new();
     for _ in 0..count {
         let (address, request) = (address.to_owned(), request.clone());
         opening.spawn_local(async move {
             let mut connection = Connection::open(&address).await?;
-            connection.hold(&request).await?;
+            connection.open_stream(&request).await?;
             Ok::<_, crate::Error>(connection)
         });
     }
@@ -83,7 +87,7 @@ async fn pending(address: &str, request: &bytes::Bytes, count: usize) -> Result<
 
 /// Unfinished request bodies, of which the gateway buffers more than a GiB.
 pub(crate) async fn uploads(running: &Running) -> Result<Vec<TcpStream>> {
-    let piece = vec![b' '; UPLOAD];
+    let piece = vec![b' '; UPLOAD_BYTES];
     let request = load::request("bench:generateContent", &piece);
     let unfinished = request.get(..request.len() - 1).unwrap_or_default();
     let mut open = Vec::new();
@@ -95,7 +99,7 @@ pub(crate) async fn uploads(running: &Running) -> Result<Vec<TcpStream>> {
     let (root, started) = (running.root()?, Instant::now());
     while processes::memory(root) < 1 << 20 {
         if started.elapsed() > Duration::from_secs(10) {
-            return Err("it does not hold the bodies".into());
+            return Err("the gateway does not buffer the bodies".into());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -103,6 +107,6 @@ pub(crate) async fn uploads(running: &Running) -> Result<Vec<TcpStream>> {
 }
 
 fn kib(number: u64) -> f64 {
-    // Nothing here is beyond four billion KiB.
+    // No value exceeds `u32::MAX` KiB.
     u32::try_from(number).map_or(f64::NAN, f64::from)
 }

@@ -1,4 +1,4 @@
-//! Lower bounds: the bare proxy with the plainest hook of each class built in.
+//! Lower bounds: the bare proxy with a minimal built-in hook of each class.
 
 use std::{
     borrow::Cow,
@@ -101,7 +101,7 @@ impl LowerBound {
     ) -> Result<Response<Either<Incoming, InspectedBody>>> {
         let (mut head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let body = self.ask(body).await?;
+        let body = self.run_hook(body).await?;
         head.headers.remove(header::CONTENT_LENGTH);
         let request = Request::from_parts(head, Either::Right(Full::new(body)));
         let mut response = upstream.send(request).await?;
@@ -121,9 +121,9 @@ impl LowerBound {
         }))
     }
 
-    async fn ask(&self, body: Bytes) -> Result<Bytes> {
+    async fn run_hook(&self, body: Bytes) -> Result<Bytes> {
         let decision: Value = match self {
-            Self::Inspection(look) => return look.at(&body),
+            Self::Inspection(inspection) => return inspection.inspect(&body),
             Self::Http { hooks, address } => {
                 let request = Request::post(format!("http://{address}/hook"))
                     .header(header::CONTENT_TYPE, "application/json");
@@ -160,15 +160,15 @@ impl LowerBound {
     }
 }
 
-/// A hook's environment; a larger one can slow an interpreter down.
+/// Environment variables of a hook; more of them can slow an interpreter down.
 const VARIABLES: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
 
-/// Uses only features of `posix_spawn`, so that nothing is forked: a process group
-/// of its own, and a program with an absolute path.
+/// A shell command with only features of `posix_spawn`, which avoids a fork: a new process
+/// group, and a program with an absolute path.
 fn shell(command: &str) -> Command {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut places = env::split_paths(&path).map(|it| it.join("bash"));
-    let bash = places
+    let mut paths = env::split_paths(&path).map(|it| it.join("bash"));
+    let bash = paths
         .find(|it| it.exists())
         .unwrap_or_else(|| "/bin/bash".into());
     let variables = VARIABLES
@@ -217,11 +217,11 @@ impl Inspection {
         })
     }
 
-    fn at(&self, document: &[u8]) -> Result<Bytes> {
+    fn inspect(&self, document: &[u8]) -> Result<Bytes> {
         let mut document: Value = serde_json::from_slice(document)?;
         let model = document.get("modelVersion").and_then(Value::as_str);
         if model.is_some_and(|it| !it.starts_with("bench")) {
-            return Err("another model".into());
+            return Err("unexpected model".into());
         }
         let tools = document
             .get("tools")
@@ -244,7 +244,7 @@ impl Inspection {
                 .and_then(Value::as_str)
                 .unwrap_or_default();
             if !self.functions.iter().any(|it| it == name) {
-                return Err("another function".into());
+                return Err("unexpected function".into());
             }
         }
         if !self.patterns.is_empty() {
@@ -281,15 +281,15 @@ pub(crate) struct InspectedBody {
 }
 
 impl InspectedBody {
-    /// Returns the part of the buffer that can be sent.
-    fn look(&mut self, is_over: bool) -> Result<Vec<u8>> {
-        let LowerBound::Inspection(look) = &*self.lower_bound else {
+    /// Inspects the buffered events, or at the end the buffered document. Returns the bytes to send.
+    fn inspect_pending(&mut self, is_end: bool) -> Result<Vec<u8>> {
+        let LowerBound::Inspection(inspection) = &*self.lower_bound else {
             return Ok(std::mem::take(&mut self.pending));
         };
         let mut out = Vec::new();
         if !self.is_stream {
-            if is_over && !self.pending.is_empty() {
-                out.extend_from_slice(&look.at(&std::mem::take(&mut self.pending))?);
+            if is_end && !self.pending.is_empty() {
+                out.extend_from_slice(&inspection.inspect(&std::mem::take(&mut self.pending))?);
             }
             return Ok(out);
         }
@@ -302,7 +302,7 @@ impl InspectedBody {
             let event = rest.get(..end).unwrap_or_default();
             let data = event.strip_prefix(b"data: ").ok_or("no data")?;
             out.extend_from_slice(b"data: ");
-            out.extend_from_slice(&look.at(data)?);
+            out.extend_from_slice(&inspection.inspect(data)?);
             out.extend_from_slice(b"\r\n\r\n");
             done += end + 4;
         }
@@ -321,13 +321,13 @@ impl Body for InspectedBody {
     ) -> Poll<Option<Result<Frame<Bytes>>>> {
         loop {
             let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
-            let is_over = frame.is_none();
+            let is_end = frame.is_none();
             if let Some(frame) = frame {
                 let data = frame?.into_data().unwrap_or_default();
                 self.pending.extend_from_slice(&data);
             }
-            let out = self.look(is_over)?;
-            match (out.is_empty(), is_over) {
+            let out = self.inspect_pending(is_end)?;
+            match (out.is_empty(), is_end) {
                 (false, _) => return Poll::Ready(Some(Ok(Frame::data(out.into())))),
                 (true, true) => return Poll::Ready(None),
                 (true, false) => (),

@@ -1,8 +1,8 @@
 //! The cost of hookgate beside a bare proxy of the same stack: `just bench`.
 //!
 //! Starts a fast model API and each target in front of it. docs/performance.md
-//! explains the arguments and figures. This binary plays every role except hookgate,
-//! nginx and gateways of others: its first argument is the role.
+//! explains the arguments and figures. This binary has a role for each process except hookgate,
+//! nginx and other gateways: its first argument is the role.
 
 #![expect(
     clippy::print_stdout,
@@ -49,7 +49,7 @@ use crate::{
 };
 
 /// Limit for one figure of one target.
-const STOP_TIMEOUT: Duration = Duration::from_mins(2);
+const MEASURE_TIMEOUT: Duration = Duration::from_mins(2);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
@@ -69,13 +69,13 @@ fn main() -> ExitCode {
 fn run(words: &[String]) -> Result<bool> {
     let role = words.first().map(String::as_str).unwrap_or_default();
     match (role, words) {
-        ("keep", [_, rest @ ..]) => processes::keep(rest)?,
+        ("keep", [_, rest @ ..]) => processes::exec_until_parent_death(rest)?,
         ("worker-hook", _) => idle_hooks::worker()?,
         ("upstream", _) => {
-            one_thread()?.block_on(async { upstream::run(listener().await?).await })?;
+            single_threaded()?.block_on(async { upstream::run(listener().await?).await })?;
         }
         ("http-hook", _) => {
-            one_thread()?.block_on(async { idle_hooks::server(listener().await?).await })?;
+            single_threaded()?.block_on(async { idle_hooks::server(listener().await?).await })?;
         }
         ("bare", [_, upstream, ..]) => {
             Runtime::new()?
@@ -89,12 +89,12 @@ fn run(words: &[String]) -> Result<bool> {
                     .await
             })?;
         }
-        _ => return LocalSet::new().block_on(&one_thread()?, bench(words)),
+        _ => return LocalSet::new().block_on(&single_threaded()?, bench(words)),
     }
     Ok(true)
 }
 
-fn one_thread() -> Result<Runtime> {
+fn single_threaded() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
@@ -108,7 +108,7 @@ async fn bench(words: &[String]) -> Result<bool> {
     processes::open_many_files()?;
     let args = Args::parse(words)?;
     let mut terminate = signal(SignalKind::terminate())?;
-    // Dropping the future ends all processes that it started.
+    // Dropping the future stops all processes that it started.
     select! {
         is_good = rounds(&args) => is_good,
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
@@ -123,30 +123,30 @@ async fn rounds(args: &Args) -> Result<bool> {
     let running: Result<Vec<Running>> = targets.iter().map(|it| environment.run(it)).collect();
     let running = running?;
     let mut report = Report::new(targets.into_iter().map(|it| it.name).collect());
-    // The first requests start threads, connections and pools; they are not counted.
+    // Warm-up: the first requests start threads, connections and pools.
     for scenario in scenarios.iter().filter(|it| args.is_warmed(it)) {
-        for running in takers(scenario, &running) {
+        for running in participants(scenario, &running) {
             values(scenario, &environment, running, args.time / 4).await?;
         }
     }
     for round in 0..args.rounds {
         eprintln!("round {} of {}", round + 1, args.rounds);
         for scenario in scenarios.iter().filter(|it| args.is_due(it, round)) {
-            let mut turn = takers(scenario, &running);
+            let mut order = participants(scenario, &running);
             if round % 2 == 1 {
-                turn.reverse();
+                order.reverse();
             }
             for _ in 0..scenario.kind.windows() {
-                for running in &turn {
+                for running in &order {
                     let values = values(scenario, &environment, running, args.time).await?;
                     report.add(&running.target.name, values);
                 }
-                turn.reverse();
+                order.reverse();
             }
         }
     }
     if args.rounds == 0 {
-        println!("every answer was right");
+        println!("every response was valid");
         return Ok(true);
     }
     let (thresholds, is_good) = report.thresholds();
@@ -163,13 +163,17 @@ async fn values(
     let Scenario {
         figure, size, kind, ..
     } = scenario;
-    let values = timeout(STOP_TIMEOUT, kind.measure(size, environment, running, time)).await;
-    let values = values.map_err(|_| "it takes too long".into()).flatten();
+    let values = timeout(
+        MEASURE_TIMEOUT,
+        kind.measure(size, environment, running, time),
+    )
+    .await;
+    let values = values.map_err(|_| "measurement timed out".into()).flatten();
     values
         .map_err(|error: Error| format!("{figure} {size}, {}: {error}", running.target.name).into())
 }
 
-fn takers<'a>(scenario: &Scenario, running: &'a [Running]) -> Vec<&'a Running> {
-    let takes_part = |it: &&Running| it.target.takes_part(scenario);
-    running.iter().filter(takes_part).collect()
+fn participants<'a>(scenario: &Scenario, running: &'a [Running]) -> Vec<&'a Running> {
+    let participates = |it: &&Running| it.target.participates(scenario);
+    running.iter().filter(participates).collect()
 }

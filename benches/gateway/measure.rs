@@ -1,4 +1,4 @@
-//! How each figure is measured for one target in one round.
+//! Measurement of each figure for one target in one round.
 
 use std::{
     cell::Cell,
@@ -24,17 +24,17 @@ const CPU_CONNECTIONS: usize = 8;
 /// Connections while requests per second are counted.
 const RATE_CONNECTIONS: usize = 64;
 
-/// Factor for the length of scenarios whose requests take milliseconds.
+/// Factor of the measuring time of scenarios whose requests take milliseconds.
 const SLOW_FACTOR: u32 = 5;
 
-/// Interval between requests on an idle machine.
-const CALM_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval between requests at a low rate.
+const LOW_RATE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Windows of a comparison of targets that differ little, in each round. A window is so short
-/// that a busy machine slows most pairs of windows equally.
+/// Windows per round of a comparison of targets that differ little. A window is so short that
+/// other load on the machine slows most pairs of windows equally.
 const WINDOWS: usize = 20;
 
-/// Divisor for the length of such a window.
+/// Divisor of the measuring time for such a window.
 const WINDOW_DIVISOR: u32 = 8;
 
 /// Requests of one growing conversation.
@@ -43,20 +43,20 @@ const HISTORY_PROMPTS: usize = 24;
 /// Name and value of a figure.
 pub(crate) type Value = (String, f64);
 
-pub(crate) enum Kind {
+pub(crate) enum FigureKind {
     /// CPU time for each request.
     Cpu(Workload),
-    /// The same in many short windows, each after that of another target.
+    /// The same in many short windows that alternate between targets.
     Alternating(Workload),
-    /// Latency that one request of a hundred exceeds, at a constant rate, in such windows.
-    Slowest(Workload),
+    /// 99th percentile of the latency at a constant rate, in such windows.
+    TailLatency(Workload),
     /// CPU time of a viewer of the live tail, at a constant rate of calls.
     Viewer(Workload),
     /// Latency of pages of the console: a list after these calls, and a call with this body.
-    Pages { ask: Workload, large: Bytes },
+    Pages { calls: Workload, large: Bytes },
     /// Size of the binary.
     Binary,
-    /// Latency of a request where all processes share one core.
+    /// Latency of a request while all processes share one core.
     OneCore(Workload),
     /// Requests per second.
     Rate(Workload),
@@ -68,10 +68,10 @@ pub(crate) enum Kind {
     },
     /// Latency of the first chunk and of each further one, on one core.
     First(Workload),
-    /// Latency of sequential requests; if heavy, while a GiB of bodies is buffered.
-    Spawn { ask: Workload, is_heavy: bool },
+    /// Latency of sequential requests; if heavy, while the gateway buffers a GiB of bodies.
+    Spawn { workload: Workload, is_heavy: bool },
     /// Latency at ten requests per second.
-    Calm(Workload),
+    LowRate(Workload),
     /// CPU time for each request of a growing conversation.
     History(Conversation, Cell<u32>),
     /// Memory of concurrent streams.
@@ -83,7 +83,7 @@ pub(crate) enum Kind {
 
 pub(crate) const FIRST: &str = "first chunk on one core, p50 µs";
 pub(crate) const LAG: &str = "chunk latency on one core, p50 µs";
-pub(crate) const CALM: &str = "answer at 10 a second, p50 µs";
+pub(crate) const LOW_RATE: &str = "answer at 10 a second, p50 µs";
 pub(crate) const HISTORY: &str = "CPU µs per request, 1 MiB of history seen before";
 
 pub(crate) const BINARY: &str = "size of the binary, MB";
@@ -92,7 +92,7 @@ pub(crate) fn alternating(size: &str) -> String {
     format!("CPU µs per request, {size}, in alternating windows")
 }
 
-pub(crate) fn slowest(size: &str) -> String {
+pub(crate) fn tail_latency(size: &str) -> String {
     format!("p99 µs at {REQUESTS_PER_SECOND} requests/s, {size}, in alternating windows")
 }
 
@@ -116,11 +116,11 @@ pub(crate) fn spawn_cpu(size: &str) -> String {
     format!("CPU µs per request, {size} started for it")
 }
 
-impl Kind {
+impl FigureKind {
     /// Number of windows in each round.
     pub(crate) const fn windows(&self) -> usize {
         match self {
-            Self::Alternating(_) | Self::Slowest(_) => WINDOWS,
+            Self::Alternating(_) | Self::TailLatency(_) => WINDOWS,
             _ => 1,
         }
     }
@@ -134,51 +134,55 @@ impl Kind {
         time: Duration,
     ) -> Result<Vec<Value>> {
         let address = &running.address;
+        let slow_time = time * SLOW_FACTOR;
         Ok(match self {
-            Self::Cpu(ask) => vec![(cpu(size), each(running, ask, CPU_CONNECTIONS, time).await?)],
-            Self::Alternating(ask) => {
+            Self::Cpu(workload) => vec![(
+                cpu(size),
+                cpu_per_answer(running, workload, CPU_CONNECTIONS, time).await?,
+            )],
+            Self::Alternating(workload) => {
                 let time = time / WINDOW_DIVISOR;
-                let used = each(running, ask, CPU_CONNECTIONS, time).await?;
+                let used = cpu_per_answer(running, workload, CPU_CONNECTIONS, time).await?;
                 vec![(alternating(size), used)]
             }
-            Self::Slowest(ask) => {
-                let measured = load::ask_at_rate(address, ask, time * SLOW_FACTOR).await?;
-                vec![(slowest(size), percentile(measured.whole, 99))]
+            Self::TailLatency(workload) => {
+                let measured = load::send_at_rate(address, workload, slow_time).await?;
+                vec![(tail_latency(size), percentile(measured.whole, 99))]
             }
-            Self::Viewer(ask) => console::viewer(running, ask, time * SLOW_FACTOR).await?,
-            Self::Pages { ask, large } => console::pages(running, ask, large, time).await?,
+            Self::Viewer(workload) => console::viewer(running, workload, slow_time).await?,
+            Self::Pages { calls, large } => console::pages(running, calls, large, time).await?,
             Self::Binary => vec![(BINARY.to_owned(), megabytes(running.target.program()?)?)],
-            Self::OneCore(ask) => {
-                let measured = on_one_core(environment, running, ask, time).await?;
+            Self::OneCore(workload) => {
+                let measured = on_one_core(environment, running, workload, time).await?;
                 vec![(one_core(size), median(measured.whole))]
             }
-            Self::Rate(ask) => {
-                let measured = load::ask(address, ask, RATE_CONNECTIONS, time).await?;
+            Self::Rate(workload) => {
+                let measured = load::send(address, workload, RATE_CONNECTIONS, time).await?;
                 let rate = f64::from(measured.answers) / measured.wall.as_secs_f64();
                 let name = format!("requests/s at {RATE_CONNECTIONS} connections, {size}");
                 vec![(name, rate)]
             }
             Self::Chunks { one, many, streams } => {
-                let first = each(running, one, *streams, time).await?;
-                let all = each(running, many, *streams, time).await?;
+                let first = cpu_per_answer(running, one, *streams, time).await?;
+                let all = cpu_per_answer(running, many, *streams, time).await?;
                 let further = u32::try_from(many.chunks.unwrap_or_default().saturating_sub(1))?;
                 vec![(chunk(size), (all - first) / f64::from(further))]
             }
-            Self::First(ask) => {
-                let measured = on_one_core(environment, running, ask, time).await?;
+            Self::First(workload) => {
+                let measured = on_one_core(environment, running, workload, time).await?;
                 vec![
                     (FIRST.to_owned(), median(measured.first)),
                     (LAG.to_owned(), median(measured.lags)),
                 ]
             }
-            Self::Spawn { ask, is_heavy } => {
+            Self::Spawn { workload, is_heavy } => {
                 let is_heavy = *is_heavy && running.target.set_up().starts_with("heavy");
-                spawned(size, running, ask, is_heavy, time).await?
+                with_spawned_hook(size, running, workload, is_heavy, time).await?
             }
-            Self::Calm(ask) => vec![(
-                CALM.to_owned(),
-                median(at_intervals(address, ask, time * SLOW_FACTOR).await?.whole),
-            )],
+            Self::LowRate(workload) => {
+                let measured = send_at_low_rate(address, workload, slow_time).await?;
+                vec![(LOW_RATE.to_owned(), median(measured.whole))]
+            }
             Self::History(history, number) => {
                 let used = continue_conversation(running, history, number, time).await?;
                 vec![(HISTORY.to_owned(), used)]
@@ -191,8 +195,8 @@ impl Kind {
 }
 
 /// Latency and CPU time of answers for which a hook process is started. A heavy
-/// gateway holds bodies of a GiB meanwhile.
-async fn spawned(
+/// gateway buffers a GiB of bodies during the measurement.
+async fn with_spawned_hook(
     size: &str,
     running: &Running,
     workload: &Workload,
@@ -204,8 +208,8 @@ async fn spawned(
     } else {
         Vec::new()
     };
-    let work = load::ask(&running.address, workload, 1, time * SLOW_FACTOR);
-    let (used, measured) = used(running, work).await?;
+    let work = load::send(&running.address, workload, 1, time * SLOW_FACTOR);
+    let (used, measured) = cpu_during(running, work).await?;
     drop(uploads);
     let used = used / f64::from(measured.answers);
     Ok(vec![
@@ -215,19 +219,19 @@ async fn spawned(
 }
 
 /// CPU time of the target's process tree for each answer, in microseconds.
-async fn each(
+async fn cpu_per_answer(
     running: &Running,
-    ask: &Workload,
+    workload: &Workload,
     connections: usize,
     time: Duration,
 ) -> Result<f64> {
-    let work = load::ask(&running.address, ask, connections, time);
-    let (used, measured) = used(running, work).await?;
+    let work = load::send(&running.address, workload, connections, time);
+    let (used, measured) = cpu_during(running, work).await?;
     Ok(used / f64::from(measured.answers))
 }
 
 /// CPU time of the target's process tree during some work, in microseconds.
-pub(crate) async fn used(
+pub(crate) async fn cpu_during(
     running: &Running,
     work: impl Future<Output = Result<Measurements>>,
 ) -> Result<(f64, Measurements)> {
@@ -241,7 +245,7 @@ pub(crate) async fn used(
 async fn on_one_core(
     environment: &Environment,
     running: &Running,
-    ask: &Workload,
+    workload: &Workload,
     time: Duration,
 ) -> Result<Measurements> {
     let roots: Vec<u32> = running
@@ -250,26 +254,30 @@ async fn on_one_core(
         .chain(environment.peers())
         .collect();
     processes::pin(&roots, Cores::One)?;
-    let measured = load::ask(&running.address, ask, 1, time).await;
+    let measured = load::send(&running.address, workload, 1, time).await;
     processes::pin(&roots, Cores::All)?;
     measured
 }
 
-async fn at_intervals(address: &str, ask: &Workload, time: Duration) -> Result<Measurements> {
+async fn send_at_low_rate(
+    address: &str,
+    workload: &Workload,
+    time: Duration,
+) -> Result<Measurements> {
     let (started, mut measured) = (Instant::now(), Measurements::default());
     let mut connection = Connection::open(address).await?;
-    let request = ask.requests.first().ok_or("no request")?;
-    let mut beat = tokio::time::interval(CALM_INTERVAL);
+    let request = workload.requests.first().ok_or("no request")?;
+    let mut ticks = tokio::time::interval(LOW_RATE_INTERVAL);
     while measured.answers == 0 || started.elapsed() < time {
-        beat.tick().await;
+        ticks.tick().await;
         connection
-            .exchange(request, ask.chunks, &mut measured)
+            .exchange(request, workload.chunks, &mut measured)
             .await?;
     }
     Ok(measured)
 }
 
-/// A new conversation each time, whose first request is unknown to the target.
+/// CPU time of each further request of a new conversation, in microseconds.
 async fn continue_conversation(
     running: &Running,
     history: &Conversation,
@@ -296,11 +304,14 @@ async fn continue_conversation(
     connection
         .exchange(first, None, &mut Measurements::default())
         .await?;
-    let (used, measured) = used(running, one_by_one(&mut connection, others)).await?;
+    let (used, measured) = cpu_during(running, send_sequentially(&mut connection, others)).await?;
     Ok(used / f64::from(measured.answers))
 }
 
-async fn one_by_one(connection: &mut Connection, requests: &[Bytes]) -> Result<Measurements> {
+async fn send_sequentially(
+    connection: &mut Connection,
+    requests: &[Bytes],
+) -> Result<Measurements> {
     let mut measured = Measurements::default();
     for request in requests {
         connection.exchange(request, None, &mut measured).await?;
@@ -318,7 +329,7 @@ pub(crate) fn median(times: Vec<Duration>) -> f64 {
     percentile(times, 50)
 }
 
-/// Time in microseconds that so many percent do not exceed.
+/// Percentile in microseconds.
 fn percentile(mut times: Vec<Duration>, percent: usize) -> f64 {
     times.sort_unstable();
     times

@@ -22,15 +22,15 @@ use rustix::{
 
 use crate::Result;
 
-/// Nanoseconds of a clock tick, in which the kernel reports CPU time.
-const TICK: u64 = 10_000_000;
+/// Nanoseconds of a clock tick, the unit in which the kernel reports CPU time.
+const NANOS_PER_TICK: u64 = 10_000_000;
 
 /// Limit for the start of an unoptimised process on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A process, and all that it has started; they end when this is dropped.
+/// A process and its descendants, which are stopped on drop.
 pub(crate) struct Process {
     child: Child,
     pub(crate) address: String,
@@ -47,7 +47,7 @@ impl Process {
     /// Starts a program that prints its address in its first line. Its stderr goes to
     /// a file, as in production.
     pub(crate) fn listening(program: &Path, arguments: &[&str], log: &Path) -> Result<Self> {
-        let mut command = kept(program)?;
+        let mut command = supervised_command(program)?;
         command
             .args(arguments)
             .stdout(Stdio::piped())
@@ -67,21 +67,19 @@ impl Process {
                 sender.send(line).ok();
             }
         });
-        // An empty line means that it does not listen.
+        // Without a line, the process does not listen.
         let line = receiver.recv_timeout(START_TIMEOUT).unwrap_or_default();
         process.output = Some(receiver);
         let address = line.strip_prefix("listening on http://");
-        let complaints = || fs::read_to_string(log).unwrap_or_default();
-        let problem = || format!("{} does not listen: {}", program.display(), complaints());
-        address
-            .ok_or_else(problem)?
-            .clone_into(&mut process.address);
+        let log_text = || fs::read_to_string(log).unwrap_or_default();
+        let error = || format!("{} does not listen: {}", program.display(), log_text());
+        address.ok_or_else(error)?.clone_into(&mut process.address);
         Ok(process)
     }
 
     /// Starts a program that listens on the given address.
     pub(crate) fn at(address: &str, program: &Path, arguments: &[&str]) -> Result<Self> {
-        let child = kept(program)?
+        let child = supervised_command(program)?
             .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -115,7 +113,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may be gone already, which is what is wanted.
+            // The process may have ended already.
             kill_process_group(group, signal).ok();
         }
     }
@@ -133,8 +131,8 @@ impl Drop for Process {
     }
 }
 
-/// A command that leads a group and does not outlive the bench.
-fn kept(program: &Path) -> Result<Command> {
+/// A command in a process group of its own, which ends with the benchmark.
+fn supervised_command(program: &Path) -> Result<Command> {
     let mut command = Command::new(env::current_exe()?);
     command
         .arg("keep")
@@ -144,8 +142,8 @@ fn kept(program: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Becomes another program, which the kernel ends together with the bench.
-pub(crate) fn keep(arguments: &[String]) -> Result<()> {
+/// Replaces this process by a program that the kernel terminates when the benchmark ends.
+pub(crate) fn exec_until_parent_death(arguments: &[String]) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     let [program, arguments @ ..] = arguments else {
         return Err("nothing to start".into());
@@ -153,17 +151,16 @@ pub(crate) fn keep(arguments: &[String]) -> Result<()> {
     Err(Command::new(program).args(arguments).exec().into())
 }
 
-/// CPU time that a process and all below it have used, in nanoseconds, those
-/// that have ended included.
+/// CPU time of a process and its descendants in nanoseconds, including ended ones.
 ///
-/// Threads report nanoseconds, but only while they live; a process reports the time
-/// of ended threads and children too, but in ticks. So the larger of both
-/// counts, and to it what ended children have used.
+/// Threads report nanoseconds, but only while they run. A process reports the time of
+/// ended threads too, but in ticks. The result is the larger of both, plus the time of
+/// ended children.
 pub(crate) fn cpu(root: u32) -> u64 {
     tree(root).into_iter().filter_map(cpu_of).sum()
 }
 
-/// The CPU time when nothing moves any more.
+/// CPU time once it no longer increases.
 pub(crate) fn settled_cpu(root: u32) -> u64 {
     let mut last = cpu(root);
     for _ in 0..50 {
@@ -178,7 +175,7 @@ pub(crate) fn settled_cpu(root: u32) -> u64 {
 }
 
 fn cpu_of(process: u32) -> Option<u64> {
-    let ticks = |field: usize| stat(process, field).unwrap_or_default() * TICK;
+    let ticks = |field: usize| stat(process, field).unwrap_or_default() * NANOS_PER_TICK;
     let threads = fs::read_dir(format!("/proc/{process}/task"))
         .ok()?
         .flatten();
@@ -190,15 +187,15 @@ fn cpu_of(process: u32) -> Option<u64> {
     Some(threads.max(ticks(14) + ticks(15)) + ticks(16) + ticks(17))
 }
 
-/// A number of `/proc/PID/stat`, by its place in proc(5), from the fourth on.
+/// A field of `/proc/PID/stat` by its number in proc(5), from the fourth on.
 fn stat(process: u32, field: usize) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is a name and may hold anything; it ends with the last bracket.
+    // The second field, a name in parentheses, may contain spaces and parentheses.
     let (_, rest) = text.rsplit_once(") ")?;
     rest.split(' ').nth(field - 3)?.parse().ok()
 }
 
-/// A process and all below it.
+/// A process and its descendants.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
@@ -219,38 +216,38 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-/// What a process holds in memory, in KiB, with all below it.
+/// Resident memory of a process and its descendants, in KiB.
 pub(crate) fn memory(root: u32) -> u64 {
-    let of = |process| {
+    let rss_kib = |process| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
-    tree(root).into_iter().filter_map(of).sum()
+    tree(root).into_iter().filter_map(rss_kib).sum()
 }
 
-/// As many files as may be open at all, for this process and what it starts.
+/// Raises the limit of open files to its maximum, for this process and its children.
 pub(crate) fn open_many_files() -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// Where processes may run.
+/// CPU cores on which processes may run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cores {
     One,
     All,
 }
 
-/// Sends this process and the trees of others to some cores.
+/// Restricts this process and the trees of others to some cores.
 pub(crate) fn pin(roots: &[u32], cores: Cores) -> Result<()> {
     let mut set = CpuSet::new();
-    let many = match cores {
+    let count = match cores {
         Cores::One => 1,
         Cores::All => CpuSet::MAX_CPU,
     };
-    for core in 0..many {
+    for core in 0..count {
         set.set(core);
     }
     let this = u32::try_from(getpid().as_raw_nonzero().get())?;
@@ -259,7 +256,7 @@ pub(crate) fn pin(roots: &[u32], cores: Cores) -> Result<()> {
         let threads = fs::read_dir(format!("/proc/{process}/task"))?.flatten();
         for thread in threads {
             let id = thread.file_name().to_str().and_then(|it| it.parse().ok());
-            // A thread may have ended meanwhile.
+            // The thread may have ended.
             sched_setaffinity(id.and_then(Pid::from_raw), &set).ok();
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     thresholds::{self, Relation},
 };
 
-/// Values of each figure and contestant, round by round.
+/// Values of each figure and target, round by round.
 #[derive(Default)]
 pub(crate) struct Report {
     /// Figures in the order of their first value.
@@ -56,13 +56,13 @@ impl Report {
         rows.join("\n")
     }
 
-    /// A table of the thresholds, and true if all hold.
+    /// A table of the thresholds, and true if all are met.
     pub(crate) fn thresholds(&self) -> (String, bool) {
         let mut rows = vec![
             "| gate | min | median | max | bound | |".to_owned(),
             "|---|--:|--:|--:|--:|---|".to_owned(),
         ];
-        let mut all_good = true;
+        let mut all_met = true;
         for threshold in thresholds::all() {
             let Some(of) = self.of(&threshold.of.0, threshold.of.1) else {
                 continue;
@@ -75,16 +75,16 @@ impl Report {
                 (Some(Some(over)), Relation::Difference) => pairs(of, over, |of, over| of - over),
             };
             // NaN is not below any bound.
-            let is_good = median(&values) <= threshold.bound;
-            all_good &= is_good;
-            let sign = if is_good { "ok" } else { "**OVER**" };
+            let is_met = median(&values) <= threshold.bound;
+            all_met &= is_met;
+            let sign = if is_met { "ok" } else { "**OVER**" };
             let (name, spread) = (threshold.name(), spread(&values));
             rows.push(format!(
                 "| {name} | {spread} | {} | {sign} |",
                 threshold.bound
             ));
         }
-        (rows.join("\n"), all_good)
+        (rows.join("\n"), all_met)
     }
 
     fn of(&self, figure: &str, target: &str) -> Option<&[f64]> {
@@ -93,7 +93,7 @@ impl Report {
     }
 }
 
-/// Values of both in the same rounds.
+/// Values of two figures in the same rounds, combined.
 fn pairs(of: &[f64], over: &[f64], relation: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     of.iter()
         .zip(over)
@@ -106,8 +106,8 @@ fn ratio(of: &[f64], over: &[f64]) -> Vec<f64> {
 }
 
 fn spread(values: &[f64]) -> String {
-    let all = [least(values), median(values), most(values)];
-    all.map(shown).join(" | ")
+    let all = [minimum(values), median(values), maximum(values)];
+    all.map(formatted).join(" | ")
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -116,15 +116,15 @@ fn median(values: &[f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn least(values: &[f64]) -> f64 {
+fn minimum(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-fn most(values: &[f64]) -> f64 {
+fn maximum(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
-fn shown(value: f64) -> String {
+fn formatted(value: f64) -> String {
     if value.abs() < 100.0 {
         format!("{value:.2}")
     } else {

@@ -1,5 +1,5 @@
-//! Deterministic requests of a coding agent: a system instruction, a history of
-//! files that were read and discussed, and function declarations.
+//! Deterministic requests of a coding agent: a system instruction, a history of file
+//! reads and comments, and function declarations.
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,9 @@ use crate::Result;
 /// Functions that a large request declares.
 const DECLARATIONS: usize = 30;
 
-/// Smaller bodies have fewer declarations, and a shorter instruction.
-const SMALL: usize = 8 << 10;
-const MIDDLE: usize = 64 << 10;
+/// Bodies below these sizes have fewer declarations, and a shorter instruction.
+const SMALL_BYTES: usize = 8 << 10;
+const MEDIUM_BYTES: usize = 64 << 10;
 
 const SOURCE: &str = "    /// Größer als nötig, 漢字 and all that.\n\
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {\n\
@@ -22,18 +22,18 @@ const INSTRUCTION: &str = "You are a coding agent. Read files before you change 
     tests after every change, and say what you did in a few words. Do not guess what a file holds. ";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Letters {
+pub(crate) enum Charset {
     Any,
     Ascii,
 }
 
 /// A request of this length, within two percent.
-pub(crate) fn body(bytes: usize, letters: Letters) -> Result<Vec<u8>> {
+pub(crate) fn body(bytes: usize, charset: Charset) -> Result<Vec<u8>> {
     let text = Conversation::of(bytes).to_string();
-    let text = match letters {
-        Letters::Any => text,
-        // As many bytes as the letters had.
-        Letters::Ascii => text
+    let text = match charset {
+        Charset::Any => text,
+        // Keeps the number of bytes.
+        Charset::Ascii => text
             .chars()
             .map(|it| {
                 if it.is_ascii() {
@@ -45,7 +45,7 @@ pub(crate) fn body(bytes: usize, letters: Letters) -> Result<Vec<u8>> {
             .collect(),
     };
     if text.len().abs_diff(bytes) > bytes / 50 {
-        return Err(format!("{} bytes were made in place of {bytes}", text.len()).into());
+        return Err(format!("{} bytes instead of {bytes}", text.len()).into());
     }
     Ok(text.into_bytes())
 }
@@ -59,57 +59,57 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     pub(crate) fn of(bytes: usize) -> Self {
-        let (declarations, words) = match bytes {
-            ..SMALL => (2, 1),
-            SMALL..MIDDLE => (10, 4),
+        let (declarations, repeats) = match bytes {
+            ..SMALL_BYTES => (2, 1),
+            SMALL_BYTES..MEDIUM_BYTES => (10, 4),
             _ => (DECLARATIONS, 20),
         };
         let declarations: Vec<Value> = (0..declarations).map(declaration).collect();
         let frame = json!({
-            "systemInstruction": { "role": "user", "parts": [{ "text": INSTRUCTION.repeat(words) }] },
+            "systemInstruction": { "role": "user", "parts": [{ "text": INSTRUCTION.repeat(repeats) }] },
             "tools": [{ "functionDeclarations": declarations }],
             "generationConfig": { "temperature": 0.2, "topP": 0.95, "maxOutputTokens": 8192, "thinkingConfig": { "includeThoughts": true } },
         });
-        let mut talk = Self {
+        let mut conversation = Self {
             contents: vec![user("Look at the table, and say why it is slow. Größe?")],
             frame,
         };
-        let mut left = bytes.saturating_sub(talk.to_string().len());
+        let mut remaining = bytes.saturating_sub(conversation.to_string().len());
         loop {
-            let step = talk.step();
+            let step = conversation.step();
             let length: usize = step.iter().map(|it| it.to_string().len() + 1).sum();
-            if length + 512 > left {
+            if length + 512 > remaining {
                 break;
             }
-            left -= length;
-            talk.contents.extend(step);
+            remaining -= length;
+            conversation.contents.extend(step);
         }
-        talk.fill(left);
-        talk
+        conversation.fill(remaining);
+        conversation
     }
 
-    /// Two more contents, the last a user's of exactly as many bytes as are left.
-    fn fill(&mut self, left: usize) {
-        let read = model("I have read them.");
-        let around = read.to_string().len() + user("").to_string().len();
-        // Each one is preceded by a comma.
-        let mut left = left.saturating_sub(around + 2);
+    /// Adds an answer, and a prompt that fills the remaining bytes exactly.
+    fn fill(&mut self, remaining: usize) {
+        let answer = model("I have read them.");
+        let overhead = answer.to_string().len() + user("").to_string().len();
+        // A comma precedes each of them.
+        let mut remaining = remaining.saturating_sub(overhead + 2);
         let mut text = String::new();
         for letter in SOURCE
             .chars()
             .filter(|it| !it.is_control() && *it != '"')
             .cycle()
         {
-            let Some(rest) = left.checked_sub(letter.len_utf8()) else {
+            let Some(rest) = remaining.checked_sub(letter.len_utf8()) else {
                 break;
             };
-            left = rest;
+            remaining = rest;
             text.push(letter);
         }
-        self.contents.extend([read, user(&text)]);
+        self.contents.extend([answer, user(&text)]);
     }
 
-    /// The model reads a file and comments on it; the user continues.
+    /// Contents in which the model reads a file and comments on it, and the user continues.
     fn step(&self) -> [Value; 4] {
         let number = self.contents.len();
         let name = "read_file";
@@ -124,12 +124,13 @@ impl Conversation {
             )),
         ]
     }
-    /// What the model said, and the user's next prompt.
+
+    /// Adds an answer of the model, and the user's next prompt.
     pub(crate) fn continue_conversation(&mut self, answer: &str, prompt: &str) {
         self.contents.extend([model(answer), user(prompt)]);
     }
 
-    /// Makes it another conversation from its first prompt on.
+    /// Replaces the first prompt, which makes it a new conversation.
     pub(crate) fn begin_with(&mut self, prompt: &str) {
         if let Some(first) = self.contents.first_mut() {
             *first = user(prompt);
@@ -139,15 +140,15 @@ impl Conversation {
 
 impl std::fmt::Display for Conversation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut whole = json!({ "contents": self.contents });
-        if let (Some(whole), Some(frame)) = (whole.as_object_mut(), self.frame.as_object()) {
-            whole.extend(frame.clone());
+        let mut body = json!({ "contents": self.contents });
+        if let (Some(fields), Some(frame)) = (body.as_object_mut(), self.frame.as_object()) {
+            fields.extend(frame.clone());
         }
-        whole.fmt(f)
+        body.fmt(f)
     }
 }
 
-/// The functions that may be declared and called.
+/// Names of all functions that may be declared and called.
 pub(crate) fn function_names() -> Vec<String> {
     let first = "read_file".to_owned();
     let others = (1..DECLARATIONS).map(|number| format!("workspace_action_{number}"));

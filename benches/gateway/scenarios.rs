@@ -5,20 +5,20 @@ use std::cell::Cell;
 use crate::{
     Result, console,
     load::{self, Workload},
-    measure::Kind,
-    request_bodies::{self, Conversation, Letters},
+    measure::FigureKind,
+    request_bodies::{self, Charset, Conversation},
     upstream,
 };
 
-/// Chunks of a stream that is fast, of one that has a pace, and of a long one.
+/// Chunks of a fast stream, of a paced one, and of a long one.
 const FAST_CHUNKS: usize = 200;
 const PACED_CHUNKS: usize = 100;
 const LONG_CHUNKS: usize = 5000;
 
 /// Milliseconds from a chunk to the next.
-const PACE: u64 = 2;
+const PACE_MILLIS: u64 = 2;
 
-/// Streams at the same time: of fast ones, paced ones and long ones.
+/// Concurrent streams: fast ones, paced ones and long ones.
 const FAST_STREAMS: usize = 8;
 const PACED_STREAMS: usize = 16;
 const LONG_STREAMS: usize = 2;
@@ -27,24 +27,24 @@ pub(crate) struct Scenario {
     /// Name on the command line.
     pub(crate) figure: &'static str,
     pub(crate) size: &'static str,
-    pub(crate) part: Part,
-    pub(crate) kind: Kind,
+    pub(crate) short_run: ShortRun,
+    pub(crate) kind: FigureKind,
     pub(crate) targets: Vec<&'static str>,
 }
 
-/// Which part a scene has in a short run.
+/// Participation of a scenario in a short run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ShortRun {
     EveryRound,
-    /// One round is enough.
+    /// Only in the first round.
     Once,
     Never,
-    /// One round of it, and it has none in a full run.
+    /// In the first round, and never in a full run.
     Only,
 }
 
-const HOOKS: &[&str] = &["http", "lower-bound-http", "worker", "lower-bound-worker"];
-const STREAMED: &[&str] = &[
+const HOOK_TARGETS: &[&str] = &["http", "lower-bound-http", "worker", "lower-bound-worker"];
+const STREAM_TARGETS: &[&str] = &[
     "bare",
     "nginx",
     "none",
@@ -53,10 +53,11 @@ const STREAMED: &[&str] = &[
     "redact",
     "lower-bound-redact",
 ];
-/// Gateways of others, if their programs are given.
-const PEERS: &[&str] = &["litellm", "agentgateway"];
-const STREAMS_HELD: &[&str] = &["bare", "none", "policies"];
-const GROWING: &[&str] = &["bare", "none", "policies", "redact", "derived"];
+/// Other gateways, if their programs are given.
+const PEER_TARGETS: &[&str] = &["litellm", "agentgateway"];
+const MEMORY_TARGETS: &[&str] = &["bare", "none", "policies"];
+const UNTRACED_TARGETS: &[&str] = &["policies-no-trace"];
+const GROWTH_TARGETS: &[&str] = &["bare", "none", "policies", "redact", "derived"];
 
 pub(crate) fn all() -> Result<Vec<Scenario>> {
     let mut scenarios = Scenarios(Vec::new());
@@ -74,172 +75,172 @@ impl Scenarios {
     fn add(
         &mut self,
         [figure, size]: [&'static str; 2],
-        part: Part,
-        kind: Kind,
+        short_run: ShortRun,
+        kind: FigureKind,
         targets: &[&[&'static str]],
     ) {
         let targets = targets.concat();
         self.0.push(Scenario {
             figure,
             size,
-            part,
+            short_run,
             kind,
             targets,
         });
     }
 
     fn requests(&mut self) -> Result<()> {
-        for (size, bytes, part) in [
-            ("2k", 2 << 10, Part::EveryRound),
-            ("100k", 100 << 10, Part::Never),
-            ("1m", 1 << 20, Part::Never),
+        for (size, bytes, short_run) in [
+            ("2k", 2 << 10, ShortRun::EveryRound),
+            ("100k", 100 << 10, ShortRun::Never),
+            ("1m", 1 << 20, ShortRun::Never),
         ] {
-            let ask = Workload::unary(&request_bodies::body(bytes, Letters::Any)?);
+            let workload = Workload::unary(&request_bodies::body(bytes, Charset::Any)?);
             self.add(
                 ["cpu", size],
-                Part::EveryRound,
-                Kind::Cpu(ask.clone()),
-                &[STREAMED, PEERS, HOOKS, &["derived"]],
+                ShortRun::EveryRound,
+                FigureKind::Cpu(workload.clone()),
+                &[STREAM_TARGETS, PEER_TARGETS, HOOK_TARGETS, &["derived"]],
             );
             self.add(
                 ["p50", size],
-                part,
-                Kind::OneCore(ask.clone()),
-                &[&["direct"], STREAMED, PEERS, HOOKS],
+                short_run,
+                FigureKind::OneCore(workload.clone()),
+                &[&["direct"], STREAM_TARGETS, PEER_TARGETS, HOOK_TARGETS],
             );
             self.add(
                 ["rps", size],
-                part,
-                Kind::Rate(ask),
-                &[&["direct"], STREAMED, PEERS, HOOKS],
+                short_run,
+                FigureKind::Rate(workload),
+                &[&["direct"], STREAM_TARGETS, PEER_TARGETS, HOOK_TARGETS],
             );
         }
-        let small = Workload::unary(&request_bodies::body(2 << 10, Letters::Any)?);
+        let small = Workload::unary(&request_bodies::body(2 << 10, Charset::Any)?);
         self.add(
             ["limits", "2k"],
-            Part::EveryRound,
-            Kind::OneCore(small),
+            ShortRun::EveryRound,
+            FigureKind::OneCore(small),
             &[&["own-rate", "shared-rate", "own-limits", "shared-limits"]],
         );
-        let ascii = Workload::unary(&request_bodies::body(100 << 10, Letters::Ascii)?);
+        let ascii = Workload::unary(&request_bodies::body(100 << 10, Charset::Ascii)?);
         self.add(
             ["cpu", "ascii"],
-            Part::EveryRound,
-            Kind::Cpu(ascii),
+            ShortRun::EveryRound,
+            FigureKind::Cpu(ascii),
             &[&["redact", "lower-bound-redact"]],
         );
         Ok(())
     }
 
     fn streams(&mut self) -> Result<()> {
-        let small = request_bodies::body(2 << 10, Letters::Any)?;
+        let small = request_bodies::body(2 << 10, Charset::Any)?;
         let one = Workload::stream(&small, 1, 0);
-        let mut chunks = |size, part, many, streams, targets: &[&[&'static str]]| {
+        let mut chunks = |size, short_run, many, streams, targets: &[&[&'static str]]| {
             let one = one.clone();
             self.add(
                 ["chunks", size],
-                part,
-                Kind::Chunks { one, many, streams },
+                short_run,
+                FigureKind::Chunks { one, many, streams },
                 targets,
             );
         };
         let fast = Workload::stream(&small, FAST_CHUNKS, 0);
         chunks(
             "saturated",
-            Part::EveryRound,
+            ShortRun::EveryRound,
             fast,
             FAST_STREAMS,
-            &[STREAMED, PEERS, &["after"]],
+            &[STREAM_TARGETS, PEER_TARGETS, &["after"]],
         );
-        let paced = Workload::stream(&small, PACED_CHUNKS, PACE);
+        let paced = Workload::stream(&small, PACED_CHUNKS, PACE_MILLIS);
         chunks(
             "paced",
-            Part::EveryRound,
+            ShortRun::EveryRound,
             paced,
             PACED_STREAMS,
-            &[STREAMED, &["after"]],
+            &[STREAM_TARGETS, &["after"]],
         );
         let long = Workload::stream(&small, LONG_CHUNKS, 0);
         chunks(
             "long",
-            Part::Never,
+            ShortRun::Never,
             long,
             LONG_STREAMS,
             &[&["bare", "none", "policies", "redact", "after"]],
         );
         self.streams_of_other_apis();
-        let first = Kind::First(Workload::stream(&small, 10, 1));
+        let first = FigureKind::First(Workload::stream(&small, 10, 1));
         self.add(
             ["first", "paced"],
-            Part::EveryRound,
+            ShortRun::EveryRound,
             first,
-            &[&["direct"], STREAMED, PEERS],
+            &[&["direct"], STREAM_TARGETS, PEER_TARGETS],
         );
-        for (size, part, counts, traceless) in [
-            ("1000", Part::Only, [1000].as_slice(), [].as_slice()),
-            ("5000", Part::Never, &[1000, 5000], &["policies-no-trace"]),
+        for (size, short_run, counts, untraced) in [
+            ("1000", ShortRun::Only, [1000].as_slice(), [].as_slice()),
+            ("5000", ShortRun::Never, &[1000, 5000], UNTRACED_TARGETS),
         ] {
-            let kind = Kind::Streams {
+            let kind = FigureKind::Streams {
                 body: small.clone(),
                 counts,
             };
-            self.add(["rss", size], part, kind, &[STREAMS_HELD, traceless]);
+            self.add(["rss", size], short_run, kind, &[MEMORY_TARGETS, untraced]);
         }
         Ok(())
     }
 
     fn streams_of_other_apis(&mut self) {
-        for (size, wire) in [
-            ("anthropic", upstream::Wire::Anthropic),
-            ("responses", upstream::Wire::Responses),
+        for (size, format) in [
+            ("anthropic", upstream::WireFormat::Anthropic),
+            ("responses", upstream::WireFormat::Responses),
         ] {
             let (one, many) = (
-                Workload::stream_of(wire, 1),
-                Workload::stream_of(wire, FAST_CHUNKS),
+                Workload::stream_of(format, 1),
+                Workload::stream_of(format, FAST_CHUNKS),
             );
             let streams = FAST_STREAMS;
-            let kind = Kind::Chunks { one, many, streams };
+            let kind = FigureKind::Chunks { one, many, streams };
             let targets: &[&[&'static str]] = &[&["none", "policies", "redact"]];
-            self.add(["chunks", size], Part::EveryRound, kind, targets);
+            self.add(["chunks", size], ShortRun::EveryRound, kind, targets);
         }
     }
 
     fn processes(&mut self) -> Result<()> {
-        let ask = Workload::unary(&request_bodies::body(2 << 10, Letters::Any)?);
-        let mut spawn = |size, part, targets: &[&'static str]| {
-            let kind = Kind::Spawn {
-                ask: ask.clone(),
+        let workload = Workload::unary(&request_bodies::body(2 << 10, Charset::Any)?);
+        let mut spawn = |size, short_run, targets: &[&'static str]| {
+            let kind = FigureKind::Spawn {
+                workload: workload.clone(),
                 is_heavy: size == "bash",
             };
-            self.add(["spawn", size], part, kind, &[targets]);
+            self.add(["spawn", size], short_run, kind, &[targets]);
         };
         spawn(
             "bash",
-            Part::EveryRound,
+            ShortRun::EveryRound,
             &["cold-bash", "lower-bound-bash", "heavy-bash"],
         );
         spawn(
             "python3",
-            Part::EveryRound,
+            ShortRun::EveryRound,
             &["cold-python3", "lower-bound-python3"],
         );
-        spawn("node", Part::Once, &["cold-node", "lower-bound-node"]);
+        spawn("node", ShortRun::Once, &["cold-node", "lower-bound-node"]);
         self.add(
             ["warm", "2k"],
-            Part::Once,
-            Kind::Calm(ask),
+            ShortRun::Once,
+            FigureKind::LowRate(workload),
             &[&["none", "warm-python3", "warm-node"]],
         );
         Ok(())
     }
 
     fn trace(&mut self) -> Result<()> {
-        let small = request_bodies::body(2 << 10, Letters::Any)?;
-        let ask = Workload::unary(&small);
+        let small = request_bodies::body(2 << 10, Charset::Any)?;
+        let workload = Workload::unary(&small);
         self.add(
             ["trace", "2k"],
-            Part::EveryRound,
-            Kind::Alternating(ask.clone()),
+            ShortRun::EveryRound,
+            FigureKind::Alternating(workload.clone()),
             &[&[
                 "none",
                 "no-trace",
@@ -250,21 +251,21 @@ impl Scenarios {
         );
         self.add(
             ["p99", "2k"],
-            Part::Never,
-            Kind::Slowest(ask.clone()),
+            ShortRun::Never,
+            FigureKind::TailLatency(workload.clone()),
             &[&["policies", "policies-shadow"]],
         );
-        let large = Workload::unary(&request_bodies::body(100 << 10, Letters::Any)?);
+        let large = Workload::unary(&request_bodies::body(100 << 10, Charset::Any)?);
         self.add(
             ["record", "100k"],
-            Part::EveryRound,
-            Kind::Alternating(large),
+            ShortRun::EveryRound,
+            FigureKind::Alternating(large),
             &[&["none", "recording"]],
         );
         self.add(
             ["viewer", "2k"],
-            Part::EveryRound,
-            Kind::Viewer(ask.clone()),
+            ShortRun::EveryRound,
+            FigureKind::Viewer(workload.clone()),
             &[&["viewer"]],
         );
         let mut conversation = Conversation::of(1 << 20);
@@ -275,25 +276,38 @@ impl Scenarios {
         );
         self.add(
             ["pages", "1m"],
-            Part::Once,
-            Kind::Pages { ask, large },
+            ShortRun::Once,
+            FigureKind::Pages {
+                calls: workload,
+                large,
+            },
             &[&["console"]],
         );
-        self.add(["binary", "file"], Part::Once, Kind::Binary, &[&["none"]]);
+        self.add(
+            ["binary", "file"],
+            ShortRun::Once,
+            FigureKind::Binary,
+            &[&["none"]],
+        );
         Ok(())
     }
 
     fn growth(&mut self) -> Result<()> {
-        let history = Kind::History(Conversation::of(1 << 20), Cell::new(0));
+        let history = FigureKind::History(Conversation::of(1 << 20), Cell::new(0));
         self.add(
             ["history", "1m"],
-            Part::Once,
+            ShortRun::Once,
             history,
             &[&["bare", "none", "derived"]],
         );
         for (size, bytes) in [("10k", 10 << 10), ("10m", 10 << 20)] {
-            let ask = Workload::unary(&request_bodies::body(bytes, Letters::Any)?);
-            self.add(["growth", size], Part::Never, Kind::Cpu(ask), &[GROWING]);
+            let workload = Workload::unary(&request_bodies::body(bytes, Charset::Any)?);
+            self.add(
+                ["growth", size],
+                ShortRun::Never,
+                FigureKind::Cpu(workload),
+                &[GROWTH_TARGETS],
+            );
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Targets: all compared ways from an agent to the upstream.
+//! Targets: the proxies and gateways between agent and upstream that are compared.
 
 use std::{
     env,
@@ -8,20 +8,20 @@ use std::{
 
 use crate::{Result, scenarios::Scenario};
 
-/// One way from the agent to the upstream.
+/// A proxy or gateway between agent and upstream, or a direct connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) name: String,
     /// Name of the target that it is compared with.
-    pub(crate) against: Option<&'static str>,
-    pub(crate) kind: Kind,
+    pub(crate) reference: Option<&'static str>,
+    pub(crate) kind: TargetKind,
 }
 
 /// In settings and configs, `HOOKS` is replaced by the address of the hook server,
 /// `BENCH` by the copy of this binary that hooks run, `FUNCTIONS` by function names, `REDIS` by
 /// the path of a file with the URL of a Redis.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TargetKind {
     Direct,
     /// A role of this binary, and its setting.
     Role(&'static str, String),
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Agentgateway(PathBuf),
     /// hookgate's binary, and its config without listeners and upstreams.
     Hookgate(PathBuf, String),
-    /// A program that it needs is not installed.
+    /// A required program is not installed.
     Missing,
 }
 
@@ -47,20 +47,20 @@ hooks:
     - hooks: [{ type: builtin, policy: prompt_guard, deny: ["(?i)project aurora"] }]
 "#;
 
-/// One more of the policies.
-const MASKED: &str = "  - { policy: redact }\n";
+/// An additional policy.
+const REDACT_POLICY: &str = "  - { policy: redact }\n";
 
 const NO_TRACE: &str = "trace: { exchanges: 0 }\n";
 
-/// The live trace as it is without a setting.
-const VIEWED: &str = "trace: { exchanges: 2000 }\n";
+/// The live trace with its default size.
+const DEFAULT_TRACE: &str = "trace: { exchanges: 2000 }\n";
 
-/// Every call is recorded, and masked.
-const RECORDED: &str =
+/// Records every call, masked.
+const RECORD_ALL: &str =
     "record: { path: recordings, what: { sample: 1 }, keep: { days: 1, size: 256MiB } }\n";
 
-/// The content of each call is kept.
-const CONTENT: &str = "trace: { content: { sample: 1.0 } }\n";
+/// Keeps the content of each call in the live trace.
+const KEEP_CONTENT: &str = "trace: { content: { sample: 1.0 } }\n";
 
 /// A shadow of the same config, whose own shadow has no effect.
 const SHADOW: &str = "shadow: { config: hookgate.yaml, sample: 0.1 }\n";
@@ -71,15 +71,15 @@ limits: { memory: 4GiB, body: 128MiB }
 timeouts: { body: 10m }
 ";
 
-/// A caller with the key of all requests, whose limits are never reached, and where they are
-/// counted.
-const LIMITED: &str = r#"
+/// A caller with the key of all requests, whose limits are never reached. `STORE` is the store
+/// of its counters, `MORE` has further limits.
+const CALLER_LIMITS: &str = r#"
 auth:
   keys: [{ name: bench, sha256: "0dc21f1c9ec85f1d30e1ad08284fa6cfbf2946d7aa5de5ad1f81ac2b8f92a074" }]
   limits: { requests_per_minute: 1000000, store: STOREMORE }
 "#;
 
-/// The limits that concern calls of a model.
+/// Further limits of a caller.
 const ALL_LIMITS: &str = ", tokens_per_day: 1000000000, in_flight: 100";
 
 const WORKER: &str = "exec 'BENCH' worker-hook";
@@ -112,29 +112,29 @@ pub(crate) fn all() -> Vec<Target> {
     let heavy = LARGE_LIMITS.to_owned() + &hook(&command_hook(Language::Bash, ""));
     all.push(hookgate("heavy-bash", Some("lower-bound-bash"), heavy));
     if let Some(old) = env::var_os("HOOKGATE_OLD") {
-        let olds: Vec<Target> = all
+        let old_targets: Vec<Target> = all
             .iter()
-            .filter_map(|it| it.old(Path::new(&old)))
+            .filter_map(|it| it.with_old_binary(Path::new(&old)))
             .collect();
-        all.extend(olds);
+        all.extend(old_targets);
     }
     all
 }
 
 fn proxies() -> Vec<Target> {
-    let nginx = nginx().map_or(Kind::Missing, Kind::Nginx);
-    let given = |variable, kind: fn(PathBuf) -> Kind| {
-        env::var_os(variable).map_or(Kind::Missing, |program| kind(program.into()))
+    let nginx = nginx().map_or(TargetKind::Missing, TargetKind::Nginx);
+    let given = |variable, kind: fn(PathBuf) -> TargetKind| {
+        env::var_os(variable).map_or(TargetKind::Missing, |program| kind(program.into()))
     };
-    let litellm = given("HOOKGATE_LITELLM", Kind::Litellm);
-    let agentgateway = given("HOOKGATE_AGENTGATEWAY", Kind::Agentgateway);
+    let litellm = given("HOOKGATE_LITELLM", TargetKind::Litellm);
+    let agentgateway = given("HOOKGATE_AGENTGATEWAY", TargetKind::Agentgateway);
     let guards_and = |more: &str| GUARDS.to_owned() + more;
     vec![
-        one("direct", None, Kind::Direct),
+        target("direct", None, TargetKind::Direct),
         role("bare", "bare", String::new()),
-        one("nginx", Some("bare"), nginx),
-        one("litellm", Some("bare"), litellm),
-        one("agentgateway", Some("bare"), agentgateway),
+        target("nginx", Some("bare"), nginx),
+        target("litellm", Some("bare"), litellm),
+        target("agentgateway", Some("bare"), agentgateway),
         hookgate("none", Some("bare"), String::new()),
         hookgate("policies", Some("none"), guards_and("")),
         role(
@@ -142,22 +142,26 @@ fn proxies() -> Vec<Target> {
             "lower-bound-policies",
             String::new(),
         ),
-        hookgate("redact", Some("lower-bound-redact"), guards_and(MASKED)),
+        hookgate(
+            "redact",
+            Some("lower-bound-redact"),
+            guards_and(REDACT_POLICY),
+        ),
         role("lower-bound-redact", "lower-bound-redact", String::new()),
         hookgate("derived", Some("none"), DERIVED.to_owned()),
     ]
 }
 
-/// Targets without the live trace, those whose trace is read, and that of a recording.
+/// Targets without the live trace, with readers of the trace, with a shadow, and with a recording.
 fn traces() -> Vec<Target> {
     let guards_and = |more: &str| GUARDS.to_owned() + more;
     vec![
         hookgate("no-trace", Some("none"), NO_TRACE.to_owned()),
         hookgate("policies-no-trace", Some("policies"), guards_and(NO_TRACE)),
         hookgate("policies-shadow", Some("policies"), guards_and(SHADOW)),
-        hookgate("viewer", None, guards_and(VIEWED)),
-        hookgate("console", None, guards_and(MASKED) + CONTENT),
-        hookgate("recording", Some("none"), RECORDED.to_owned()),
+        hookgate("viewer", None, guards_and(DEFAULT_TRACE)),
+        hookgate("console", None, guards_and(REDACT_POLICY) + KEEP_CONTENT),
+        hookgate("recording", Some("none"), RECORD_ALL.to_owned()),
     ]
 }
 
@@ -168,12 +172,12 @@ fn limits() -> Vec<Target> {
         ("own-rate", "shared-rate", ""),
         ("own-limits", "shared-limits", ALL_LIMITS),
     ] {
-        let limited = |store| LIMITED.replace("STORE", store).replace("MORE", more);
+        let limited = |store| CALLER_LIMITS.replace("STORE", store).replace("MORE", more);
         all.push(hookgate(own, Some("none"), limited("memory")));
         let redis_store = limited("{ redis: { url: { file: \"REDIS\" } } }");
         let mut shared = hookgate(shared, Some(own), redis_store);
         if redis().is_none() {
-            shared.kind = Kind::Missing;
+            shared.kind = TargetKind::Missing;
         }
         all.push(shared);
     }
@@ -208,7 +212,7 @@ fn hooks() -> Vec<Target> {
 fn commands(language: Language, [cold, lower_bound, warm]: [&'static str; 3]) -> Vec<Target> {
     let Some(command) = language.command() else {
         return [cold, lower_bound, warm]
-            .map(|name| one(name, None, Kind::Missing))
+            .map(|name| target(name, None, TargetKind::Missing))
             .into();
     };
     let cold = hookgate(cold, Some(lower_bound), hook(&command_hook(language, "")));
@@ -234,28 +238,28 @@ fn hook(settings: &str) -> String {
     format!("hooks: {{ BeforeModel: [{{ hooks: [{{ {settings}, on_failure: closed }}] }}] }}\n")
 }
 
-fn one(name: &str, against: Option<&'static str>, kind: Kind) -> Target {
+fn target(name: &str, reference: Option<&'static str>, kind: TargetKind) -> Target {
     Target {
         name: name.to_owned(),
-        against,
+        reference,
         kind,
     }
 }
 
 fn role(name: &str, role: &'static str, setting: String) -> Target {
-    one(name, None, Kind::Role(role, setting))
+    target(name, None, TargetKind::Role(role, setting))
 }
 
-fn hookgate(name: &str, against: Option<&'static str>, config: String) -> Target {
-    let built = || env!("CARGO_BIN_EXE_hookgate").into();
-    let program = env::var_os("HOOKGATE_BIN").map_or_else(built, PathBuf::from);
-    one(name, against, Kind::Hookgate(program, config))
+fn hookgate(name: &str, reference: Option<&'static str>, config: String) -> Target {
+    let default_binary = || env!("CARGO_BIN_EXE_hookgate").into();
+    let program = env::var_os("HOOKGATE_BIN").map_or_else(default_binary, PathBuf::from);
+    target(name, reference, TargetKind::Hookgate(program, config))
 }
 
 impl Target {
     /// The same target with another hookgate binary.
-    fn old(&self, program: &Path) -> Option<Self> {
-        let Kind::Hookgate(_, config) = &self.kind else {
+    fn with_old_binary(&self, program: &Path) -> Option<Self> {
+        let TargetKind::Hookgate(_, config) = &self.kind else {
             return None;
         };
         // Earlier releases have neither trace nor recordings nor a shadow.
@@ -265,26 +269,28 @@ impl Target {
         {
             return None;
         }
-        let kind = Kind::Hookgate(program.to_owned(), config.clone());
-        Some(one(&format!("old-{}", self.name), self.against, kind))
+        let kind = TargetKind::Hookgate(program.to_owned(), config.clone());
+        Some(target(&format!("old-{}", self.name), self.reference, kind))
     }
 
-    pub(crate) fn takes_part(&self, scenario: &Scenario) -> bool {
+    pub(crate) fn participates(&self, scenario: &Scenario) -> bool {
         scenario.targets.contains(&self.set_up())
     }
 
-    /// The file of its program.
+    /// Path of its program.
     pub(crate) fn program(&self) -> Result<&Path> {
         match &self.kind {
-            Kind::Hookgate(program, _)
-            | Kind::Nginx(program)
-            | Kind::Litellm(program)
-            | Kind::Agentgateway(program) => Ok(program),
-            Kind::Direct | Kind::Role(..) | Kind::Missing => Err("it has no program".into()),
+            TargetKind::Hookgate(program, _)
+            | TargetKind::Nginx(program)
+            | TargetKind::Litellm(program)
+            | TargetKind::Agentgateway(program) => Ok(program),
+            TargetKind::Direct | TargetKind::Role(..) | TargetKind::Missing => {
+                Err("the target has no program".into())
+            }
         }
     }
 
-    /// Its name without the prefix of the other binary.
+    /// Name without the prefix of the other binary.
     pub(crate) fn set_up(&self) -> &str {
         self.name.trim_start_matches("old-")
     }
@@ -298,9 +304,12 @@ impl Language {
             // The interpreter itself, because the first in PATH may be a wrapper script.
             Self::Python => (
                 output_of("python3", "-c", "import sys; print(sys.executable)")?,
-                "nothing.py",
+                "empty_output.py",
             ),
-            Self::Node => (output_of("node", "-p", "process.execPath")?, "nothing.mjs"),
+            Self::Node => (
+                output_of("node", "-p", "process.execPath")?,
+                "empty_output.mjs",
+            ),
         };
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/gateway/hook_scripts");
         Some(format!("'{program}' '{folder}/{file}'"))
@@ -322,6 +331,6 @@ pub(crate) fn redis() -> Option<PathBuf> {
     installed(["/usr/bin/redis-server", "/usr/local/bin/redis-server"])
 }
 
-fn installed<const N: usize>(places: [&str; N]) -> Option<PathBuf> {
-    places.into_iter().map(PathBuf::from).find(|it| it.exists())
+fn installed<const N: usize>(paths: [&str; N]) -> Option<PathBuf> {
+    paths.into_iter().map(PathBuf::from).find(|it| it.exists())
 }

@@ -1,10 +1,11 @@
-//! Thresholds for figures.
+//! Thresholds of figures.
 
 use crate::{
     console::{CALL_PAGE, CALLS_PAGE, VIEWER},
     long_lived,
     measure::{
-        BINARY, CALM, FIRST, HISTORY, alternating, chunk, cpu, one_core, slowest, spawn, spawn_cpu,
+        BINARY, FIRST, HISTORY, LOW_RATE, alternating, chunk, cpu, one_core, spawn, spawn_cpu,
+        tail_latency,
     },
 };
 
@@ -41,14 +42,14 @@ impl Threshold {
     }
 }
 
-/// Cost of a body ten times as long: linear, plus half of that.
+/// Cost of a body ten times as long: linear growth plus half of it.
 const MAX_TENFOLD_GROWTH: f64 = 15.0;
 
 /// Cost of a chunk of a long stream, relative to one of a short stream.
 const MAX_CHUNK_GROWTH: f64 = 1.2;
 
 /// Cost of a text event of another API, relative to a chunk of Gemini.
-const MAX_FAMILY_COST: f64 = 1.3;
+const MAX_DIALECT_RATIO: f64 = 1.3;
 
 /// Memory of the live trace without a setting.
 const MAX_TRACE_KIB: f64 = 16384.0;
@@ -60,7 +61,7 @@ pub(crate) fn all() -> Vec<Threshold> {
     let mut thresholds = Thresholds(Vec::new());
     thresholds.no_hooks();
     thresholds.policies();
-    thresholds.families();
+    thresholds.dialects();
     thresholds.hooks();
     thresholds.memory();
     thresholds.trace();
@@ -101,7 +102,7 @@ impl Thresholds {
     }
 
     /// Compares two figures of one target.
-    fn growing(&mut self, of: &'static str, [figure, over]: [String; 2], bound: f64) {
+    fn growth_ratio(&mut self, of: &'static str, [figure, over]: [String; 2], bound: f64) {
         self.add((figure, of), Some((over, of)), Relation::Ratio, bound);
     }
 
@@ -124,23 +125,27 @@ impl Thresholds {
     fn policies(&mut self) {
         self.difference(cpu("100k"), "policies", "none", 120.0);
         self.ratio(cpu("100k"), "redact", "lower-bound-redact", 0.65);
-        self.growing("redact", [cpu("100k"), cpu("ascii")], 1.2);
+        self.growth_ratio("redact", [cpu("100k"), cpu("ascii")], 1.2);
         for size in ["saturated", "paced"] {
             self.ratio(chunk(size), "policies", "lower-bound-policies", 1.2);
             self.ratio(chunk(size), "redact", "lower-bound-redact", 1.2);
         }
     }
 
-    /// A text event of another API costs hardly more than a chunk of Gemini.
-    fn families(&mut self) {
+    /// Cost of a text event of another API, relative to a chunk of Gemini.
+    fn dialects(&mut self) {
         for size in ["anthropic", "responses"] {
-            self.growing("none", [chunk(size), chunk("saturated")], 1.1);
-            self.growing(
+            self.growth_ratio("none", [chunk(size), chunk("saturated")], 1.1);
+            self.growth_ratio(
                 "policies",
                 [chunk(size), chunk("saturated")],
-                MAX_FAMILY_COST,
+                MAX_DIALECT_RATIO,
             );
-            self.growing("redact", [chunk(size), chunk("saturated")], MAX_FAMILY_COST);
+            self.growth_ratio(
+                "redact",
+                [chunk(size), chunk("saturated")],
+                MAX_DIALECT_RATIO,
+            );
         }
     }
 
@@ -163,8 +168,8 @@ impl Thresholds {
             self.ratio(spawn(language), of, over, bound);
             self.ratio(spawn_cpu(language), of, over, bound);
         }
-        self.difference(CALM.to_owned(), "warm-python3", "none", 2000.0);
-        self.difference(CALM.to_owned(), "warm-node", "none", 2000.0);
+        self.difference(LOW_RATE.to_owned(), "warm-python3", "none", 2000.0);
+        self.difference(LOW_RATE.to_owned(), "warm-node", "none", 2000.0);
         self.difference(HISTORY.to_owned(), "derived", "none", 1500.0);
     }
 
@@ -173,20 +178,20 @@ impl Thresholds {
             |figure: String, of, bound| self.add((figure, of), None, Relation::Ratio, bound);
         bound(long_lived::IDLE.to_owned(), "none", 20480.0);
         for count in [1000, 5000] {
-            bound(long_lived::each(count), "none", 45.0);
-            bound(long_lived::each(count), "policies", 80.0);
+            bound(long_lived::kib_per_stream(count), "none", 45.0);
+            bound(long_lived::kib_per_stream(count), "policies", 80.0);
         }
-        bound(long_lived::SHARE.to_owned(), "none", 0.25);
-        bound(long_lived::SHARE.to_owned(), "policies", 0.25);
+        bound(long_lived::REMAINING_SHARE.to_owned(), "none", 0.25);
+        bound(long_lived::REMAINING_SHARE.to_owned(), "policies", 0.25);
     }
 
     fn trace(&mut self) {
         self.ratio(alternating("2k"), "none", "no-trace", 1.02);
         self.ratio(alternating("2k"), "policies", "policies-no-trace", 1.02);
         self.ratio(alternating("2k"), "policies-shadow", "policies", 1.1);
-        self.ratio(slowest("2k"), "policies-shadow", "policies", 1.02);
+        self.ratio(tail_latency("2k"), "policies-shadow", "policies", 1.02);
         self.difference(
-            long_lived::each(5000),
+            long_lived::kib_per_stream(5000),
             "policies",
             "policies-no-trace",
             MAX_TRACE_KIB / 5000.0,
@@ -202,11 +207,11 @@ impl Thresholds {
 
     fn growth(&mut self) {
         for of in ["none", "policies", "redact", "after"] {
-            self.growing(of, [chunk("long"), chunk("saturated")], MAX_CHUNK_GROWTH);
+            self.growth_ratio(of, [chunk("long"), chunk("saturated")], MAX_CHUNK_GROWTH);
         }
         for of in ["none", "policies", "redact", "derived"] {
             for sizes in [["100k", "10k"], ["1m", "100k"], ["10m", "1m"]] {
-                self.growing(of, sizes.map(cpu), MAX_TENFOLD_GROWTH);
+                self.growth_ratio(of, sizes.map(cpu), MAX_TENFOLD_GROWTH);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! A fast model API: it discards request bodies, and the model's name in the path
 //! selects the response.
 //!
-//! `bench` is one answer, `bench-large` one of a MiB, `bench-sse-200-2ms` a stream of 200 chunks of which
-//! each comes 2 ms after the one before, and with `0ms` as fast as it is taken. The APIs of
-//! Anthropic and OpenAI stream only; their bodies name the model.
+//! `bench` returns one document, `bench-large` one of a MiB, and `bench-sse-200-2ms` a stream of
+//! 200 chunks, 2 ms apart; with `0ms`, chunks are sent without a pause. Requests of Anthropic and
+//! OpenAI are always streamed, and their bodies name the model.
 
 use std::{
     convert::Infallible,
@@ -36,9 +36,9 @@ pub(crate) const ANSWER: &str = "The function takes the hash of the key once, lo
      I would leave it as it is; the caller holds the lock for too long instead, since it reads \
      the file while it has it.";
 
-/// Model whose answer is ANSWER so many times: a MiB.
+/// Model whose response is a MiB of `ANSWER`.
 pub(crate) const LARGE: &str = "bench-large";
-const LARGE_TIMES: usize = (1 << 20) / ANSWER.len();
+const LARGE_ANSWER_REPEATS: usize = (1 << 20) / ANSWER.len();
 
 const FILLER: &str = "and so the table grows before it is full, which the caller never sees, \
      since it holds the lock all the while; a réader waits.";
@@ -48,28 +48,32 @@ pub(crate) async fn run(listener: TcpListener) -> Result<()> {
 }
 
 async fn answer(mut request: Request<Incoming>) -> Result<Response<Either<Full<Bytes>, Chunks>>> {
-    let wire = Wire::of(request.uri().path());
-    let mut named = None;
+    let format = WireFormat::of(request.uri().path());
+    let mut model_of_body = None;
     while let Some(frame) = request.body_mut().frame().await {
         let frame = frame?;
-        if wire != Wire::Gemini && named.is_none() {
-            named = frame.data_ref().and_then(|data| model_in(data));
+        if format != WireFormat::Gemini && model_of_body.is_none() {
+            model_of_body = frame.data_ref().and_then(|data| model_in(data));
         }
     }
     let path = request.uri().path();
     let (_, model) = path.rsplit_once('/').ok_or("no model in the path")?;
-    let model = match (&named, model.split_once(':')) {
-        (Some(named), _) => named,
+    let model = match (&model_of_body, model.split_once(':')) {
+        (Some(model_of_body), _) => model_of_body,
         (None, Some((model, _))) => model,
         (None, None) => return Err("no method in the path".into()),
     };
     let (kind, body) = if let Some(stream) = model.strip_prefix("bench-sse-") {
         (
             "text/event-stream",
-            Either::Right(Chunks::parse(stream, wire)?),
+            Either::Right(Chunks::parse(stream, format)?),
         )
     } else {
-        let times = if model == LARGE { LARGE_TIMES } else { 1 };
+        let times = if model == LARGE {
+            LARGE_ANSWER_REPEATS
+        } else {
+            1
+        };
         let answer = unary(&ANSWER.repeat(times));
         (
             "application/json; charset=UTF-8",
@@ -115,15 +119,15 @@ pub(crate) fn read_stamp(letters: &[u8]) -> u64 {
     })
 }
 
-/// The form of a stream.
+/// The API whose stream format is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wire {
+pub(crate) enum WireFormat {
     Gemini,
     Anthropic,
     Responses,
 }
 
-impl Wire {
+impl WireFormat {
     fn of(path: &str) -> Self {
         match path {
             "/v1/messages" => Self::Anthropic,
@@ -132,7 +136,7 @@ impl Wire {
         }
     }
 
-    /// The events in front of the chunks.
+    /// Events before the chunks.
     const fn head(self) -> &'static str {
         match self {
             Self::Gemini => "",
@@ -141,7 +145,7 @@ impl Wire {
         }
     }
 
-    /// The events behind the chunks.
+    /// Events after the chunks.
     const fn tail(self) -> &'static str {
         match self {
             Self::Gemini => "",
@@ -196,7 +200,7 @@ data: {"type":"response.completed","sequence_number":100003,"response":{"id":"re
 
 "#;
 
-/// Returns the model that a body names.
+/// Returns the model in a request body.
 fn model_in(body: &[u8]) -> Option<String> {
     let marker = br#""model":""#;
     let start = memchr::memmem::find(body, marker)? + marker.len();
@@ -206,50 +210,54 @@ fn model_in(body: &[u8]) -> Option<String> {
 }
 
 struct Chunks {
-    wire: Wire,
-    left: usize,
-    /// The text so far, which the end of a response repeats.
+    format: WireFormat,
+    remaining: usize,
+    /// Text so far, which the end of a stream of Responses repeats.
     sent: String,
-    /// The first one comes at once.
+    /// The first chunk is sent without a pause.
     is_first: bool,
     pace: Option<Interval>,
 }
 
 impl Chunks {
-    fn parse(text: &str, wire: Wire) -> Result<Self> {
+    fn parse(text: &str, format: WireFormat) -> Result<Self> {
         let (chunks, pace) = text.split_once('-').ok_or("no pace")?;
         let pace = pace.strip_suffix("ms").ok_or("no unit")?.parse()?;
         let pace = Duration::from_millis(pace);
         Ok(Self {
-            wire,
-            left: chunks.parse()?,
+            format,
+            remaining: chunks.parse()?,
             sent: String::new(),
             is_first: true,
             pace: (!pace.is_zero()).then(|| interval_at(Instant::now() + pace, pace)),
         })
     }
 
-    fn next(&mut self, is_first: bool) -> String {
+    fn next_chunk(&mut self, is_first: bool) -> String {
         let stamp = stamp(now());
         let text = format!("{STAMP}{stamp} {FILLER} ");
-        let event = match self.wire {
-            Wire::Gemini => return self.next_of_gemini(&text),
-            Wire::Anthropic => format!(
+        let event = match self.format {
+            WireFormat::Gemini => return self.next_gemini_chunk(&text),
+            WireFormat::Anthropic => format!(
                 "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{text}\"}}}}\n\n"
             ),
-            Wire::Responses => format!(
+            WireFormat::Responses => format!(
                 "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":{},\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"{text}\",\"logprobs\":[]}}\n\n",
-                100_000 - self.left
+                100_000 - self.remaining
             ),
         };
         self.sent.push_str(&text);
-        let head = if is_first { self.wire.head() } else { "" };
-        let tail = if self.left == 0 { self.wire.tail() } else { "" };
+        let head = if is_first { self.format.head() } else { "" };
+        let tail = if self.remaining == 0 {
+            self.format.tail()
+        } else {
+            ""
+        };
         [head, &event, &tail.replace("ALL", &self.sent)].concat()
     }
 
-    fn next_of_gemini(&self, text: &str) -> String {
-        let end = if self.left == 0 {
+    fn next_gemini_chunk(&self, text: &str) -> String {
+        let end = if self.remaining == 0 {
             r#","finishReason":"STOP""#
         } else {
             ""
@@ -257,7 +265,7 @@ impl Chunks {
         let mut chunk = format!(
             r#"data: {{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}],"role":"model"}}{end},"index":0}}],"#
         );
-        let rest = if self.left == 0 {
+        let rest = if self.remaining == 0 {
             usage()
         } else {
             r#""modelVersion":"bench""#
@@ -276,14 +284,14 @@ impl Body for Chunks {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Poll::Ready(None);
         }
         let is_first = std::mem::take(&mut self.is_first);
         if !is_first && let Some(pace) = &mut self.pace {
             ready!(pace.poll_tick(context));
         }
-        self.left -= 1;
-        Poll::Ready(Some(Ok(Frame::data(self.next(is_first).into()))))
+        self.remaining -= 1;
+        Poll::Ready(Some(Ok(Frame::data(self.next_chunk(is_first).into()))))
     }
 }

@@ -1,5 +1,4 @@
-//! What is counted: each case readies what it needs, and does its work in
-//! [`measured`].
+//! Cases: each prepares its input, and does the counted work in [`measured`].
 
 use std::{hint::black_box, time::Duration};
 
@@ -18,10 +17,10 @@ use stream_redact::{DETECTORS, Mask, Style};
 
 use super::Outcome;
 
-/// A name, and what readies and does the work.
+/// A name, and a function that prepares and does the work.
 pub type Case = (&'static str, fn() -> Outcome);
 
-/// What is counted.
+/// All counted cases.
 pub const CASES: &[Case] = &[
     ("parse_100k", parse),
     ("stable_form_100k", stable_form),
@@ -36,8 +35,8 @@ pub const CASES: &[Case] = &[
     ("mask_foreign_chunks", mask_foreign_chunks),
 ];
 
-const LARGE: usize = 100 << 10;
-const CHUNK: usize = 300;
+const LARGE_BYTES: usize = 100 << 10;
+const CHUNK_BYTES: usize = 300;
 const GENERATE: &str = "/v1beta/models/gemini-2.5-pro:generateContent";
 const ASCII: &str = "    pub fn insert(&mut self, key: K, value: V) -> Option<V> {\n\
     \tlet hash = self.hasher.hash_one(&key); // see https://docs.rs/hashbrown/0.15.2\n\
@@ -45,46 +44,57 @@ const ASCII: &str = "    pub fn insert(&mut self, key: K, value: V) -> Option<V>
 const FOREIGN: &str =
     "Der Wärter prüft größere Blöcke; 解析器一次读取一行，无法读取的内容会原样传递。\n";
 
-/// Does what is counted.
+/// Runs the work whose instructions are counted.
 #[inline(never)]
 fn measured<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())
 }
 
-/// What was counted must have been done.
-fn done(done: bool) -> Outcome {
-    done.then_some(()).ok_or_else(|| "it was not done".into())
+/// Fails unless the counted work had the expected result.
+fn ensure(condition: bool) -> Outcome {
+    condition
+        .then_some(())
+        .ok_or_else(|| "unexpected result".into())
 }
 
 fn parse() -> Outcome {
-    let body = body(LARGE)?;
+    let body = body(LARGE_BYTES)?;
     measured(|| dialect::parse_document(body).map(drop))?;
     Ok(())
 }
 
 fn stable_form() -> Outcome {
-    let (call, document) = (call(GENERATE)?, dialect::parse_document(body(LARGE)?)?);
-    done(measured(|| {
+    let (call, document) = (
+        call(GENERATE)?,
+        dialect::parse_document(body(LARGE_BYTES)?)?,
+    );
+    ensure(measured(|| {
         let request = dialect::read_request(&call, &document, Detail::Texts);
         request.map(|it| it.messages.len() > 10)
     })?)
 }
 
 fn splice() -> Outcome {
-    let (call, document) = (call(GENERATE)?, dialect::parse_document(body(LARGE)?)?);
+    let (call, document) = (
+        call(GENERATE)?,
+        dialect::parse_document(body(LARGE_BYTES)?)?,
+    );
     let config = json!({ "temperature": 0.5 });
     let mutation = RequestMutation {
         fields: Map::from_iter([("config".to_owned(), config)]),
         appended_text: None,
     };
-    done(measured(|| {
+    ensure(measured(|| {
         let edited = dialect::write_request(&call, document, &mutation);
-        edited.map(|it| it.document.to_bytes().len() > LARGE)
+        edited.map(|it| it.document.to_bytes().len() > LARGE_BYTES)
     })?)
 }
 
 fn write_event() -> Outcome {
-    let (call, document) = (call(GENERATE)?, dialect::parse_document(body(LARGE)?)?);
+    let (call, document) = (
+        call(GENERATE)?,
+        dialect::parse_document(body(LARGE_BYTES)?)?,
+    );
     let llm_request = dialect::read_request(&call, &document, Detail::Texts)?;
     let event = BeforeModel { llm_request };
     let context = Context {
@@ -92,30 +102,30 @@ fn write_event() -> Outcome {
         timestamp: "2026-01-13T19:15:43.029Z".to_owned(),
         ..Context::default()
     };
-    let protocol = protocol::find("gemini").ok_or("there is no such protocol")?;
-    done(measured(|| {
+    let protocol = protocol::find("gemini").ok_or("no such protocol")?;
+    ensure(measured(|| {
         let written = protocol.write(&context, Event::BeforeModel(&event), InputExtras::default());
-        written.len() > LARGE / 4
+        written.len() > LARGE_BYTES / 4
     }))
 }
 
-/// A history that was seen before, but for its last item.
+/// A known history with one new item.
 fn session() -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let store = MemoryStore::new(100, Duration::from_mins(30));
     let sessions = Sessions::new(SessionStore::Memory(Box::new(store)));
     let mut contents = contents(1 << 20);
     let seen = dialect::parse_document(body_of(&contents))?;
-    runtime.block_on(visit(&sessions, &seen))?;
+    runtime.block_on(process_request(&sessions, &seen))?;
     contents.push(json!({ "role": "user", "parts": [{ "text": "and what now?" }] }));
     let next = dialect::parse_document(body_of(&contents))?;
-    let arrival = measured(|| runtime.block_on(visit(&sessions, &next)))?;
-    done(arrival != MatchKind::New)
+    let match_kind = measured(|| runtime.block_on(process_request(&sessions, &next)))?;
+    ensure(match_kind != MatchKind::New)
 }
 
-/// What a request does to its session.
-async fn visit(sessions: &Sessions, document: &Document) -> Outcome<MatchKind> {
-    let visit = SessionRequest {
+/// Updates the session of a request.
+async fn process_request(sessions: &Sessions, document: &Document) -> Outcome<MatchKind> {
+    let request = SessionRequest {
         caller: "caller",
         agent: "agent",
         named: None,
@@ -123,7 +133,7 @@ async fn visit(sessions: &Sessions, document: &Document) -> Outcome<MatchKind> {
         recorded: None,
     };
     let history = History::read(document)?;
-    let mut session = sessions.open(visit, history.as_ref()).await?;
+    let mut session = sessions.open(request, history.as_ref()).await?;
     let items = session.conversation.items.clone();
     let last = if session.match_kind == MatchKind::New {
         0
@@ -138,15 +148,15 @@ async fn visit(sessions: &Sessions, document: &Document) -> Outcome<MatchKind> {
 }
 
 fn recognise_path() -> Outcome {
-    done(measured(|| call(GENERATE).is_ok()))
+    ensure(measured(|| call(GENERATE).is_ok()))
 }
 
 fn sse() -> Outcome {
     let part = json!({ "text": "x".repeat(223) });
     let answer = json!({ "candidates": [{ "content": { "role": "model", "parts": [part] } }] });
     let chunk = format!("data: {answer}\r\n\r\n");
-    done(chunk.len() == CHUNK)?;
-    done(
+    ensure(chunk.len() == CHUNK_BYTES)?;
+    ensure(
         measured(|| {
             let mut reader = SseReader::new(1 << 20);
             let mut read = || reader.push(chunk.as_bytes()).map(|it| it.len());
@@ -156,39 +166,39 @@ fn sse() -> Outcome {
 }
 
 fn mask_ascii() -> Outcome {
-    conceal(ASCII)
+    mask_text(ASCII)
 }
 
 fn mask_foreign() -> Outcome {
-    conceal(FOREIGN)
+    mask_text(FOREIGN)
 }
 
-fn conceal(line: &str) -> Outcome {
+fn mask_text(line: &str) -> Outcome {
     let (mask, text) = (mask()?, text_of(line));
-    done(measured(|| mask.mask(&text)).is_none())
+    ensure(measured(|| mask.mask(&text)).is_none())
 }
 
 fn mask_ascii_chunks() -> Outcome {
-    conceal_chunks(ASCII)
+    mask_chunks(ASCII)
 }
 
 fn mask_foreign_chunks() -> Outcome {
-    conceal_chunks(FOREIGN)
+    mask_chunks(FOREIGN)
 }
 
-fn conceal_chunks(line: &str) -> Outcome {
+fn mask_chunks(line: &str) -> Outcome {
     let (mask, text) = (mask()?, text_of(line));
     let mut stream = mask.stream();
     let passed = measured(|| {
         let (mut passed, mut rest) = (0, &*text);
         while !rest.is_empty() {
-            let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK));
+            let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK_BYTES));
             passed += stream.push(chunk).len();
             rest = after;
         }
         passed + stream.finish().len()
     });
-    done(passed == text.len())
+    ensure(passed == text.len())
 }
 
 fn mask() -> Outcome<Mask> {
@@ -197,7 +207,7 @@ fn mask() -> Outcome<Mask> {
 }
 
 fn text_of(line: &str) -> String {
-    line.repeat(LARGE / line.len())
+    line.repeat(LARGE_BYTES / line.len())
 }
 
 fn call(path: &str) -> Outcome<Call> {
@@ -215,7 +225,7 @@ fn call(path: &str) -> Outcome<Call> {
 /// The request of a coding agent.
 fn body(bytes: usize) -> Outcome<Bytes> {
     let body = body_of(&contents(bytes));
-    done(body.len() > bytes)?;
+    ensure(body.len() > bytes)?;
     Ok(body)
 }
 
@@ -233,7 +243,7 @@ fn body_of(contents: &[Value]) -> Bytes {
     body.to_string().into()
 }
 
-/// A conversation of about so many bytes.
+/// A conversation of about this number of bytes.
 fn contents(bytes: usize) -> Vec<Value> {
     let content = |role: &str, part: Value| json!({ "role": role, "parts": [part] });
     let step = |number: usize| {

@@ -38,7 +38,7 @@ const LIMITS: &str = if cfg!(debug_assertions) {
     )
 };
 
-/// Headroom of a new limit, in percent. Unrelated changes move the code that the
+/// Headroom of a new limit, in percent. Unrelated changes alter the instructions that the
 /// compiler generates for a function by up to 5 %.
 const LIMIT_HEADROOM_PERCENT: u64 = 10;
 
@@ -59,10 +59,10 @@ fn main() -> Outcome {
         }
         [COUNT, name] => {
             let found = CASES.iter().find(|it| it.0 == name);
-            let (_, case) = found.ok_or("there is no such case")?;
+            let (_, case) = found.ok_or("no such case")?;
             case()
         }
-        _ => Err("the only word is `renew`".into()),
+        _ => Err("the only argument is `renew`".into()),
     }
 }
 
@@ -72,7 +72,7 @@ fn counts() -> Outcome<Vec<(&'static str, u64)>> {
         let start = |&(name, _)| (name, scope.spawn(move || count(name)));
         let started: Vec<_> = CASES.iter().map(start).collect();
         let end = |(name, thread): (_, thread::ScopedJoinHandle<'_, Outcome<u64>>)| {
-            let count = thread.join().map_err(|_| "a thread broke off")?;
+            let count = thread.join().map_err(|_| "a thread panicked")?;
             Ok((name, count.map_err(|error| format!("{name}: {error}"))?))
         };
         started.into_iter().map(end).collect()
@@ -132,10 +132,10 @@ fn check(counts: &[(&str, u64)], limits: &BTreeMap<String, u64>) -> Outcome {
         }
     }
     if limits.len() > counts.len() {
-        return Err("there are limits of cases that are none".into());
+        return Err("limits without a case".into());
     }
-    if !is_alike() {
-        println!("not judged: the limits are those of another kind of processor");
+    if !limits_apply() {
+        println!("not compared: the limits are those of another kind of processor");
         return Ok(());
     }
     match &*over {
@@ -144,14 +144,14 @@ fn check(counts: &[(&str, u64)], limits: &BTreeMap<String, u64>) -> Outcome {
     }
 }
 
-/// Whether the limits hold on this processor. Some libraries have other code for
-/// others; of those with AVX2, valgrind makes one and the same.
+/// Returns true if the limits apply to this processor. Some libraries have other code for
+/// other processors; valgrind emulates all those with AVX2 alike.
 #[cfg(target_arch = "x86_64")]
-fn is_alike() -> bool {
+fn limits_apply() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-const fn is_alike() -> bool {
+const fn limits_apply() -> bool {
     false
 }

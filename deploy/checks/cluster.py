@@ -1,4 +1,4 @@
-"""What Kubernetes would say of the objects: their schemas, and good practice."""
+"""Validation of the objects: schemas of Kubernetes, and checkov."""
 
 import functools
 import json
@@ -13,7 +13,7 @@ from rendering import DEPLOY
 
 VERSIONS = ["1.31", "1.34", "1.37"]
 # Defined by the Prometheus operator, whose schemas kubernetes-validate does not have.
-FOREIGN_KINDS = {"ServiceMonitor"}
+CUSTOM_KINDS = {"ServiceMonitor"}
 
 
 def schemas(rendering):
@@ -29,21 +29,21 @@ def validate(object, version):
     try:
         used = kubernetes_validate.validate(it, version, strict=True)
     except kubernetes_validate.SchemaNotFoundError:
-        assert it["kind"] in FOREIGN_KINDS, f"no schema for {it['kind']} in {version}"
+        assert it["kind"] in CUSTOM_KINDS, f"no schema for {it['kind']} in {version}"
     except kubernetes_validate.ValidationError as error:
-        # Its text has the whole schema.
+        # The text of the error contains the whole schema.
         raise AssertionError(f"{it['kind']} {it['metadata']['name']}: {error.message}") from None
     else:
         assert used == version, f"{used} instead of {version}"
 
 
 def checkov(renderings):
-    """Good practice, as far as checkov knows it; checkov.yaml has what is skipped and why."""
+    """checkov has no finding. checkov.yaml lists the skipped checks with reasons."""
     with tempfile.TemporaryDirectory() as folder:
         for it in renderings:
             (pathlib.Path(folder) / f"{it.name.replace(' ', '-')}.yaml").write_text(it.text)
-        command = [os.environ["CHECKOV"], "--config-file", str(DEPLOY / "checkov.yaml"), "--directory", folder, "-o", "json"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        options = ["--config-file", str(DEPLOY / "checkov.yaml"), "--directory", folder, "-o", "json"]
+        run = subprocess.run([os.environ["CHECKOV"], *options], capture_output=True, text=True, timeout=120)
     report = json.loads(run.stdout)
     failed = [f"{it['check_id']} {it['check_name']}: {it['file_path']} {it['resource']}"
               for it in report["results"]["failed_checks"]]
@@ -52,4 +52,4 @@ def checkov(renderings):
     assert summary["parsing_errors"] == 0 and summary["passed"] > 300, summary
 
 
-CHECKS = {"its objects are valid in three versions of Kubernetes": schemas}
+CHECKS = {"objects are valid in three versions of Kubernetes": schemas}

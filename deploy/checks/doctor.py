@@ -1,4 +1,4 @@
-"""`hookgate doctor --bypass` behind the rules of no-bypass/nftables.conf, with one way past the gateway at a time.
+"""`hookgate doctor --bypass` behind the rules of no-bypass/nftables.conf, with one open bypass at a time.
 
 The binary is $HOOKGATE, or hookgate in the debug folder of the build. It is not built here.
 """
@@ -16,7 +16,7 @@ from namespaces import RULES, Network, isolated, run
 
 # The user of `agent_users`, and where the gateway listens.
 AGENT, GATEWAY = 10002, ("127.0.0.1", 8787)
-# Hosts of the model APIs, on the other side of the rules.
+# Hosts of the model APIs, to which the rules block connections.
 HOSTS = {
     "generativelanguage.googleapis.com": "203.0.113.11",
     "aiplatform.googleapis.com": "203.0.113.12",
@@ -25,7 +25,7 @@ HOSTS = {
     "api.openai.com": "203.0.113.15",
     "chatgpt.com": "203.0.113.16",
 }
-# A server that passes calls on, and a proxy.
+# A relay and a proxy.
 RELAY, PROXY = ("203.0.113.20", 9000), ("203.0.113.30", 3128)
 # Each login of gemini-cli: its variable and its host.
 LOGINS = {
@@ -36,11 +36,11 @@ LOGINS = {
 
 
 @dataclasses.dataclass
-class WayOut:
-    """A way past the gateway: files of the user, variables, and the address that the rules let through."""
+class Bypass:
+    """A bypass of the gateway: files of the user, variables, and the address that the rules accept."""
 
     name: str
-    hole: tuple
+    address: tuple
     agent: str
     login: str
     files: dict = dataclasses.field(default_factory=dict)
@@ -51,43 +51,44 @@ def url(address):
     return f"http://{address[0]}:{address[1]}"
 
 
-def ways_out():
+def bypasses():
     for login, (variable, host) in LOGINS.items():
-        way = {"agent": "gemini-cli", "login": login}
-        yield WayOut(f"{login}, environment", RELAY, **way, variables={variable: url(RELAY)})
-        yield WayOut(f"{login}, settings", RELAY, **way, files={".gemini/.env": f"{variable}={url(RELAY)}\n"})
-        yield WayOut(f"{login}, host", (HOSTS[host], 443), **way)
-    yield from others()
+        agent = {"agent": "gemini-cli", "login": login}
+        yield Bypass(f"{login}, environment", RELAY, **agent, variables={variable: url(RELAY)})
+        yield Bypass(f"{login}, settings", RELAY, **agent, files={".gemini/.env": f"{variable}={url(RELAY)}\n"})
+        yield Bypass(f"{login}, host", (HOSTS[host], 443), **agent)
+    yield from other_bypasses()
 
 
-def others():
+def other_bypasses():
     claude = {"env": {"ANTHROPIC_BASE_URL": url(RELAY)}}
     codex = f'model_provider = "own"\n[model_providers.own]\nbase_url = "{url(RELAY)}/v1"\n'
     opencode = {"provider": {"own": {"options": {"baseURL": f"{url(RELAY)}/v1"}}}}
-    yield WayOut("Claude Code, settings", RELAY, "Claude Code", "Anthropic API",
+    yield Bypass("Claude Code, settings", RELAY, "Claude Code", "Anthropic API",
                  files={".claude/settings.json": json.dumps(claude)})
-    yield WayOut("Codex, config", RELAY, "Codex", "API key", files={".codex/config.toml": codex})
-    yield WayOut("Codex, ChatGPT", (HOSTS["chatgpt.com"], 443), "Codex", "ChatGPT login", files={".codex/auth.json": "{}"})
-    yield WayOut("opencode, config", RELAY, "opencode", "provider own",
+    yield Bypass("Codex, config", RELAY, "Codex", "API key", files={".codex/config.toml": codex})
+    yield Bypass("Codex, ChatGPT", (HOSTS["chatgpt.com"], 443), "Codex", "ChatGPT login",
+                 files={".codex/auth.json": "{}"})
+    yield Bypass("opencode, config", RELAY, "opencode", "provider own",
                  files={".config/opencode/opencode.json": json.dumps(opencode)})
-    yield WayOut("aider, config", RELAY, "aider", "OpenAI API",
+    yield Bypass("aider, config", RELAY, "aider", "OpenAI API",
                  files={".aider.conf.yml": f"openai-api-base: {url(RELAY)}/v1\n"})
-    yield WayOut("OpenAI SDKs, host", (HOSTS["api.openai.com"], 443), "OpenAI SDKs", "OpenAI API",
+    yield Bypass("OpenAI SDKs, host", (HOSTS["api.openai.com"], 443), "OpenAI SDKs", "OpenAI API",
                  variables={"OPENAI_API_KEY": "k"})
-    yield WayOut("proxy", PROXY, "gemini-cli", "API key", variables={"HTTPS_PROXY": url(PROXY)})
+    yield Bypass("proxy", PROXY, "gemini-cli", "API key", variables={"HTTPS_PROXY": url(PROXY)})
 
 
-def doctor_finds_each_way_out():
-    """Runs this file in namespaces of its own."""
+def doctor_finds_each_bypass():
+    """Runs this file in separate namespaces."""
     build = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", RULES.parents[2] / "target"))
     binary = pathlib.Path(os.environ.get("HOOKGATE", build / "debug" / "hookgate"))
     assert binary.is_file(), f"{binary} is not built"
     isolated(__file__, str(binary.resolve()))
 
 
-CHECKS = {"doctor finds each of 9 ways out of gemini-cli and 7 others, and none that is closed": doctor_finds_each_way_out}
+CHECKS = {"doctor finds each of 9 bypasses by gemini-cli and 7 by others, and no closed one": doctor_finds_each_bypass}
 
-# Answers every request, CONNECT as well, and prints a line when it is ready.
+# HTTP server that answers every request, including CONNECT, and prints a line when it is ready.
 SERVER = """
 import http.server, json, sys, threading
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -117,46 +118,48 @@ def main():
             run(*outside, "ip", "address", "add", f"{address}/24", "dev", "eth0")
         network.serve([], SERVER, json.dumps([GATEWAY]))
         network.serve(outside, SERVER, json.dumps(addresses))
-        tried(folder)
+        check_bypasses(folder)
 
 
-def tried(folder):
-    planted = list(ways_out())
-    everything = WayOut(
+def check_bypasses(folder):
+    all_bypasses = list(bypasses())
+    combined = Bypass(
         "all", (), "", "",
-        files={name: text for it in planted for name, text in it.files.items()},
-        variables={name: text for it in planted for name, text in it.variables.items()},
+        files={name: text for it in all_bypasses for name, text in it.files.items()},
+        variables={name: text for it in all_bypasses for name, text in it.variables.items()},
     )
-    code, report = diagnosis(folder, everything)
-    assert code == 1 and report["ways_out"] >= len(planted), f"without rules: {report}"
+    code, report = run_doctor(folder, combined)
+    assert code == 1 and report["ways_out"] >= len(all_bypasses), f"without rules: {report}"
     run("nft", "--file", RULES)
-    code, report = diagnosis(folder, everything)
-    assert (code, report["ways_out"]) == (0, 0), f"all are closed: {report}"
-    for it in planted:
+    code, report = run_doctor(folder, combined)
+    assert (code, report["ways_out"]) == (0, 0), f"with rules: {report}"
+    for it in all_bypasses:
         run("nft", "--file", RULES)
-        run("nft", "insert", "rule", "inet", "hookgate", "agent", "ip", "daddr", it.hole[0], "tcp", "dport", str(it.hole[1]), "accept")
-        code, report = diagnosis(folder, it)
+        host, port = it.address
+        rule = ["ip", "daddr", host, "tcp", "dport", str(port), "accept"]
+        run("nft", "insert", "rule", "inet", "hookgate", "agent", *rule)
+        code, report = run_doctor(folder, it)
         found = {(way["agent"], way["login"]) for way in report["ways"] if way["verdict"] == "out"}
         assert code == 1 and (it.agent, it.login) in found, f"{it.name}: found {found}"
-        reached = {host["address"] for host in report["hosts"] if host["reached"] not in ("closed", "gateway")}
-        expected = set(HOSTS) if it.hole == PROXY else {it.hole[0]}
+        reached = {entry["address"] for entry in report["hosts"] if entry["reached"] not in ("closed", "gateway")}
+        expected = set(HOSTS) if it.address == PROXY else {host}
         reached = {HOSTS.get(it.rsplit(":", 1)[0], it.rsplit(":", 1)[0]) for it in reached}
         expected = {HOSTS.get(it, it) for it in expected}
         assert reached == expected, f"{it.name}: reached {reached}"
 
 
-def diagnosis(folder, way):
-    """The exit code and the report, as the user that the rules are for."""
+def run_doctor(folder, bypass):
+    """Runs doctor as the user of the rules. Returns its exit code and its report."""
     home = folder / "home"
     shutil.rmtree(home, ignore_errors=True)
     (home / ".gemini").mkdir(parents=True)
-    for name, text in way.files.items():
+    for name, text in bypass.files.items():
         file = home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     user = ["setpriv", f"--reuid={AGENT}", f"--regid={AGENT}", "--clear-groups"]
     command = [*user, folder / "hookgate", "doctor", "--url", url(GATEWAY), "--bypass", "--json"]
-    environment = {"HOME": str(home), **way.variables}
+    environment = {"HOME": str(home), **bypass.variables}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=home, env=environment)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)

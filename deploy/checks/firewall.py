@@ -1,4 +1,4 @@
-"""The rules of no-bypass/nftables.conf in network namespaces: what agents reach with them and without."""
+"""The rules of no-bypass/nftables.conf in network namespaces: addresses that agents reach with and without them."""
 
 import json
 import sys
@@ -7,9 +7,9 @@ from namespaces import RULES, Network, isolated, run
 
 # The user of `agent_users`.
 AGENT = 10002
-# The host, as agents behind its bridge see it, and a host on the other side.
+# The address of the host on its bridge, and a host behind its uplink.
 HOST, OUTSIDE = "172.30.0.1", "203.0.113.1"
-# What there is to be reached; `True` for what agents may reach.
+# Addresses with servers; `True` if agents may reach them.
 ON_THE_HOST = {
     ("tcp", "127.0.0.1", 8787): True,
     ("tcp", "::1", 8787): True,
@@ -35,13 +35,13 @@ BEHIND_THE_BRIDGE = {
 }
 
 
-def rules_close_every_other_way():
+def rules_block_all_other_addresses():
     isolated(__file__)
 
 
-CHECKS = {"the rules for nftables close every way but the gateway and DNS": rules_close_every_other_way}
+CHECKS = {"the rules for nftables block all addresses but the gateway and DNS": rules_block_all_other_addresses}
 
-# Serves TCP and UDP on what it is given, and prints a line when it does.
+# Listens on the given TCP and UDP addresses, and prints a line when it is ready.
 SERVER = """
 import json, select, socket, sys
 sockets = []
@@ -60,7 +60,7 @@ while True:
         else:
             it.sendto(b"!", it.recvfrom(9)[1])
 """
-# Prints for each address, as this user, whether it is reached.
+# Prints for each address whether this user reaches it.
 CLIENT = """
 import json, os, socket, sys
 os.setuid(int(sys.argv[2]))
@@ -81,12 +81,12 @@ print(json.dumps([reaches(*it) for it in json.loads(sys.argv[1])]))
 
 
 def main():
-    """On the host: two others behind links, with and without the rules."""
+    """Creates the network: this host, agents behind its bridge, and a host outside."""
     with Network() as network:
-        tried(network)
+        check_rules(network)
 
 
-def tried(network):
+def check_rules(network):
     agents = network.host("agents0", HOST, "172.30.0.2")
     outside = network.host("uplink", "203.0.113.254", OUTSIDE)
     run("ip", "-6", "address", "add", "fd00:30::1/64", "dev", "agents0", "nodad")
@@ -97,26 +97,26 @@ def tried(network):
         (outside, [it for it in addresses if it[1] == OUTSIDE]),
     ]:
         network.serve(inside, SERVER, json.dumps(sorted(served)))
-    every = [True] * 99
-    expect("without rules, on the host", reached([], ON_THE_HOST, AGENT), every)
-    expect("without rules, behind the bridge", reached(agents, BEHIND_THE_BRIDGE, 0), every)
+    all_reachable = [True] * 99
+    expect("without rules, on the host", reachability([], ON_THE_HOST, AGENT), all_reachable)
+    expect("without rules, behind the bridge", reachability(agents, BEHIND_THE_BRIDGE, 0), all_reachable)
     run("nft", "--check", "--file", str(RULES))
-    for _ in range(2):  # loading them again replaces them
+    for _ in range(2):  # a second load replaces the rules
         run("nft", "--file", str(RULES))
-    expect("an agent on the host", reached([], ON_THE_HOST, AGENT), ON_THE_HOST.values())
-    expect("agents behind the bridge", reached(agents, BEHIND_THE_BRIDGE, 0), BEHIND_THE_BRIDGE.values())
-    expect("the gateway's user", reached([], ON_THE_HOST, AGENT - 1), every)
+    expect("an agent on the host", reachability([], ON_THE_HOST, AGENT), ON_THE_HOST.values())
+    expect("agents behind the bridge", reachability(agents, BEHIND_THE_BRIDGE, 0), BEHIND_THE_BRIDGE.values())
+    expect("the gateway's user", reachability([], ON_THE_HOST, AGENT - 1), all_reachable)
     tables = run("nft", "--json", "list", "tables")
     assert sum("table" in it for it in json.loads(tables)["nftables"]) == 1, tables
 
 
-def reached(inside, addresses, user):
+def reachability(inside, addresses, user):
     return json.loads(run(*inside, sys.executable, "-c", CLIENT, json.dumps(list(addresses)), str(user)))
 
 
-def expect(who, reached, expected):
+def expect(description, reached, expected):
     expected = list(expected)[: len(reached)]
-    assert reached == expected, f"{who}: reached {reached}, expected {expected}"
+    assert reached == expected, f"{description}: reached {reached}, expected {expected}"
 
 
 if __name__ == "__main__":

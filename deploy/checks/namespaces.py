@@ -1,4 +1,4 @@
-"""Hosts of a network in namespaces of their own, which end with the process that made them."""
+"""Hosts of a network in separate namespaces, which end with the process that created them."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ RULES = pathlib.Path(__file__).resolve().parent.parent / "no-bypass" / "nftables
 
 
 def isolated(program, *arguments):
-    """Runs a program of Python in namespaces of its own, for networks and mounts."""
+    """Runs a Python program in new network and mount namespaces."""
     missing = [it for it in ["nft", "ip", "unshare", "nsenter", "setpriv"] if not shutil.which(it)]
     assert not missing, f"not installed: {missing} (Debian: nftables, iproute2, util-linux)"
     command = ["unshare", "--net", "--mount", sys.executable, "-B", program, *arguments]
@@ -19,23 +19,23 @@ def isolated(program, *arguments):
 
 
 class Network:
-    """The host of this namespace, and others behind links."""
+    """The host of this namespace, and other hosts behind links."""
 
     def __enter__(self):
-        assert namespace_of("self") != namespace_of(os.getppid()), "not in a namespace of its own"
-        self.started = []
+        assert namespace_of("self") != namespace_of(os.getppid()), "not in a separate namespace"
+        self.processes = []
         run("ip", "link", "set", "lo", "up")
         run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         return self
 
     def __exit__(self, *error):
-        for it in self.started:
+        for it in self.processes:
             it.kill()
 
     def host(self, link, near, far):
-        """A host behind a link; gives the beginning of commands that run on it."""
+        """Creates a host behind a link. Returns the prefix of commands that run on it."""
         holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 300"], stdout=subprocess.PIPE)
-        self.started.append(holder)
+        self.processes.append(holder)
         holder.stdout.readline()
         assert namespace_of(holder.pid) != namespace_of("self")
         inside = ["nsenter", "--net", "--target", str(holder.pid)]
@@ -48,10 +48,10 @@ class Network:
         return inside
 
     def serve(self, inside, program, *arguments):
-        """Starts a server, a program of Python that prints a line when it is ready."""
+        """Starts a server, a Python program that prints a line when it is ready."""
         command = [*inside, sys.executable, "-c", program, *arguments]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self.started.append(server)
+        self.processes.append(server)
         assert server.stdout.readline() == "ready\n", f"cannot serve {arguments}"
 
 

@@ -1,4 +1,4 @@
-"""What users would apply: the overlays as kubectl renders them, and the chart as Helm does."""
+"""Renderings of the overlays by kubectl, and of the chart by Helm."""
 
 import functools
 import os
@@ -13,12 +13,12 @@ REPO = DEPLOY.parent
 CHART = DEPLOY / "helm" / "hookgate"
 GOLDEN = DEPLOY / "helm" / "golden"
 VALUES = DEPLOY / "helm" / "values"
-# The name of each golden file, and the files of values that it is rendered with.
+# Name of each golden file, and the values files that it is rendered with.
 RELEASES = {"default": [], "replicas": ["replicas"], "no-bypass": ["replicas", "no-bypass"]}
 
 
 class Rendering:
-    """The objects of one way to install hookgate."""
+    """The objects of an overlay or of a release of the chart."""
 
     def __init__(self, name, text):
         self.name, self.text = name, text
@@ -74,7 +74,7 @@ class Kustomize:
 class Helm:
     @staticmethod
     def values(release):
-        """The values of a release, merged as Helm merges files."""
+        """The values of a release, merged as Helm merges values files."""
         merged = {}
         for name in RELEASES[release]:
             merge(merged, yaml.safe_load((VALUES / f"{name}.yaml").read_text()))
@@ -98,7 +98,7 @@ class Helm:
             golden = GOLDEN / f"{release}.yaml"
             if os.environ.get("UPDATE"):
                 golden.write_text(cls.text(release))
-            assert cls.text(release) == golden.read_text(), f"{golden} differs; UPDATE=1 renews it"
+            assert cls.text(release) == golden.read_text(), f"{golden} differs; UPDATE=1 updates it"
         assert {it.stem for it in GOLDEN.iterdir()} == set(RELEASES)
 
     @classmethod
@@ -106,12 +106,12 @@ class Helm:
         for release in RELEASES:
             report = helm_python.lint(str(CHART), cls.values(release), strict=True)
             # Severity 1 is information: the chart has no icon.
-            found = [it for it in report["messages"] if it["severity"] != 1]
-            assert report["total_charts_linted"] == 1 and not found and not report["errors"], report
+            findings = [it for it in report["messages"] if it["severity"] != 1]
+            assert report["total_charts_linted"] == 1 and not findings and not report["errors"], report
 
     @staticmethod
-    def refuse_wrong_values():
-        wrong = [
+    def reject_invalid_values():
+        invalid = [
             {"autoscaling": {"minReplicas": 1}},
             {"autoscaling": {"minimum": 3}},
             {"service": {"sessionAffinity": "Cookie"}},
@@ -121,7 +121,7 @@ class Helm:
         ]
         with helm_python.Chart.load(str(CHART)) as chart:
             chart.validate_schema(chart.merge_values({}))
-            for values in wrong:
+            for values in invalid:
                 try:
                     chart.validate_schema(chart.merge_values(values))
                 except helm_python.HelmError:

@@ -1,17 +1,17 @@
-// Log in and out, and requests that other sites forge.
+// Login, logout, and cross-site request forgery.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { it } from "node:test";
 
-import { Window, until, withWindow } from "../harness/browser.mjs";
-import { Gateway, atEnd } from "../harness/gateway.mjs";
+import { Window, waitUntil, withWindow } from "../harness/browser.mjs";
+import { Gateway, onCleanup } from "../harness/gateway.mjs";
 
 const submit = (page) => page.getByRole("button", { name: "Log in" }).click();
 
-export function accessTests(stage) {
+export function accessTests(suite) {
   it("a wrong token is refused, and the right one leads to the requested page", async () => {
-    const { browser, scene: { gateway } } = stage;
+    const { browser, fixture: { gateway } } = suite;
     await withWindow(browser, gateway, {}, async (page, window) => {
       await page.goto("/console/calls?verdict=deny");
       assert.match(page.url(), /\/console\/login\?next=/);
@@ -31,30 +31,30 @@ export function accessTests(stage) {
     });
   });
 
-  it("a logout ends the session, also for who kept the cookie", async () => {
-    const { browser, scene: { gateway } } = stage;
+  it("a logout ends the session, even if its cookie was kept", async () => {
+    const { browser, fixture: { gateway } } = suite;
     await withWindow(browser, gateway, { user: "vera" }, async (page, window) => {
       await page.goto("/console/");
       const kept = await window.context.cookies();
       await page.getByRole("button", { name: "Log out" }).click();
       await page.waitForURL("**/console/login");
       await page.goBack();
-      assert.match(page.url(), /\/console\/login/, "the page before is not in a cache");
+      assert.match(page.url(), /\/console\/login/, "the previous page is not cached");
       await window.context.addCookies(kept);
       await page.goto("/console/");
       assert.match(page.url(), /\/console\/login\?next=/);
     });
   });
 
-  it("a login that has expired leads to the login page, and from there back", async () => {
-    const { browser, scene: { mock } } = stage;
+  it("an expired login leads to the login page, and a new login back", async () => {
+    const { browser, fixture: { mock } } = suite;
     const gateway = await Gateway.start(mock, (config) =>
       config.replace("  users:\n", "  login: { lifetime: 2s, idle: 2s }\n  users:\n"),
     );
     await withWindow(browser, gateway, { user: "vera" }, async (page) => {
       await page.goto("/console/rules");
       assert.equal(await page.locator("h1").innerText(), "Policies and hooks");
-      await until("the login expires", async () => {
+      await waitUntil("the login expires", async () => {
         await page.reload();
         return page.url().includes("/console/login");
       });
@@ -64,8 +64,8 @@ export function accessTests(stage) {
     });
   });
 
-  it("a form without the token of the session, or with another one, changes nothing", async () => {
-    const { browser, scene: { gateway } } = stage;
+  it("a form without a CSRF token, or with a wrong one, changes nothing", async () => {
+    const { browser, fixture: { gateway } } = suite;
     const before = (await gateway.get("/config")).revisions.length;
     await withWindow(browser, gateway, { user: "olga" }, async (page) => {
       for (const forge of [(field) => field.remove(), (field) => (field.value = "0".repeat(64))]) {
@@ -82,10 +82,10 @@ export function accessTests(stage) {
   });
 
   it("an operator compares the revisions of the config and reloads it", async () => {
-    const { browser, scene: { gateway } } = stage;
+    const { browser, fixture: { gateway } } = suite;
     await gateway.edit((config) => config.replace("borealis", "borealis|calypso"));
     const revisions = async () => (await gateway.get("/config")).revisions;
-    await until("the changed file is loaded", async () => (await revisions()).length === 3);
+    await waitUntil("the changed file is loaded", async () => (await revisions()).length === 3);
     await withWindow(browser, gateway, { user: "olga" }, async (page) => {
       await page.goto("/console/config");
       await page.getByRole("button", { name: "Show the difference" }).click();
@@ -97,12 +97,12 @@ export function accessTests(stage) {
   });
 
   it("an operator promotes a kept revision and rolls back, and a viewer cannot", async () => {
-    const { browser, scene: { mock } } = stage;
+    const { browser, fixture: { mock } } = suite;
     const gateway = await Gateway.start(mock);
     const version = async () => (await gateway.get("/config")).version;
     const first = await version();
     await gateway.edit((config) => config.replace("(?i)project aurora", "(?i)project borealis"));
-    await until("the changed file is loaded", async () => (await version()) !== first);
+    await waitUntil("the changed file is loaded", async () => (await version()) !== first);
     const second = await version();
     const rollBack = (page) => page.getByRole("button", { name: "Roll back to the previous revision" });
     await withWindow(browser, gateway, { user: "vera" }, async (page) => {
@@ -122,12 +122,12 @@ export function accessTests(stage) {
   });
 
   it("a page of another origin can neither change, read nor frame anything", async () => {
-    const { browser, scene: { gateway } } = stage;
+    const { browser, fixture: { gateway } } = suite;
     const before = (await gateway.get("/config")).revisions.length;
     const window = await Window.open(browser, gateway, { user: "olga" });
     await window.visit("/console/config");
     const csrf = await window.page.locator('input[name="csrf"]').first().inputValue();
-    // The same site, so that the browser sends the cookie, and another one.
+    // The same site, to which the browser sends the cookie, and another site.
     for (const host of ["127.0.0.1", "localhost"]) {
       const foreign = await serveForeignPage(gateway.admin, host, csrf);
       const answer = window.page.waitForResponse((response) => response.request().method() === "POST");
@@ -158,7 +158,7 @@ async function serveForeignPage(admin, host, csrf) {
     response.end(html);
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  atEnd(() => {
+  onCleanup(() => {
     server.close();
     server.closeAllConnections();
   });

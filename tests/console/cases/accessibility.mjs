@@ -1,21 +1,21 @@
-// Rules of WCAG, keys, no scripts, and 400 % zoom.
+// WCAG rules, keyboard navigation, pages without scripts, and 400 % zoom.
 
 import assert from "node:assert/strict";
 import { it } from "node:test";
 
 import { AXE, withWindow } from "../harness/browser.mjs";
-import { pages } from "../scene.mjs";
+import { pages } from "../fixture.mjs";
 
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
-export function accessibilityTests(stage) {
+export function accessibilityTests(suite) {
   for (const colorScheme of ["light", "dark"]) {
     it(`no page violates a rule of WCAG 2.2 AA in the ${colorScheme} scheme`, async () => {
-      const { browser, scene } = stage;
+      const { browser, fixture } = suite;
       const found = [];
-      await withWindow(browser, scene.gateway, { user: "olga", colorScheme }, async (page, window) => {
+      await withWindow(browser, fixture.gateway, { user: "olga", colorScheme }, async (page, window) => {
         const devtools = await window.context.newCDPSession(page);
-        for (const [name, address] of [...pages(scene), ["unknown", "/console/calls/unknown"]]) {
+        for (const [name, address] of [...pages(fixture), ["unknown", "/console/calls/unknown"]]) {
           await page.goto(address);
           await openDetails(page);
           found.push(...(await violations(devtools, name)));
@@ -28,8 +28,8 @@ export function accessibilityTests(stage) {
     });
   }
 
-  it("every list can be used by keys only", async () => {
-    const { browser, scene: { gateway } } = stage;
+  it("every list is usable by keyboard only", async () => {
+    const { browser, fixture: { gateway } } = suite;
     await withWindow(browser, gateway, { user: "vera" }, async (page) => {
       const focused = (property) => page.evaluate((name) => document.activeElement[name], property);
       const { keyboard } = page;
@@ -58,7 +58,7 @@ export function accessibilityTests(stage) {
       await page.locator("a[data-row]").first().waitFor();
       await keyboard.press("/");
       await keyboard.type("jk");
-      assert.equal(await focused("value"), "jk", "letters in a field are letters");
+      assert.equal(await focused("value"), "jk", "letters in a field are no shortcuts");
       await keyboard.press("Escape");
       assert.equal(await focused("tagName"), "BODY");
       await keyboard.press("j");
@@ -76,9 +76,9 @@ export function accessibilityTests(stage) {
     });
   });
 
-  it("what has the focus is visible, and follows the order of the page", async () => {
-    const { browser, scene } = stage;
-    await withWindow(browser, scene.gateway, { user: "olga" }, async (page) => {
+  it("the focused element is visible, and the focus follows the page order", async () => {
+    const { browser, fixture } = suite;
+    await withWindow(browser, fixture.gateway, { user: "olga" }, async (page) => {
       for (const address of ["/console/", "/console/calls", "/console/denials", "/console/config", "/console/changes", "/console/fleet", "/console/try"]) {
         await page.goto(address);
         const order = [];
@@ -86,12 +86,12 @@ export function accessibilityTests(stage) {
           await page.keyboard.press("Tab");
           const stop = await page.evaluate(() => {
             const element = document.activeElement;
-            const every = [...document.querySelectorAll("*")];
+            const elements = [...document.querySelectorAll("*")];
             const { outlineStyle, outlineWidth } = getComputedStyle(element);
             const isSkip = element.matches(".skip");
             const box = element.getBoundingClientRect();
             return {
-              position: every.indexOf(element),
+              position: elements.indexOf(element),
               isVisible: isSkip || (outlineStyle !== "none" && outlineWidth !== "0px" && box.width > 0),
               name: element.outerHTML.slice(0, 80),
             };
@@ -107,14 +107,14 @@ export function accessibilityTests(stage) {
   });
 
   it("every page works without scripts", async () => {
-    const { browser, scene } = stage;
-    const { gateway } = scene;
+    const { browser, fixture } = suite;
+    const { gateway } = fixture;
     await withWindow(browser, gateway, { javaScriptEnabled: false }, async (page) => {
       await page.goto("/console/");
       await page.getByLabel("Admin token").fill("olga-token");
       await page.getByRole("button", { name: "Log in" }).click();
       await page.waitForURL("**/console/");
-      for (const [name, address] of pages(scene)) {
+      for (const [name, address] of pages(fixture)) {
         const response = await page.goto(address);
         assert.equal(response.status(), 200, name);
         assert.ok((await page.locator("main").innerText()).length > 100, name);
@@ -136,10 +136,10 @@ export function accessibilityTests(stage) {
   });
 
   it("at 400 % zoom no page is wider than the window, only tables scroll", async () => {
-    const { browser, scene } = stage;
+    const { browser, fixture } = suite;
     const viewport = { width: 320, height: 256 };
-    await withWindow(browser, scene.gateway, { user: "olga", viewport, deviceScaleFactor: 4 }, async (page) => {
-      for (const [name, address] of [...pages(scene), ["login", "/console/login"]]) {
+    await withWindow(browser, fixture.gateway, { user: "olga", viewport, deviceScaleFactor: 4 }, async (page) => {
+      for (const [name, address] of [...pages(fixture), ["login", "/console/login"]]) {
         await page.goto(address);
         await openDetails(page);
         const wide = await page.evaluate(() => {

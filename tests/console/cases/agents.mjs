@@ -1,4 +1,4 @@
-// A call of Claude Code's kind: filter, live tail, timeline, conversation, test and trial.
+// A call like that of Claude Code: filter, live tail, timeline, conversation, test and trial.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -8,12 +8,12 @@ import { it } from "node:test";
 import { promisify } from "node:util";
 
 import { withWindow } from "../harness/browser.mjs";
-import { binary, sealed } from "../harness/gateway.mjs";
-import { CLAUDE_SESSION } from "../scene.mjs";
+import { binary, isolatedEnvironment } from "../harness/gateway.mjs";
+import { CLAUDE_SESSION } from "../fixture.mjs";
 
-export function agentTests(stage) {
-  it("a denied tool call of Claude Code's kind is found by its API, explained, and shown as a conversation", async () => {
-    const { browser, scene: { gateway, claude } } = stage;
+export function agentTests(suite) {
+  it("a denied tool call like that of Claude Code is filtered, explained and shown as a conversation", async () => {
+    const { browser, fixture: { gateway, claudeId } } = suite;
     await withWindow(browser, gateway, { user: "ivan" }, async (page) => {
       await page.goto("/console/calls");
       await page.getByLabel("Filter").fill("dialect:anthropic verdict:deny");
@@ -25,7 +25,7 @@ export function agentTests(stage) {
       assert.match(row, /safe-shell\s+run_shell_command|safe-shell\s+Bash/);
       assert.match(row, /claude-cli\/2\.1/);
       await rows.click();
-      await page.waitForURL(new RegExp(`/console/calls/${claude}`));
+      await page.waitForURL(new RegExp(`/console/calls/${claudeId}`));
 
       const line = await gateway.lineOf("name: safe-shell");
       assert.ok((await page.locator("p.problem").first().innerText()).startsWith(`safe-shell at ${line} decided deny`));
@@ -55,15 +55,15 @@ export function agentTests(stage) {
     });
   });
 
-  it("a test made of that call passes unchanged, and a trial of it is denied", async () => {
-    const { browser, scene: { gateway, claude } } = stage;
+  it("a test generated from that call passes, and a trial of it is denied", async () => {
+    const { browser, fixture: { gateway, claudeId } } = suite;
     await withWindow(browser, gateway, { user: "olga" }, async (page) => {
-      await page.goto(`/console/calls/${claude}`);
+      await page.goto(`/console/calls/${claudeId}`);
       await page.getByRole("link", { name: "Make a test of this" }).click();
       const yaml = await page.locator("main pre").innerText();
       const file = path.join(gateway.folder, "denial.yaml");
       await writeFile(file, yaml);
-      const options = { cwd: gateway.folder, env: sealed(gateway.folder) };
+      const options = { cwd: gateway.folder, env: isolatedEnvironment(gateway.folder) };
       const { stdout } = await promisify(execFile)(binary(), ["test", file], options);
       assert.match(stdout, /^ok 1 - call/m);
 
@@ -76,8 +76,8 @@ export function agentTests(stage) {
     });
   });
 
-  it("the live tail of one API leaves out the calls of others", async () => {
-    const { browser, scene: { gateway } } = stage;
+  it("the live tail of one API excludes calls of other APIs", async () => {
+    const { browser, fixture: { gateway } } = suite;
     await withWindow(browser, gateway, { user: "vera" }, async (page) => {
       await page.goto("/console/calls?dialect=openai_chat");
       await page.getByRole("button", { name: "Live" }).click();

@@ -3,16 +3,16 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 
-import { until, withWindow } from "../harness/browser.mjs";
+import { waitUntil, withWindow } from "../harness/browser.mjs";
 
-export function callTests(stage) {
+export function callTests(suite) {
   it("the live tail shows the calls that match the filter, until it is paused", async () => {
-    const { browser, scene: { gateway } } = stage;
+    const { browser, fixture: { gateway } } = suite;
     await withWindow(browser, gateway, { user: "vera" }, async (page) => {
       await page.goto("/console/calls?verdict=deny&caller=nightly");
       const rows = page.locator("table[data-rows] tbody tr");
       const before = await rows.count();
-      assert.ok(before > 0, "the scene has a denied call");
+      assert.ok(before > 0, "the fixture has a denied call");
       const live = page.getByRole("button", { name: "Live" });
       const status = page.getByRole("status");
       await live.click();
@@ -32,7 +32,7 @@ export function callTests(stage) {
       await live.click();
       assert.equal(await live.getAttribute("aria-pressed"), "false");
       const later = await gateway.call("nightly", "again project aurora");
-      await until("the call is listed", async () => {
+      await waitUntil("the call is listed", async () => {
         const { calls } = await gateway.get(`/calls?request=${later.id}`);
         return calls.length === 1;
       });
@@ -40,16 +40,16 @@ export function callTests(stage) {
       await page.reload();
       assert.equal(await rows.count(), before + 2);
       const fromTail = await row.or(rows.nth(1)).first().innerText();
-      assert.match(fromTail, /deny\s+no-aurora\s+nightly/, "the page has the same row as the tail");
+      assert.match(fromTail, /deny\s+no-aurora\s+nightly/, "the page has the same row as the live tail");
     });
   });
 
-  it("the timeline of a tool call that gemini-cli was denied lists every policy and hook", async () => {
-    const { browser, scene } = stage;
-    const { gateway, denied } = scene;
-    assert.match(scene.said, /Nothing is removed by force/, "gemini-cli got the reason");
+  it("the timeline of a denied tool call of gemini-cli lists every policy and hook", async () => {
+    const { browser, fixture } = suite;
+    const { gateway, deniedId } = fixture;
+    assert.match(fixture.geminiOutput, /Nothing is removed by force/, "gemini-cli received the reason");
     await withWindow(browser, gateway, { user: "vera" }, async (page) => {
-      await page.goto(`/console/calls/${denied}`);
+      await page.goto(`/console/calls/${deniedId}`);
       const event = page.locator("ol.timeline > li").filter({ hasText: "BeforeTool of run_shell_command" });
       const rows = event.locator("tbody tr");
       const texts = await rows.evaluateAll((all) => all.map((row) => row.innerText.replaceAll(/\s+/g, " ")));
@@ -61,12 +61,12 @@ export function callTests(stage) {
       assert.match(row("lock-files"), /not asked/);
       assert.match(row("night-shift"), /not asked/);
       row("licence-scan");
-      assert.equal(new Set(texts).size, texts.length, "no row twice");
+      assert.equal(new Set(texts).size, texts.length, "duplicate rows");
       assert.ok((await page.locator("p.problem").first().innerText()).includes(`safe-shell at ${line} decided deny`));
 
       const steps = await page.locator("ol.timeline h3").allInnerTexts();
       assert.ok(steps[0].startsWith("Agent sent"), steps.join());
-      assert.ok(steps.some((step) => step.includes("round 2")), "the model was told and asked again");
+      assert.ok(steps.some((step) => step.includes("round 2")), "no second round with the model");
     });
   });
 }

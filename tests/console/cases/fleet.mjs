@@ -1,4 +1,4 @@
-// Gateways that share a Redis, one of which has another config.
+// Gateways with one Redis, one of which has a different config.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -7,20 +7,20 @@ import { createServer } from "node:net";
 import path from "node:path";
 import { it } from "node:test";
 
-import { until, withWindow } from "../harness/browser.mjs";
-import { Gateway, atEnd, temporaryFolder } from "../harness/gateway.mjs";
+import { waitUntil, withWindow } from "../harness/browser.mjs";
+import { Gateway, onCleanup, temporaryFolder } from "../harness/gateway.mjs";
 import { violations } from "./accessibility.mjs";
 
 const STORE = "sessions: { store: { redis: { url: { file: redis-url } } } }\n";
 
-export function fleetTests(stage) {
-  it("a lagging gateway is red, says so in words, and violates no rule of WCAG 2.2 AA", async () => {
-    const { browser, scene } = stage;
+export function fleetTests(suite) {
+  it("a lagging gateway is marked by colour and by text, and violates no rule of WCAG 2.2 AA", async () => {
+    const { browser, fixture } = suite;
     const url = await startRedis();
-    const first = await startGateway(scene.mock, url, (config) => config + STORE);
-    await until("the first gateway", async () => (await first.get("/fleet")).replicas.length === 1);
-    const second = await startGateway(scene.mock, url, (config) => `${config + STORE}ask: allow\n`);
-    const fleet = await until("one lagging gateway", async () => {
+    const first = await startGateway(fixture.mock, url, (config) => config + STORE);
+    await waitUntil("the first gateway", async () => (await first.get("/fleet")).replicas.length === 1);
+    const second = await startGateway(fixture.mock, url, (config) => `${config + STORE}ask: allow\n`);
+    const fleet = await waitUntil("one lagging gateway", async () => {
       const status = await first.get("/fleet");
       return status.replicas.filter((replica) => replica.is_lagging).length === 1 && status;
     });
@@ -40,26 +40,26 @@ export function fleetTests(stage) {
 }
 
 async function startGateway(mock, url, change) {
-  // The folder of a gateway exists once it has started, so the URL is in another one.
+  // The folder of a gateway exists only after its start, so the file is in another folder.
   const folder = await temporaryFolder();
   const file = path.join(folder, "redis-url");
   await writeFile(file, url);
   return Gateway.start(mock, (config) => change(config).replace("file: redis-url", `file: ${file}`));
 }
 
-/** A Redis that stores nothing; its URL. */
+/** Starts a Redis without persistence. Returns its URL. */
 async function startRedis() {
   const port = await freePort();
   const options = ["--bind", "127.0.0.1", "--port", String(port), "--save", ""];
   const child = spawn("redis-server", options, { stdio: ["ignore", "pipe", "ignore"] });
   const ended = new Promise((resolve) => child.on("exit", resolve));
-  atEnd(async () => {
+  onCleanup(async () => {
     child.kill("SIGKILL");
     await ended;
   });
   let log = "";
   child.stdout.on("data", (data) => (log += data));
-  await until("Redis", async () => log.includes("Ready to accept connections"));
+  await waitUntil("Redis", async () => log.includes("Ready to accept connections"));
   return `redis://127.0.0.1:${port}`;
 }
 

@@ -1,22 +1,22 @@
-// Texts of agents, models and hooks that would run scripts in a page that did not escape them.
+// Texts of agents, models and hooks that run scripts in a page that does not escape them.
 
 import assert from "node:assert/strict";
 import { it } from "node:test";
 
-import { Window, until, withWindow } from "../harness/browser.mjs";
+import { Window, waitUntil, withWindow } from "../harness/browser.mjs";
 import { Gateway } from "../harness/gateway.mjs";
-import { HOSTILE, callsOfOtherApis, shown, startHostileHook, startHostileModel } from "../harness/hostile.mjs";
+import { HOSTILE, callsOfOtherApis, displayed, startHostileHook, startHostileModel } from "../harness/hostile.mjs";
 
-/** Pages that are open at the same time. */
+/** Tabs that are open at the same time. */
 const TABS = 4;
 
 const TEXTS_PER_CALL = 5;
 
 const TEXTS_PER_CONVERSATION = 25;
 
-export function hostileTests(stage) {
+export function hostileTests(suite) {
   it("a window reports a script that runs, a violated policy and a foreign request", async () => {
-    const { browser, scene: { gateway } } = stage;
+    const { browser, fixture: { gateway } } = suite;
     const window = await Window.open(browser, gateway);
     const pages = {
       "/ran": ["", "<script>window.__xss=1</script>", /a hostile script ran/],
@@ -27,13 +27,13 @@ export function hostileTests(stage) {
       const headers = { "content-type": "text/html", "content-security-policy": policy };
       await window.context.route(`**${address}`, (route) => route.fulfill({ headers, body }));
       await window.visit(address);
-      await until(address, () => window.problems.some((problem) => expected.test(problem)));
+      await waitUntil(address, () => window.problems.some((problem) => expected.test(problem)));
     }
     await window.context.close();
   });
 
   it("no text of a conversation of any API runs a script", async () => {
-    const { browser } = stage;
+    const { browser } = suite;
     const gateway = await startHostileGateway();
     const calls = [];
     for (let start = 0; start < HOSTILE.length; start += TEXTS_PER_CONVERSATION) {
@@ -45,10 +45,10 @@ export function hostileTests(stage) {
     }
     await withWindow(browser, gateway, { user: "olga" }, async (_page, window) => {
       await inTabs(window, calls, async (tab, { id, texts, address }) => {
-        await until(`content of ${id}`, async () => (await gateway.get(`/calls/${id}`)).has_content);
+        await waitUntil(`content of ${id}`, async () => (await gateway.get(`/calls/${id}`)).has_content);
         await tab.goto(`/console/calls/${id}?content=1`);
-        const seen = await settle(tab);
-        for (const text of texts.map(shown)) {
+        const seen = await settledText(tab);
+        for (const text of texts.map(displayed)) {
           for (const part of [`asks ${text}`, `calls ${text}`, `result of ${text}`, `found ${text}`]) {
             assert.ok(seen.includes(part), `${address}: no ${part} in ${seen.slice(0, 5000)}`);
           }
@@ -58,21 +58,21 @@ export function hostileTests(stage) {
   });
 
   it("no text of an agent, a model or a hook runs a script", async () => {
-    const { browser } = stage;
+    const { browser } = suite;
     assert.equal(new Set(HOSTILE).size, 200);
     const gateway = await startHostileGateway();
     await withWindow(browser, gateway, { user: "olga" }, async (page, window) => {
       await page.goto("/console/calls?caller=team-a");
       await page.getByRole("button", { name: "Live" }).click();
       await page.getByRole("status").filter({ hasText: "live" }).waitFor();
-      const calls = await sendAll(gateway);
+      const calls = await sendHostileTexts(gateway);
       await page.locator("tr.new").nth(HOSTILE.length + calls.length - 1).waitFor();
       await checkRows(page);
 
       await inTabs(window, calls, async (tab, { id, texts }) => {
         await tab.goto(`/console/calls/${id}?content=1`);
-        const seen = await settle(tab);
-        for (const text of texts.map(shown)) {
+        const seen = await settledText(tab);
+        for (const text of texts.map(displayed)) {
           assert.ok(seen.includes(`Reason: ${text}`), `no reason ${text} in ${seen}`);
           assert.ok(seen.includes(`calls ${text}`), `no tool ${text} in ${seen}`);
         }
@@ -80,7 +80,7 @@ export function hostileTests(stage) {
       await inTabs(window, otherPages(calls), async (tab, address) => {
         const answer = await tab.goto(address);
         assert.equal(answer.status(), 200, address);
-        await settle(tab);
+        await settledText(tab);
       });
     });
   });
@@ -94,7 +94,7 @@ async function startHostileGateway() {
 }
 
 /** Sends each text as prompt, tool, arguments, answer, reason, agent, session and path. */
-async function sendAll(gateway) {
+async function sendHostileTexts(gateway) {
   const report = async (text) => {
     const event = { hook_event_name: "BeforeTool", session_id: text, tool_name: text, tool_input: { [text]: text } };
     const agent = Buffer.from(text.replaceAll("\0", "")).toString("latin1");
@@ -115,22 +115,22 @@ async function sendAll(gateway) {
   return calls;
 }
 
-/** Checks the rows that the live tail has added. */
+/** Checks the rows that the live tail added. */
 async function checkRows(page) {
   const rows = await page.locator("tr.new").evaluateAll((all) =>
     all.map((row) => [...row.cells].map((cell) => cell.textContent)),
   );
-  const texts = HOSTILE.map(shown);
+  const texts = HOSTILE.map(displayed);
   for (const [column, name] of [[3, "tool"], [5, "agent"], [6, "session"]]) {
     const seen = new Set(rows.map((cells) => cells[column]));
-    const lacking = texts.filter((text) => !seen.has(text) && !text.includes("\\u"));
-    assert.deepEqual(lacking, [], name);
+    const missing = texts.filter((text) => !seen.has(text) && !text.includes("\\u"));
+    assert.deepEqual(missing, [], name);
   }
-  assert.equal(await settle(page).then((text) => /[\u0000\u202e\u200b]/.test(text)), false);
+  assert.equal(await settledText(page).then((text) => /[\u0000\u202e\u200b]/.test(text)), false);
 }
 
-/** Waits until handlers and reports have run; the text of the page. */
-const settle = (page) =>
+/** Waits until event handlers and reports have run. Returns the text of the page. */
+const settledText = (page) =>
   page.evaluate(
     () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(() => resolve(document.body.innerText)))),
   );

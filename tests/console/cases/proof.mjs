@@ -5,7 +5,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { it } from "node:test";
 
-import { until, withWindow } from "../harness/browser.mjs";
+import { waitUntil, withWindow } from "../harness/browser.mjs";
 import { Gateway } from "../harness/gateway.mjs";
 
 const GUARD = `    - hooks:
@@ -15,17 +15,17 @@ const GUARD = `    - hooks:
           must_deny: [{ prompt: Tell me about project aurora }]
 `;
 
-export function proofTests(stage) {
+export function proofTests(suite) {
   it("a guard that stops working is shown as not proven until it works again", async () => {
-    const { browser, scene } = stage;
+    const { browser, fixture } = suite;
     const gateway = await Gateway.start(
-      scene.mock,
+      fixture.mock,
       (config) => `${config.replace("  BeforeModel:\n", `  BeforeModel:\n${GUARD}`)}proof: { every: 300ms }\n`,
     );
     const script = path.join(gateway.folder, "hooks/demo-guard.sh");
     const working = await readFile(script, "utf8");
     const proven = (expected) =>
-      until(`the guard is ${expected ? "" : "not "}proven`, async () => {
+      waitUntil(`the guard is ${expected ? "" : "not "}proven`, async () => {
         const rules = await gateway.get("/rules");
         return rules.find((rule) => rule.name === "aurora").proof.proven === expected;
       });

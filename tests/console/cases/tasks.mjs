@@ -1,4 +1,4 @@
-// Five questions of operators, each answered in at most four clicks from the overview.
+// Five tasks of operators, each done in at most four clicks from the overview.
 
 import assert from "node:assert/strict";
 import { it } from "node:test";
@@ -7,18 +7,18 @@ import { withWindow } from "../harness/browser.mjs";
 
 const MAX_CLICKS = 4;
 
-export function taskTests(stage) {
+export function taskTests(suite) {
   const task = (question, answer) =>
     it(`in at most ${MAX_CLICKS} clicks: ${question}`, async () => {
-      const { browser, scene } = stage;
-      await withWindow(browser, scene.gateway, { user: "ivan" }, async (page) => {
+      const { browser, fixture } = suite;
+      await withWindow(browser, fixture.gateway, { user: "ivan" }, async (page) => {
         await page.goto("/console/");
         let clicks = 0;
         const click = async (link) => {
           clicks += 1;
           await link.click();
         };
-        await answer(page, click, scene);
+        await answer(page, click, fixture);
         assert.ok(clicks > 0 && clicks <= MAX_CLICKS, `${clicks} clicks`);
       });
     });
@@ -44,13 +44,13 @@ export function taskTests(stage) {
     const columns = await page.locator("thead th").allInnerTexts();
     const column = columns.indexOf("p50");
     const rows = await page.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
-    const asked = rows.filter((cells) => cells[column] !== "");
-    const slowest = asked.toSorted((one, other) => milliseconds(other[column]) - milliseconds(one[column]))[0];
-    // On a busy machine that may be another one than the hook that sleeps for 100 ms.
+    const measured = rows.filter((cells) => cells[column] !== "");
+    const slowest = measured.toSorted((one, other) => milliseconds(other[column]) - milliseconds(one[column]))[0];
+    // On a busy machine another hook may be slower than the one that sleeps for 100 ms.
     const rules = (await gateway.get("/rules")).filter((rule) => rule.p50_us !== undefined);
     const expected = rules.toSorted((one, other) => other.p50_us - one.p50_us)[0];
     assert.ok(slowest[0].startsWith(expected.name), `${slowest[0]} is not ${expected.name}`);
-    const sleeping = asked.find((cells) => cells[0].startsWith("licence-scan"));
+    const sleeping = measured.find((cells) => cells[0].startsWith("licence-scan"));
     assert.ok(milliseconds(sleeping[column]) >= 100, sleeping[column]);
     assert.ok(milliseconds(slowest[column]) >= milliseconds(sleeping[column]), slowest[column]);
   });
@@ -75,7 +75,7 @@ export function taskTests(stage) {
   });
 }
 
-/** What follows a heading. */
+/** The list below a heading. */
 const section = (page, heading) => {
   const title = page.getByRole("heading", { name: heading });
   return title.locator("xpath=following-sibling::dl[1]");

@@ -1,13 +1,13 @@
-// Chromium, and windows that report everything that a console must not do.
+// Chromium, and windows that record policy violations, script errors, dialogs and foreign requests.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 
-import { REPO, atEnd, sealed, temporaryFolder } from "./gateway.mjs";
+import { REPO, onCleanup, isolatedEnvironment, temporaryFolder } from "./gateway.mjs";
 
-// The packages are installed outside of the sources.
+// The packages are installed outside of this folder.
 const require = createRequire(path.join(REPO, ".scratch/console/package.json"));
 const { chromium } = require("playwright-core");
 export const { devices } = require("playwright-core");
@@ -19,14 +19,14 @@ const ACTION_TIMEOUT = 15_000;
 export async function startBrowser() {
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM,
-    env: sealed(await temporaryFolder()),
+    env: isolatedEnvironment(await temporaryFolder()),
     args: ["--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb"],
   });
-  atEnd(() => browser.close());
+  onCleanup(() => browser.close());
   return browser;
 }
 
-// Runs in every page before its own scripts. What it prints reaches `problems`.
+// Runs in every page before its own scripts. Its messages are added to `problems`.
 function watchPage() {
   addEventListener("securitypolicyviolation", (event) => {
     console.error(`policy violation: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
@@ -34,7 +34,7 @@ function watchPage() {
   Object.defineProperty(window, "__xss", { set: (value) => console.error(`a hostile script ran: ${value}`) });
 }
 
-/** A browser window: a context with a page, and what went wrong in it. */
+/** A browser window: a context with a page, and its problems. */
 export class Window {
   problems = [];
 
@@ -57,7 +57,7 @@ export class Window {
     const { context, problems, gateway } = this;
     context.addInitScript(watchPage);
     context.on("console", (message) => {
-      // A status such as 403 is what some tests ask for.
+      // Some tests expect a status such as 403.
       const isStatus = message.text().startsWith("Failed to load resource: the server responded with a status of");
       if (message.type() === "error" && !isStatus) problems.push(message.text());
     });
@@ -74,11 +74,11 @@ export class Window {
 
   async visit(address) {
     const response = await this.page.goto(address);
-    assert.ok(response, `no answer of ${address}`);
+    assert.ok(response, `no response of ${address}`);
     return response;
   }
 
-  /** Closes the window. Whatever went wrong in it fails the test. */
+  /** Closes the window. Any problem in it fails the test. */
   async close() {
     await this.context.close();
     assert.deepEqual(this.problems, []);
@@ -110,13 +110,13 @@ async function logIn(gateway, token) {
   return { name, value, url: gateway.admin, httpOnly: true, sameSite: "Strict" };
 }
 
-/** Waits until a condition holds, for things that happen outside of a page. */
-export async function until(what, condition, timeout = ACTION_TIMEOUT) {
+/** Waits until a condition outside of a page returns a truthy value, and returns that. */
+export async function waitUntil(description, condition, timeout = ACTION_TIMEOUT) {
   const deadline = Date.now() + timeout;
   for (;;) {
-    const found = await condition();
-    if (found) return found;
-    assert.ok(Date.now() < deadline, `waited ${timeout} ms in vain: ${what}`);
+    const value = await condition();
+    if (value) return value;
+    assert.ok(Date.now() < deadline, `not within ${timeout} ms: ${description}`);
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
 }

@@ -8,31 +8,31 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 
 export const REPO = path.resolve(import.meta.dirname, "../../..");
-export const SCENE = path.join(REPO, "tests/console/scene");
+export const FIXTURE_FOLDER = path.join(REPO, "tests/console/fixture");
 const EXAMPLE_HOOKS = path.join(REPO, "config/examples/hooks");
 
 const START_TIMEOUT = 20_000;
 const STOP_TIMEOUT = 5_000;
 
-const stops = [];
+const cleanups = [];
 
-/** Stops every process that was started, the last one first, and removes their folders. */
-export async function stopAll() {
-  while (stops.length > 0) await stops.pop()();
+/** Stops all started processes, the last one first, and removes their folders. */
+export async function cleanUp() {
+  while (cleanups.length > 0) await cleanups.pop()();
 }
 
-/** Registers what must happen at the end. */
-export const atEnd = (stop) => stops.push(stop);
+/** Registers a function for the cleanup at the end. */
+export const onCleanup = (cleanup) => cleanups.push(cleanup);
 
 /** A new folder that is removed at the end. */
 export async function temporaryFolder() {
   const folder = await mkdtemp(path.join(tmpdir(), "hookgate-console-"));
-  atEnd(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  onCleanup(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
   return folder;
 }
 
-/** The environment of all processes: nothing of the caller's. */
-export const sealed = (home, extra = {}) => ({
+/** The environment of all processes, without variables of this process. */
+export const isolatedEnvironment = (home, extra = {}) => ({
   PATH: "/usr/local/bin:/usr/bin:/bin",
   HOME: home,
   LANG: "C.UTF-8",
@@ -40,7 +40,7 @@ export const sealed = (home, extra = {}) => ({
   ...extra,
 });
 
-/** A mock model API; its URL. */
+/** Starts a mock model API. Returns its URL. */
 export async function startMock(folder) {
   const [url] = await startProcess(folder, ["mock", "--listen", "127.0.0.1:0"], 1);
   return url;
@@ -48,11 +48,11 @@ export async function startMock(folder) {
 
 /** A gateway with a config of its own. */
 export class Gateway {
-  /** `change` edits the config of the scene before the start. */
+  /** Starts a gateway whose config is that of the fixture, edited by `change`. */
   static async start(upstream, change = (config) => config) {
     const gateway = new Gateway();
     gateway.folder = await temporaryFolder();
-    await cp(SCENE, gateway.folder, { recursive: true });
+    await cp(FIXTURE_FOLDER, gateway.folder, { recursive: true });
     await cp(EXAMPLE_HOOKS, path.join(gateway.folder, "hooks"), { recursive: true });
     gateway.configFile = path.join(gateway.folder, "hookgate.yaml");
     await gateway.edit((config) => change(config).replaceAll("http://127.0.0.1:9090", upstream));
@@ -75,7 +75,7 @@ export class Gateway {
     return `hookgate.yaml:${lines.findIndex((line) => line.includes(text)) + 1}`;
   }
 
-  /** A page or JSON of the admin listener, as the user olga. */
+  /** JSON of the admin listener, as the user olga. */
   async get(address) {
     const headers = { authorization: "Bearer olga-token" };
     const response = await fetch(this.admin + address, { headers });
@@ -114,45 +114,46 @@ export class Gateway {
   }
 }
 
-/** Starts a command of hookgate; the URLs that its first lines name. */
+/** Starts a command of hookgate. Returns the URLs in its first lines. */
 async function startProcess(folder, command, urls) {
   const log = [];
-  const child = spawn(binary(), command, { cwd: folder, env: sealed(folder), stdio: ["ignore", "pipe", "pipe"] });
+  const options = { cwd: folder, env: isolatedEnvironment(folder), stdio: ["ignore", "pipe", "pipe"] };
+  const child = spawn(binary(), command, options);
   const exited = new Promise((resolve) => child.on("exit", resolve));
   child.stderr.on("data", (data) => {
     log.push(String(data));
     log.splice(0, log.length - 50);
   });
-  atEnd(async () => {
+  onCleanup(async () => {
     child.kill("SIGTERM");
     const timer = setTimeout(() => child.kill("SIGKILL"), STOP_TIMEOUT);
     await exited;
     clearTimeout(timer);
   });
-  const found = [];
+  const listening = [];
   const lines = createInterface({ input: child.stdout });
   const started = (async () => {
     for await (const line of lines) {
-      if (line.includes(" on http://")) found.push(line.split(" on ")[1].trim());
-      if (found.length === urls) return true;
+      if (line.includes(" on http://")) listening.push(line.split(" on ")[1].trim());
+      if (listening.length === urls) return true;
     }
     return false;
   })();
   let timer;
-  const late = new Promise((resolve) => {
+  const timedOut = new Promise((resolve) => {
     timer = setTimeout(() => resolve(false), START_TIMEOUT);
   });
-  const isStarted = await Promise.race([started, late]);
+  const isStarted = await Promise.race([started, timedOut]);
   clearTimeout(timer);
   if (!isStarted) throw new Error(`\`hookgate ${command[0]}\` did not start: ${log.join("")}`);
   child.stdout.resume();
-  return found;
+  return listening;
 }
 
-/** The program under test. */
+/** Path of the binary under test. */
 export function binary() {
   const target = process.env.CARGO_TARGET_DIR ?? path.join(REPO, "target");
   const file = path.resolve(process.env.HOOKGATE ?? path.join(target, "debug/hookgate"));
-  if (!existsSync(file)) throw new Error(`there is no hookgate at ${file}; build it, or name it in HOOKGATE`);
+  if (!existsSync(file)) throw new Error(`there is no hookgate at ${file}; build it, or set HOOKGATE to its path`);
   return file;
 }

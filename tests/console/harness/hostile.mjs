@@ -1,43 +1,43 @@
-// Texts that would run a script in a page that did not escape them, and servers that say them.
+// Texts that run a script in a page that does not escape them, and servers that return them.
 
 import { createServer } from "node:http";
 
-import { atEnd } from "./gateway.mjs";
+import { onCleanup } from "./gateway.mjs";
 
-const RUN = "window.__xss=1";
+const SCRIPT = "window.__xss=1";
 
-// Markup, ways out of attributes and elements, addresses, and templates.
+// XSS vectors: markup, URLs, styles and templates.
 const VECTORS = [
-  `<script>${RUN}</script>`,
-  `<img src=x onerror=${RUN}>`,
-  `<svg onload=${RUN}>`,
-  `<svg><script>${RUN}</script></svg>`,
+  `<script>${SCRIPT}</script>`,
+  `<img src=x onerror=${SCRIPT}>`,
+  `<svg onload=${SCRIPT}>`,
+  `<svg><script>${SCRIPT}</script></svg>`,
   `<iframe srcdoc="<script>parent.__xss=1</script>"></iframe>`,
   `<iframe src="javascript:parent.__xss=1"></iframe>`,
-  `<body onload=${RUN}>`,
-  `<details open ontoggle=${RUN}>x</details>`,
-  `<input autofocus onfocus=${RUN}>`,
-  `<video><source onerror=${RUN}></video>`,
-  `<a href="javascript:${RUN}" autofocus>x</a>`,
-  `<form action="javascript:${RUN}"><button autofocus>x</button></form>`,
-  `<meta http-equiv="refresh" content="0;url=javascript:${RUN}">`,
-  `<base href="javascript:${RUN}//">`,
+  `<body onload=${SCRIPT}>`,
+  `<details open ontoggle=${SCRIPT}>x</details>`,
+  `<input autofocus onfocus=${SCRIPT}>`,
+  `<video><source onerror=${SCRIPT}></video>`,
+  `<a href="javascript:${SCRIPT}" autofocus>x</a>`,
+  `<form action="javascript:${SCRIPT}"><button autofocus>x</button></form>`,
+  `<meta http-equiv="refresh" content="0;url=javascript:${SCRIPT}">`,
+  `<base href="javascript:${SCRIPT}//">`,
   `<link rel="stylesheet" href="https://evil.example/x.css">`,
   `<style>@import "https://evil.example/x.css";*{animation:x}</style>`,
-  `<math><mtext><style><img src=x onerror=${RUN}></style></math>`,
-  `<object data="data:text/html,<script>${RUN}</script>"></object>`,
-  `<embed src="javascript:${RUN}">`,
+  `<math><mtext><style><img src=x onerror=${SCRIPT}></style></math>`,
+  `<object data="data:text/html,<script>${SCRIPT}</script>"></object>`,
+  `<embed src="javascript:${SCRIPT}">`,
   `<div style="background:url(https://evil.example/x.png)">x</div>`,
-  `<noscript><p title="</noscript><img src=x onerror=${RUN}>">`,
-  `<template><script>${RUN}</script></template>`,
-  `<button popovertarget=p onclick=${RUN}>x</button><p popover id=p>`,
-  `javascript:${RUN}//<`,
-  `<x>{{constructor.constructor('${RUN}')()}}`,
+  `<noscript><p title="</noscript><img src=x onerror=${SCRIPT}>">`,
+  `<template><script>${SCRIPT}</script></template>`,
+  `<button popovertarget=p onclick=${SCRIPT}>x</button><p popover id=p>`,
+  `javascript:${SCRIPT}//<`,
+  `<x>{{constructor.constructor('${SCRIPT}')()}}`,
 ];
 
-// Where the text may land: between tags, in an attribute, in an element that holds text, in
-// JSON, in an event of a stream, behind characters that are invisible, and encoded once.
-const PLACES = [
+// Injection contexts: between tags, in attributes, in text elements, in JSON, in a comment,
+// between invisible characters, and as character references.
+const CONTEXTS = [
   (vector) => vector,
   (vector) => `">${vector}`,
   (vector) => `'/>${vector}<a title='`,
@@ -48,13 +48,13 @@ const PLACES = [
   (vector) => vector.replaceAll("<", "&lt;").replaceAll(">", "&#62;"),
 ];
 
-/** 200 hostile texts, no two of them equal. */
-export const HOSTILE = PLACES.flatMap((place) => VECTORS.map(place));
+/** 200 different hostile texts. */
+export const HOSTILE = CONTEXTS.flatMap((context) => VECTORS.map(context));
 
-/** A model that calls tools named as the texts of the prompt and, once denied, repeats the texts. */
+/** A model that calls tools with the texts of the prompt as names and, after denials, answers with the texts. */
 export const startHostileModel = () =>
   serveJson((request) => {
-    // Answers of other APIs are of no interest, only what is kept of their requests.
+    // Tests of other APIs check only the content of requests.
     if (!request.contents) return {};
     const texts = request.contents[0].parts.map((part) => part.text);
     const calls = texts.map((text) => ({ functionCall: { name: text, args: { [text]: text } } }));
@@ -99,7 +99,7 @@ export function callsOfOtherApis(texts) {
   return [["/v1/messages", anthropic], ["/v1/responses", responses], ["/v1/chat/completions", chat]];
 }
 
-/** A hook that denies every tool, with its hostile argument as reason. Names may be in the form of another family. */
+/** A hook that denies every tool with its hostile argument as reason. */
 export const startHostileHook = () =>
   serveJson(({ tool_input }) => {
     const [text] = Object.keys(tool_input);
@@ -114,13 +114,13 @@ async function serveJson(answer) {
     response.end(JSON.stringify(answer(JSON.parse(Buffer.concat(chunks)))));
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  atEnd(() => {
+  onCleanup(() => {
     server.close();
     server.closeAllConnections();
   });
   return `http://127.0.0.1:${server.address().port}`;
 }
 
-/** The text as the console shows it: what is invisible as an escape. */
-export const shown = (text) =>
+/** The text as the console displays it, with escapes for invisible characters. */
+export const displayed = (text) =>
   text.replaceAll(/[\u0000\u200b\u202e]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);

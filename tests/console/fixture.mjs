@@ -1,31 +1,31 @@
-// What the tests look at: a gateway of a team after some traffic, in part of the real gemini-cli.
+// The gateway that most tests use: that of a team after some traffic, in part of the real gemini-cli.
 
 import { Gateway, startMock, temporaryFolder } from "./harness/gateway.mjs";
 import { gemini } from "./harness/gemini.mjs";
-import { until } from "./harness/browser.mjs";
+import { waitUntil } from "./harness/browser.mjs";
 
 /** Starts the gateway and sends the traffic. */
-export async function openScene() {
+export async function startFixture() {
   const mock = await startMock(await temporaryFolder());
   const gateway = await Gateway.start(mock);
   await gateway.edit((config) => config.replace("(?i)project aurora", "(?i)project (aurora|borealis)"));
-  await until("the changed config", async () => (await gateway.get("/config")).revisions.length === 2);
+  await waitUntil("the changed config", async () => (await gateway.get("/config")).revisions.length === 2);
   await gateway.startShadow((config) => config.replace("(aurora|borealis)", "(borealis|rivers)"));
-  const said = gemini(gateway, "team-a", 'Use run_shell_command {"command":"rm -rf build"}');
+  const geminiOutput = gemini(gateway, "team-a", 'Use run_shell_command {"command":"rm -rf build"}');
   await sendCalls(gateway);
-  const scene = { mock, gateway, said: await said };
-  const page = await until("the call of gemini-cli", async () => {
+  const fixture = { mock, gateway, geminiOutput: await geminiOutput };
+  const denied = await waitUntil("the call of gemini-cli", async () => {
     const { calls } = await gateway.get("/calls?verdict=deny&tool=run_shell_command&caller=team-a");
     return calls.length > 0 && calls;
   });
-  scene.denied = page[0].id;
-  await until("calls that the shadow judges otherwise", async () => {
+  fixture.deniedId = denied[0].id;
+  await waitUntil("a call that only the shadow allows", async () => {
     const { report } = await gateway.get("/shadow");
     return report?.counts.newly_allowed > 0;
   });
-  scene.claude = (await gateway.get("/calls?dialect=anthropic")).calls[0].id;
-  scene.edited = (await gateway.get("/calls?edited=answer&session=sprint-42")).calls[0].id;
-  return scene;
+  fixture.claudeId = (await gateway.get("/calls?dialect=anthropic")).calls[0].id;
+  fixture.editedId = (await gateway.get("/calls?edited=answer&session=sprint-42")).calls[0].id;
+  return fixture;
 }
 
 async function sendCalls(gateway) {
@@ -67,7 +67,7 @@ const CLAUDE_HEADERS = {
   "x-app": "cli",
 };
 
-/** The second step of a Claude Code-like session: it has looked at a picture and asks for more. */
+/** A call like that of Claude Code, whose history contains an image. */
 function claudeCall(prompt) {
   const text = (content) => ({ type: "text", text: content });
   const image = { type: "image", source: { type: "base64", media_type: "image/png", data: PIXEL } };
@@ -110,20 +110,20 @@ export const CLAUDE_SESSION = "0b7c5c0e-6f0a-4d53-9d4b-6a3f2f0c1d11";
 const PIXEL =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/** Every page: its name in the documentation, and its address. */
-export const pages = (scene) => [
+/** All pages: their names in the documentation, and their addresses. */
+export const pages = (fixture) => [
   ["overview", "/console/"],
   ["calls", "/console/calls"],
-  ["call", `/console/calls/${scene.denied}`],
-  ["content", `/console/calls/${scene.edited}?content=1#content-of-call`],
-  ["conversation", `/console/calls/${scene.claude}?content=1#content-of-call`],
+  ["call", `/console/calls/${fixture.deniedId}`],
+  ["content", `/console/calls/${fixture.editedId}?content=1#content-of-call`],
+  ["conversation", `/console/calls/${fixture.claudeId}?content=1#content-of-call`],
   ["sessions", "/console/sessions"],
   ["session", "/console/sessions/sprint-42"],
   ["denials", "/console/denials"],
-  ["test", `/console/calls/${scene.denied}/test`],
+  ["test", `/console/calls/${fixture.deniedId}/test`],
   ["rules", "/console/rules"],
   ["coverage", "/console/coverage"],
   ["config", "/console/config?from=1&to=0"],
   ["changes", "/console/changes"],
-  ["try", `/console/try?call=${scene.edited}`],
+  ["try", `/console/try?call=${fixture.editedId}`],
 ];
