@@ -1,4 +1,4 @@
-"""Windows of agents, driven through tmux."""
+"""Interactive terminals of agents, driven through tmux."""
 
 import contextlib
 import os
@@ -8,21 +8,20 @@ import subprocess
 import time
 
 from install import BIN
-from stage import DEADLINE, fail
+from harness import CLIENT_TIMEOUT, fail
 
 ROWS, COLUMNS = 60, 200
 
 
 class Window:
-    """A terminal of its own with an agent in it, gone at the end.
+    """A tmux window with an interactive agent, closed at the end.
 
-    `ready` is shown where a prompt may be typed, `line` begins the line where it is typed, `working` is shown while
-    the agent is at work.
+    The agent displays `ready` when it takes a prompt and `busy` while it works. `input_prefix` begins its input line.
     """
 
-    def __init__(self, stage, command, environment, ready, line, working):
-        self.stage, self.ready, self.line, self.working = stage, ready, line, working
-        self.socket = stage.home / "tmux"
+    def __init__(self, harness, command, environment, ready, input_prefix, busy):
+        self.harness, self.ready, self.input_prefix, self.busy = harness, ready, input_prefix, busy
+        self.socket = harness.home / "tmux"
         self.command = shlex.join(map(str, command))
         self.environment = environment
 
@@ -30,7 +29,7 @@ class Window:
         size = ["-x", COLUMNS, "-y", ROWS]
         self.tmux("-f", "/dev/null", "new-session", "-d", *size, self.command)
         try:
-            self.awaits(self.ready)
+            self.wait_for(self.ready)
         except BaseException:
             self.__exit__()
             raise
@@ -40,45 +39,45 @@ class Window:
         with contextlib.suppress(subprocess.CalledProcessError, ProcessLookupError):
             group = int(self.tmux("display-message", "-p", "#{pane_pid}"))
             self.tmux("kill-server")
-            os.killpg(group, signal.SIGKILL)  # gemini-cli does not mind that its terminal is gone
+            os.killpg(group, signal.SIGKILL)  # gemini-cli survives its terminal
 
-    def asks(self, prompt, *shown):
-        """Types a prompt, sends it off, and waits until all of this is shown and nothing is under way."""
-        self.sends(prompt)
-        self.awaits(*shown)
-        self.until("nothing is under way", lambda: self.working not in self.screen())
+    def send_and_wait(self, prompt, *texts):
+        """Sends a prompt, and waits until the window shows all of these texts and the agent is idle."""
+        self.send(prompt)
+        self.wait_for(*texts)
+        self.wait_until("the agent is idle", lambda: self.busy not in self.screen())
 
-    def sends(self, prompt):
+    def send(self, prompt):
         self.tmux("send-keys", "-l", prompt)
-        self.until(f"{prompt!r} is typed", lambda: self.input().endswith(prompt[-40:]))
-        # An agent takes a return that follows text too closely as pasted, a line break. How close that is depends on
-        # how busy the machine is, so it is pressed again until the prompt is gone.
-        self.until(f"{prompt!r} is sent off", lambda: self.submits(prompt))
+        self.wait_until(f"{prompt!r} is typed", lambda: self.input_line().endswith(prompt[-40:]))
+        # Agents treat Enter shortly after text as a pasted line break. How shortly depends on the load of the machine,
+        # so Enter is pressed until the prompt has left the input line.
+        self.wait_until(f"{prompt!r} is sent", lambda: self.press_enter(prompt))
 
-    def submits(self, prompt):
-        """Presses return after a pause; true if the prompt is no longer in the line where it was typed."""
+    def press_enter(self, prompt):
+        """Presses Enter after a pause. Returns true, without pressing it, if the prompt has left the input line."""
         time.sleep(0.5)
-        if not self.input().endswith(prompt[-40:]):
+        if not self.input_line().endswith(prompt[-40:]):
             return True
-        self.presses("Enter")
+        self.press("Enter")
         return False
 
-    def presses(self, *keys):
+    def press(self, *keys):
         self.tmux("send-keys", *keys)
 
-    def awaits(self, *shown):
-        self.until(f"the window shows {shown}", lambda: all(it in self.screen() for it in shown))
+    def wait_for(self, *texts):
+        self.wait_until(f"the window shows {texts}", lambda: all(it in self.screen() for it in texts))
 
-    def until(self, what, holds):
-        deadline = time.monotonic() + DEADLINE
-        while not holds():
+    def wait_until(self, description, condition):
+        deadline = time.monotonic() + CLIENT_TIMEOUT
+        while not condition():
             if time.monotonic() > deadline:
-                fail(f"not within {DEADLINE} s: {what}; it shows\n{self.screen()}")
+                fail(f"not within {CLIENT_TIMEOUT} s: {description}; the window shows\n{self.screen()}")
             time.sleep(0.05)
 
-    def input(self):
-        """The line where prompts are typed."""
-        return next((it for it in reversed(self.screen().splitlines()) if it.startswith(self.line)), "")
+    def input_line(self):
+        """The line in which prompts are typed."""
+        return next((it for it in reversed(self.screen().splitlines()) if it.startswith(self.input_prefix)), "")
 
     def screen(self):
         lines = self.tmux("capture-pane", "-p", "-J").splitlines()
@@ -86,14 +85,14 @@ class Window:
 
     def tmux(self, *arguments):
         command = ["tmux", "-S", self.socket, *map(str, arguments)]
-        return subprocess.run(command, env=self.environment, cwd=self.stage.project, check=True,
-                              capture_output=True, text=True, timeout=DEADLINE).stdout
+        return subprocess.run(command, env=self.environment, cwd=self.harness.project, check=True,
+                              capture_output=True, text=True, timeout=CLIENT_TIMEOUT).stdout
 
 
-class Terminal(Window):
-    """A window of gemini-cli, in which every tool is approved: the mark of its input says so."""
+class GeminiWindow(Window):
+    """A window of gemini-cli with every tool approved, which changes the prefix of its input line."""
 
-    def __init__(self, stage, *arguments):
+    def __init__(self, harness, *arguments):
         command = [BIN / "node", BIN / "gemini", "-m", "gemini-2.5-flash", "--yolo", *arguments]
-        super().__init__(stage, command, stage.agent_environment(),
-                         ready="Type your message", line=" * ", working="esc to cancel")
+        super().__init__(harness, command, harness.gemini_environment(),
+                         ready="Type your message", input_prefix=" * ", busy="esc to cancel")

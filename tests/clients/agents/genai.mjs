@@ -1,4 +1,5 @@
-// Asks through the Google Gen AI SDK for JavaScript, in the way its argument names, and prints what it got as JSON.
+// Calls through the Google Gen AI SDK for JavaScript: `whole`, `stream`, `chat` or `conversation`.
+// Prints the answers as JSON.
 
 import { ApiError, GoogleGenAI } from "@google/genai";
 
@@ -13,20 +14,20 @@ const lookup = {
 async function main(mode, ...rest) {
   const client = new GoogleGenAI({ apiKey: process.env.GEMINI_API_KEY });
   if (mode === "whole") {
-    return told([[await client.models.generateContent({ model, contents: "turn 1" })]]);
+    return summary([[await client.models.generateContent({ model, contents: "turn 1" })]]);
   }
   if (mode === "stream") {
-    return told([await all(client.models.generateContentStream({ model, contents: "turn 1" }))]);
+    return summary([await all(client.models.generateContentStream({ model, contents: "turn 1" }))]);
   }
-  if (mode === "talk") {
-    return talk(client, rest[0] === "streamed", JSON.parse(rest[1]));
+  if (mode === "conversation") {
+    return conversation(client, rest[0] === "streamed", JSON.parse(rest[1]));
   }
   const chat = client.chats.create({ model });
   const answers = [];
   for (const turn of [1, 2, 3]) {
     answers.push(await all(chat.sendMessageStream({ message: `turn ${turn}` })));
   }
-  return told(answers);
+  return summary(answers);
 }
 
 async function all(stream) {
@@ -37,8 +38,8 @@ async function all(stream) {
   return chunks;
 }
 
-// The text of each answer, and the number of chunks of the last one.
-function told(answers) {
+// Text of each answer, and the number of chunks of the last one.
+function summary(answers) {
   return { texts: answers.map(text), chunks: answers.at(-1).length };
 }
 
@@ -46,8 +47,8 @@ function text(chunks) {
   return chunks.map((chunk) => chunk.text ?? "").join("");
 }
 
-// A chat with a tool: the last text of each turn, the session of each call, the words looked up.
-async function talk(client, streamed, prompts) {
+// A chat with a tool: the last text of each turn, the session of each call, and the words that the tool looked up.
+async function conversation(client, streamed, prompts) {
   const chat = client.chats.create({ model, config: { tools: [{ functionDeclarations: [lookup] }] } });
   const [texts, sessions, words] = [[], [], []];
   for (const prompt of prompts) {
@@ -57,14 +58,17 @@ async function talk(client, streamed, prompts) {
       sessions.push(chunks[0].sdkHttpResponse?.headers?.["x-hookgate-session"] ?? null);
       const calls = chunks.flatMap((chunk) => chunk.functionCalls ?? []);
       words.push(...calls.map((call) => call.args.word));
-      const response = ({ id, name, args }) => ({ functionResponse: { id, name, response: { output: `${args.word} means ${args.word}` } } });
-      message = calls.length ? calls.map(response) : null;
+      message = calls.length ? calls.map(functionResponse) : null;
       if (message === null) {
         texts.push(text(chunks));
       }
     }
   }
   return { texts, sessions, words };
+}
+
+function functionResponse({ id, name, args }) {
+  return { functionResponse: { id, name, response: { output: `${args.word} means ${args.word}` } } };
 }
 
 try {

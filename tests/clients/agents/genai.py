@@ -1,4 +1,7 @@
-"""Asks through the Google Gen AI SDK for Python, in the way its argument names, and prints what it got as JSON."""
+"""Calls through the Google Gen AI SDK for Python: `whole`, `stream`, `chat` or `conversation`.
+
+Prints the answers as JSON.
+"""
 
 import json
 import sys
@@ -16,14 +19,14 @@ def main(mode, *rest):
         return summary([[client.models.generate_content(model=MODEL, contents="turn 1")]])
     if mode == "stream":
         return summary([list(client.models.generate_content_stream(model=MODEL, contents="turn 1"))])
-    if mode == "talk":
-        return talk(client, rest[0] == "streamed", json.loads(rest[1]))
+    if mode == "conversation":
+        return conversation(client, rest[0] == "streamed", json.loads(rest[1]))
     chat = client.chats.create(model=MODEL)
     return summary([list(chat.send_message_stream(f"turn {it}")) for it in [1, 2, 3]])
 
 
 def summary(answers):
-    """The text of each answer, and the number of chunks of the last one."""
+    """Text of each answer, and the number of chunks of the last one."""
     return {"texts": [text(it) for it in answers], "chunks": len(answers[-1])}
 
 
@@ -31,9 +34,9 @@ def text(chunks):
     return "".join(chunk.text or "" for chunk in chunks)
 
 
-def talk(client, streamed, prompts):
-    """A chat with a tool, which the SDK runs by itself: the last text of each turn, the session of each turn's last
-    call, the words looked up."""
+def conversation(client, streamed, prompts):
+    """A chat with a tool, which the SDK runs: the last text of each turn, the session of each turn's last call, and the
+    words that the tool looked up."""
     words = []
 
     def lookup(word: str) -> dict:

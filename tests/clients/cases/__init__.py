@@ -1,1 +1,1 @@
-"""What real agents do, one module per question."""
+"""Cases with real agents, one module per topic."""

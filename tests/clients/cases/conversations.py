@@ -1,10 +1,10 @@
-"""Conversations: every call of one is of one session, and two are two."""
+"""Sessions: all calls of a conversation have one session, and two conversations have two."""
 
 import concurrent.futures
 import json
 import uuid
 
-from stage import Stage, at_least, check, contains, prompts
+from harness import Harness, at_least, check, contains, prompts
 
 CASES = []
 
@@ -17,165 +17,167 @@ def case(function):
     return function
 
 
-# --- gemini-cli without a window ---
+# --- gemini-cli, non-interactive ---
 
 
 @case
-def gemini_cli_is_one_session_over_ten_prompts_each_resumed():
-    with Stage(recorded=EVENTS) as stage:
-        said = ['Use read_file {"file_path":"alpha.txt"}' if it == "prompt 4" else it for it in PROMPTS]
-        for index, prompt in enumerate(said):
+def gemini_cli_keeps_one_session_over_ten_resumed_prompts():
+    with Harness(recorded=EVENTS) as harness:
+        sent = ['Use read_file {"file_path":"alpha.txt"}' if it == "prompt 4" else it for it in PROMPTS]
+        for index, prompt in enumerate(sent):
             resumed = ["--resume", "latest"] if index else []
-            run = stage.asks_gemini(prompt, *resumed)
+            run = harness.prompt_gemini(prompt, *resumed)
             contains(run.stdout, "contents of alpha" if "alpha" in prompt else f"You said: {prompt}", run)
-        one_session(stage, said, calls=11)
-        check([it["tool_name"] for it in stage.events("BeforeTool")], ["read_file"])
-        check([it["tool_response"]["llmContent"] for it in stage.events("AfterTool")], ["contents of alpha\n"])
+        check_one_session(harness, sent, calls=11)
+        check([it["tool_name"] for it in harness.events("BeforeTool")], ["read_file"])
+        check([it["tool_response"]["llmContent"] for it in harness.events("AfterTool")], ["contents of alpha\n"])
 
 
 @case
-def gemini_cli_asking_its_router_is_one_session_with_one_turn():
-    with Stage(recorded=EVENTS) as stage:
-        run = stage.gemini("Say hello")
+def gemini_cli_with_a_router_call_has_one_session_and_one_turn():
+    with Harness(recorded=EVENTS) as harness:
+        run = harness.run_gemini("Say hello")
         check(run.stdout.strip(), "You said: Say hello", run)
-        check(len(stage.seen()), 2, run)
-        check([it["prompt"] for it in stage.events("BeforeAgent")], ["Say hello"], run)
-        check(len(stage.events("SessionStart")), 1, run)
-        check(len(stage.sessions()), 1, run)
+        check(len(harness.mock_requests()), 2, run)
+        check([it["prompt"] for it in harness.events("BeforeAgent")], ["Say hello"], run)
+        check(len(harness.events("SessionStart")), 1, run)
+        check(len(harness.sessions()), 1, run)
 
 
 @case
-def two_gemini_clis_with_one_first_prompt_are_two_sessions_as_soon_as_they_differ():
-    with Stage(recorded=["BeforeModel", "AfterAgent"]) as stage:
-        # In turns: one that starts removes the session files of others that have just started.
+def gemini_clis_with_equal_first_prompts_get_two_sessions_once_they_differ():
+    with Harness(recorded=["BeforeModel", "AfterAgent"]) as harness:
+        # Sequentially, because at its start gemini-cli removes session files of others that have just started.
         agents = [str(uuid.uuid4()) for _ in range(2)]
         for agent in agents:
-            stage.asks_gemini("the same", "--session-id", agent)
+            harness.prompt_gemini("the same", "--session-id", agent)
         for step in ["second", "third", "fourth", "fifth"]:
             for index, agent in enumerate(agents):
-                stage.asks_gemini(f"{step} of {index}", "--resume", agent)
+                harness.prompt_gemini(f"{step} of {index}", "--resume", agent)
         one, other = [
-            {it["session_id"] for it in stage.events("BeforeModel") if last_prompt(it).endswith(f" of {agent}")}
+            {it["session_id"] for it in harness.events("BeforeModel") if last_prompt(it).endswith(f" of {agent}")}
             for agent in range(2)
         ]
         check([len(one), len(other), len(one & other)], [1, 1, 0])
-        check(len(stage.sessions()), 2)
+        check(len(harness.sessions()), 2)
 
 
 @case
-def a_sub_agent_of_gemini_cli_is_a_session_of_its_own():
-    with Stage(recorded=EVENTS) as stage:
-        asked = {"agent_name": "codebase_investigator", "prompt": 'read_file {"file_path":"alpha.txt"}'}
-        run = stage.asks_gemini(f"Use invoke_agent {json.dumps(asked)}")
+def a_sub_agent_of_gemini_cli_has_a_separate_session():
+    with Harness(recorded=EVENTS) as harness:
+        arguments = {"agent_name": "codebase_investigator", "prompt": 'read_file {"file_path":"alpha.txt"}'}
+        run = harness.prompt_gemini(f"Use invoke_agent {json.dumps(arguments)}")
         contains(run.stdout, "codebase_investigator", run)
-        stage.asks_gemini("And now", "--resume", "latest")
-        of_agent = lambda it: "user objective" in it["llm_request"]["messages"][0]["content"]
-        calls = stage.events("BeforeModel")
-        check(len([it for it in calls if of_agent(it)]), 3)
-        sub = {it["session_id"] for it in calls if of_agent(it)}
-        main = {it["session_id"] for it in calls if not of_agent(it)}
+        harness.prompt_gemini("And now", "--resume", "latest")
+        of_sub_agent = lambda it: "user objective" in it["llm_request"]["messages"][0]["content"]
+        calls = harness.events("BeforeModel")
+        check(len([it for it in calls if of_sub_agent(it)]), 3)
+        sub = {it["session_id"] for it in calls if of_sub_agent(it)}
+        main = {it["session_id"] for it in calls if not of_sub_agent(it)}
         check([len(sub), len(main), len(sub | main), len(calls)], [1, 1, 2, 6])
-        check(len(stage.sessions()), 2)
-        check([it["tool_name"] for it in stage.events("BeforeTool")], ["invoke_agent", "read_file", "complete_task"])
+        check(len(harness.sessions()), 2)
+        check([it["tool_name"] for it in harness.events("BeforeTool")], ["invoke_agent", "read_file", "complete_task"])
 
 
 @case
 def gemini_cli_names_its_session_by_path_or_header():
-    with Stage(recorded=["BeforeModel"]) as stage:
-        stage.asks_gemini("the same", GOOGLE_GEMINI_BASE_URL=f"{stage.gate}/s/by-path")
-        stage.asks_gemini("the same", GEMINI_CLI_CUSTOM_HEADERS="x-hookgate-session:by-header")
-        check([it["session_id"] for it in stage.events()], ["by-path", "by-header"])
-        told = {(it["id"], it["source"]) for it in stage.sessions()}
-        check(told, {("by-path", "path"), ("by-header", "header")})
+    with Harness(recorded=["BeforeModel"]) as harness:
+        harness.prompt_gemini("the same", GOOGLE_GEMINI_BASE_URL=f"{harness.gateway}/s/by-path")
+        harness.prompt_gemini("the same", GEMINI_CLI_CUSTOM_HEADERS="x-hookgate-session:by-header")
+        check([it["session_id"] for it in harness.events()], ["by-path", "by-header"])
+        sessions = {(it["id"], it["source"]) for it in harness.sessions()}
+        check(sessions, {("by-path", "path"), ("by-header", "header")})
 
 
 @case
-def callers_with_the_same_words_never_share_a_session():
-    with Stage(recorded=["BeforeModel"]) as stage:
-        said = json.dumps(["the same", "also the same"])
-        runs = [stage.program("genai.py", "talk", "whole", said, GEMINI_API_KEY=it) for it in ["one-key", "another-key"]]
+def callers_with_equal_prompts_have_separate_sessions():
+    with Harness(recorded=["BeforeModel"]) as harness:
+        sent = json.dumps(["the same", "also the same"])
+        runs = [harness.run_program("genai.py", "conversation", "whole", sent, GEMINI_API_KEY=it)
+                for it in ["one-key", "another-key"]]
         one, another = [{*it.result["sessions"]} for it in runs]
         check([len(one), len(another), len(one & another)], [1, 1, 0])
 
 
 @case
-def the_sdk_for_python_speaks_nothing_but_http_2():
-    with Stage(recorded=["AfterTool"]) as stage:
-        for way in ["streamed", "whole"]:
-            run = stage.program("genai.py", "talk", way, json.dumps(['Use lookup {"word":"sun"}']), OVER_HTTP2="1")
+def the_python_sdk_works_over_http_2_only():
+    with Harness(recorded=["AfterTool"]) as harness:
+        sent = json.dumps(['Use lookup {"word":"sun"}'])
+        for mode in ["streamed", "whole"]:
+            run = harness.run_program("genai.py", "conversation", mode, sent, OVER_HTTP2="1")
             contains(run.result["texts"][0], "sun means sun", run)
             check(run.result["words"], ["sun"], run)
-        at_least(len(stage.events("AfterTool")), 1)
+        at_least(len(harness.events("AfterTool")), 1)
 
 
 @case
-def gemini_cli_goes_on_from_the_transcript_that_the_gateway_keeps():
-    with Stage(recorded=["BeforeModel"], settings={"sessions": {"transcripts": "transcripts"}}) as stage:
-        stage.asks_gemini('Use read_file {"file_path":"alpha.txt"}')
-        stage.asks_gemini("prompt 2", "--resume", "latest")
-        (transcript,) = {it["transcript_path"] for it in stage.events()}
+def gemini_cli_resumes_from_the_transcript_of_the_gateway():
+    with Harness(recorded=["BeforeModel"], settings={"sessions": {"transcripts": "transcripts"}}) as harness:
+        harness.prompt_gemini('Use read_file {"file_path":"alpha.txt"}')
+        harness.prompt_gemini("prompt 2", "--resume", "latest")
+        (transcript,) = {it["transcript_path"] for it in harness.events()}
         check(transcript != "", True)
-        run = stage.asks_gemini("prompt 3", "--session-file", transcript)
+        run = harness.prompt_gemini("prompt 3", "--session-file", transcript)
         check(run.stdout.strip(), "You said: prompt 3", run)
-        said = prompts(stage.seen()[-1])
-        check([it for it in said if it in PROMPTS], ["prompt 2", "prompt 3"], run)
-        contains(json.dumps(stage.seen()[-1]["body"]["contents"]), '"output": "contents of alpha\\n"', run)
+        received = prompts(harness.mock_requests()[-1])
+        check([it for it in received if it in PROMPTS], ["prompt 2", "prompt 3"], run)
+        contains(json.dumps(harness.mock_requests()[-1]["body"]["contents"]), '"output": "contents of alpha\\n"', run)
 
 
-# --- SDKs and frameworks: each with a tool loop, streamed and not ---
+# --- SDKs and frameworks: each with a tool loop, streamed and unary ---
 
 
-def talking_case(program, *mode):
-    def runs(way):
-        with Stage(recorded=EVENTS) as stage:
-            said = ['Use lookup {"word":"sun"}' if it == "prompt 4" else it for it in PROMPTS]
-            run = stage.program(program, *mode, way, json.dumps(said))
-            texts = ["sun means sun" if "lookup" in it else f"You said: {it}" for it in said]
+def conversation_case(program, *arguments):
+    def run_conversation(mode):
+        with Harness(recorded=EVENTS) as harness:
+            sent = ['Use lookup {"word":"sun"}' if it == "prompt 4" else it for it in PROMPTS]
+            run = harness.run_program(program, *arguments, mode, json.dumps(sent))
+            texts = ["sun means sun" if "lookup" in it else f"You said: {it}" for it in sent]
             check(len(run.result["texts"]), 10, run)
-            for seen, wanted in zip(run.result["texts"], texts):
-                contains(seen, wanted, run)
+            for text, expected in zip(run.result["texts"], texts):
+                contains(text, expected, run)
             check(run.result["words"], ["sun"], run)
-            session = one_session(stage, said, calls=11)
+            session = check_one_session(harness, sent, calls=11)
             check({*run.result.get("sessions", [session])}, {session}, run)
-            check([it["tool_input"] for it in stage.events("BeforeTool")], [{"word": "sun"}], run)
-            check(len(stage.events("AfterTool")), 1, run)
+            check([it["tool_input"] for it in harness.events("BeforeTool")], [{"word": "sun"}], run)
+            check(len(harness.events("AfterTool")), 1, run)
 
-    for way in ["streamed", "whole"]:
-        name = f"{program.split('.')[0].split('_')[0]} {program.split('.')[1]} is one session over ten turns, {way}"
-        CASES.append((name, lambda way=way: runs(way)))
+    for mode in ["streamed", "whole"]:
+        name = f"{program.split('.')[0].split('_')[0]} {program.split('.')[1]} keeps one session over ten turns, {mode}"
+        CASES.append((name, lambda mode=mode: run_conversation(mode)))
 
 
-talking_case("genai.mjs", "talk")
-talking_case("genai.py", "talk")
-talking_case("langchain_talk.py")
-talking_case("litellm_talk.py")
-talking_case("adk_talk.py")
+conversation_case("genai.mjs", "conversation")
+conversation_case("genai.py", "conversation")
+conversation_case("langchain_conversation.py")
+conversation_case("litellm_conversation.py")
+conversation_case("adk_conversation.py")
 
 
 @case
-def two_chats_with_one_beginning_are_two_sessions_as_soon_as_they_differ():
-    # Slow answers, so that both are at it at once.
-    slowly = ["--interval", "200"]
+def chats_with_an_equal_beginning_get_two_sessions_once_they_differ():
+    # Slow answers, so that both chats are open at the same time.
+    slow = ["--interval", "200"]
     recorded = ["BeforeModel", "AfterAgent"]
-    with Stage(recorded, slowly) as stage, concurrent.futures.ThreadPoolExecutor() as pool:
-        said = [["the same", "also the same", *[f"{step} of {it}" for step in range(4)]] for it in ["one", "two"]]
-        runs = list(pool.map(lambda it: stage.program("genai.py", "talk", "streamed", json.dumps(it)), said))
+    with Harness(recorded, slow) as harness, concurrent.futures.ThreadPoolExecutor() as pool:
+        sent = [["the same", "also the same", *[f"{step} of {it}" for step in range(4)]] for it in ["one", "two"]]
+        run = lambda it: harness.run_program("genai.py", "conversation", "streamed", json.dumps(it))
+        runs = list(pool.map(run, sent))
         one, other = [{*it.result["sessions"][2:]} for it in runs]
         check([len(one), len(other), len(one & other)], [1, 1, 0])
 
 
-def one_session(stage, said, calls):
-    """Checks that all model calls were of one session, with these prompts as its turns; gives its id."""
-    asked = stage.events("BeforeModel")
-    check(len(asked), calls)
-    ids = {it["session_id"] for it in stage.events()}
+def check_one_session(harness, sent, calls):
+    """Checks that all model calls have one session, with a turn for each sent prompt. Returns its id."""
+    check(len(harness.events("BeforeModel")), calls)
+    ids = {it["session_id"] for it in harness.events()}
     check(len(ids), 1)
     (session,) = ids
-    check([it["prompt"] for it in stage.events("BeforeAgent")], said)
-    check(len(stage.events("SessionStart")), 1)
-    check(len(stage.events("AfterAgent")), len(said))
-    told = [(it["id"], it["turns"], it["requests"]) for it in stage.sessions()]
-    check(told, [(session, len(said), calls)])
+    check([it["prompt"] for it in harness.events("BeforeAgent")], sent)
+    check(len(harness.events("SessionStart")), 1)
+    check(len(harness.events("AfterAgent")), len(sent))
+    sessions = [(it["id"], it["turns"], it["requests"]) for it in harness.sessions()]
+    check(sessions, [(session, len(sent), calls)])
     return session
 
 

@@ -1,10 +1,10 @@
-"""The interface as `openapi/hookgate.yaml` describes it, tried out by schemathesis: requests made from the document, right
-and wrong ones, and every answer held against it. And HTTP/2, tried out by h2load."""
+"""The HTTP API against `openapi/hookgate.yaml`: schemathesis generates valid and invalid requests from the document and
+validates every response. HTTP/2 under load, by h2load."""
 
 import subprocess
 
 from install import REPO, SCRATCH, python
-from stage import Stage, check, contains, fail, write_json
+from harness import Harness, check, contains, fail, write_json
 
 CASES = []
 
@@ -14,7 +14,7 @@ def case(function):
     return function
 
 
-SEED = "20261122"  # the same requests each time: a failure can be looked at
+SEED = "20261122"  # the same requests in each run, so that a failure is reproducible
 EXAMPLES = "40"  # per operation and phase
 
 CHECKS = [
@@ -34,69 +34,72 @@ GUARDS = {
 
 
 @case
-def agents_find_what_the_document_says():
-    """Passed on unread: whatever the model API says of nonsense is its own."""
-    with Stage() as stage:
-        holds(stage, stage.gate, "events", "models")
+def agent_endpoints_conform_to_the_openapi_document():
+    """Without hooks, requests pass unread, and the model API answers invalid ones."""
+    with Harness() as harness:
+        check_conformance(harness, harness.gateway, "events", "models")
 
 
 @case
-def agents_find_what_the_document_says_where_hooks_look():
-    with Stage(settings=GUARDS, BeforeTool="no_writes.sh") as stage:
-        holds(stage, stage.gate, "events", "models")
+def agent_endpoints_with_hooks_conform_to_the_openapi_document():
+    with Harness(settings=GUARDS, BeforeTool="no_writes.sh") as harness:
+        check_conformance(harness, harness.gateway, "events", "models")
 
 
 @case
-def operators_find_what_the_document_says():
-    with Stage(settings=GUARDS) as stage:
-        holds(stage, stage.admin, "admin")
+def admin_endpoints_conform_to_the_openapi_document():
+    with Harness(settings=GUARDS) as harness:
+        check_conformance(harness, harness.admin, "admin")
 
 
 @case
-def operators_without_the_token_find_what_the_document_says():
+def unauthenticated_admin_requests_conform_to_the_openapi_document():
     (token := SCRATCH / "admin.token").write_text("a-token")
     admin = {"listen": "127.0.0.1:0", "token": {"file": str(token)}}
-    with Stage(settings={"admin": admin}) as stage:
-        holds(stage, stage.admin, "admin")
+    with Harness(settings={"admin": admin}) as harness:
+        check_conformance(harness, harness.admin, "admin")
 
 
 CONNECTIONS, STREAMS, REQUESTS = 10, 10, 1000
 
 
 @case
-def h2load_loads_it_over_http_2():
-    """Each answer is streamed and inspected; none is lost, and each request runs its hook."""
-    with Stage(settings=GUARDS, recorded=["BeforeModel"]) as stage:
-        body = stage.home / "request.json"
+def every_request_of_h2load_over_http_2_succeeds_and_runs_its_hook():
+    """Each answer is streamed and inspected by policies."""
+    with Harness(settings=GUARDS, recorded=["BeforeModel"]) as harness:
+        body = harness.home / "request.json"
         write_json(body, {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]})
-        run = stage.run("h2load", "--clients", str(CONNECTIONS), "--max-concurrent-streams", str(STREAMS), "--requests", str(REQUESTS),
-                        "--data", str(body), "--header", "content-type: application/json", "--header", "x-goog-api-key: a-key",
-                        f"{stage.gate}/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse")
+        load = ["--clients", str(CONNECTIONS), "--max-concurrent-streams", str(STREAMS), "--requests", str(REQUESTS)]
+        headers = ["--header", "content-type: application/json", "--header", "x-goog-api-key: a-key"]
+        run = harness.run("h2load", *load, "--data", str(body), *headers,
+                          f"{harness.gateway}/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse")
         contains(run.stdout, "Application protocol: h2c", run)
-        contains(run.stdout, f"requests: {REQUESTS} total, {REQUESTS} started, {REQUESTS} done, {REQUESTS} succeeded, 0 failed", run)
+        counts = f"{REQUESTS} total, {REQUESTS} started, {REQUESTS} done, {REQUESTS} succeeded, 0 failed"
+        contains(run.stdout, f"requests: {counts}", run)
         contains(run.stdout, f"status codes: {REQUESTS} 2xx", run)
-        check(len(stage.seen()), REQUESTS, run)
-        check(len(stage.events("BeforeModel")), REQUESTS, run)
+        check(len(harness.mock_requests()), REQUESTS, run)
+        check(len(harness.events("BeforeModel")), REQUESTS, run)
 
 
-def holds(stage, url, *tags):
-    document = stage.home / "hookgate.yaml.openapi.yaml"
-    document.write_text(without_upstreams_errors((REPO / "openapi" / "hookgate.yaml").read_text()))
-    # A file of its own, else it looks for one in the folders above.
-    settings = stage.home / "schemathesis.toml"
+def check_conformance(harness, url, *tags):
+    """Runs schemathesis on the operations with these tags."""
+    document = harness.home / "hookgate.yaml.openapi.yaml"
+    document.write_text(without_default_responses((REPO / "openapi" / "hookgate.yaml").read_text()))
+    # An empty file, because otherwise schemathesis searches the parent folders for one.
+    settings = harness.home / "schemathesis.toml"
     settings.write_text("")
     run = subprocess.run(
         [python("interface").parent / "schemathesis", "--config-file", settings, "run", document, "--url", url,
-         "--exclude-path", "/calls/stream",  # it ends with the connection
+         "--exclude-path", "/calls/stream",  # an endless response
          "--checks", ",".join(CHECKS), "--max-examples", EXAMPLES, "--seed", SEED, "--no-color", "--warnings", "off",
          *(it for tag in tags for it in ("--include-tag", tag))],
-        cwd=stage.home, env=stage.environment(), capture_output=True, text=True, timeout=300)
+        cwd=harness.home, env=harness.environment(), capture_output=True, text=True, timeout=300)
     if run.returncode != 0:
         fail(run.stdout[-12000:], run)
 
 
-def without_upstreams_errors(document):
-    """The document without `default`, which is whatever the model API says: the mock says nothing that hookgate does not."""
+def without_default_responses(document):
+    """The document without `default`, the errors of the model API: the mock has none that hookgate does not have."""
     kept, depth = [], None
     for line in document.splitlines():
         indent = len(line) - len(line.lstrip())

@@ -1,33 +1,35 @@
-"""The same hooks in gemini-cli itself and in the gateway: the model hears the same."""
+"""Parity of hooks in gemini-cli itself and in the gateway: the model receives the same contents."""
 
 import json
 
-from stage import Stage, check, write_json
+from harness import Harness, check, write_json
 
 CASES = []
 
 WRITE = 'Use write_file {"file_path":"out.txt","content":"hello"}'
+WRITE_SECRET = 'Use write_file {"file_path":"out.txt","content":"the-secret-word"}'
 READ = 'Use read_file {"file_path":"alpha.txt"}'
 
 
 def parity_case(event, script, prompt, calls):
-    def hears_the_same():
-        with Stage() as stage:
-            hooks = {"hooks": {event: [{"hooks": [stage.hook(script)]}]}}
-            write_json(stage.project / ".gemini" / "settings.json", hooks)
-            run = stage.asks_gemini(prompt)
-            native = [contents(it) for it in stage.seen()]
+    def compare_contents():
+        with Harness() as harness:
+            hooks = {"hooks": {event: [{"hooks": [harness.hook(script)]}]}}
+            write_json(harness.project / ".gemini" / "settings.json", hooks)
+            run = harness.prompt_gemini(prompt)
+            native = [contents(it) for it in harness.mock_requests()]
             check(len(native), calls, run)
-        with Stage(**{event: script}) as stage:
-            run = stage.asks_gemini(prompt)
-            check([contents(it) for it in stage.seen()], native, run)
+        with Harness(**{event: script}) as harness:
+            run = harness.prompt_gemini(prompt)
+            check([contents(it) for it in harness.mock_requests()], native, run)
 
-    CASES.append((f"a model hears the same of {script} on {event} in gemini-cli and in the gateway", hears_the_same))
+    name = f"a model receives the same contents with {script} on {event} in gemini-cli and in the gateway"
+    CASES.append((name, compare_contents))
 
 
 parity_case("BeforeTool", "no_writes.sh", WRITE, calls=2)
 parity_case("BeforeTool", "stop_writes.sh", WRITE, calls=1)
-parity_case("AfterTool", "hide_secret.sh", 'Use write_file {"file_path":"out.txt","content":"the-secret-word"}', calls=2)
+parity_case("AfterTool", "hide_secret.sh", WRITE_SECRET, calls=2)
 parity_case("AfterTool", "scanned.sh", READ, calls=2)
 parity_case("BeforeAgent", "this_turn.sh", "Say hello", calls=1)
 parity_case("BeforeAgent", "no_aurora.sh", "Tell me of project aurora", calls=0)
@@ -35,7 +37,7 @@ parity_case("AfterAgent", "say_please.sh", "Say hello", calls=2)
 
 
 def contents(request):
-    """What the model reads, without what differs from run to run."""
+    """Contents that the model receives, without values that differ in each run."""
     items = []
     for content in request["body"]["contents"]:
         for part in content["parts"]:

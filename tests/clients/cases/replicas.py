@@ -1,4 +1,4 @@
-"""Three gateways with one Redis are replaced one after the other while real agents work."""
+"""Rolling restart of three gateways with one Redis while real agents work."""
 
 import concurrent.futures
 import contextlib
@@ -14,30 +14,30 @@ import urllib.request
 from coding_agents import CodingAgent, opencode
 from coding_agents.claude_code import ClaudeCode
 from coding_agents.codex import Codex
-from stage import Stage, at_least, check, contains, fail, lacks, write_json
+from harness import Harness, at_least, check, contains, fail, lacks, write_json
 
 REPLICAS = 3
 PROMPTS = 6
-DENIED = "alpha is nobody's business"
-# Seconds between two readiness probes, and in which a gateway that ends still serves.
-PROBE, LAME_DUCK = 0.05, 1
+DENIAL_REASON = "alpha is nobody's business"
+# Seconds between two readiness probes, and in which a stopping gateway still accepts connections.
+PROBE_INTERVAL, LAME_DUCK = 0.05, 1
 
 
 class GeminiCli(CodingAgent):
     name = "gemini-cli"
 
-    def asks(self, stage, prompt, resumed=False):
-        return stage.asks_gemini(prompt, *(["--resume", "latest"] if resumed else []))
+    def run(self, harness, prompt, resumed=False):
+        return harness.prompt_gemini(prompt, *(["--resume", "latest"] if resumed else []))
 
-    def reads(self, stage, *names):
+    def read_prompt(self, harness, *names):
         return "Use " + " and ".join(f'read_file {json.dumps({"file_path": it})}' for it in names)
 
-    def requests(self, stage):
-        return [it for it in stage.seen() if it["path"].endswith(":streamGenerateContent")]
+    def requests(self, harness):
+        return [it for it in harness.mock_requests() if it["path"].endswith(":streamGenerateContent")]
 
 
-class Replicas(Stage):
-    """A stage whose gateway is a balancer in front of three gateways."""
+class Replicas(Harness):
+    """A harness whose gateway is a load balancer in front of three gateways."""
 
     def config(self, listen):
         config = super().config(listen)
@@ -48,22 +48,22 @@ class Replicas(Stage):
 
     def serve(self, listen):
         self.redis_url = self.home / "redis-url"
-        self.redis_url.write_text(self.serving.enter_context(redis(self.home)))
-        self.balancer = self.serving.enter_context(Balancer())
-        self.gate, self.running = self.balancer.url, []
+        self.redis_url.write_text(self.gateway_stack.enter_context(redis(self.home)))
+        self.balancer = self.gateway_stack.enter_context(LoadBalancer())
+        self.gateway, self.running = self.balancer.url, []
         self.config_file = write_json(self.home / "hookgate.yaml", self.config(listen))
         for _ in range(REPLICAS):
             self.start()
-        self.serving.callback(lambda: [it.close() for it in self.running])
+        self.gateway_stack.callback(lambda: [it.close() for it in self.running])
 
     def start(self):
         replica = contextlib.ExitStack()
-        gate, admin = replica.enter_context(self.server("serve", "--config", self.config_file, urls=2))
-        self.balancer.add(gate, admin)
+        gateway, admin = replica.enter_context(self.server("serve", "--config", self.config_file, urls=2))
+        self.balancer.add(gateway, admin)
         self.running.append(replica)
 
     def replace(self):
-        """Starts a gateway and ends the oldest, which finishes what it has begun."""
+        """Starts a gateway and stops the oldest one, which finishes its calls."""
         self.start()
         self.running.pop(0).close()
 
@@ -76,38 +76,38 @@ def redis(folder):
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
     process = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
     try:
-        until("Redis listens", lambda: reaches(port))
+        wait_until("Redis listens", lambda: accepts_connections(port))
         yield f"redis://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
 
 
-class Balancer:
-    """New connections go to gateways whose readiness probe succeeds, in turn."""
+class LoadBalancer:
+    """Round robin for new connections over the gateways whose readiness probe succeeds."""
 
     def __enter__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.replicas, self.ready, self.turns, self.ended = {}, [], itertools.count(), threading.Event()
+        self.replicas, self.ready, self.turns, self.stopped = {}, [], itertools.count(), threading.Event()
         for work in [self.probe, self.accept]:
             threading.Thread(target=work, daemon=True).start()
         return self
 
     def __exit__(self, *error):
-        self.ended.set()
+        self.stopped.set()
         self.listener.close()
 
-    def add(self, gate, admin):
-        self.replicas[gate] = admin
-        until("the gateway is ready", lambda: gate in self.ready)
+    def add(self, gateway, admin):
+        self.replicas[gateway] = admin
+        wait_until("the gateway is ready", lambda: gateway in self.ready)
 
     def probe(self):
-        while not self.ended.wait(PROBE):
-            self.ready = [gate for gate, admin in list(self.replicas.items()) if is_ready(admin)]
+        while not self.stopped.wait(PROBE_INTERVAL):
+            self.ready = [gateway for gateway, admin in list(self.replicas.items()) if is_ready(admin)]
 
     def accept(self):
-        with contextlib.suppress(OSError):  # it is closed at the end
+        with contextlib.suppress(OSError):  # the listener is closed at the end
             while True:
                 agent, _ = self.listener.accept()
                 threading.Thread(target=self.connect, args=[agent], daemon=True).start()
@@ -137,64 +137,63 @@ def is_ready(admin):
         return False
 
 
-def reaches(port):
+def accepts_connections(port):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
         return True
     return False
 
 
-def until(what, holds):
+def wait_until(description, condition):
     deadline = time.monotonic() + 30
-    while not holds():
+    while not condition():
         if time.monotonic() > deadline:
-            fail(f"not within 30 s: {what}")
-        time.sleep(PROBE)
+            fail(f"not within 30 s: {description}")
+        time.sleep(PROBE_INTERVAL)
 
 
-def no_call_fails_and_no_session_or_denial_is_lost_while_gateways_are_replaced():
+def a_rolling_restart_loses_no_calls_sessions_or_denials():
     agents = [GeminiCli(), ClaudeCode(), Codex(), opencode.ALL[0]]
-    with Replicas(recorded=["SessionStart", "BeforeAgent"], BeforeTool="refuse_alpha.sh") as stage:
+    with Replicas(recorded=["SessionStart", "BeforeAgent"], BeforeTool="refuse_alpha.sh") as harness:
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            talks = [pool.submit(talk, agent, stage) for agent in agents]
+            conversations = [pool.submit(converse, agent, harness) for agent in agents]
             replaced = 0
-            while not all(it.done() for it in talks):
-                stage.replace()
+            while not all(it.done() for it in conversations):
+                harness.replace()
                 replaced += 1
-        for it in talks:
+        for it in conversations:
             it.result()
         at_least(replaced, 2 * REPLICAS)
         for agent in agents:
-            keeps_denial_and_session(agent, stage)
+            check_denial_and_session(agent, harness)
 
 
-def talk(agent, stage):
+def converse(agent, harness):
     """A conversation whose first tool call is denied."""
-    with agent.conversation(stage) as conversation:
-        contains(conversation.says(first_prompt(agent, stage)), DENIED)
+    with agent.conversation(harness) as conversation:
+        contains(conversation.send(first_prompt(agent, harness)), DENIAL_REASON)
         for turn in range(2, PROMPTS + 1):
-            contains(conversation.says(later_prompt(agent, turn)), later_prompt(agent, turn))
+            contains(conversation.send(later_prompt(agent, turn)), later_prompt(agent, turn))
 
 
-def first_prompt(agent, stage):
-    return agent.reads(stage, "alpha.txt")
+def first_prompt(agent, harness):
+    return agent.read_prompt(harness, "alpha.txt")
 
 
 def later_prompt(agent, turn):
     return f"prompt {turn} of {agent.name}"
 
 
-def keeps_denial_and_session(agent, stage):
-    requests = [it for it in agent.requests(stage) if later_prompt(agent, 2) in json.dumps(it["body"])]
+def check_denial_and_session(agent, harness):
+    requests = [it for it in agent.requests(harness) if later_prompt(agent, 2) in json.dumps(it["body"])]
     check(len(requests), PROMPTS - 1)
     for request in requests:
         lacks(json.dumps(request["body"]), "contents of alpha")
-        contains(json.dumps(request["body"]), DENIED)
-    mine = {later_prompt(agent, turn) for turn in range(2, PROMPTS + 1)}
-    turns = [it for it in stage.events("BeforeAgent") if any(it["prompt"].endswith(prompt) for prompt in mine)]
+        contains(json.dumps(request["body"]), DENIAL_REASON)
+    prompts = {later_prompt(agent, turn) for turn in range(2, PROMPTS + 1)}
+    turns = [it for it in harness.events("BeforeAgent") if any(it["prompt"].endswith(prompt) for prompt in prompts)]
     check(len({it["session_id"] for it in turns}), 1)
-    started = [it["session_id"] for it in stage.events("SessionStart")]
+    started = [it["session_id"] for it in harness.events("SessionStart")]
     check(started.count(turns[0]["session_id"]), 1)
 
 
-CASES = [("no call fails and no session or denial is lost while gateways are replaced",
-          no_call_fails_and_no_session_or_denial_is_lost_while_gateways_are_replaced)]
+CASES = [("a rolling restart loses no calls sessions or denials", a_rolling_restart_loses_no_calls_sessions_or_denials)]

@@ -1,11 +1,11 @@
-"""Tools, prompts and answers of agents that know nothing of hooks: those of the gateway have their say.
+"""Hooks of the gateway on tools, prompts and answers of agents that do not report events.
 
-The settings.json of gemini-cli holds no hook in any of these cases.
+The settings.json of gemini-cli has no hook in any of these cases.
 """
 
 import json
 
-from stage import Stage, check, contains, lacks, prompts, tool_responses
+from harness import Harness, check, contains, lacks, prompts, tool_responses
 
 CASES = []
 
@@ -23,70 +23,70 @@ def case(function):
 
 
 @case
-def a_denied_tool_never_runs_and_the_model_hears_why():
-    with Stage(BeforeTool="no_writes.sh") as stage:
-        run = stage.asks_gemini(f"Use {WRITE}")
-        check((stage.project / "out.txt").exists(), False, run)
+def a_denied_tool_never_runs_and_the_model_receives_the_reason():
+    with Harness(BeforeTool="no_writes.sh") as harness:
+        run = harness.prompt_gemini(f"Use {WRITE}")
+        check((harness.project / "out.txt").exists(), False, run)
         contains(run.stdout, f'The tool returned: {{"error":"{BLOCKED}', run)
         lacks(run.stderr, "rror", run)
-        asked, told = stage.seen()
-        check(len(told["body"]["contents"]), len(asked["body"]["contents"]) + 2, run)
-        (response,) = tool_responses(told)
+        first, second = harness.mock_requests()
+        check(len(second["body"]["contents"]), len(first["body"]["contents"]) + 2, run)
+        (response,) = tool_responses(second)
         contains(response["error"], BLOCKED, run)
-        resumed = stage.asks_gemini("And now", "--resume", "latest")
+        resumed = harness.prompt_gemini("And now", "--resume", "latest")
         check(resumed.stdout.strip(), "You said: And now", resumed)
 
 
 @case
-def of_two_calls_in_one_step_only_the_denied_one_never_runs():
+def a_denied_tool_call_postpones_the_other_call_of_its_step():
     calls = [
         {"name": "write_file", "args": {"file_path": "out.txt", "content": "hello"}},
         {"name": "read_file", "args": {"file_path": "alpha.txt"}},
     ]
-    script = [streamed(calls), streamed(calls[1:]), streamed("I have read it.")]
-    with Stage(script=script, BeforeTool="no_writes.sh", recorded=["AfterTool"]) as stage:
-        run = stage.asks_gemini("Write and read")
+    script = [stream_line(calls), stream_line(calls[1:]), stream_line("I have read it.")]
+    with Harness(script=script, BeforeTool="no_writes.sh", recorded=["AfterTool"]) as harness:
+        run = harness.prompt_gemini("Write and read")
         check(run.stdout.strip(), "I have read it.", run)
         lacks(run.stderr, "rror", run)
-        check((stage.project / "out.txt").exists(), False, run)
-        asked, told, read = stage.seen()
-        refused, put_off = tool_responses(told)
-        contains(refused["error"], BLOCKED, run)
-        check(list(put_off), ["error"], run)
-        check(tool_responses(read), [{"output": "contents of alpha\n"}], run)
-        check([it["tool_name"] for it in stage.events("AfterTool")], ["read_file"], run)
-        check(roles(read), "umumu", run)
+        check((harness.project / "out.txt").exists(), False, run)
+        _, second, third = harness.mock_requests()
+        denied, postponed = tool_responses(second)
+        contains(denied["error"], BLOCKED, run)
+        check(list(postponed), ["error"], run)
+        check(tool_responses(third), [{"output": "contents of alpha\n"}], run)
+        check([it["tool_name"] for it in harness.events("AfterTool")], ["read_file"], run)
+        check(roles(third), "umumu", run)
 
 
 @case
-def a_model_that_insists_on_a_denied_tool_is_cut_short():
+def repeated_calls_of_a_denied_tool_are_limited():
     call = [{"name": "write_file", "args": {"file_path": "out.txt", "content": "hello"}}]
-    with Stage(script=[streamed(call)] * 20, BeforeTool="no_writes.sh") as stage:
-        run = stage.asks_gemini("Write")
+    with Harness(script=[stream_line(call)] * 20, BeforeTool="no_writes.sh") as harness:
+        run = harness.prompt_gemini("Write")
         contains(run.stdout, "nothing is written here", run)
         check(run.stdout.count("nothing is written here"), 1, run)
-        check((stage.project / "out.txt").exists(), False, run)
-        check(len(stage.seen()) <= 4, True, run)
+        check((harness.project / "out.txt").exists(), False, run)
+        check(len(harness.mock_requests()) <= 4, True, run)
 
 
 @case
-def a_tool_gets_the_arguments_that_a_hook_made_of_them():
-    with Stage(BeforeTool="write_elsewhere.sh", recorded=["AfterTool"]) as stage:
-        run = stage.asks_gemini(f"Use {WRITE}")
-        check((stage.project / "out.txt").exists(), False, run)
-        check((stage.project / "elsewhere.txt").read_text(), "hello", run)
-        (ran,) = stage.events("AfterTool")
-        check(ran["tool_input"], {"file_path": "elsewhere.txt", "content": "hello"}, run)
+def a_tool_runs_with_arguments_replaced_by_a_hook():
+    with Harness(BeforeTool="write_elsewhere.sh", recorded=["AfterTool"]) as harness:
+        run = harness.prompt_gemini(f"Use {WRITE}")
+        check((harness.project / "out.txt").exists(), False, run)
+        check((harness.project / "elsewhere.txt").read_text(), "hello", run)
+        (event,) = harness.events("AfterTool")
+        check(event["tool_input"], {"file_path": "elsewhere.txt", "content": "hello"}, run)
 
 
 @case
-def a_stopped_agent_stays_stopped_until_its_next_prompt():
-    with Stage(BeforeTool="stop_writes.sh") as stage:
-        run = stage.asks_gemini(f"Use {WRITE}")
-        check((stage.project / "out.txt").exists(), False, run)
+def a_stopped_agent_makes_no_call_until_its_next_prompt():
+    with Harness(BeforeTool="stop_writes.sh") as harness:
+        run = harness.prompt_gemini(f"Use {WRITE}")
+        check((harness.project / "out.txt").exists(), False, run)
         contains(run.stdout, "Writing is the end of it.", run)
-        check(len(stage.seen()), 1, run)
-        resumed = stage.asks_gemini("And now", "--resume", "latest")
+        check(len(harness.mock_requests()), 1, run)
+        resumed = harness.prompt_gemini("And now", "--resume", "latest")
         check(resumed.stdout.strip(), "You said: And now", resumed)
 
 
@@ -95,16 +95,16 @@ def a_stopped_agent_stays_stopped_until_its_next_prompt():
 
 @case
 def a_hidden_result_is_in_no_later_request():
-    with Stage(AfterTool="hide_secret.sh") as stage:
-        (stage.project / "alpha.txt").write_text("the-secret-word\n")
-        run = stage.asks_gemini(f"Use {READ}")
+    with Harness(AfterTool="hide_secret.sh") as harness:
+        (harness.project / "alpha.txt").write_text("the-secret-word\n")
+        run = harness.prompt_gemini(f"Use {READ}")
         contains(run.stdout, "this result is not for models", run)
         for turn in range(2, 11):
             if turn == 6:
-                stage.restart()  # the next call comes to a gateway that remembers nothing
-            run = stage.asks_gemini(f"turn {turn}", "--resume", "latest")
+                harness.restart()  # the next call reaches a gateway without sessions
+            run = harness.prompt_gemini(f"turn {turn}", "--resume", "latest")
             check(run.stdout.strip(), f"You said: turn {turn}", run)
-        requests = stage.seen()
+        requests = harness.mock_requests()
         check(len(requests), 11, run)
         lacks(json.dumps(requests), "the-secret-word", run)
         for request in requests[1:]:
@@ -112,16 +112,16 @@ def a_hidden_result_is_in_no_later_request():
 
 
 @case
-def what_a_hook_adds_to_a_result_stays_with_it():
-    with Stage(AfterTool="scanned.sh") as stage:
-        stage.asks_gemini(f"Use {READ}")
-        run = stage.asks_gemini("And now", "--resume", "latest")
-        _, *later = stage.seen()
-        wanted = "contents of alpha\n\n\n<hook_context>scanned: clean</hook_context>"
+def context_added_to_a_tool_result_is_in_every_later_request():
+    with Harness(AfterTool="scanned.sh") as harness:
+        harness.prompt_gemini(f"Use {READ}")
+        run = harness.prompt_gemini("And now", "--resume", "latest")
+        _, *later = harness.mock_requests()
+        expected = "contents of alpha\n\n\n<hook_context>scanned: clean</hook_context>"
         for request in later:
             responses = [part["functionResponse"]["response"] for it in request["body"]["contents"]
                          for part in it["parts"] if "functionResponse" in part]
-            check({it["output"] for it in responses}, {wanted}, run)
+            check({it["output"] for it in responses}, {expected}, run)
 
 
 # --- prompts and answers ---
@@ -129,26 +129,26 @@ def what_a_hook_adds_to_a_result_stays_with_it():
 
 @case
 def a_denied_prompt_is_answered_once_and_the_next_one_works():
-    with Stage(BeforeAgent="no_aurora.sh") as stage:
-        run = stage.asks_gemini("Tell me of project aurora")
+    with Harness(BeforeAgent="no_aurora.sh") as harness:
+        run = harness.prompt_gemini("Tell me of project aurora")
         check(run.stdout.strip(), "Project Aurora is not for models.", run)
-        check(stage.seen(), [], run)
-        run = stage.asks_gemini("And now", "--resume", "latest")
+        check(harness.mock_requests(), [], run)
+        run = harness.prompt_gemini("And now", "--resume", "latest")
         check(run.stdout.strip(), "You said: And now", run)
-        (request,) = stage.seen()
+        (request,) = harness.mock_requests()
         lacks(json.dumps(request["body"]), "project aurora", run)
         lacks(json.dumps(request["body"]), "Project Aurora", run)
-        check(stage.hook_runs(), 2, run)
+        check(harness.hook_runs(), 2, run)
 
 
 @case
-def what_is_known_in_a_turn_or_in_a_session_is_in_its_calls_alone():
+def context_of_a_turn_or_session_is_in_its_own_calls_only():
     read = [{"name": "read_file", "args": {"file_path": "alpha.txt"}}]
-    script = [streamed(read), streamed("Read."), streamed("Nothing more.")]
-    with Stage(script=script, BeforeAgent="this_turn.sh", SessionStart="whole_session.sh") as stage:
-        stage.asks_gemini("Read it")
-        stage.asks_gemini("And now", "--resume", "latest")
-        calls = [prompts(it) for it in stage.seen()]
+    script = [stream_line(read), stream_line("Read."), stream_line("Nothing more.")]
+    with Harness(script=script, BeforeAgent="this_turn.sh", SessionStart="whole_session.sh") as harness:
+        harness.prompt_gemini("Read it")
+        harness.prompt_gemini("And now", "--resume", "latest")
+        calls = [prompts(it) for it in harness.mock_requests()]
         check(len(calls), 3)
         context = "<hook_context>known in the whole session</hook_context>"
         for call, turn in zip(calls, [1, 1, 2]):
@@ -158,56 +158,60 @@ def what_is_known_in_a_turn_or_in_a_session_is_in_its_calls_alone():
 
 
 @case
-def a_rejected_answer_is_asked_for_once_more():
-    with Stage(AfterAgent="say_please.sh", recorded=["AfterAgent"]) as stage:
-        run = stage.asks_gemini("Say hello")
+def a_rejected_answer_is_requested_once_more():
+    with Harness(AfterAgent="say_please.sh", recorded=["AfterAgent"]) as harness:
+        run = harness.prompt_gemini("Say hello")
         contains(run.stdout, "You said: Say it again, politely.", run)
-        check(len(stage.seen()), 2, run)
-        check(prompts(stage.seen()[1])[-1], "Say it again, politely.", run)
-        answers = [(it["stop_hook_active"], it["prompt_response"]) for it in stage.events("AfterAgent")]
+        check(len(harness.mock_requests()), 2, run)
+        check(prompts(harness.mock_requests()[1])[-1], "Say it again, politely.", run)
+        answers = [(it["stop_hook_active"], it["prompt_response"]) for it in harness.events("AfterAgent")]
         check(answers, [(False, "You said: Say hello"), (True, "You said: Say it again, politely.")], run)
-        resumed = stage.asks_gemini("And now", "--resume", "latest")
+        resumed = harness.prompt_gemini("And now", "--resume", "latest")
         contains(resumed.stdout, "You said: And now", resumed)
-        check(len(stage.seen()), 4, resumed)
+        check(len(harness.mock_requests()), 4, resumed)
 
 
 # --- SDKs and frameworks ---
 
-TALKS = [("genai.mjs", "talk"), ("genai.py", "talk"), ("langchain_talk.py",), ("litellm_talk.py",), ("adk_talk.py",)]
-SAID = ["prompt 1", 'Use lookup {"word":"sun"}', *[f"prompt {it}" for it in range(3, 11)]]
+PROGRAMS = [("genai.mjs", "conversation"), ("genai.py", "conversation"), ("langchain_conversation.py",),
+            ("litellm_conversation.py",), ("adk_conversation.py",)]
+PROMPTS = ["prompt 1", 'Use lookup {"word":"sun"}', *[f"prompt {it}" for it in range(3, 11)]]
 
 
-def talking_case(function):
-    for program, *mode in TALKS:
-        for way in ["streamed", "whole"]:
-            name = f"{function.__name__.replace('_', ' ')}, {program} {way}"
-            CASES.append((name, lambda talk=(program, *mode, way, json.dumps(SAID)): function(talk)))
+def conversation_case(function):
+    """Registers a case for each program and each mode. Its argument is the program with its arguments."""
+    for program, *arguments in PROGRAMS:
+        for mode in ["streamed", "whole"]:
+            name = f"{function.__name__.replace('_', ' ')}, {program} {mode}"
+            command = program, *arguments, mode, json.dumps(PROMPTS)
+            CASES.append((name, lambda command=command: function(command)))
 
 
-@talking_case
-def a_denied_tool_never_runs_and_the_talk_goes_on(talk):
-    with Stage(BeforeTool="no_lookups.sh") as stage:
-        run = stage.program(*talk)
+@conversation_case
+def a_denied_tool_never_runs_and_the_conversation_continues(command):
+    with Harness(BeforeTool="no_lookups.sh") as harness:
+        run = harness.run_program(*command)
         check(run.result["words"], [], run)
         contains(run.result["texts"][1], "Tool execution blocked: nothing is looked up", run)
-        check([run.result["texts"][it] for it in [0, *range(2, 10)]], [f"You said: {SAID[it]}" for it in [0, *range(2, 10)]], run)
+        others = [0, *range(2, 10)]
+        check([run.result["texts"][it] for it in others], [f"You said: {PROMPTS[it]}" for it in others], run)
 
 
-@talking_case
-def a_hidden_result_is_in_no_request_of_the_talk(talk):
-    with Stage(AfterTool="hide_meaning.sh") as stage:
-        run = stage.program(*talk)
+@conversation_case
+def a_hidden_result_is_in_no_request_of_the_conversation(command):
+    with Harness(AfterTool="hide_meaning.sh") as harness:
+        run = harness.run_program(*command)
         check(run.result["words"], ["sun"], run)
-        requests = stage.seen()
+        requests = harness.mock_requests()
         check(len(requests), 11, run)
         lacks(json.dumps(requests), "sun means sun", run)
         for request in requests[2:]:
             contains(json.dumps(request["body"]), "this meaning is not for models", run)
 
 
-def streamed(said):
+def stream_line(content):
     """A line of the mock's script: a stream of one chunk with this text or these function calls."""
-    parts = [{"text": said}] if isinstance(said, str) else [{"functionCall": it} for it in said]
+    parts = [{"text": content}] if isinstance(content, str) else [{"functionCall": it} for it in content]
     candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
     return {"method": "generateContentStream", "response": [{"candidates": [candidate]}]}
 

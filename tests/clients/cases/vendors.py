@@ -1,23 +1,22 @@
-"""The SDKs of Anthropic and OpenAI, OpenAI's Agents SDK, and aider: each by each of its APIs."""
+"""The SDKs of Anthropic and OpenAI, OpenAI's Agents SDK, and aider, each with each of its APIs."""
 
 import functools
 import json
 
 from install import HERE, SCRATCH, python
 from matrix import Case
-from stage import Stage, at_least, check, contains, lacks
-from wires import Chat, Messages, Responses
+from harness import Harness, at_least, check, contains, lacks
+from dialects import Chat, Messages, Responses
 
-# These need little of the machine but time, so they run beside each other.
 CASES = []
 
-# Name, program with its first argument, the file that points it here, how to read its requests.
+# Name, program with its first argument, file in `config/agents/pointed`, reader of its requests.
 SDKS = [
-    ("anthropic sdk", ["anthropic_talk.py"], "anthropic-sdk.env", Messages),
-    ("openai sdk (chat)", ["openai_talk.py", "chat"], "openai-sdk.env", Chat),
-    ("openai sdk (responses)", ["openai_talk.py", "responses"], "openai-sdk.env", Responses),
-    ("openai agents (chat)", ["openai_agents_talk.py", "chat"], "openai-sdk.env", Chat),
-    ("openai agents (responses)", ["openai_agents_talk.py", "responses"], "openai-sdk.env", Responses),
+    ("anthropic sdk", ["anthropic_conversation.py"], "anthropic-sdk.env", Messages),
+    ("openai sdk (chat)", ["openai_conversation.py", "chat"], "openai-sdk.env", Chat),
+    ("openai sdk (responses)", ["openai_conversation.py", "responses"], "openai-sdk.env", Responses),
+    ("openai agents (chat)", ["openai_agents_conversation.py", "chat"], "openai-sdk.env", Chat),
+    ("openai agents (responses)", ["openai_agents_conversation.py", "responses"], "openai-sdk.env", Responses),
 ]
 EVENTS = ["SessionStart", "BeforeAgent", "BeforeModel", "BeforeTool", "AfterTool", "AfterAgent"]
 EMAIL = {"policy": "redact", "detect": ["email"]}
@@ -28,193 +27,199 @@ SUN_AND_MOON = 'Use lookup {"word":"sun"} and lookup {"word":"moon"}'
 class Sdk:
     """One of the programs in `agents/`."""
 
-    def __init__(self, name, program, pointed, wire):
-        self.name, self.program, self.pointed, self.wire = name, program, pointed, wire
-        self.thinks = wire is not Chat
+    def __init__(self, name, program, env_file, dialect):
+        self.name, self.program, self.env_file, self.dialect = name, program, env_file, dialect
+        self.sends_thoughts = dialect is not Chat
 
-    def talks(self, stage, *prompts, ways=("streamed", "whole"), file=(), **environment):
-        """Says the same in each way; `results` has what came of each."""
+    def run(self, harness, *prompts, modes=("streamed", "whole"), file=(), **environment):
+        """Has a conversation with these prompts in each mode. `results` of the returned run has the outcome of each."""
         name, *api = self.program
-        run = stage.run_sealed(stage.pointed(self.pointed) | environment, python("vendors"), HERE / "agents" / name, *api,
-                               ",".join(ways), json.dumps(prompts), *file)
+        variables = harness.agent_variables(self.env_file) | environment
+        run = harness.run_isolated(variables, python("vendors"), HERE / "agents" / name, *api, ",".join(modes),
+                                   json.dumps(prompts), *file)
         check(run.returncode, 0, run)
         run.results = json.loads(run.stdout.splitlines()[-1])
         return run
 
-    def requests(self, stage):
-        return [it["body"] for it in stage.seen() if it["path"].endswith(self.wire.path)]
+    def requests(self, harness):
+        return [it["body"] for it in harness.mock_requests() if it["path"].endswith(self.dialect.path)]
 
 
 ALL = [Sdk(*it) for it in SDKS]
 
 
-def each_sdk(*features, able=lambda sdk: True):
-    """One case for each SDK that is able to do it; it shows these features."""
+def each_sdk(*features, condition=lambda sdk: True):
+    """Registers a case for each SDK that meets the condition. It covers these features of the table."""
 
     def register(function):
-        for sdk in filter(able, ALL):
+        for sdk in filter(condition, ALL):
             name = f"{sdk.name} {function.__name__.replace('_', ' ')}"
-            shown = tuple(it for it in features if it != "thinking" or sdk.thinks)
-            CASES.append(Case(name, lambda sdk=sdk: function(sdk), sdk.name, shown))
+            covered = tuple(it for it in features if it != "thinking" or sdk.sends_thoughts)
+            CASES.append(Case(name, lambda sdk=sdk: function(sdk), sdk.name, covered))
         return function
 
     return register
 
 
-def is_one_session_over_ten_turns(sdk, way):
-    with Stage(recorded=EVENTS) as stage:
-        said = [SUN_AND_MOON if turn == 4 else f"prompt {turn}" for turn in range(1, 11)]
-        run = sdk.talks(stage, *said, ways=[way])
+def keeps_one_session_over_ten_turns(sdk, mode):
+    with Harness(recorded=EVENTS) as harness:
+        sent = [SUN_AND_MOON if turn == 4 else f"prompt {turn}" for turn in range(1, 11)]
+        run = sdk.run(harness, *sent, modes=[mode])
         (result,) = run.results
-        for seen, prompt in zip(result["texts"], said, strict=True):
-            contains(seen, "moon means moon" if "moon" in prompt else f"You said: {prompt}", run)
+        for text, prompt in zip(result["texts"], sent, strict=True):
+            contains(text, "moon means moon" if "moon" in prompt else f"You said: {prompt}", run)
         check(sorted(result["words"]), ["moon", "sun"], run)
-        requests = sdk.requests(stage)
+        requests = sdk.requests(harness)
         check(len(requests), 11, run)
         for before, after in zip(requests, requests[1:]):
-            history = sdk.wire.history(before)
-            check(sdk.wire.history(after)[:len(history)], history, run)
-        check(len({it["session_id"] for it in stage.events()}), 1, run)
-        check([it["prompt"] for it in stage.events("BeforeAgent")], said, run)
-        check([it["tool_input"] for it in stage.events("BeforeTool")], [{"word": "sun"}, {"word": "moon"}], run)
-        check(len(stage.events("AfterTool")), 2, run)
-        check(len(stage.events("AfterAgent")), 10, run)
-        if sdk.thinks:
-            at_least(len(sdk.wire.thoughts(requests[-1])), 10, run)
+            history = sdk.dialect.history(before)
+            check(sdk.dialect.history(after)[:len(history)], history, run)
+        check(len({it["session_id"] for it in harness.events()}), 1, run)
+        check([it["prompt"] for it in harness.events("BeforeAgent")], sent, run)
+        check([it["tool_input"] for it in harness.events("BeforeTool")], [{"word": "sun"}, {"word": "moon"}], run)
+        check(len(harness.events("AfterTool")), 2, run)
+        check(len(harness.events("AfterAgent")), 10, run)
+        if sdk.sends_thoughts:
+            at_least(len(sdk.dialect.thoughts(requests[-1])), 10, run)
 
 
-for way in ["streamed", "whole"]:
-    each = functools.partial(is_one_session_over_ten_turns, way=way)
-    each.__name__ = f"is_one_session_over_ten_turns_({way})"
-    each_sdk("plain answer", "tool loop", "parallel tools", "thinking")(each)
+for mode in ["streamed", "whole"]:
+    case = functools.partial(keeps_one_session_over_ten_turns, mode=mode)
+    case.__name__ = f"keeps_one_session_over_ten_turns_({mode})"
+    each_sdk("plain answer", "tool loop", "parallel tools", "thinking")(case)
 
 
 @each_sdk("deny at the prompt", "hidden result over ten turns")
-def never_hears_of_what_hooks_hide_and_deny(sdk):
-    with Stage(AfterTool="hide_meaning.sh", BeforeAgent="no_aurora.sh", settings={"policies": [EMAIL]}) as stage:
-        said = [SUN, "Tell me of project aurora", "I am jo@example.com", *(f"prompt {it}" for it in range(4, 11))]
-        run = sdk.talks(stage, *said)
+def sends_no_hidden_or_denied_content_upstream(sdk):
+    with Harness(AfterTool="hide_meaning.sh", BeforeAgent="no_aurora.sh", settings={"policies": [EMAIL]}) as harness:
+        sent = [SUN, "Tell me of project aurora", "I am jo@example.com", *(f"prompt {it}" for it in range(4, 11))]
+        run = sdk.run(harness, *sent)
         for result in run.results:
             texts = result["texts"]
             contains(texts[0], "this meaning is not for models", run)
-            check(texts[1:4], ["Project Aurora is not for models.", "You said: I am [REDACTED:email]", "You said: prompt 4"], run)
-        requests = json.dumps(stage.seen())
+            masked = "You said: I am [REDACTED:email]"
+            check(texts[1:4], ["Project Aurora is not for models.", masked, "You said: prompt 4"], run)
+        requests = json.dumps(harness.mock_requests())
         for hidden in ["sun means sun", "project aurora", "Project Aurora", "jo@example.com"]:
             lacks(requests, hidden, run)
 
 
 @each_sdk("deny of a tool call")
-def hears_why_a_call_of_its_tool_was_denied(sdk):
-    with Stage(BeforeTool="no_lookups.sh") as stage:
-        run = sdk.talks(stage, SUN, "And now")
+def receives_the_reason_of_a_denied_tool_call(sdk):
+    with Harness(BeforeTool="no_lookups.sh") as harness:
+        run = sdk.run(harness, SUN, "And now")
         for result in run.results:
             contains(result["texts"][0], "nothing is looked up", run)
             check([result["texts"][1], result["words"]], ["You said: And now", []], run)
-        check(len(sdk.requests(stage)), 6, run)
+        check(len(sdk.requests(harness)), 6, run)
 
 
 @each_sdk("model swap", "whitelist", "redaction over a stream")
-def gets_another_model_tools_of_a_whitelist_and_an_answer_without_digits(sdk):
-    with Stage(BeforeModel="small_model.sh", BeforeToolSelection="only_readers.sh", AfterModel="redact.py") as stage:
-        run = sdk.talks(stage, "My card is 4111 1111")
+def uses_a_replaced_model_whitelisted_tools_and_a_redacted_answer(sdk):
+    hooks = {"BeforeModel": "small_model.sh", "BeforeToolSelection": "only_readers.sh", "AfterModel": "redact.py"}
+    with Harness(**hooks) as harness:
+        run = sdk.run(harness, "My card is 4111 1111")
         check([it["texts"] for it in run.results], [["You said: My card is #### ####"]] * 2, run)
-        requests = sdk.requests(stage)
+        requests = sdk.requests(harness)
         check([it["model"] for it in requests], ["a-small-model"] * 2, run)
-        check([sdk.wire.declared(it) for it in requests], [{"lookup"}] * 2, run)
+        check([sdk.dialect.declared_tools(it) for it in requests], [{"lookup"}] * 2, run)
 
 
 @each_sdk("synthetic answer")
-def is_answered_in_place_of_the_model(sdk):
-    with Stage(BeforeModel="answer.sh") as stage:
-        run = sdk.talks(stage, "Say hello")
+def gets_a_synthetic_answer(sdk):
+    with Harness(BeforeModel="answer.sh") as harness:
+        run = sdk.run(harness, "Say hello")
         check([it["texts"] for it in run.results], [["An answer from the hook."]] * 2, run)
-        check(sdk.requests(stage), [], run)
+        check(sdk.requests(harness), [], run)
 
 
 @each_sdk("denials: error")
-def is_denied_by_an_error_that_it_does_not_retry(sdk):
-    with Stage(settings={"denials": "error"}, BeforeModel="deny.sh") as stage:
-        run = sdk.talks(stage, "Say hello")
-        check([it.get("status") for it in run.results], [403 if sdk.wire is Messages else 400] * 2, run)
+def does_not_retry_a_denial_that_is_an_error(sdk):
+    with Harness(settings={"denials": "error"}, BeforeModel="deny.sh") as harness:
+        run = sdk.run(harness, "Say hello")
+        check([it.get("status") for it in run.results], [403 if sdk.dialect is Messages else 400] * 2, run)
         contains(run.results[0]["message"], "No models today.", run)
-        check([sdk.requests(stage), stage.hook_runs()], [[], 2], run)
+        check([sdk.requests(harness), harness.hook_runs()], [[], 2], run)
 
 
-def is_agent(sdk):
+def is_agents_sdk(sdk):
     return sdk.name.startswith("openai agents")
 
 
-@each_sdk(able=lambda sdk: not is_agent(sdk))
-def speaks_nothing_but_http_2(sdk):
-    with Stage(BeforeTool="no_lookups.sh", settings={"policies": [EMAIL]}) as stage:
-        run = sdk.talks(stage, SUN, "I am jo@example.com", OVER_HTTP2="1")
+@each_sdk(condition=lambda sdk: not is_agents_sdk(sdk))
+def works_over_http_2_only(sdk):
+    with Harness(BeforeTool="no_lookups.sh", settings={"policies": [EMAIL]}) as harness:
+        run = sdk.run(harness, SUN, "I am jo@example.com", OVER_HTTP2="1")
         for result in run.results:
             contains(result["texts"][0], "nothing is looked up", run)
             check([result["texts"][1], result["words"]], ["You said: I am [REDACTED:email]", []], run)
-    with Stage(recorded=EVENTS) as stage:
-        run = sdk.talks(stage, SUN_AND_MOON, OVER_HTTP2="1")
+    with Harness(recorded=EVENTS) as harness:
+        run = sdk.run(harness, SUN_AND_MOON, OVER_HTTP2="1")
         check([sorted(it["words"]) for it in run.results], [["moon", "sun"]] * 2, run)
-        at_least(len(stage.events("AfterTool")), 2, run)
+        at_least(len(harness.events("AfterTool")), 2, run)
 
 
-@each_sdk("sub-agent", able=is_agent)
-def has_an_agent_as_a_tool_that_is_a_session_of_its_own(sdk):
-    with Stage(recorded=EVENTS) as stage:
-        asked = {"input": 'lookup {"word":"sun"} and lookup {"word":"moon"}'}
-        run = sdk.talks(stage, f"Use ask_expert {json.dumps(asked)}", ways=["streamed"])
+@each_sdk("sub-agent", condition=is_agents_sdk)
+def has_a_separate_session_for_an_agent_as_a_tool(sdk):
+    with Harness(recorded=EVENTS) as harness:
+        arguments = {"input": 'lookup {"word":"sun"} and lookup {"word":"moon"}'}
+        run = sdk.run(harness, f"Use ask_expert {json.dumps(arguments)}", modes=["streamed"])
         contains(run.results[0]["texts"][0], "sun means sun", run)
         check(sorted(run.results[0]["words"]), ["moon", "sun"], run)
-        inner = {it["session_id"] for it in stage.events("BeforeTool") if it["tool_name"] == "lookup"}
-        outer = {it["session_id"] for it in stage.events("BeforeTool") if it["tool_name"] == "ask_expert"}
+        inner = {it["session_id"] for it in harness.events("BeforeTool") if it["tool_name"] == "lookup"}
+        outer = {it["session_id"] for it in harness.events("BeforeTool") if it["tool_name"] == "ask_expert"}
         check([len(inner), len(outer), len(inner & outer)], [1, 1, 0], run)
 
 
-@each_sdk("resume", able=is_agent)
-def goes_on_with_a_conversation_from_a_file(sdk):
-    with Stage(recorded=EVENTS) as stage:
-        file = [stage.home / "talk.db"]
+@each_sdk("resume", condition=is_agents_sdk)
+def continues_a_conversation_from_a_file(sdk):
+    with Harness(recorded=EVENTS) as harness:
+        file = [harness.home / "talk.db"]
         for prompt in ["prompt 1", SUN, "prompt 3"]:
-            run = sdk.talks(stage, prompt, ways=["streamed"], file=file)
+            run = sdk.run(harness, prompt, modes=["streamed"], file=file)
         check(run.results[0]["texts"], ["You said: prompt 3"], run)
-        check(sdk.wire.prompts(sdk.requests(stage)[-1]), ["prompt 1", SUN, "prompt 3"], run)
-        check(len({it["session_id"] for it in stage.events()}), 1, run)
-        check(len(stage.events("SessionStart")), 1, run)
+        check(sdk.dialect.prompts(sdk.requests(harness)[-1]), ["prompt 1", SUN, "prompt 3"], run)
+        check(len({it["session_id"] for it in harness.events()}), 1, run)
+        check(len(harness.events("SessionStart")), 1, run)
 
 
-@each_sdk("compaction", able=lambda sdk: sdk.name == "openai agents (responses)")
-def goes_on_after_its_conversation_was_compacted(sdk):
-    with Stage(recorded=["BeforeAgent"], settings={"policies": [EMAIL]}) as stage:
-        run = sdk.talks(stage, "I am jo@example.com, and long", "And now", ways=["whole"], file=[stage.home / "talk.db"])
+@each_sdk("compaction", condition=lambda sdk: sdk.name == "openai agents (responses)")
+def continues_after_a_compaction(sdk):
+    with Harness(recorded=["BeforeAgent"], settings={"policies": [EMAIL]}) as harness:
+        file = [harness.home / "talk.db"]
+        run = sdk.run(harness, "I am jo@example.com, and long", "And now", modes=["whole"], file=file)
         check(run.results[0]["texts"][1], "You said: And now", run)
-        check([it["path"] for it in stage.seen()], ["/v1/responses", "/v1/responses/compact", "/v1/responses"], run)
-        contains(json.dumps(stage.seen()[-1]["body"]["input"]), '"type": "compaction"', run)
-        lacks(json.dumps(stage.seen()), "jo@example.com", run)
+        paths = [it["path"] for it in harness.mock_requests()]
+        check(paths, ["/v1/responses", "/v1/responses/compact", "/v1/responses"], run)
+        contains(json.dumps(harness.mock_requests()[-1]["body"]["input"]), '"type": "compaction"', run)
+        lacks(json.dumps(harness.mock_requests()), "jo@example.com", run)
 
 
 # --- aider, which has no tools ---
 
 
 class Aider:
-    """aider by one of its APIs."""
+    """aider with one of its APIs."""
 
-    def __init__(self, api, model, wire, thinking):
-        self.name, self.model, self.wire, self.thinking = f"aider ({api})", model, wire, thinking
+    def __init__(self, api, model, dialect, thinking):
+        self.name, self.model, self.dialect, self.thinking = f"aider ({api})", model, dialect, thinking
 
-    def asks(self, stage, prompt, *options):
-        return stage.run_sealed(
-            stage.pointed("aider.env"), SCRATCH / "aider" / "bin" / "aider", "--model", self.model, "--weak-model", self.model,
-            "--no-git", "--yes-always", "--no-check-update", "--no-analytics", "--no-show-model-warnings",
-            "--no-pretty", "--map-tokens", "0", *options, "--message", prompt)
+    def run(self, harness, prompt, *options):
+        return harness.run_isolated(
+            harness.agent_variables("aider.env"), SCRATCH / "aider" / "bin" / "aider",
+            "--model", self.model, "--weak-model", self.model, "--no-git", "--yes-always", "--no-check-update",
+            "--no-analytics", "--no-show-model-warnings", "--no-pretty", "--map-tokens", "0", *options,
+            "--message", prompt)
 
-    def shows(self, shown, stage, prompt, *options):
-        """Runs it and checks that it shows this once."""
-        run = self.asks(stage, prompt, *options)
+    def run_and_check(self, expected, harness, prompt, *options):
+        """Runs it and checks that its output contains the expected text once."""
+        run = self.run(harness, prompt, *options)
         check(run.returncode, 0, run)
-        check(run.stdout.count(shown), 1, run)
+        check(run.stdout.count(expected), 1, run)
         return run
 
-    def requests(self, stage):
-        return [it["body"] for it in stage.seen() if it["path"].endswith(self.wire.path)]
+    def requests(self, harness):
+        return [it["body"] for it in harness.mock_requests() if it["path"].endswith(self.dialect.path)]
 
 
 AIDERS = [
@@ -224,6 +229,8 @@ AIDERS = [
 
 
 def each_aider(*features):
+    """Registers a case for each API of aider. It covers these features of the table."""
+
     def register(function):
         for aider in AIDERS:
             name = f"{aider.name} {function.__name__.replace('_', ' ')}"
@@ -234,42 +241,43 @@ def each_aider(*features):
 
 
 @each_aider("plain answer", "model swap", "redaction over a stream", "thinking")
-def thinks_with_another_model_and_shows_an_answer_without_digits(aider):
-    with Stage(BeforeModel="small_model.sh", AfterModel="redact.py", settings={"policies": [EMAIL]}) as stage:
-        shown = "You said: My card is #### ####, I am [REDACTED:email]"
-        run = aider.shows(shown, stage, "My card is 4111 1111, I am jo@example.com", *aider.thinking)
+def shows_thoughts_of_a_replaced_model_and_a_redacted_answer(aider):
+    with Harness(BeforeModel="small_model.sh", AfterModel="redact.py", settings={"policies": [EMAIL]}) as harness:
+        expected = "You said: My card is #### ####, I am [REDACTED:email]"
+        run = aider.run_and_check(expected, harness, "My card is 4111 1111, I am jo@example.com", *aider.thinking)
         contains(run.stdout, "Considering the request", run)
-        (request,) = aider.requests(stage)
+        (request,) = aider.requests(harness)
         check(request["model"], "a-small-model", run)
         lacks(json.dumps(request), "jo@example.com", run)
 
 
 @each_aider("deny at the prompt", "resume")
-def goes_on_after_a_denied_prompt(aider):
-    with Stage(BeforeAgent="no_aurora.sh") as stage:
-        kept = ["--restore-chat-history", "--max-chat-history-tokens", "100000"]
-        aider.shows("Project Aurora is not for models.", stage, "Tell me of project aurora", *kept)
-        check(aider.requests(stage), [])
+def continues_after_a_denied_prompt(aider):
+    with Harness(BeforeAgent="no_aurora.sh") as harness:
+        history = ["--restore-chat-history", "--max-chat-history-tokens", "100000"]
+        aider.run_and_check("Project Aurora is not for models.", harness, "Tell me of project aurora", *history)
+        check(aider.requests(harness), [])
         for turn in [2, 3]:
-            run = aider.shows(f"You said: prompt {turn}", stage, f"prompt {turn}", *kept)
-        last = aider.requests(stage)[-1]
-        check([it[:8] for it in aider.wire.prompts(last) if it.startswith("prompt")], ["prompt 2", "prompt 3"], run)
+            run = aider.run_and_check(f"You said: prompt {turn}", harness, f"prompt {turn}", *history)
+        last = aider.requests(harness)[-1]
+        check([it[:8] for it in aider.dialect.prompts(last) if it.startswith("prompt")], ["prompt 2", "prompt 3"], run)
         lacks(json.dumps(last), "project aurora", run)
 
 
 @each_aider("compaction")
-def goes_on_after_its_conversation_was_summed_up(aider):
-    with Stage(BeforeAgent="no_aurora.sh", settings={"policies": [EMAIL]}) as stage:
-        (stage.project / ".aider.chat.history.md").write_text(f"#### I am jo@example.com\n\n{'an answer ' * 40}\n")
-        run = aider.shows("You said: prompt 2", stage, "prompt 2", "--restore-chat-history", "--max-chat-history-tokens", "50")
-        summary, last = aider.requests(stage)
+def continues_after_a_summary_of_its_history(aider):
+    with Harness(BeforeAgent="no_aurora.sh", settings={"policies": [EMAIL]}) as harness:
+        (harness.project / ".aider.chat.history.md").write_text(f"#### I am jo@example.com\n\n{'an answer ' * 40}\n")
+        history = ["--restore-chat-history", "--max-chat-history-tokens", "50"]
+        run = aider.run_and_check("You said: prompt 2", harness, "prompt 2", *history)
+        summary, last = aider.requests(harness)
         contains(json.dumps(summary), "# USER\\nI am [REDACTED:email]", run)
         contains(json.dumps(last), "I spoke to you previously", run)
         lacks(json.dumps([summary, last]), "jo@example.com", run)
 
 
 @each_aider("synthetic answer")
-def shows_an_answer_in_place_of_the_model(aider):
-    with Stage(BeforeModel="answer.sh") as stage:
-        aider.shows("An answer from the hook.", stage, "Say hello")
-        check(aider.requests(stage), [])
+def shows_a_synthetic_answer(aider):
+    with Harness(BeforeModel="answer.sh") as harness:
+        aider.run_and_check("An answer from the hook.", harness, "Say hello")
+        check(aider.requests(harness), [])

@@ -1,95 +1,94 @@
-"""Coding agents that run unmodified against the gateway: one file each, and one line in `cases/coding.py`."""
+"""Coding agents that run unmodified against the gateway. Each has a module here and a line in `cases/coding.py`."""
 
 import contextlib
 import re
 
-from stage import check
+from harness import check
 from terminal import Window
 
 
 class CodingAgent:
-    """An agent: its settings, its command, how to read its requests (`wire`), and the prompts by which the mock makes it
-    use its tools."""
+    """An agent: its settings, its command, the reader of its requests (`dialect`), and the prompts that make the mock
+    call its tools."""
 
     name = ""
-    wire = None
-    thinks = True  # it sends signatures of the model's thoughts back
-    resumes = True  # a run can go on with the conversation of the last one
-    reader = ""  # the tool by which it reads files
-    reader_in_hooks = "read_file"  # its name for hooks of gemini-cli
-    shows_error = ""  # what it shows in front of the reason of a call that is denied by an error
-    window_marks = {}  # the marks of its window, for `Window`
+    dialect = None
+    sends_thoughts = True  # later requests contain the signatures of the model's thoughts
+    can_resume = True  # a run can continue the conversation of the last one
+    read_tool = ""  # the tool that reads files
+    read_tool_in_hooks = "read_file"  # the name of that tool in the input of hooks
+    error_prefix = ""  # precedes the reason of a call that is denied by an error
+    window_texts = {}  # arguments of `Window`: the texts that show its state
 
-    def settle(self, stage):
+    def write_settings(self, harness):
         """Writes the agent's settings into the home."""
 
-    def environment(self, stage):
+    def environment(self, harness):
         return {}
 
     def command(self, resumed):
-        """The command that reads a prompt from its input; `resumed` goes on with the last conversation."""
+        """The command that reads a prompt from its input. `resumed` continues the last conversation."""
         raise NotImplementedError
 
     def window_command(self):
         raise NotImplementedError
 
-    def asks(self, stage, prompt, resumed=False):
+    def run(self, harness, prompt, resumed=False):
         """Runs the agent once without a window."""
-        self.settle(stage)
-        return stage.run_sealed(self.environment(stage), *self.command(resumed), said=prompt)
+        self.write_settings(harness)
+        return harness.run_isolated(self.environment(harness), *self.command(resumed), stdin=prompt)
 
-    def conversation(self, stage):
+    def conversation(self, harness):
         """A context with a conversation of several prompts."""
-        return contextlib.nullcontext(Conversation(self, stage))
+        return contextlib.nullcontext(Conversation(self, harness))
 
-    def compacts(self, stage):
-        """The prompt that has a conversation summed up; none if a long one is summed up before the next prompt."""
+    def compaction_prompt(self, harness):
+        """The prompt that starts a compaction; none if a long conversation is compacted before the next prompt."""
         return None
 
-    def window(self, stage):
-        self.settle(stage)
-        environment = stage.environment() | self.environment(stage)
-        return Window(stage, self.window_command(), environment, **self.window_marks)
+    def window(self, harness):
+        self.write_settings(harness)
+        environment = harness.environment() | self.environment(harness)
+        return Window(harness, self.window_command(), environment, **self.window_texts)
 
-    def shown(self, run):
-        """What the user sees as the answer."""
+    def answer(self, run):
+        """The answer that the user sees."""
         return run.stdout.strip()
 
-    def complains(self, run):
-        """What the user sees of an error, without colours."""
+    def error_text(self, run):
+        """The error message that the user sees, without colours."""
         return re.sub(r"\x1b\[[0-9;]*m", "", run.stdout + run.stderr)
 
-    def requests(self, stage):
-        """The model calls of conversations that the mock saw, without helpers such as titles."""
-        calls = [it for it in stage.seen() if it["path"].endswith(self.wire.path)]
+    def requests(self, harness):
+        """Model calls of conversations that the mock received, without auxiliary calls such as those for titles."""
+        calls = [it for it in harness.mock_requests() if it["path"].endswith(self.dialect.path)]
         return [it for it in calls if it["body"].get("tools")]
 
     def prompts(self, request):
-        """What the user of an agent has asked, without what the agent adds."""
-        return [it for it in self.wire.prompts(request["body"]) if not it.startswith("<")]
+        """Prompts of the user, without texts that the agent adds."""
+        return [it for it in self.dialect.prompts(request["body"]) if not it.startswith("<")]
 
-    def results(self, request):
-        return self.wire.results(request["body"])
+    def tool_results(self, request):
+        return self.dialect.tool_results(request["body"])
 
-    # Prompts that name a tool, for the mock.
-
-    def reads(self, stage, *names):
+    def read_prompt(self, harness, *names):
+        """A prompt that makes the mock call the tool that reads files."""
         raise NotImplementedError
 
 
 class Conversation:
     """A conversation in which each prompt is a run that resumes the one before."""
 
-    def __init__(self, agent, stage):
-        self.agent, self.stage, self.has_begun = agent, stage, False
+    def __init__(self, agent, harness):
+        self.agent, self.harness, self.has_begun = agent, harness, False
 
-    def says(self, prompt):
-        """What the user sees as the answer to a prompt."""
-        run = self.agent.asks(self.stage, prompt, resumed=self.has_begun)
+    def send(self, prompt):
+        """Sends a prompt. Returns the answer that the user sees."""
+        run = self.agent.run(self.harness, prompt, resumed=self.has_begun)
         check(run.returncode, 0, run)
         self.has_begun = True
-        return self.agent.shown(run)
+        return self.agent.answer(run)
 
-    def compacts(self):
-        if prompt := self.agent.compacts(self.stage):
-            self.says(prompt)
+    def compact(self):
+        if prompt := self.agent.compaction_prompt(self.harness):
+            self.send(prompt)

@@ -5,30 +5,30 @@ import re
 
 from coding_agents import CodingAgent
 from install import native
-from stage import write_json
-from wires import Messages
+from harness import write_json
+from dialects import Messages
 
 
 class ClaudeCode(CodingAgent):
     name = "claude code"
-    wire = Messages
-    reader = "Read"
-    shows_error = "API Error: 403 "
-    window_marks = {"ready": "bypass permissions on", "line": "❯", "working": "esc to interrupt"}
+    dialect = Messages
+    read_tool = "Read"
+    error_prefix = "API Error: 403 "
+    window_texts = {"ready": "bypass permissions on", "input_prefix": "❯", "busy": "esc to interrupt"}
 
-    def settle(self, stage):
+    def write_settings(self, harness):
         trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
-        if not (stage.home / ".claude.json").exists():
-            write_json(stage.home / ".claude.json", {
+        if not (harness.home / ".claude.json").exists():
+            write_json(harness.home / ".claude.json", {
                 "hasCompletedOnboarding": True,
                 "customApiKeyResponses": {"approved": ["held-by-hookgate"], "rejected": []},
-                "projects": {str(stage.project): trusted},
+                "projects": {str(harness.project): trusted},
             })
-        write_json(stage.home / ".claude" / "settings.json", {"skipDangerousModePermissionPrompt": True})
+        write_json(harness.home / ".claude" / "settings.json", {"skipDangerousModePermissionPrompt": True})
 
-    def environment(self, stage):
-        return stage.pointed("claude-code.env") | {
-            "IS_SANDBOX": "1",  # it may run as root
+    def environment(self, harness):
+        return harness.agent_variables("claude-code.env") | {
+            "IS_SANDBOX": "1",  # allows it to run as root
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
 
@@ -39,16 +39,18 @@ class ClaudeCode(CodingAgent):
         return [native("claude"), "--dangerously-skip-permissions"]
 
     def prompts(self, request):
-        """Its reminders come before a prompt, in a block of their own or, later on, in the same text."""
-        texts = [re.sub(r"<system-reminder>.*?</system-reminder>\s*", "", it, flags=re.DOTALL) for it in self.wire.prompts(request["body"])]
+        """Removes reminders, which precede a prompt in a block of their own or, in later calls, in the same text."""
+        reminder = re.compile(r"<system-reminder>.*?</system-reminder>\s*", flags=re.DOTALL)
+        texts = [reminder.sub("", it) for it in self.dialect.prompts(request["body"])]
         return [it for it in texts if it and not it.startswith("<")]
 
-    def reads(self, stage, *names):
-        return " and ".join(f'Read {json.dumps({"file_path": str(stage.project / it)})}' for it in names)
+    def read_prompt(self, harness, *names):
+        return " and ".join(f'Read {json.dumps({"file_path": str(harness.project / it)})}' for it in names)
 
-    def delegates(self, stage, prompt):
-        asked = {"description": "to look it up", "prompt": prompt, "subagent_type": "general-purpose", "run_in_background": False}
-        return f"Agent {json.dumps(asked)}"
+    def sub_agent_prompt(self, harness, prompt):
+        arguments = {"description": "to look it up", "prompt": prompt, "subagent_type": "general-purpose",
+                     "run_in_background": False}
+        return f"Agent {json.dumps(arguments)}"
 
-    def compacts(self, stage):
+    def compaction_prompt(self, harness):
         return "/compact"

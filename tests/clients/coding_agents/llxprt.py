@@ -1,34 +1,37 @@
-"""LLxprt Code, which speaks each of the three APIs. No registry has it: its cases run if HOOKGATE_LLXPRT names its command."""
+"""LLxprt Code, which uses each of the three APIs. No registry has it: its cases run if HOOKGATE_LLXPRT names its
+command."""
 
 import json
 import os
 import shlex
 
 from coding_agents import CodingAgent
-from wires import Chat, Messages, Responses
+from dialects import Chat, Messages, Responses
 
 VARIABLE = "HOOKGATE_LLXPRT"
 
 
 class Llxprt(CodingAgent):
-    reader = "read_file"
-    thinks = False
-    resumes = False
+    read_tool = "read_file"
+    sends_thoughts = False
+    can_resume = False
 
-    def __init__(self, api, wire, provider, model, path=""):
-        self.name, self.wire, self.provider, self.model, self.path = f"llxprt ({api})", wire, provider, model, path
+    def __init__(self, api, dialect, provider, model, path=""):
+        self.name, self.dialect = f"llxprt ({api})", dialect
+        self.provider, self.model, self.path = provider, model, path
 
-    def asks(self, stage, prompt, resumed=False):
+    def run(self, harness, prompt, resumed=False):
         command = shlex.split(os.environ[VARIABLE])
-        options = ["--provider", self.provider, "--baseurl", f"{stage.gate}{self.path}", "--key", "held-by-hookgate", "--model", self.model]
-        return stage.run_sealed({}, *command, *options, "--yolo", "-p", prompt)
+        options = ["--provider", self.provider, "--baseurl", f"{harness.gateway}{self.path}",
+                   "--key", "held-by-hookgate", "--model", self.model]
+        return harness.run_isolated({}, *command, *options, "--yolo", "-p", prompt)
 
-    def shown(self, run):
-        """It names the profile first."""
+    def answer(self, run):
+        """Removes the profile, which it prints first."""
         return "\n".join(it for it in run.stdout.splitlines() if not it.startswith("[cli-args:")).strip()
 
-    def reads(self, stage, *names):
-        return " and ".join(f'read_file {json.dumps({"file_path": str(stage.project / it)})}' for it in names)
+    def read_prompt(self, harness, *names):
+        return " and ".join(f'read_file {json.dumps({"file_path": str(harness.project / it)})}' for it in names)
 
 
 NOT_RUN = None if VARIABLE in os.environ else f"{VARIABLE} does not name its command"

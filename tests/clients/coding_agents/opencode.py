@@ -1,4 +1,4 @@
-"""opencode, which speaks each of the three APIs."""
+"""opencode, which uses each of the three APIs."""
 
 import contextlib
 import json
@@ -7,55 +7,57 @@ import subprocess
 
 from coding_agents import CodingAgent
 from install import native
-from stage import POINTED, post
-from wires import Chat, Messages, Responses
+from harness import AGENT_CONFIGS, post
+from dialects import Chat, Messages, Responses
 
 
 class OpenCode(CodingAgent):
-    reader = "read"
-    shows_error = "Error: "
+    read_tool = "read"
+    error_prefix = "Error: "
 
-    def __init__(self, api, wire, model):
-        self.name, self.wire, self.model = f"opencode ({api})", wire, model
+    def __init__(self, api, dialect, model):
+        self.name, self.dialect, self.model = f"opencode ({api})", dialect, model
 
-    def settle(self, stage):
-        folder = stage.home / ".config" / "opencode"
+    def write_settings(self, harness):
+        folder = harness.home / ".config" / "opencode"
         folder.mkdir(parents=True, exist_ok=True)
-        pointed = json.loads((POINTED / "opencode.json").read_text().replace("http://127.0.0.1:8787", stage.gate)) | SETTINGS
+        text = (AGENT_CONFIGS / "opencode.json").read_text().replace("http://127.0.0.1:8787", harness.gateway)
+        settings = json.loads(text) | SETTINGS
         provider, model = self.model.split("/")
-        models = pointed["provider"][provider].setdefault("models", {})
+        models = settings["provider"][provider].setdefault("models", {})
         models[model] = models.get(model, {}) | THINKING.get(provider, {})
-        (folder / "opencode.json").write_text(json.dumps(pointed))
+        (folder / "opencode.json").write_text(json.dumps(settings))
 
-    def environment(self, stage):
-        off = ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"]
+    def environment(self, harness):
+        disabled = ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"]
         keys = {f"{it}_API_KEY": "held-by-hookgate" for it in ["ANTHROPIC", "OPENAI"]}
-        return keys | {f"OPENCODE_DISABLE_{it}": "true" for it in off}
+        return keys | {f"OPENCODE_DISABLE_{it}": "true" for it in disabled}
 
     def command(self, resumed):
         return [native("opencode"), "run", "--model", self.model, *(["--continue"] if resumed else [])]
 
     @contextlib.contextmanager
-    def conversation(self, stage):
-        """A server of its own, which answers sooner than a run for each prompt."""
-        self.settle(stage)
+    def conversation(self, harness):
+        """A session of `opencode serve`, which answers sooner than a run for each prompt."""
+        self.write_settings(harness)
         command = [native("opencode"), "serve", "--hostname", "127.0.0.1", "--port", str(free_port())]
-        with open(stage.home / "opencode.log", "w") as log:
-            process = subprocess.Popen(command, env=stage.environment() | self.environment(stage), cwd=stage.project,
+        with open(harness.home / "opencode.log", "w") as log:
+            environment = harness.environment() | self.environment(harness)
+            process = subprocess.Popen(command, env=environment, cwd=harness.project,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             url = next(it for it in process.stdout if "listening on " in it).split("listening on ")[1].strip()
-            # With a title there is no call that makes one.
+            # A title avoids the call that would generate one.
             session = post(f"{url}/session", {"title": "a conversation"})["id"]
             yield ServedConversation(self, f"{url}/session/{session}")
         finally:
             process.kill()
             process.wait()
 
-    def reads(self, stage, *names):
-        return " and ".join(f'read {json.dumps({"filePath": str(stage.project / it)})}' for it in names)
+    def read_prompt(self, harness, *names):
+        return " and ".join(f'read {json.dumps({"filePath": str(harness.project / it)})}' for it in names)
 
-    def delegates(self, stage, prompt):
+    def sub_agent_prompt(self, harness, prompt):
         return f'task {json.dumps({"description": "to look it up", "prompt": prompt, "subagent_type": "general"})}'
 
 
@@ -67,11 +69,11 @@ class ServedConversation:
         provider, model = agent.model.split("/")
         self.model = {"providerID": provider, "modelID": model}
 
-    def says(self, prompt):
+    def send(self, prompt):
         answer = post(f"{self.url}/message", {"model": self.model, "parts": [{"type": "text", "text": prompt}]})
         return "".join(it["text"] for it in answer["parts"] if it["type"] == "text")
 
-    def compacts(self):
+    def compact(self):
         post(f"{self.url}/summarize", self.model)
 
 
@@ -80,10 +82,11 @@ def free_port():
         return server.getsockname()[1]
 
 
-# What makes its models think; those of OpenAI do by themselves.
+# Settings that enable thinking; models of OpenAI need none.
 THINKING = {
     "anthropic": {"options": {"thinking": {"type": "enabled", "budgetTokens": 2048}}},
-    "hookgate": {"reasoning": True, "interleaved": {"field": "reasoning_content"}, "options": {"reasoningEffort": "low"}},
+    "hookgate": {"reasoning": True, "interleaved": {"field": "reasoning_content"},
+                 "options": {"reasoningEffort": "low"}},
 }
 SETTINGS = {"autoupdate": False, "share": "disabled", "permission": {"*": "allow"}}
 

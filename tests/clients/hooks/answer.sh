@@ -1,5 +1,5 @@
 #!/bin/sh
-# BeforeModel: answers in place of the model.
+# BeforeModel: returns a synthetic answer.
 echo run >> "$HOOK_RUNS"
 cat <<'END'
 {"hookSpecificOutput": {"hookEventName": "BeforeModel", "llm_response": {"candidates": [

@@ -1,5 +1,5 @@
 #!/bin/sh
-# BeforeModel: refuses every call.
+# BeforeModel: denies every call.
 echo run >> "$HOOK_RUNS"
 echo "No models today." >&2
 exit 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""BeforeModel: refuses a call as long as its history tells of turn 2."""
+"""BeforeModel: denies a call whose history contains `turn 2`."""
 
 import json
 import sys

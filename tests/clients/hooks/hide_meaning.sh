@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# AfterTool: what the sun means is not for the model.
+# AfterTool: hides a result that contains `sun means sun`.
 if grep -q 'sun means sun'; then
   echo "this meaning is not for models" >&2
   exit 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# BeforeAgent: refuses prompts about project aurora.
+# BeforeAgent: denies prompts about project aurora.
 echo run >> "$HOOK_RUNS"
 if grep -q 'project aurora'; then
   echo "Project Aurora is not for models." >&2

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# BeforeTool: nothing is looked up.
+# BeforeTool: denies every tool call.
 echo "nothing is looked up" >&2
 exit 2

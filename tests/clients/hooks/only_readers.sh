@@ -1,3 +1,3 @@
 #!/bin/sh
-# BeforeToolSelection: leaves the model the tools with which agents read files.
+# BeforeToolSelection: allows the tools with which agents read files.
 echo '{"hookSpecificOutput": {"hookEventName": "BeforeToolSelection", "toolConfig": {"allowedFunctionNames": ["Read", "read", "exec_command", "lookup"]}}}'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Any event: keeps its input for the case to look at."""
+"""Any event: appends its input to the file `HOOK_EVENTS`."""
 
 import json
 import os

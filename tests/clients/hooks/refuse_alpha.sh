@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# BeforeTool: refuses to read alpha.
+# BeforeTool: denies calls whose input contains `alpha`.
 if grep -q alpha; then
   echo "alpha is nobody's business" >&2
   exit 2

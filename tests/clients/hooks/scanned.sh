@@ -1,3 +1,3 @@
 #!/bin/sh
-# AfterTool: something to know about every result.
+# AfterTool: adds context to every result.
 echo '{"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": "scanned: clean"}}'

@@ -1,4 +1,4 @@
 #!/bin/sh
-# BeforeModel: thinks for 20 seconds and has nothing to say.
+# BeforeModel: returns an empty output after 20 seconds.
 echo run >> "$HOOK_RUNS"
 sleep 20

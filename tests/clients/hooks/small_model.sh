@@ -1,3 +1,3 @@
 #!/bin/sh
-# BeforeModel: sends every call to a smaller model.
+# BeforeModel: replaces the model of every call.
 echo '{"hookSpecificOutput": {"hookEventName": "BeforeModel", "llm_request": {"model": "a-small-model"}}}'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# BeforeTool: an agent that wants to write is stopped.
+# BeforeTool: stops an agent that calls `write_file`.
 if grep -q '"tool_name": *"write_file"'; then
   echo '{"continue": false, "stopReason": "Writing is the end of it."}'
 fi

@@ -1,3 +1,3 @@
 #!/bin/sh
-# BeforeToolSelection: leaves the model two tools.
+# BeforeToolSelection: allows two tools.
 echo '{"hookSpecificOutput": {"hookEventName": "BeforeToolSelection", "toolConfig": {"allowedFunctionNames": ["read_file", "glob"]}}}'

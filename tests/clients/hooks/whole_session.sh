@@ -1,3 +1,3 @@
 #!/bin/sh
-# SessionStart: something to know in the whole session.
+# SessionStart: adds context to the session.
 echo '{"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "known in the whole session"}}'

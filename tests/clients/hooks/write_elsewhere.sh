@@ -1,3 +1,3 @@
 #!/bin/sh
-# BeforeTool: files are written to another place than the model asked for.
+# BeforeTool: replaces the path of files to write.
 echo '{"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": {"file_path": "elsewhere.txt"}}}'

@@ -1,4 +1,7 @@
-"""Talks through the Agent Development Kit, with a tool; prints the last text of each turn and the words looked up, as JSON."""
+"""A conversation with a tool through the Agent Development Kit.
+
+Prints the last text of each turn and the words that the tool looked up, as JSON.
+"""
 
 import asyncio
 import json

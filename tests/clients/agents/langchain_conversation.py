@@ -1,4 +1,7 @@
-"""Talks through LangChain, with a tool; prints the last text of each turn and the words looked up, as JSON."""
+"""A conversation with a tool through LangChain.
+
+Prints the last text of each turn and the words that the tool looked up, as JSON.
+"""
 
 import json
 import os

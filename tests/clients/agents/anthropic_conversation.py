@@ -1,4 +1,7 @@
-"""Talks through the Anthropic SDK, with a tool and thinking; prints, for each way to ask, the last text of each turn and the words looked up, as JSON."""
+"""A conversation with a tool and thinking through the Anthropic SDK.
+
+Prints, for each mode, the last text of each turn and the words that the tool looked up, as JSON.
+"""
 
 import json
 import sys
@@ -27,14 +30,14 @@ def main(streamed, prompts):
 
 
 def ask(streamed, history):
-    """Asks, adds the answer to the history and gives its blocks."""
-    asked = {"model": "claude-sonnet-4-5", "max_tokens": 2048, "messages": history, "tools": [LOOKUP],
-             "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    """Calls the model and adds its answer to the history. Returns the blocks of the answer."""
+    request = {"model": "claude-sonnet-4-5", "max_tokens": 2048, "messages": history, "tools": [LOOKUP],
+               "thinking": {"type": "enabled", "budget_tokens": 1024}}
     if streamed:
-        with CLIENT.messages.stream(**asked) as stream:
+        with CLIENT.messages.stream(**request) as stream:
             message = stream.get_final_message()
     else:
-        message = CLIENT.messages.create(**asked)
+        message = CLIENT.messages.create(**request)
     history.append({"role": "assistant", "content": message.content})
     return message.content
 
@@ -52,5 +55,5 @@ def outcome(streamed, prompts):
 
 
 if __name__ == "__main__":
-    ways, prompts = sys.argv[1:]
-    print(json.dumps([outcome(way == "streamed", json.loads(prompts)) for way in ways.split(",")]))
+    modes, prompts = sys.argv[1:]
+    print(json.dumps([outcome(mode == "streamed", json.loads(prompts)) for mode in modes.split(",")]))

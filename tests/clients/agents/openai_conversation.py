@@ -1,5 +1,7 @@
-"""Talks through the OpenAI SDK by one of its APIs, with a tool and reasoning; prints, for each way to ask, the last text of each turn and the
-words looked up, as JSON."""
+"""A conversation with a tool and reasoning through the OpenAI SDK, with one of its APIs.
+
+Prints, for each mode, the last text of each turn and the words that the tool looked up, as JSON.
+"""
 
 import json
 import sys
@@ -40,29 +42,30 @@ def main(api, streamed, prompts):
 
 
 def ask_chat(streamed, history):
-    """Asks, adds the answer to the history and gives its text and calls."""
-    asked = {"model": MODEL, "messages": history, "tools": [{"type": "function", "function": LOOKUP}]}
+    """Calls the model and adds its answer to the history. Returns the text and the tool calls of the answer."""
+    request = {"model": MODEL, "messages": history, "tools": [{"type": "function", "function": LOOKUP}]}
     if streamed:
-        with CLIENT.chat.completions.stream(**asked) as stream:
+        with CLIENT.chat.completions.stream(**request) as stream:
             completion = stream.get_final_completion()
     else:
-        completion = CLIENT.chat.completions.create(**asked)
+        completion = CLIENT.chat.completions.create(**request)
     message = completion.choices[0].message
     calls = [(it.id, it.function.arguments) for it in message.tool_calls or []]
-    tool_calls = [{"id": it.id, "type": "function", "function": {"name": it.function.name, "arguments": it.function.arguments}}
+    tool_calls = [{"id": it.id, "type": "function",
+                   "function": {"name": it.function.name, "arguments": it.function.arguments}}
                   for it in message.tool_calls or []]
     history.append({"role": "assistant", "content": message.content} | ({"tool_calls": tool_calls} if calls else {}))
     return message.content, calls
 
 
 def ask_responses(streamed, history):
-    asked = {"model": MODEL, "input": history, "tools": [{"type": "function", **LOOKUP}], "store": False,
-             "reasoning": {"summary": "auto"}, "include": ["reasoning.encrypted_content"]}
+    request = {"model": MODEL, "input": history, "tools": [{"type": "function", **LOOKUP}], "store": False,
+               "reasoning": {"summary": "auto"}, "include": ["reasoning.encrypted_content"]}
     if streamed:
-        with CLIENT.responses.stream(**asked) as stream:
+        with CLIENT.responses.stream(**request) as stream:
             response = stream.get_final_response()
     else:
-        response = CLIENT.responses.create(**asked)
+        response = CLIENT.responses.create(**request)
     history += [it.model_dump(exclude_none=True, exclude={"parsed_arguments", "parsed"}) for it in response.output]
     for item in history:
         for part in item["content"] if item.get("type") == "message" else []:
@@ -84,5 +87,5 @@ def outcome(api, streamed, prompts):
 
 
 if __name__ == "__main__":
-    api, ways, prompts = sys.argv[1:]
-    print(json.dumps([outcome(api, way == "streamed", json.loads(prompts)) for way in ways.split(",")]))
+    api, modes, prompts = sys.argv[1:]
+    print(json.dumps([outcome(api, mode == "streamed", json.loads(prompts)) for mode in modes.split(",")]))

@@ -1,10 +1,10 @@
-"""What a request of each API holds: one reader for each, with the same functions."""
+"""Readers of request bodies, one class for each model API, with the same functions."""
 
 import json
 
 
 def _texts(content):
-    """The texts of a string or of a list of blocks."""
+    """Texts of a string or of a list of blocks."""
     if isinstance(content, str):
         return [content]
     return [it["text"] for it in content or [] if "text" in it]
@@ -17,17 +17,17 @@ class Messages:
 
     @staticmethod
     def prompts(body):
-        """The texts of the user, in order."""
+        """Texts of the user's messages in order."""
         return [text for it in body["messages"] if it["role"] == "user" for text in _texts(it["content"])]
 
     @staticmethod
-    def results(body):
-        """The texts of all results of tools, in order."""
+    def tool_results(body):
+        """Texts of all tool results in order."""
         blocks = [block for it in body["messages"] if isinstance(it["content"], list) for block in it["content"]]
         return ["".join(_texts(it.get("content"))) for it in blocks if it["type"] == "tool_result"]
 
     @staticmethod
-    def declared(body):
+    def declared_tools(body):
         return {it["name"] for it in body.get("tools", [])}
 
     @staticmethod
@@ -38,7 +38,7 @@ class Messages:
 
     @staticmethod
     def history(body):
-        """Messages without what moves or changes its form from call to call."""
+        """Items of the conversation in a form that is equal in each later call: without `cache_control`."""
         items = []
         for message in body["messages"]:
             content = message["content"]
@@ -57,11 +57,11 @@ class Chat:
         return [text for it in body["messages"] if it["role"] == "user" for text in _texts(it["content"])]
 
     @staticmethod
-    def results(body):
+    def tool_results(body):
         return ["".join(_texts(it["content"])) for it in body["messages"] if it["role"] == "tool"]
 
     @staticmethod
-    def declared(body):
+    def declared_tools(body):
         return {it["function"]["name"] for it in body.get("tools", [])}
 
     @staticmethod
@@ -83,11 +83,11 @@ class Responses:
         return [text for it in _items(body) if it.get("role") == "user" for text in _texts(it["content"])]
 
     @staticmethod
-    def results(body):
+    def tool_results(body):
         return ["".join(_texts(it["output"])) for it in _items(body) if it.get("type", "").endswith("_output")]
 
     @staticmethod
-    def declared(body):
+    def declared_tools(body):
         tools = [inner for it in body.get("tools", []) for inner in it.get("tools", [it])]
         return {it.get("name", it["type"]) for it in tools}
 
@@ -101,8 +101,8 @@ class Responses:
 
 
 def _items(body):
-    given = body["input"]
-    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+    items = body["input"]
+    return [{"role": "user", "content": items}] if isinstance(items, str) else items
 
 
 def _without(document, *keys):
