@@ -1,30 +1,3 @@
-//! Gzip: every way of cutting it comes to the same, and never to more than there
-//! is room for. Input: where to cut, then the gzip.
-
 #![no_main]
 
-use bytes::Bytes;
-use hookgate::upstream::decompress::{BoundedGunzip, DecompressError};
-use libfuzzer_sys::fuzz_target;
-
-const LIMIT: usize = 64 * 1024;
-
-fuzz_target!(|bytes: &[u8]| {
-    let Some((cut, gzip)) = bytes.split_first() else {
-        return;
-    };
-    let whole = decode([gzip]);
-    let cut = decode(gzip.chunks(usize::from(*cut).max(1)));
-    assert_eq!(whole.is_ok(), cut.is_ok(), "{whole:?} {cut:?}");
-    if let (Ok(whole), Ok(cut)) = (whole, cut) {
-        assert!(whole == cut && whole.len() <= LIMIT);
-    }
-});
-
-fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Bytes, DecompressError> {
-    let mut gunzip = BoundedGunzip::new(LIMIT);
-    for piece in pieces {
-        gunzip.push(piece)?;
-    }
-    gunzip.finish()
-}
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hookgate_fuzz::gunzip::run(bytes));

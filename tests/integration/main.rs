@@ -40,6 +40,7 @@ mod failure_modes;
 mod families;
 mod fleet;
 mod forward;
+mod fuzz_corpora;
 mod guard_proof;
 mod hook_scenarios;
 mod hooks;
