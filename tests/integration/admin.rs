@@ -1,4 +1,4 @@
-//! What operators see on their own port.
+//! Admin API: health, metrics, the list of hooks, access control and response headers.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::harness::{TestGateway, Upstream, hook, prompt};
 const MODEL: &str = "gemini-2.5-pro";
 
 #[tokio::test]
-async fn the_process_lives_and_takes_requests() {
+async fn health_and_readiness_are_reported() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
 
@@ -25,7 +25,7 @@ async fn the_process_lives_and_takes_requests() {
 }
 
 #[tokio::test]
-async fn each_port_serves_its_own_paths_only() {
+async fn each_listener_serves_its_own_paths_only() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
     let mut refused = Vec::new();
@@ -50,7 +50,7 @@ async fn each_port_serves_its_own_paths_only() {
             "UNKNOWN_PATH"
         );
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
@@ -68,10 +68,10 @@ async fn an_unknown_path_is_counted() {
 #[tokio::test]
 async fn the_hooks_of_the_config_are_listed_in_order() {
     let upstream = Upstream::mock().await;
-    let mut guard = hook::running("guard", "exit 2");
+    let mut guard = hook::command("guard", "exit 2");
     guard["timeout"] = json!(500);
     guard["on_failure"] = json!("closed");
-    let mut look = hook::running("look", "true");
+    let mut look = hook::command("look", "true");
     look["mode"] = json!("observe");
     let nameless = json!({ "command": "cat" });
     let hooks = [
@@ -100,16 +100,16 @@ async fn the_hooks_of_the_config_are_listed_in_order() {
 }
 
 #[tokio::test]
-async fn metrics_and_hooks_ask_for_the_token() {
+async fn metrics_hooks_and_coverage_require_the_token() {
     let upstream = Upstream::mock().await;
     let config = "admin: { listen: 127.0.0.1:0, token: { file: token } }";
     let gate = TestGateway::with_files(&upstream, config, &[("token", "s3cret\n")]).await;
 
     for path in ["/metrics", "/hooks", "/coverage"] {
-        for given in ["", "Bearer", "Bearer wrong", "Bearer s3cret2", "s3cret"] {
-            let operator = gate.operator().sending("authorization", given);
+        for authorization in ["", "Bearer", "Bearer wrong", "Bearer s3cret2", "s3cret"] {
+            let operator = gate.operator().sending("authorization", authorization);
             let refused = operator.get(path).await;
-            assert_eq!(refused.status, 401, "{given}");
+            assert_eq!(refused.status, 401, "{authorization}");
             let error = &refused.json()["error"];
             assert_eq!(error["details"][0]["reason"], "UNAUTHENTICATED");
             assert!(!refused.text().contains("s3cret"));
@@ -123,8 +123,8 @@ async fn metrics_and_hooks_ask_for_the_token() {
     }
 }
 
-/// The metrics once one of these lines is among them: an exchange is counted
-/// when its last byte is out, which the agent may notice first.
+/// Waits until the metrics have this line, and returns them. An exchange is counted after its
+/// last byte is sent, which may be after the agent has read it.
 async fn metrics_with(gate: &TestGateway, line: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -138,12 +138,12 @@ async fn metrics_with(gate: &TestGateway, line: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_happens_is_counted() {
+async fn calls_hook_runs_and_denials_are_counted() {
     let upstream = Upstream::mock().await;
     let guard = "grep -q secret && { echo no >&2; exit 2; }; exit 0";
     let hooks = hook::config(&[
-        ("BeforeModel", hook::running("guard", guard)),
-        ("AfterModel", hook::saying("after", &json!({}))),
+        ("BeforeModel", hook::command("guard", guard)),
+        ("AfterModel", hook::printing("after", &json!({}))),
     ]);
     let gate = TestGateway::start(&upstream, &hooks).await;
     let agent = gate.agent();
@@ -182,7 +182,7 @@ async fn what_happens_is_counted() {
 /// Returns the names, types and descriptions of all metrics, after a denied call.
 async fn described_metrics() -> String {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeModel", hook::refusing("guard", "no"))]);
+    let hooks = hook::config(&[("BeforeModel", hook::denying("guard", "no"))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
 
     gate.agent().generate(MODEL, &prompt("hello")).await;
@@ -274,14 +274,14 @@ async fn metrics_have_these_names() {
 }
 
 #[tokio::test]
-async fn metrics_never_name_what_agents_made_up() {
+async fn metrics_contain_no_values_chosen_by_agents() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
 
-    let made_up = gate
+    let agent = gate
         .agent()
         .sending("x-hookgate-session", "made-up-session");
-    made_up
+    agent
         .generate("made-up-model", &prompt("made-up-prompt"))
         .await;
     gate.agent().get("/made-up-path").await;
@@ -293,7 +293,7 @@ async fn metrics_never_name_what_agents_made_up() {
 }
 
 #[tokio::test]
-async fn an_error_on_the_operators_port_has_googles_shape() {
+async fn errors_of_the_admin_api_have_the_google_error_format() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
 
@@ -311,19 +311,21 @@ async fn answers_of_the_admin_api_and_of_events_forbid_content_sniffing() {
     let config = "admin: { listen: 127.0.0.1:0, token: { file: token } }";
     let gateway = TestGateway::with_files(&upstream, config, &[("token", "s3cret\n")]).await;
     let operator = gateway.operator();
-    let known = operator.clone().sending("authorization", "Bearer s3cret");
-    let page = known.clone().sending("origin", "https://other.example");
+    let authorized = operator.clone().sending("authorization", "Bearer s3cret");
+    let cross_origin = authorized
+        .clone()
+        .sending("origin", "https://other.example");
     let agent = gateway.agent();
     let event = json!({ "hook_event_name": "SessionEnd", "reason": "other" });
 
     let answers = [
         (200, operator.get("/healthz").await),
-        (200, known.get("/metrics").await),
-        (200, known.get("/sessions").await),
+        (200, authorized.get("/metrics").await),
+        (200, authorized.get("/sessions").await),
         (401, operator.get("/metrics").await),
         (403, operator.get("/nowhere").await),
-        (403, page.get("/metrics").await),
-        (404, known.get("/sessions/none").await),
+        (403, cross_origin.get("/metrics").await),
+        (404, authorized.get("/sessions/none").await),
         (405, operator.post("/healthz", "").await),
         (200, agent.report(&event, "wait=1").await),
         (202, agent.report(&event, "").await),

@@ -1,21 +1,21 @@
-//! One meaning: what could be read in two ways goes nowhere, whichever way it
-//! comes, on every path that hooks read.
+//! Ambiguous input: requests, responses and hook output that two parsers could read differently.
+//! None of it is forwarded, on any endpoint whose bodies hooks read.
 
-mod answers;
 mod encodings;
-mod heads;
 mod hook_output;
+mod paths_and_headers;
 mod requests;
+mod responses;
 
 use serde_json::{Value, json};
 
 use crate::harness::{Raw, TestGateway, Upstream};
 
-/// What policies mask, and what no trick may get past them.
+/// The text that the policy masks.
 const SECRET: &str = "SECRET-4711";
 
-/// Masks the secret in requests and answers, whatever they ask.
-const MASKED: &str = r#"
+/// A config that masks the secret in requests and responses of all operations.
+const MASKING_CONFIG: &str = r#"
 policies: [{ policy: redact, patterns: { secret: "SECRET-[0-9]+" }, detect: [] }]
 upstreams:
   gemini: { url: "{upstream}" }
@@ -23,18 +23,19 @@ upstreams:
   code_assist: { url: "{upstream}" }
 "#;
 
-const JSON: &str = "content-type: application/json\r\n";
+const JSON_HEADER: &str = "content-type: application/json\r\n";
 
-/// A way in: where a method's path is, and what is around its body.
+/// A URL form of the model APIs, and the methods that it has.
 #[derive(Debug)]
-struct Way {
-    /// With `{}` in the method's place.
+struct Route {
+    /// The path, with `{}` for the method.
     path: &'static str,
-    wraps: bool,
+    /// Whether the body is in the envelope of Code Assist.
+    has_envelope: bool,
     methods: &'static [&'static str],
 }
 
-const ALL: &[&str] = &[
+const ALL_METHODS: &[&str] = &[
     "generateContent",
     "streamGenerateContent",
     "streamGenerateContent?alt=sse",
@@ -42,73 +43,82 @@ const ALL: &[&str] = &[
     "embedContent",
     "batchEmbedContents",
 ];
-const WITHOUT_BATCHES: &[&str] = ALL.split_at(5).0;
-const WITHOUT_EMBEDDINGS: &[&str] = ALL.split_at(4).0;
+const WITHOUT_BATCHES: &[&str] = ALL_METHODS.split_at(5).0;
+const WITHOUT_EMBEDDINGS: &[&str] = ALL_METHODS.split_at(4).0;
 
-/// Every way in whose bodies hooks read.
-const WAYS: &[Way] = &[
-    Way::to("/v1beta/models/m:{}"),
-    Way::to("/v1/models/m:{}"),
-    Way::to("/v1alpha/models/m:{}"),
-    Way::to("/models/m:{}"),
-    Way::to("/s/mine/v1beta/models/m:{}"),
-    Way::to("/v1/publishers/google/models/m:{}").of(WITHOUT_BATCHES),
-    Way::to("/v1beta1/publishers/google/models/m:{}").of(WITHOUT_BATCHES),
-    Way::to("/v1/projects/p/locations/l/publishers/google/models/m:{}").of(WITHOUT_BATCHES),
-    Way::to("/v1internal:{}").of(WITHOUT_EMBEDDINGS).wrapping(),
-    Way::to("/s/mine/v1internal:{}")
-        .of(WITHOUT_EMBEDDINGS)
-        .wrapping(),
+/// Every route whose bodies hooks read.
+const ROUTES: &[Route] = &[
+    Route::new("/v1beta/models/m:{}"),
+    Route::new("/v1/models/m:{}"),
+    Route::new("/v1alpha/models/m:{}"),
+    Route::new("/models/m:{}"),
+    Route::new("/s/mine/v1beta/models/m:{}"),
+    Route::new("/v1/publishers/google/models/m:{}").with_methods(WITHOUT_BATCHES),
+    Route::new("/v1beta1/publishers/google/models/m:{}").with_methods(WITHOUT_BATCHES),
+    Route::new("/v1/projects/p/locations/l/publishers/google/models/m:{}")
+        .with_methods(WITHOUT_BATCHES),
+    Route::new("/v1internal:{}")
+        .with_methods(WITHOUT_EMBEDDINGS)
+        .with_envelope(),
+    Route::new("/s/mine/v1internal:{}")
+        .with_methods(WITHOUT_EMBEDDINGS)
+        .with_envelope(),
 ];
 
-/// One method at the end of one way.
+/// One method of one route.
 #[derive(Debug, Clone, Copy)]
-struct Door {
-    way: &'static Way,
+struct Endpoint {
+    route: &'static Route,
     method: &'static str,
 }
 
-impl Way {
-    const fn to(path: &'static str) -> Self {
-        let (wraps, methods) = (false, ALL);
+impl Route {
+    const fn new(path: &'static str) -> Self {
+        let (has_envelope, methods) = (false, ALL_METHODS);
         Self {
             path,
-            wraps,
+            has_envelope,
             methods,
         }
     }
 
-    const fn of(self, methods: &'static [&'static str]) -> Self {
+    const fn with_methods(self, methods: &'static [&'static str]) -> Self {
         Self { methods, ..self }
     }
 
-    const fn wrapping(self) -> Self {
-        let wraps = true;
-        Self { wraps, ..self }
+    const fn with_envelope(self) -> Self {
+        let has_envelope = true;
+        Self {
+            has_envelope,
+            ..self
+        }
     }
 
-    fn doors(&'static self) -> impl Iterator<Item = Door> {
-        let door = move |method: &&'static str| Door { way: self, method };
-        self.methods.iter().map(door)
+    fn endpoints(&'static self) -> impl Iterator<Item = Endpoint> {
+        let endpoint = move |method: &&'static str| Endpoint {
+            route: self,
+            method,
+        };
+        self.methods.iter().map(endpoint)
     }
 }
 
-impl Door {
+impl Endpoint {
     fn all() -> impl Iterator<Item = Self> {
-        WAYS.iter().flat_map(Way::doors)
+        ROUTES.iter().flat_map(Route::endpoints)
     }
 
     fn path(self) -> String {
-        self.way.path.replace("{}", self.method)
+        self.route.path.replace("{}", self.method)
     }
 
     /// A body whose only part is the secret.
-    fn honest(self) -> String {
-        self.saying(&json!({ "text": SECRET }).to_string())
+    fn body_with_secret(self) -> String {
+        self.body_with_part(&json!({ "text": SECRET }).to_string())
     }
 
-    /// A body with this part.
-    fn saying(self, part: &str) -> String {
+    /// A body whose only part is this one.
+    fn body_with_part(self, part: &str) -> String {
         let content = format!(r#"{{"role":"user","parts":[{part}]}}"#);
         let body = match self.method {
             "embedContent" => format!(r#"{{"content":{content}}}"#),
@@ -117,50 +127,64 @@ impl Door {
             }
             _ => format!(r#"{{"contents":[{content}]}}"#),
         };
-        if self.way.wraps {
+        if self.route.has_envelope {
             format!(r#"{{"model":"m","project":"p","request":{body}}}"#)
         } else {
             body
         }
     }
 
-    async fn post(self, gate: &TestGateway, lines: &str, body: &[u8]) -> Raw {
-        Raw::post(gate.agents, &self.path(), lines, body).await
+    async fn post(self, gateway: &TestGateway, lines: &str, body: &[u8]) -> Raw {
+        Raw::post(gateway.agents, &self.path(), lines, body).await
     }
 }
 
-/// A gate that masks, and its upstream, which answers anything.
-async fn masked() -> (Upstream, TestGateway) {
+/// A gateway that masks the secret, and its upstream, which accepts every request.
+async fn masking_gateway() -> (Upstream, TestGateway) {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, MASKED).await;
-    (upstream, gate)
+    let gateway = TestGateway::start(&upstream, MASKING_CONFIG).await;
+    (upstream, gateway)
 }
 
-/// Checks that what was sent has come to nothing but this error.
+/// Checks that the response is this error, and that upstream received no request.
 #[track_caller]
-fn assert_stopped(upstream: &Upstream, answer: &Raw, expected: (u16, &str), what: &str) {
-    let said = String::from_utf8_lossy(&answer.body);
+fn assert_not_forwarded(upstream: &Upstream, answer: &Raw, expected: (u16, &str), case: &str) {
+    let body = String::from_utf8_lossy(&answer.body);
     assert_eq!(
         (answer.status, &*answer.reason()),
         expected,
-        "{what}: {said}"
+        "{case}: {body}"
     );
-    assert!(upstream.seen().is_empty(), "{what}: {:#?}", upstream.seen());
+    assert!(
+        upstream.requests().is_empty(),
+        "{case}: {:#?}",
+        upstream.requests()
+    );
 }
 
 #[tokio::test]
-async fn without_a_trick_the_secret_is_masked_at_every_door() {
-    let (upstream, gate) = masked().await;
-    let mut doors = 0;
-    for door in Door::all() {
-        let answer = door.post(&gate, JSON, door.honest().as_bytes()).await;
+async fn an_unambiguous_secret_is_masked_on_every_endpoint() {
+    let (upstream, gateway) = masking_gateway().await;
+    let mut endpoints = 0;
+    for endpoint in Endpoint::all() {
+        let answer = endpoint
+            .post(
+                &gateway,
+                JSON_HEADER,
+                endpoint.body_with_secret().as_bytes(),
+            )
+            .await;
 
-        assert_eq!(answer.status, 200, "{door:?}: {answer:?}");
-        doors += 1;
-        let asked = upstream.seen().pop().unwrap();
-        assert!(asked.body.contains("[REDACTED:secret]"), "{door:?}");
-        assert!(!asked.body.contains(SECRET), "{door:?}: {}", asked.body);
-        let _json: Value = asked.json();
+        assert_eq!(answer.status, 200, "{endpoint:?}: {answer:?}");
+        endpoints += 1;
+        let request = upstream.requests().pop().unwrap();
+        assert!(request.body.contains("[REDACTED:secret]"), "{endpoint:?}");
+        assert!(
+            !request.body.contains(SECRET),
+            "{endpoint:?}: {}",
+            request.body
+        );
+        let _json: Value = request.json();
     }
-    assert_eq!(upstream.seen().len(), doors);
+    assert_eq!(upstream.requests().len(), endpoints);
 }

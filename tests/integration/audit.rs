@@ -1,22 +1,22 @@
-//! The decision log: what it holds, and that it holds.
+//! Decision log: contents, durability, commands and the HTTP sink.
 
 mod commands;
 mod disk;
 mod kills;
 mod lines;
+mod outcomes;
 mod policies;
 mod since;
 mod sink;
-mod tellings;
 
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// What the tests' configs say of it.
+/// Config that enables the decision log.
 const AUDIT: &str = "audit: { path: audit.jsonl }\n";
 
-/// The kinds of lines; of events, their names.
+/// Returns the kind of each line, and of events their name.
 fn kinds(lines: &[Value]) -> Vec<String> {
     let name = |it: &'_ Value| {
         it["event"]
@@ -27,12 +27,12 @@ fn kinds(lines: &[Value]) -> Vec<String> {
     lines.iter().filter_map(name).collect()
 }
 
-/// What `sha256sum` says of a text.
+/// Returns the SHA-256 of a text in hex.
 fn hash(text: impl AsRef<[u8]>) -> String {
     HEXLOWER.encode(&Sha256::digest(text))
 }
 
-/// The only line of a kind.
+/// Returns the only line of a kind.
 #[track_caller]
 fn only<'a>(lines: &'a [Value], kind: &str) -> &'a Value {
     let mut found = lines.iter().filter(|it| it["kind"] == kind);

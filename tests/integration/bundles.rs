@@ -1,6 +1,8 @@
-//! Bundles of policies: built, signed and published; fetched by replicas; in layers.
+//! Policy bundles: building, signing, publishing, replicas and layers.
 
 mod commands;
+mod layers;
+mod refusals;
 mod replicas;
 mod server;
 
@@ -8,8 +10,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::harness::run;
 
-/// Writes a folder of policies: a hook with a proof that denies prompts with a word, and a test
-/// of it.
+/// Writes a folder of policies: a hook that denies prompts with `word`, its proof and a test of it.
 fn write_policies(folder: &Path, name: &str, word: &str) {
     let write = |path: &str, text: String| fs::write(folder.join(path), text).unwrap();
     fs::create_dir_all(folder.join("hooks")).unwrap();
@@ -17,7 +18,9 @@ fn write_policies(folder: &Path, name: &str, word: &str) {
     write(
         "hookgate.yaml",
         format!(
-            "hooks:\n  BeforeModel:\n    - hooks:\n        - name: {name}\n          command: ./hooks/{name}.sh\n          on_failure: closed\n          must_deny: [{{ prompt: \"a {word}\" }}]\n"
+            "hooks:\n  BeforeModel:\n    - hooks:\n        - name: {name}\n\
+             \x20         command: ./hooks/{name}.sh\n          on_failure: closed\n\
+             \x20         must_deny: [{{ prompt: \"a {word}\" }}]\n"
         ),
     );
     write(
@@ -29,26 +32,28 @@ fn write_policies(folder: &Path, name: &str, word: &str) {
     write(
         "tests/words.yaml",
         format!(
-            "config: ../hookgate.yaml\ncases:\n  - name: {word} is denied\n    request: {{ contents: [{{ role: user, parts: [{{ text: \"a {word}\" }}] }}] }}\n    expect: {{ verdict: deny, reason: no {word} }}\n"
+            "config: ../hookgate.yaml\ncases:\n  - name: {word} is denied\n\
+             \x20   request: {{ contents: [{{ role: user, parts: [{{ text: \"a \
+             {word}\" }}] }}] }}\n    expect: {{ verdict: deny, reason: no {word} }}\n"
         ),
     );
 }
 
-/// Runs a command of `hookgate bundle` that succeeds; gives its output.
+/// Runs a command of `hookgate bundle` that must succeed; returns its output.
 fn bundle(folder: &Path, arguments: &[&str]) -> String {
     let (code, out, err) = try_bundle(folder, arguments);
     assert_eq!(code, 0, "{arguments:?}: {out}{err}");
     out
 }
 
-/// Runs a command of `hookgate bundle`; gives its exit code and outputs.
+/// Runs a command of `hookgate bundle`; returns its exit code and outputs.
 fn try_bundle(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let mut whole = vec!["bundle"];
-    whole.extend(arguments);
-    run(&whole, folder)
+    let mut command = vec!["bundle"];
+    command.extend(arguments);
+    run(&command, folder)
 }
 
-/// Generates a key as a file; gives its public key.
+/// Generates a key file; returns its public key.
 fn new_key(folder: &Path, file: &str) -> String {
     let out = bundle(folder, &["key", "-o", file]);
     out.lines().last().unwrap().to_owned()

@@ -1,5 +1,4 @@
-//! Who calls: how callers are known, what each may use, and that no other gets
-//! in.
+//! Callers: authentication, grants, budgets, sessions and requests of browsers.
 
 mod browsers;
 mod budgets;
@@ -15,8 +14,8 @@ use std::fmt::Write;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-/// The callers of a config, each with a key that is its name and `-key`, and with
-/// what else its line says.
+/// Returns the config of callers: their names and further settings. The key of each is its name
+/// followed by `-key`.
 pub fn auth(callers: &[(&str, &str)]) -> String {
     let mut text = "auth:\n  keys:\n".to_owned();
     for (name, more) in callers {

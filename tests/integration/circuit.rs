@@ -1,4 +1,4 @@
-//! A model API that fails, and how long it is asked all the same.
+//! Circuit breaker, fallback and reused connections of an upstream that fails.
 
 mod stages;
 
@@ -18,16 +18,21 @@ use tokio::{
 };
 
 use crate::harness::{
-    Agent, Answer, PATIENCE, Served, TestGateway, Upstream, assert_refused, closed, closed_port,
-    eventually, prompt, respond,
+    Agent, Answer, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, closed_port,
+    eventually, prompt, respond, wait_until_closed,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 const HOOKED: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > /dev/null }] }] }";
 const CIRCUIT: &str = "circuit: { failures: 3, within: 30s, open: 1s }";
 
-/// A gate whose model API is there, with these settings beside its URL.
-async fn gate(upstream: &Upstream, first: SocketAddr, settings: &str, more: &str) -> TestGateway {
+/// Starts a gateway whose model API is at `first`, with these settings beside the URL.
+async fn start_gateway(
+    upstream: &Upstream,
+    first: SocketAddr,
+    settings: &str,
+    more: &str,
+) -> TestGateway {
     let config =
         format!("upstreams: {{ gemini: {{ url: \"http://{first}\", {settings} }} }}\n{more}");
     TestGateway::start(upstream, &config).await
@@ -37,19 +42,20 @@ async fn call(gate: &TestGateway) -> Answer {
     gate.agent().generate("m", &prompt("hello")).await
 }
 
-async fn metric(gate: &TestGateway, line: &str) -> bool {
+/// Returns whether the metrics have this line.
+async fn has_metric(gate: &TestGateway, line: &str) -> bool {
     let text = gate.operator().get("/metrics").await;
     text.text().lines().any(|it| it == line)
 }
 
-/// An upstream that is well, or hangs up on everybody.
-async fn moody() -> (Upstream, Arc<AtomicBool>) {
-    let well = Arc::new(AtomicBool::new(false));
-    let mood = Arc::clone(&well);
+/// Starts an upstream that responds while the flag is set, and closes connections otherwise.
+async fn switchable_upstream() -> (Upstream, Arc<AtomicBool>) {
+    let is_healthy = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_healthy);
     let upstream = Upstream::raw(move |_, mut socket| {
-        let well = mood.load(Ordering::SeqCst);
+        let is_healthy = flag.load(Ordering::SeqCst);
         async move {
-            if well {
+            if is_healthy {
                 let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
                      content-length: 2\r\nconnection: close\r\n\r\n{}";
                 socket.write_all(answer.as_bytes()).await.unwrap();
@@ -57,16 +63,16 @@ async fn moody() -> (Upstream, Arc<AtomicBool>) {
         }
     })
     .await;
-    (upstream, well)
+    (upstream, is_healthy)
 }
 
 #[tokio::test]
-async fn an_upstream_that_fails_is_left_alone_and_then_tried_by_one() {
-    let (upstream, well) = moody().await;
+async fn the_circuit_breaker_opens_and_allows_one_trial_call() {
+    let (upstream, is_healthy) = switchable_upstream().await;
     for hooks in ["", HOOKED] {
-        well.store(false, Ordering::SeqCst);
-        let before = upstream.seen().len();
-        let gate = gate(&upstream, upstream.addr, CIRCUIT, hooks).await;
+        is_healthy.store(false, Ordering::SeqCst);
+        let before = upstream.requests().len();
+        let gate = start_gateway(&upstream, upstream.addr, CIRCUIT, hooks).await;
         for _ in 0..3 {
             let answer = call(&gate).await;
             assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
@@ -77,16 +83,20 @@ async fn an_upstream_that_fails_is_left_alone_and_then_tried_by_one() {
 
         assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
         assert_eq!(answer.header("retry-after"), "1");
-        assert_eq!(upstream.seen().len() - before, 3, "nobody asked it");
+        assert_eq!(
+            upstream.requests().len() - before,
+            3,
+            "no request reaches upstream while the circuit is open"
+        );
         assert!(
-            metric(
+            has_metric(
                 &gate,
                 r#"hookgate_circuit_breaker_open{upstream="gemini"} 1"#
             )
             .await
         );
         let failures = r#"hookgate_upstream_failures_total{upstream="gemini",reason="broken"} 3"#;
-        assert!(metric(&gate, failures).await);
+        assert!(has_metric(&gate, failures).await);
         let ready = gate.operator().get("/readyz").await;
         assert_eq!(ready.status, 200);
         assert!(
@@ -94,19 +104,19 @@ async fn an_upstream_that_fails_is_left_alone_and_then_tried_by_one() {
             "{}",
             ready.text()
         );
-        // Still ill, and left alone again.
+        // The trial call fails, and the circuit breaker opens again.
         sleep(Duration::from_millis(1050)).await;
         assert_eq!(call(&gate).await.header("retry-after"), "");
         assert_eq!(call(&gate).await.header("retry-after"), "1");
-        assert_eq!(upstream.seen().len() - before, 4);
+        assert_eq!(upstream.requests().len() - before, 4);
 
-        well.store(true, Ordering::SeqCst);
+        is_healthy.store(true, Ordering::SeqCst);
         sleep(Duration::from_millis(1050)).await;
 
         assert_eq!(call(&gate).await.status, 200);
         assert_eq!(call(&gate).await.status, 200);
         assert!(
-            metric(
+            has_metric(
                 &gate,
                 r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#
             )
@@ -116,12 +126,12 @@ async fn an_upstream_that_fails_is_left_alone_and_then_tried_by_one() {
 }
 
 #[tokio::test]
-async fn what_a_model_api_says_of_its_models_is_no_failure_of_it() {
-    for (status, media_type, counted) in [
+async fn only_502_503_and_504_without_an_api_error_open_the_circuit_breaker() {
+    for (status, media_type, opens) in [
         (503, "application/json", false),
         (429, "application/json", false),
         (500, "text/plain", false),
-        // What an agent gets whose own deadline or form is another one.
+        // The agent's own deadline or response format may be the cause of these.
         (504, "application/x-protobuf", false),
         (503, "text/event-stream", false),
         (503, "text/plain", true),
@@ -129,33 +139,33 @@ async fn what_a_model_api_says_of_its_models_is_no_failure_of_it() {
         (504, "text/html", true),
     ] {
         let upstream = Upstream::with(move |_| respond(status, media_type, "{}")).await;
-        let gate = gate(&upstream, upstream.addr, CIRCUIT, "").await;
+        let gate = start_gateway(&upstream, upstream.addr, CIRCUIT, "").await;
 
         for _ in 0..6 {
             call(&gate).await;
         }
 
-        let asked = if counted { 3 } else { 6 };
-        assert_eq!(upstream.seen().len(), asked, "{status} {media_type}");
+        let expected = if opens { 3 } else { 6 };
+        assert_eq!(upstream.requests().len(), expected, "{status} {media_type}");
     }
 }
 
 #[tokio::test]
-async fn an_agent_cannot_make_an_upstream_fail() {
+async fn a_stalled_request_body_does_not_open_the_circuit_breaker() {
     let upstream = Upstream::mock().await;
-    let bounds = "timeouts: { body: 100ms, first_byte: 300ms }";
-    let gate = gate(&upstream, upstream.addr, CIRCUIT, bounds).await;
+    let timeouts = "timeouts: { body: 100ms, first_byte: 300ms }";
+    let gate = start_gateway(&upstream, upstream.addr, CIRCUIT, timeouts).await;
     let head = format!("POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n");
 
     for _ in 0..4 {
-        // Its body stops, and then it leaves.
-        let answer = crate::harness::exchange(gate.agents, head.as_bytes()).await;
+        // The body stalls until the timeout.
+        let answer = crate::harness::send_and_read(gate.agents, head.as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     }
 
     assert_eq!(call(&gate).await.status, 200);
     assert!(
-        metric(
+        has_metric(
             &gate,
             r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#
         )
@@ -164,7 +174,7 @@ async fn an_agent_cannot_make_an_upstream_fail() {
 }
 
 #[tokio::test]
-async fn what_the_first_has_not_seen_goes_to_the_fallback() {
+async fn a_request_that_the_first_upstream_did_not_receive_uses_the_fallback() {
     let second = Upstream::mock().await;
     let unused = closed_port();
     let first = unused.local_addr().unwrap();
@@ -173,7 +183,7 @@ async fn what_the_first_has_not_seen_goes_to_the_fallback() {
         second.addr
     );
     for hooks in ["", HOOKED] {
-        let before = second.seen().len();
+        let before = second.requests().len();
         let config =
             format!("upstreams: {{ gemini: {{ url: \"http://{first}\", {settings} }} }}\n{hooks}");
         let gate = TestGateway::with_files(&second, &config, &[("token", "SECOND")]).await;
@@ -182,13 +192,13 @@ async fn what_the_first_has_not_seen_goes_to_the_fallback() {
             .sending("x-goog-api-key", "MINE")
             .sending("x-goog-user-project", "p");
 
-        // No connection at first, left alone later.
+        // The first calls cannot connect; for later ones the circuit breaker is open.
         for _ in 0..5 {
             let answer = agent.generate("m", &prompt("hello")).await;
             assert_eq!(answer.status, 200, "{}", answer.text());
         }
 
-        let seen = second.seen().split_off(before);
+        let seen = second.requests().split_off(before);
         assert_eq!(seen.len(), 5);
         for asked in seen {
             assert_eq!(asked.json(), prompt("hello"));
@@ -197,7 +207,7 @@ async fn what_the_first_has_not_seen_goes_to_the_fallback() {
             assert_eq!(asked.header("x-goog-user-project"), "");
         }
         assert!(
-            metric(
+            has_metric(
                 &gate,
                 r#"hookgate_upstream_fallbacks_total{upstream="gemini"} 5"#
             )
@@ -211,7 +221,7 @@ async fn a_request_that_the_first_upstream_may_have_received_is_sent_to_no_other
     let second = Upstream::mock().await;
     let first = Upstream::raw(|asked, mut socket| async move {
         if asked.body.contains("hang") {
-            closed(&mut socket).await;
+            wait_until_closed(&mut socket).await;
         }
     })
     .await;
@@ -232,13 +242,13 @@ async fn a_request_that_the_first_upstream_may_have_received_is_sent_to_no_other
         let answer = gate.agent().generate("m", &prompt("hang")).await;
         assert_refused(&answer, 504, "UPSTREAM_TIMEOUT");
 
-        assert!(second.seen().is_empty());
+        assert!(second.requests().is_empty());
     }
-    assert_eq!(first.seen().len(), 4, "each once");
+    assert_eq!(first.requests().len(), 4, "each request is sent once");
 }
 
 #[tokio::test]
-async fn connections_are_used_again_and_live_through_a_reload() {
+async fn connections_are_reused_and_survive_a_reload() {
     let upstream = Upstream::mock().await;
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("hookgate.yaml");
@@ -250,7 +260,7 @@ async fn connections_are_used_again_and_live_through_a_reload() {
         std::fs::write(&file, config).unwrap();
     };
     write("");
-    let mut served = Served::folder(folder.path());
+    let mut served = ServerProcess::folder(folder.path());
     let agent = Agent::at(served.addr());
     let operator = Agent::at(served.operators());
     for _ in 0..5 {
@@ -264,15 +274,15 @@ async fn connections_are_used_again_and_live_through_a_reload() {
         assert_eq!(agent.generate("m", &prompt("hello")).await.status, 200);
     }
 
-    assert_eq!(upstream.seen().len(), 7);
-    // A call may come before the last one has given its connection back.
+    assert_eq!(upstream.requests().len(), 7);
+    // A call may start before the previous one has returned its connection to the pool.
     assert!(upstream.connections() <= 2, "{}", upstream.connections());
     served.terminate();
 }
 
 #[tokio::test]
-async fn a_circuit_lives_through_a_reload() {
-    let (upstream, _ill) = moody().await;
+async fn an_open_circuit_breaker_survives_a_reload_unless_its_settings_change() {
+    let (upstream, _is_healthy) = switchable_upstream().await;
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("hookgate.yaml");
     let write = |open: &str, more: &str| {
@@ -284,7 +294,7 @@ async fn a_circuit_lives_through_a_reload() {
         std::fs::write(&file, config).unwrap();
     };
     write("1h", "");
-    let mut served = Served::folder(folder.path());
+    let mut served = ServerProcess::folder(folder.path());
     let agent = Agent::at(served.addr());
     let operator = Agent::at(served.operators());
     for _ in 0..2 {
@@ -295,19 +305,22 @@ async fn a_circuit_lives_through_a_reload() {
     assert_eq!(operator.post("/reload", "").await.status, 200);
     let answer = agent.generate("m", &prompt("hello")).await;
 
-    assert_eq!(upstream.seen().len(), 2);
+    assert_eq!(upstream.requests().len(), 2);
     let wait: u64 = answer.header("retry-after").parse().unwrap();
     assert!((3500..=3600).contains(&wait), "{wait}");
-    // An operator who knows better has it asked at once.
+    // Changed settings of the circuit breaker close it.
     write("2h", "");
     assert_eq!(operator.post("/reload", "").await.status, 200);
     agent.generate("m", &prompt("hello")).await;
-    eventually("it is asked", PATIENCE, || upstream.seen().len() == 3).await;
+    eventually("upstream receives a request", TEST_TIMEOUT, || {
+        upstream.requests().len() == 3
+    })
+    .await;
     served.terminate();
 }
 
 #[test]
-fn a_fallback_without_a_credential_is_a_bad_config() {
+fn a_fallback_without_a_credential_is_a_config_error() {
     let folder = tempfile::TempDir::new().unwrap();
     let config = "upstreams: { gemini: { url: \"http://x\", fallback: { url: \"http://y\" } } }\n";
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
@@ -315,13 +328,13 @@ fn a_fallback_without_a_credential_is_a_bad_config() {
     let (code, _, stderr) = crate::harness::run(&["check", "hookgate.yaml"], folder.path());
 
     assert_eq!(code, 78, "{stderr}");
-    let place = "hookgate.yaml:1:51: a fallback needs an `api_key` or a `bearer`";
-    assert!(stderr.starts_with(place), "{stderr}");
+    let expected = "hookgate.yaml:1:51: a fallback needs an `api_key` or a `bearer`";
+    assert!(stderr.starts_with(expected), "{stderr}");
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_taken_is_no_failure_of_the_upstream() {
-    // It answers, and hangs up with most of the body on its way, so that its answer
+async fn an_upload_that_upstream_does_not_read_does_not_open_the_circuit() {
+    // Responds and closes the connection while most of the body is in transit, so that the response
     // is sometimes lost.
     let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = upstream.local_addr().unwrap();
@@ -334,20 +347,24 @@ async fn a_body_that_is_not_taken_is_no_failure_of_the_upstream() {
             socket.write_all(answer.as_bytes()).await.ok();
         }
     });
-    let nobody = Upstream::mock().await;
+    let unused = Upstream::mock().await;
     let circuit = "circuit: { failures: 1, within: 30s, open: 30s }";
     for hooks in ["", HOOKED] {
-        let gate = gate(&nobody, addr, circuit, hooks).await;
+        let gate = start_gateway(&unused, addr, circuit, hooks).await;
         let body = prompt(&"x".repeat(4_000_000));
 
         for _ in 0..20 {
             let answer = gate.agent().generate("m", &body).await;
             assert!([413, 503].contains(&answer.status), "{}", answer.text());
-            assert_eq!(answer.header("retry-after"), "", "it is left alone");
+            assert_eq!(
+                answer.header("retry-after"),
+                "",
+                "the circuit breaker is open"
+            );
         }
 
         assert!(
-            metric(
+            has_metric(
                 &gate,
                 r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#
             )

@@ -1,7 +1,7 @@
-//! Hooks of Claude Code and Codex in a gateway: their settings files, tools of other
-//! agents, results, and what users of these agents complained of.
+//! Hooks of Claude Code and Codex in a gateway: settings files, tools of other agents, results,
+//! and issues that users of these agents reported.
 
-mod complaints;
+mod reported_issues;
 mod results;
 mod settings;
 mod tools;
@@ -12,7 +12,7 @@ use crate::harness::{Agent, TestGateway, Upstream};
 
 const MODEL: &str = "gemini-2.5-pro";
 
-/// A gateway with one settings file of a family.
+/// Gateway with one settings file, whose hooks use this protocol.
 async fn gate(upstream: &Upstream, protocol: &str, hooks: &Value) -> TestGateway {
     gate_with(upstream, protocol, hooks, "").await
 }
@@ -29,18 +29,18 @@ async fn gate_with(
     TestGateway::with_files(upstream, &config, &[("settings.json", &settings)]).await
 }
 
-/// Groups of one event: a matcher, and a hook that saves its input as `<name>.json`.
+/// Hook groups of one event: a matcher, and a hook that saves its input as `<name>.json`.
 fn on(matcher: &str, name: &str, command: &str) -> Value {
     let command = format!("cat > {name}.json; {command}");
     json!([{ "matcher": matcher, "hooks": [{ "type": "command", "command": command }] }])
 }
 
-/// A command that prints this output.
+/// Command that prints this output.
 fn printing(output: &Value) -> String {
     format!("echo '{}'", output.to_string().replace('\'', r"'\''"))
 }
 
-/// The output of a hook on `PreToolUse`.
+/// Output of a hook on `PreToolUse`.
 fn permission(decision: &str, reason: &str) -> Value {
     json!({ "hookSpecificOutput": {
         "hookEventName": "PreToolUse",
@@ -49,7 +49,7 @@ fn permission(decision: &str, reason: &str) -> Value {
     }})
 }
 
-/// The output of a hook that replaces a result.
+/// Output of a hook that replaces a result.
 fn result(output: &Value) -> Value {
     json!({ "hookSpecificOutput": {
         "hookEventName": "PostToolUse",
@@ -57,8 +57,8 @@ fn result(output: &Value) -> Value {
     }})
 }
 
-/// A model that calls a tool first, and answers with a text then.
-async fn calling(tool: &str, args: &Value) -> Upstream {
+/// Upstream that first calls a tool, and then answers with text.
+async fn upstream_calling(tool: &str, args: &Value) -> Upstream {
     let parts = [
         json!([{ "functionCall": { "name": tool, "args": args } }]),
         json!([{ "text": "done" }]),
@@ -72,8 +72,8 @@ async fn calling(tool: &str, args: &Value) -> Upstream {
     Upstream::scripted(&answers.join("\n")).await
 }
 
-/// A request of an agent that has one tool.
-fn asking(tool: &str, contents: &Value) -> Value {
+/// Request of an agent that has one tool.
+fn request_with_tool(tool: &str, contents: &Value) -> Value {
     let tools = json!([{ "functionDeclarations": [{ "name": tool }] }]);
     json!({ "contents": contents, "tools": tools })
 }
@@ -82,7 +82,7 @@ fn user(text: &str) -> Value {
     json!({ "role": "user", "parts": [{ "text": text }] })
 }
 
-/// A prompt, a tool call, and its result.
+/// History with a prompt, a tool call and its result.
 fn with_result(tool: &str, args: &Value, output: &str) -> Value {
     json!([
         user("go on"),
@@ -93,17 +93,17 @@ fn with_result(tool: &str, args: &Value, output: &str) -> Value {
     ])
 }
 
-/// The parts of an answer.
-async fn answered(agent: &Agent, body: &Value) -> Value {
+/// Sends a request, and returns the parts of the answer.
+async fn answer_parts(agent: &Agent, body: &Value) -> Value {
     let answer = agent.generate(MODEL, body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["candidates"][0]["content"]["parts"].clone()
 }
 
-/// The response of the last result, as the model receives it.
-fn told(upstream: &Upstream) -> Value {
-    let asked = upstream.seen().pop().unwrap().json();
-    let last = asked["contents"]
+/// Response of the last tool result, as upstream received it.
+fn last_result(upstream: &Upstream) -> Value {
+    let request = upstream.requests().pop().unwrap().json();
+    let last = request["contents"]
         .as_array()
         .unwrap()
         .last()

@@ -1,13 +1,13 @@
-//! A clock that is set forth and back while calls are made.
+//! System clock that jumps forward and back while calls are made.
 
 use std::{collections::BTreeSet, fs, process::Command, time::Duration};
 
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Served, Upstream, prompt, serving};
+use crate::harness::{Agent, ServerProcess, Upstream, prompt, serve_command};
 
-/// Adds the content of a file to the time of day. The clock that waits are measured
-/// by is left alone, as a clock that is set leaves it.
+/// C library that adds the number in a file to the real-time clock. The monotonic clock, which
+/// measures timeouts, is unchanged, as it is when an operator sets the clock.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ int clock_gettime(clockid_t id, struct timespec *now) {
 const DAY: i64 = 24 * 60 * 60;
 
 #[tokio::test]
-async fn a_clock_that_jumps_ends_nothing_and_gives_nothing_away() {
+async fn a_clock_jump_neither_interrupts_calls_nor_resets_a_token_quota() {
     let upstream = Upstream::mock().await;
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -54,11 +54,11 @@ async fn a_clock_that_jumps_ends_nothing_and_gives_nothing_away() {
         upstream.addr
     );
     fs::write(path("hookgate.yaml"), config).unwrap();
-    let mut command = serving(folder.path());
+    let mut command = serve_command(folder.path());
     command
         .env("LD_PRELOAD", path("shim.so"))
         .env("CLOCK_OFFSET", path("offset"));
-    let mut gate = Served::start(command);
+    let mut gate = ServerProcess::start(command);
     let agent = Agent::at(gate.addr()).sending("x-goog-api-key", &key);
     let operator = Agent::at(gate.operators());
 
@@ -69,7 +69,7 @@ async fn a_clock_that_jumps_ends_nothing_and_gives_nothing_away() {
         assert_eq!(operator.get("/readyz").await.status, 200, "{offset}");
     }
 
-    // Spent once, they stay spent, whatever day it is said to be.
+    // Tokens that were spent stay spent on every date that the clock shows.
     let first = statuses.iter().position(|it| *it == 429).unwrap();
     assert!(
         first > 0 && statuses[..first].iter().all(|it| *it == 200),

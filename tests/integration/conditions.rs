@@ -1,6 +1,6 @@
-//! `when`: hooks and policies that run on some events only.
+//! `when`: conditions that select the events on which a hook or policy runs.
 
-mod lies;
+mod evasion;
 
 use serde_json::{Value, json};
 
@@ -9,17 +9,18 @@ use crate::harness::{Agent, Answer, TestGateway, Upstream, assert_refused, hook,
 /// The SHA-256 of `team-a`.
 const TEAM_A: &str = "96c2886c51d1dfb4901d9feccff66213ce3e27406282ff6f602a4258a33dacec";
 
-/// A hook that refuses, if this holds.
-fn refusing(when: &str) -> Value {
-    let mut hook = hook::running("guard", "echo 'not today' >&2; exit 2");
+/// A hook that denies if this condition is true.
+fn denying_hook(when: &str) -> Value {
+    let mut hook = hook::command("guard", "echo 'not today' >&2; exit 2");
     hook["when"] = when.into();
     hook
 }
 
-async fn gate(event: &str, when: &str) -> (Upstream, TestGateway) {
+async fn gateway_with_condition(event: &str, when: &str) -> (Upstream, TestGateway) {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, &hook::config(&[(event, refusing(when))])).await;
-    (upstream, gate)
+    let gateway =
+        TestGateway::start(&upstream, &hook::config(&[(event, denying_hook(when))])).await;
+    (upstream, gateway)
 }
 
 #[track_caller]
@@ -43,8 +44,8 @@ fn assert_skipped(answer: &Answer) {
 #[tokio::test]
 async fn a_hook_runs_for_some_models() {
     let when = "request.model.startsWith('gemini-2.5') && !request.stream";
-    let (_upstream, gate) = gate("BeforeModel", when).await;
-    let agent = gate.agent();
+    let (_upstream, gateway) = gateway_with_condition("BeforeModel", when).await;
+    let agent = gateway.agent();
 
     assert_ran(&agent.generate("gemini-2.5-pro", &prompt("hi")).await);
     assert_skipped(&agent.generate("gemini-3-pro", &prompt("hi")).await);
@@ -54,17 +55,17 @@ async fn a_hook_runs_for_some_models() {
 #[tokio::test]
 async fn a_hook_runs_for_requests_with_some_tools() {
     let when = "request.tools.exists(it, it.matches('^(write|replace)'))";
-    let (_upstream, gate) = gate("BeforeModel", when).await;
-    let with = |name: &str| {
+    let (_upstream, gateway) = gateway_with_condition("BeforeModel", when).await;
+    let request_with_tool = |name: &str| {
         let mut body = prompt("hi");
         body["tools"] =
             json!([{ "functionDeclarations": [{ "name": "read_file" }, { "name": name }] }]);
         body
     };
 
-    let agent = gate.agent();
-    assert_ran(&agent.generate("m", &with("write_file")).await);
-    assert_skipped(&agent.generate("m", &with("glob")).await);
+    let agent = gateway.agent();
+    assert_ran(&agent.generate("m", &request_with_tool("write_file")).await);
+    assert_skipped(&agent.generate("m", &request_with_tool("glob")).await);
     assert_skipped(&agent.generate("m", &prompt("hi")).await);
 }
 
@@ -72,20 +73,20 @@ async fn a_hook_runs_for_requests_with_some_tools() {
 async fn a_hook_runs_for_large_requests() {
     let when = "request.bytes > 1000 || request.contents > 2 \
         || (has(request.max_output_tokens) && request.max_output_tokens > 500)";
-    let (_upstream, gate) = gate("BeforeModel", when).await;
-    let agent = gate.agent();
+    let (_upstream, gateway) = gateway_with_condition("BeforeModel", when).await;
+    let agent = gateway.agent();
     let mut long = prompt("hi");
     let more = json!({ "role": "model", "parts": [{ "text": "hm" }] });
     long["contents"]
         .as_array_mut()
         .unwrap()
         .extend([more, json!({ "role": "user", "parts": [{ "text": "?" }] })]);
-    let mut wordy = prompt("hi");
-    wordy["generationConfig"] = json!({ "maxOutputTokens": 501 });
+    let mut many_output_tokens = prompt("hi");
+    many_output_tokens["generationConfig"] = json!({ "maxOutputTokens": 501 });
 
     assert_ran(&agent.generate("m", &prompt(&"x".repeat(1000))).await);
     assert_ran(&agent.generate("m", &long).await);
-    assert_ran(&agent.generate("m", &wordy).await);
+    assert_ran(&agent.generate("m", &many_output_tokens).await);
     assert_skipped(&agent.generate("m", &prompt("hi")).await);
     let count = "/v1beta/models/m:countTokens";
     let wrapped = json!({ "generateContentRequest": long });
@@ -99,21 +100,21 @@ async fn a_hook_runs_for_large_requests() {
 #[tokio::test]
 async fn a_hook_runs_for_some_callers() {
     let when = format!("caller.key != '{TEAM_A}' && !caller.agent.startsWith('Trusted')");
-    let (_upstream, gate) = gate("BeforeModel", &when).await;
+    let (_upstream, gateway) = gateway_with_condition("BeforeModel", &when).await;
     let call = async |agent: Agent| agent.generate("m", &prompt("hi")).await;
 
-    assert_skipped(&call(gate.agent().sending("x-goog-api-key", "team-a")).await);
-    assert_skipped(&call(gate.agent().sending("authorization", "Bearer team-a")).await);
-    assert_skipped(&call(gate.agent().sending("user-agent", "Trusted/1")).await);
-    assert_ran(&call(gate.agent().sending("x-goog-api-key", "team-b")).await);
-    assert_ran(&call(gate.agent()).await);
+    assert_skipped(&call(gateway.agent().sending("x-goog-api-key", "team-a")).await);
+    assert_skipped(&call(gateway.agent().sending("authorization", "Bearer team-a")).await);
+    assert_skipped(&call(gateway.agent().sending("user-agent", "Trusted/1")).await);
+    assert_ran(&call(gateway.agent().sending("x-goog-api-key", "team-b")).await);
+    assert_ran(&call(gateway.agent()).await);
 }
 
 #[tokio::test]
 async fn a_hook_runs_for_some_sessions() {
     let when = "session.named && session.id.startsWith('ci-')";
-    let (_upstream, gate) = gate("BeforeModel", when).await;
-    let agent = gate.agent();
+    let (_upstream, gateway) = gateway_with_condition("BeforeModel", when).await;
+    let agent = gateway.agent();
     let path = |session: &str| format!("/s/{session}/v1beta/models/m:generateContent");
     let call = async |session| agent.post(&path(session), prompt("hi").to_string()).await;
 
@@ -125,38 +126,39 @@ async fn a_hook_runs_for_some_sessions() {
 #[tokio::test]
 async fn a_hook_runs_for_some_tool_calls() {
     let when = "tool.name == 'run_shell_command' && tool.input.command.matches('\\\\brm\\\\b')";
-    let (_upstream, gate) = gate("BeforeTool", when).await;
+    let (_upstream, gateway) = gateway_with_condition("BeforeTool", when).await;
     let report = async |name: &str, input: Value| {
         let event =
             json!({ "hook_event_name": "BeforeTool", "tool_name": name, "tool_input": input });
-        gate.agent().report(&event, "explain=1").await.json()
+        gateway.agent().report(&event, "explain=1").await.json()
     };
 
     let removing = report("run_shell_command", json!({ "command": "rm x" })).await;
     let listing = report("run_shell_command", json!({ "command": "ls" })).await;
     let reading = report("read_file", json!({ "path": "rm" })).await;
-    let odd = report("run_shell_command", json!({ "cmd": "ls" })).await;
+    let without_command = report("run_shell_command", json!({ "cmd": "ls" })).await;
 
     assert_eq!(removing["hookgate"]["verdict"], "deny");
     assert_eq!(removing["hookgate"]["hooks"][0]["diagnostics"], Value::Null);
     assert_eq!(listing["hookgate"]["hooks"], json!([]));
     assert_eq!(reading["hookgate"]["hooks"], json!([]));
-    // It is unknown whether it should have run, so it did, and says so.
-    assert_eq!(odd["hookgate"]["verdict"], "deny");
+    // The condition cannot be evaluated, so the hook runs and a diagnostic is reported.
+    assert_eq!(without_command["hookgate"]["verdict"], "deny");
     assert_eq!(
-        odd["hookgate"]["hooks"][0]["diagnostics"][0],
+        without_command["hookgate"]["hooks"][0]["diagnostics"][0],
         json!({ "code": "condition", "detail": "a referenced value is absent" })
     );
 }
 
 #[tokio::test]
-async fn what_is_too_large_to_look_through_is_guarded() {
-    let (_upstream, gate) = gate("BeforeTool", "tool.input.text.contains('secret')").await;
+async fn a_hook_runs_if_the_input_of_its_condition_is_too_large() {
+    let (_upstream, gateway) =
+        gateway_with_condition("BeforeTool", "tool.input.text.contains('secret')").await;
     let report = async |text: &str| {
         let event = json!({
             "hook_event_name": "BeforeTool", "tool_name": "a", "tool_input": { "text": text },
         });
-        gate.agent().report(&event, "").await.json()
+        gateway.agent().report(&event, "").await.json()
     };
 
     assert_eq!(report("nothing").await, json!({}));
@@ -166,10 +168,11 @@ async fn what_is_too_large_to_look_through_is_guarded() {
 
 #[tokio::test]
 async fn a_hook_runs_for_some_prompts() {
-    let (_upstream, gate) = gate("BeforeAgent", "prompt.contains('aurora')").await;
+    let (_upstream, gateway) =
+        gateway_with_condition("BeforeAgent", "prompt.contains('aurora')").await;
     let report = async |prompt: &str| {
         let event = json!({ "hook_event_name": "BeforeAgent", "prompt": prompt });
-        gate.agent().report(&event, "").await.json()
+        gateway.agent().report(&event, "").await.json()
     };
 
     assert_eq!(report("about aurora").await["decision"], "deny");
@@ -179,11 +182,11 @@ async fn a_hook_runs_for_some_prompts() {
 #[tokio::test]
 async fn a_reported_model_call_has_the_facts_of_its_stable_form() {
     let when = "request.model == 'm' && request.contents == 1 && request.tools == []";
-    let (_upstream, gate) = gate("BeforeModel", when).await;
+    let (_upstream, gateway) = gateway_with_condition("BeforeModel", when).await;
     let report = async |model: &str| {
         let llm_request = json!({ "model": model, "messages": [{ "role": "user", "content": "hi" }], "config": {} });
         let event = json!({ "hook_event_name": "BeforeModel", "llm_request": llm_request });
-        gate.agent().report(&event, "").await.json()
+        gateway.agent().report(&event, "").await.json()
     };
 
     assert_eq!(report("m").await["decision"], "deny");
@@ -191,25 +194,25 @@ async fn a_reported_model_call_has_the_facts_of_its_stable_form() {
 }
 
 #[tokio::test]
-async fn a_stream_asks_once_for_all_its_chunks() {
+async fn a_condition_on_the_edited_request_applies_to_every_chunk() {
     let upstream = Upstream::mock().await;
-    let mut mask = hook::running(
+    let mut mask = hook::command(
         "mask",
         r#"echo x >> ran; echo '{"hookSpecificOutput":{"llm_response":{"text":"-"}}}'"#,
     );
     mask["when"] = "request.model == 'gemini-2.5-pro'".into();
-    // The condition is asked about the request as it is sent.
-    let mut swap = hook::saying(
+    // The condition of `mask` is evaluated on the request after this edit.
+    let mut swap = hook::printing(
         "swap",
         &hook::request(&json!({ "model": "gemini-2.5-pro" })),
     );
     swap["when"] = "request.model == 'old'".into();
     let config = hook::config(&[("BeforeModel", swap), ("AfterModel", mask)]);
-    let gate = TestGateway::start(&upstream, &config).await;
+    let gateway = TestGateway::start(&upstream, &config).await;
 
-    let plain = gate.agent().stream("new", &prompt("hi")).await;
-    let before = gate.file("ran");
-    let masked = gate.agent().stream("old", &prompt("hi")).await;
+    let plain = gateway.agent().stream("new", &prompt("hi")).await;
+    let before = gateway.file("ran");
+    let masked = gateway.agent().stream("old", &prompt("hi")).await;
 
     assert!(!plain.text().contains(r#""text":"-""#));
     assert_eq!(before, "");
@@ -218,11 +221,11 @@ async fn a_stream_asks_once_for_all_its_chunks() {
         .iter()
         .filter_map(|it| it.pointer("/candidates/0/content/parts/0/text"));
     assert!(texts.clone().all(|it| it == "-"), "{chunks:?}");
-    assert_eq!(gate.file("ran").lines().count(), texts.count());
+    assert_eq!(gateway.file("ran").lines().count(), texts.count());
 }
 
 #[tokio::test]
-async fn a_policy_is_asked_if_its_condition_holds() {
+async fn a_policy_runs_only_if_its_condition_is_true() {
     let upstream = Upstream::mock().await;
     let config = "\
 policies:
@@ -234,8 +237,8 @@ hooks:
     - hooks:
         - { type: builtin, policy: prompt_guard, deny: [aurora], when: \"request.contents > 1\" }
 ";
-    let gate = TestGateway::start(&upstream, config).await;
-    let cli = gate.agent().sending("user-agent", "GeminiCLI/0.61");
+    let gateway = TestGateway::start(&upstream, config).await;
+    let cli = gateway.agent().sending("user-agent", "GeminiCLI/0.61");
 
     assert_eq!(
         cli.stream("m", &prompt("hi"))
@@ -244,14 +247,16 @@ hooks:
         "deny"
     );
     assert_eq!(
-        gate.agent()
+        gateway
+            .agent()
             .stream("m", &prompt("hi"))
             .await
             .header("x-hookgate-action"),
         "pass"
     );
     assert_eq!(
-        gate.agent()
+        gateway
+            .agent()
             .stream("m", &prompt("aurora"))
             .await
             .header("x-hookgate-action"),
@@ -260,16 +265,16 @@ hooks:
 }
 
 #[tokio::test]
-async fn operators_see_conditions() {
-    let (_upstream, gate) = gate("BeforeModel", "request.stream").await;
+async fn the_hook_list_contains_conditions() {
+    let (_upstream, gateway) = gateway_with_condition("BeforeModel", "request.stream").await;
 
-    let hooks = gate.operator().get("/hooks").await.json();
+    let hooks = gateway.operator().get("/hooks").await.json();
 
     assert_eq!(hooks[0]["when"], "request.stream");
 }
 
 #[test]
-fn a_condition_that_cannot_be_meant_is_refused_with_its_place() {
+fn invalid_and_ineffective_conditions_are_reported_with_a_position() {
     let folder = tempfile::tempdir().unwrap();
     let check = |config: &str| {
         let config = format!("upstreams: {{ gemini: {{ url: https://example.org }} }}\n{config}");
@@ -277,7 +282,7 @@ fn a_condition_that_cannot_be_meant_is_refused_with_its_place() {
         run(&["check", "hookgate.yaml"], folder.path())
     };
 
-    let (code, _, broken) = check(
+    let (code, _, invalid) = check(
         "\
 policies:
   - { policy: model_allow, models: [a], when: request.modle == 'a' }
@@ -290,14 +295,14 @@ hooks:
 ",
     );
     assert_eq!(code, 78);
-    insta::assert_snapshot!(broken, @r"
+    insta::assert_snapshot!(invalid, @r"
     hookgate.yaml:3:47: policy `model_allow`: `when` is not a valid condition: unknown field `modle` of `request`; did you mean `model`? (at character 8)
     hookgate.yaml:7:40: hook `a` on BeforeModel: `when` is not a valid condition: `>` takes two operands of type int, or two of type string, not int and string (at character 15)
     hookgate.yaml:8:40: hook `b` on BeforeModel: `when` is not a valid condition: unexpected end of the expression (at character 17)
     hookgate.yaml:9:40: hook `c` on BeforeModel: `when` must be text, not a number
     ");
 
-    let (code, _, idle) = check(
+    let (code, _, never_true) = check(
         "\
 policies:
   - { policy: model_allow, models: [a], when: tool.name == 'a' }
@@ -309,7 +314,7 @@ hooks:
 ",
     );
     assert_eq!(code, 78);
-    insta::assert_snapshot!(idle, @r"
+    insta::assert_snapshot!(never_true, @r"
     warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: its failure allows what it would deny
     warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: its failure allows what it would deny
     hookgate.yaml:3:47: policy `model_allow`: `when` refers to `tool.name`, which BeforeModel or AfterModel does not have
@@ -317,7 +322,7 @@ hooks:
     hookgate.yaml:8:40: hook `b` on BeforeTool: `when` is always false on BeforeTool
     ");
 
-    let (code, _, doubtful) = check(
+    let (code, _, uncertain) = check(
         "\
 policies:
   - { policy: tool_guard, deny: [a], when: request.model == 'a' }
@@ -325,5 +330,5 @@ policies:
 ",
     );
     assert_eq!(code, 0);
-    insta::assert_snapshot!(doubtful, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy always runs there; test `event` or `has(…)` first");
+    insta::assert_snapshot!(uncertain, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy always runs there; test `event` or `has(…)` first");
 }

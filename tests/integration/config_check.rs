@@ -1,11 +1,11 @@
-//! `check`: what it says to a config, as an operator sees it.
+//! `check`: errors and warnings for a config file.
 
 use insta::assert_snapshot;
 use tempfile::TempDir;
 
 use crate::harness::run;
 
-/// Exit code, what it prints and what it complains of.
+/// The exit code, stdout and stderr of `check`.
 fn check(config: &str) -> (i32, String, String) {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
@@ -13,7 +13,7 @@ fn check(config: &str) -> (i32, String, String) {
 }
 
 #[test]
-fn ten_different_mistakes_are_listed_each_with_its_place_and_a_hint() {
+fn several_errors_are_listed_with_positions_and_hints() {
     let (code, stdout, stderr) = check(
         "\
 listen: localhost:8787
@@ -52,7 +52,7 @@ hooks:
 }
 
 #[test]
-fn what_a_config_asks_for_and_cannot_have_is_said() {
+fn ineffective_or_unproven_settings_are_warnings() {
     let (code, stdout, stderr) = check(
         "\
 upstreams: { gemini: { url: https://example.org } }
@@ -92,7 +92,7 @@ hooks:
 }
 
 #[test]
-fn a_port_that_is_open_by_accident_is_a_mistake() {
+fn a_public_address_without_authentication_is_an_error() {
     let (code, stdout, stderr) = check(
         "\
 listen: 0.0.0.0:8787
@@ -109,8 +109,8 @@ upstreams: { gemini: { url: https://example.org } }
 }
 
 #[test]
-fn policies_that_can_do_nothing_are_refused() {
-    for (policy, why) in [
+fn policies_without_effect_or_that_match_empty_text_are_refused() {
+    for (policy, message) in [
         ("redact, detect: []", "has no effect"),
         ("redact, on: []", "has no effect"),
         ("tool_guard", "has no effect"),
@@ -125,8 +125,9 @@ fn policies_that_can_do_nothing_are_refused() {
 
         assert_eq!(code, 78, "{policy}: {stderr}");
         let mut lines = stderr.lines();
-        let is_placed = lines.any(|it| it.starts_with("hookgate.yaml:3:") && it.contains(why));
-        assert!(is_placed, "{policy}: {stderr}");
+        let has_position =
+            lines.any(|it| it.starts_with("hookgate.yaml:3:") && it.contains(message));
+        assert!(has_position, "{policy}: {stderr}");
     }
     for policy in [
         "redact, detect: [], patterns: { a: b }",
@@ -143,49 +144,62 @@ fn policies_that_can_do_nothing_are_refused() {
 }
 
 #[test]
-fn a_key_that_travels_in_the_clear_is_a_warning() {
+fn an_upstream_key_sent_unencrypted_is_a_warning() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("key"), "k").unwrap();
-    let said = |upstream: &str| {
+    let check_upstream = |upstream: &str| {
         let config = format!("upstreams:\n  gemini: {{ {upstream} }}\n");
         std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
         let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
         (code, stderr)
     };
     let key = "api_key: { file: key }";
-    let clear = |column| {
-        let place = format!("hookgate.yaml:2:{column}");
+    let warning_at = |column| {
+        let position = format!("hookgate.yaml:2:{column}");
         let message = "the key for the model API is sent unencrypted: use https";
-        (0, format!("warning: {place}: {message}\n"))
+        (0, format!("warning: {position}: {message}\n"))
     };
     let none = (0, String::new());
 
-    assert_eq!(said(&format!("url: \"http://a\", {key}")), clear(18));
-    assert_eq!(said(&format!("url: \"http://10.0.0.1\", {key}")), clear(18));
-    for here in ["localhost:1", "127.0.0.1:1", "[::1]:1"] {
-        assert_eq!(said(&format!("url: \"http://{here}\", {key}")), none);
+    assert_eq!(
+        check_upstream(&format!("url: \"http://a\", {key}")),
+        warning_at(18)
+    );
+    assert_eq!(
+        check_upstream(&format!("url: \"http://10.0.0.1\", {key}")),
+        warning_at(18)
+    );
+    for loopback in ["localhost:1", "127.0.0.1:1", "[::1]:1"] {
+        assert_eq!(
+            check_upstream(&format!("url: \"http://{loopback}\", {key}")),
+            none
+        );
     }
-    assert_eq!(said(&format!("url: \"https://a\", {key}")), none);
-    assert_eq!(said("url: \"http://a\""), none);
+    assert_eq!(check_upstream(&format!("url: \"https://a\", {key}")), none);
+    assert_eq!(check_upstream("url: \"http://a\""), none);
     let fallback = |url| format!("url: \"https://a/b\", fallback: {{ url: \"{url}\", {key} }}");
-    assert_eq!(said(&fallback("http://a/b")), clear(50));
+    assert_eq!(check_upstream(&fallback("http://a/b")), warning_at(50));
     for same in ["https://a/b", "https://A:443/b/"] {
         let message =
             "hookgate.yaml:2:50: the fallback must have another address than the upstream\n";
-        assert_eq!(said(&fallback(same)), (78, message.to_owned()));
+        assert_eq!(check_upstream(&fallback(same)), (78, message.to_owned()));
     }
-    assert_eq!(said(&fallback("https://a/c")), none);
+    assert_eq!(check_upstream(&fallback("https://a/c")), none);
 }
 
 #[test]
-fn files_of_the_decision_log_that_are_too_small_are_a_warning() {
+fn a_small_rotation_size_of_the_decision_log_is_a_warning() {
     let upstream = "upstreams: { gemini: { url: https://example.org } }\n";
-    let said = |size: &str| {
+    let warnings = |size: &str| {
         let audit = format!("audit: {{ path: a.jsonl, rotate: {{ size: {size} }} }}\n");
         check(&format!("{upstream}{audit}")).2
     };
 
     let warning = "warning: hookgate.yaml:2:41: audit log files this small";
-    assert!(said("65535").starts_with(warning), "{}", said("65535"));
-    assert_eq!(said("64KiB"), "");
+    assert!(
+        warnings("65535").starts_with(warning),
+        "{}",
+        warnings("65535")
+    );
+    assert_eq!(warnings("64KiB"), "");
 }

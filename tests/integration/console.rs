@@ -7,7 +7,7 @@ mod trials;
 
 use crate::harness::{Browser, TestGateway, Upstream};
 
-/// Users with one role each; their tokens are their names and `-token`.
+/// Users with one role each; the token of `vera` is `vera-token`.
 const USERS: &str = "admin: { listen: 127.0.0.1:0, users: [
   { name: vera, token: { file: vera }, roles: [viewer] },
   { name: ivan, token: { file: ivan }, roles: [investigator] },
@@ -20,12 +20,12 @@ const TOKENS: [(&str, &str); 3] = [
     ("olga", "olga-token"),
 ];
 
-/// A gateway with [`USERS`] and the rest of a config.
+/// Starts a gateway with [`USERS`] and `config`.
 async fn with_users(upstream: &Upstream, config: &str) -> TestGateway {
     TestGateway::with_files(upstream, &format!("{USERS}{config}"), &TOKENS).await
 }
 
-/// A browser in which a user has logged in.
+/// Returns a browser in which `user` is logged in.
 async fn logged_in(gateway: &TestGateway, user: &str) -> Browser {
     let mut browser = Browser::at(gateway);
     let answer = browser.log_in(&format!("{user}-token"), "").await;

@@ -1,4 +1,4 @@
-//! The container's files: what compose would start, started here.
+//! Container files: the image, its health check and the services of `docker/compose.yaml`.
 
 use std::{fs, net::SocketAddr, process::Stdio};
 
@@ -17,8 +17,8 @@ struct Service {
 }
 
 impl Service {
-    /// Starts it with compose's own arguments, but on free ports, with the
-    /// repository's config, and with `mock` in the place of the host `mock`.
+    /// Starts it with the arguments of the compose file, but on free ports, with the
+    /// repository's config, and with the address `mock` instead of the host `mock`.
     fn start(name: &str, mock: &str) -> Self {
         let compose: Value =
             serde_saphyr::from_str(&fs::read_to_string("docker/compose.yaml").unwrap()).unwrap();
@@ -47,7 +47,7 @@ impl Service {
         }
     }
 
-    /// The address that it says it listens on.
+    /// Returns the next address that it prints.
     async fn addr(&mut self) -> SocketAddr {
         let line = self.lines.next_line().await.unwrap().expect("it started");
         let (_, addr) = line.split_once("http://").unwrap();
@@ -56,7 +56,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn what_compose_starts_is_a_gateway_with_hooks_in_front_of_a_mock() {
+async fn compose_starts_a_gateway_with_hooks_in_front_of_a_mock() {
     let mut mock = Service::start("mock", "");
     let mock_base = format!("http://{}", mock.addr().await);
     let mut gateway = Service::start("gateway", &mock_base);
@@ -74,7 +74,7 @@ async fn what_compose_starts_is_a_gateway_with_hooks_in_front_of_a_mock() {
 }
 
 #[tokio::test]
-async fn the_health_check_tells_a_living_gateway_from_another_server() {
+async fn the_health_check_accepts_a_gateway_and_no_other_server() {
     let mut mock = Service::start("mock", "");
     let mock_addr = mock.addr().await;
     let mut gateway = Service::start("gateway", &format!("http://{mock_addr}"));
@@ -93,7 +93,7 @@ async fn is_healthy(port: u16) -> bool {
 }
 
 #[test]
-fn the_image_opens_the_ports_that_its_config_and_compose_name() {
+fn the_image_exposes_the_ports_of_its_config_and_of_compose() {
     let read = |file: &str| fs::read_to_string(file).unwrap();
     let config: Value = serde_saphyr::from_str(&read("docker/hookgate.yaml")).unwrap();
     let compose: Value = serde_saphyr::from_str(&read("docker/compose.yaml")).unwrap();

@@ -1,5 +1,4 @@
-//! The coverage table, line by line against the running gateway, and what is
-//! kept by model APIs.
+//! The coverage table, row by row against the running gateway, and cached content.
 
 mod caches;
 
@@ -9,9 +8,11 @@ use hookgate::dialect::{self, Access, Api, HookCoverage, MethodSpec};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Asked, TestGateway, Upstream, assert_refused, exchange, run};
+use crate::harness::{
+    Answer, ReceivedRequest, TestGateway, Upstream, assert_refused, run, send_and_read,
+};
 
-/// Says nothing, and shows by that in the headers that it ran.
+/// Hooks without output. The response headers show which of them ran.
 const HOOKS: &str = "upstreams:
   gemini: { url: '{upstream}' }
   vertex: { url: '{upstream}' }
@@ -23,7 +24,7 @@ hooks:
   AfterModel: [{ hooks: [{ name: after, command: cat > /dev/null }] }]
 ";
 
-/// A path of this row.
+/// A path that matches this row.
 fn path_of(row: &MethodSpec) -> String {
     let version = match row.api {
         Api::CodeAssist => "v1internal",
@@ -37,8 +38,8 @@ fn path_of(row: &MethodSpec) -> String {
     path
 }
 
-/// A body that suits every method that is read.
-fn body(row: &MethodSpec) -> String {
+/// A valid body for this row.
+fn body_of(row: &MethodSpec) -> String {
     if ["GET", "HEAD"].contains(&row.method) {
         return String::new();
     }
@@ -75,11 +76,13 @@ fn body(row: &MethodSpec) -> String {
     .to_string()
 }
 
-/// A model API that says a word, and gives every cache the name `x1`.
-async fn upstream() -> Upstream {
-    Upstream::with(|asked: Asked| {
-        let said = json!({ "content": { "role": "model", "parts": [{ "text": "a" }] }, "finishReason": "STOP" });
-        let mut answer = match asked.path.rsplit('/').next().unwrap() {
+/// A model API that answers every method with `a`, and names every cache `x1`.
+async fn model_api() -> Upstream {
+    Upstream::with(|request: ReceivedRequest| {
+        let candidate = json!({
+            "content": { "role": "model", "parts": [{ "text": "a" }] }, "finishReason": "STOP",
+        });
+        let mut response = match request.path.rsplit('/').next().unwrap() {
             "messages" => json!({
                 "id": "msg_1", "type": "message", "role": "assistant", "model": "x1",
                 "content": [{ "type": "text", "text": "a" }], "stop_reason": "end_turn",
@@ -98,93 +101,97 @@ async fn upstream() -> Upstream {
                     "finish_reason": "stop",
                 }],
             }),
-            _ => json!({ "candidates": [said] }),
+            _ => json!({ "candidates": [candidate] }),
         };
-        if asked.path.starts_with("/v1internal:") {
-            answer = json!({ "response": answer });
-        } else if let Some((_, name)) = asked.path.split_once("/v1/")
+        if request.path.starts_with("/v1internal:") {
+            response = json!({ "response": response });
+        } else if let Some((_, name)) = request.path.split_once("/v1/")
             && name.contains("cachedContents")
         {
             let name = name.strip_suffix("/x1").unwrap_or(name);
-            answer = json!({ "name": format!("{name}/x1") });
+            response = json!({ "name": format!("{name}/x1") });
         }
-        if asked.query.contains("alt=sse") {
-            let event = format!("data: {answer}\r\n\r\n");
+        if request.query.contains("alt=sse") {
+            let event = format!("data: {response}\r\n\r\n");
             return crate::harness::respond(200, "text/event-stream", event);
         }
-        crate::harness::respond(200, "application/json", answer.to_string())
+        crate::harness::respond(200, "application/json", response.to_string())
     })
     .await
 }
 
-/// What was seen to run on a call.
-fn seen(answer: &Answer, upstream: &Upstream, before: usize) -> HookCoverage {
+/// The coverage of a call, derived from the hooks that ran and the requests to upstream.
+fn observed_coverage(answer: &Answer, upstream: &Upstream, before: usize) -> HookCoverage {
     let hooks = answer.header("x-hookgate-hooks");
-    let asked = upstream.seen().len() > before;
+    let is_forwarded = upstream.requests().len() > before;
     match (hooks.contains("before;"), hooks.contains("after;")) {
         (true, true) => HookCoverage::Hooked,
         (true, false) => HookCoverage::RequestOnly,
-        _ if asked => HookCoverage::Passed,
+        _ if is_forwarded => HookCoverage::Passed,
         _ => HookCoverage::Refused,
     }
 }
 
-/// Calls every method, and checks what runs on it.
-async fn check(config: &str, allowed: bool) {
-    let upstream = upstream().await;
-    let gate = TestGateway::start(&upstream, &format!("{HOOKS}{config}")).await;
+/// Calls every method, and checks its coverage.
+async fn check_every_method(config: &str, allowed: bool) {
+    let upstream = model_api().await;
+    let gateway = TestGateway::start(&upstream, &format!("{HOOKS}{config}")).await;
     for row in dialect::methods() {
-        let (path, before) = (path_of(row), upstream.seen().len());
+        let (path, before) = (path_of(row), upstream.requests().len());
         let agent = match row.api {
-            Api::Gemini | Api::Vertex | Api::CodeAssist => gate.agent(),
-            Api::Anthropic => gate.agent().sending("anthropic-version", "2023-06-01"),
+            Api::Gemini | Api::Vertex | Api::CodeAssist => gateway.agent(),
+            Api::Anthropic => gateway.agent().sending("anthropic-version", "2023-06-01"),
             Api::OpenAiResponses | Api::OpenAiChat => {
-                gate.agent().sending("authorization", "Bearer k")
+                gateway.agent().sending("authorization", "Bearer k")
             }
         };
         let method = row.method.replace("ANY", "PUT");
-        let answer = agent.ask(&method, &path, &body(row)).await;
+        let answer = agent.ask(&method, &path, &body_of(row)).await;
 
         let expected = row.coverage(allowed);
-        let what = format!("{} {path}: {}", row.method, answer.text());
-        assert_eq!(seen(&answer, &upstream, before), expected, "{what}");
+        let case = format!("{} {path}: {}", row.method, answer.text());
+        assert_eq!(
+            observed_coverage(&answer, &upstream, before),
+            expected,
+            "{case}"
+        );
         if expected == HookCoverage::Refused {
             if row.access == Access::Socket {
-                assert_eq!(answer.status, 426, "{what}");
+                assert_eq!(answer.status, 426, "{case}");
             } else if row.api.is_google() {
                 assert_refused(&answer, 403, "METHOD_REFUSED");
             } else {
-                assert_eq!(answer.status, 403, "{what}");
-                assert!(answer.text().contains("METHOD_REFUSED"), "{what}");
+                assert_eq!(answer.status, 403, "{case}");
+                assert!(answer.text().contains("METHOD_REFUSED"), "{case}");
             }
-            assert!(answer.text().contains(&format!("`{}`", row.name)), "{what}");
+            assert!(answer.text().contains(&format!("`{}`", row.name)), "{case}");
             continue;
         }
-        assert_eq!(answer.status, 200, "{what}");
-        let asked = upstream.seen().pop().unwrap();
-        assert_eq!((asked.method.as_str(), asked.path), (row.method, path));
+        assert_eq!(answer.status, 200, "{case}");
+        let request = upstream.requests().pop().unwrap();
+        assert_eq!((request.method.as_str(), request.path), (row.method, path));
     }
-    let metrics = gate.operator().get("/metrics").await;
+    let metrics = gateway.operator().get("/metrics").await;
     let refused = r#"hookgate_requests_total{operation="live.BidiGenerateContent",status="403",action="error"} 2"#;
     assert!(metrics.text().contains(refused), "{}", metrics.text());
 }
 
 #[tokio::test]
-async fn every_method_is_treated_as_the_table_says() {
-    check("", false).await;
+async fn every_method_has_the_coverage_of_its_table_row() {
+    check_every_method("", false).await;
 }
 
 #[tokio::test]
 async fn every_method_that_is_allowed_by_name_passes() {
     let by_name = dialect::methods().filter(|it| it.access == Access::ByName);
     let names: BTreeSet<&str> = by_name.map(|it| it.name).collect();
-    check(&format!("coverage: {}\n", json!({ "allow": names })), true).await;
+    check_every_method(&format!("coverage: {}\n", json!({ "allow": names })), true).await;
 }
 
 #[tokio::test]
-async fn a_path_that_is_nearly_one_of_the_table_is_refused() {
-    let upstream = upstream().await;
-    let gate = TestGateway::start(&upstream, "").await;
+async fn variants_of_the_paths_in_the_table_are_refused() {
+    let upstream = model_api().await;
+    let gateway = TestGateway::start(&upstream, "").await;
     let mut checked = 0;
     // An answer to `HEAD` does not name its reason.
     let open = |row: &&MethodSpec| row.access == Access::Open && row.method != "HEAD";
@@ -203,49 +210,51 @@ async fn a_path_that_is_nearly_one_of_the_table_is_refused() {
             format!("/s/a/s/b{path}"),
             format!("/x{path}"),
         ] {
-            // A client would tidy the path up.
+            // An HTTP client would normalize the path.
             let head = format!("{} {other} HTTP/1.1\r\nhost: localhost\r\n", row.method);
             let bytes = format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n");
-            let answer = exchange(gate.agents, bytes.as_bytes()).await;
+            let answer = send_and_read(gateway.agents, bytes.as_bytes()).await;
             assert!(answer.starts_with("HTTP/1.1 403"), "{other}: {answer}");
             assert!(answer.contains("\"UNKNOWN_PATH\""), "{other}: {answer}");
             checked += 1;
         }
     }
     assert!(checked > 200, "{checked}");
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn an_upload_says_what_it_is_and_no_other_call_does() {
-    let upstream = upstream().await;
-    let gate = TestGateway::start(&upstream, "coverage: { allow: [files.create] }\n").await;
-    let agent = gate.agent().sending("x-goog-upload-protocol", "resumable");
+async fn upload_headers_are_forwarded_only_for_uploads() {
+    let upstream = model_api().await;
+    let gateway = TestGateway::start(&upstream, "coverage: { allow: [files.create] }\n").await;
+    let agent = gateway
+        .agent()
+        .sending("x-goog-upload-protocol", "resumable");
     let generate = "/v1/models/m:generateContent";
-    for (path, seen) in [
+    for (path, protocol) in [
         ("/upload/v1beta/files?uploadType=resumable", "resumable"),
         (generate, ""),
     ] {
         assert_eq!(agent.post(path, "{\"contents\":[]}").await.status, 200);
-        let asked = upstream.seen().pop().unwrap();
-        assert_eq!(asked.header("x-goog-upload-protocol"), seen);
+        let request = upstream.requests().pop().unwrap();
+        assert_eq!(request.header("x-goog-upload-protocol"), protocol);
         let query = path.split_once('?').map_or("", |it| it.1);
-        assert_eq!(asked.query, query);
+        assert_eq!(request.query, query);
     }
 }
 
 #[tokio::test]
-async fn the_coverage_command_prints_the_table_under_the_config() {
-    let upstream = upstream().await;
+async fn the_coverage_endpoint_returns_the_table_under_the_config() {
+    let upstream = model_api().await;
     let config = "upstreams: { gemini: { url: \"{upstream}\" } }\ncoverage: { allow: [\"batches.*\", files.get] }\n";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
 
-    let told = gate.operator().get("/coverage").await.json();
+    let response = gateway.operator().get("/coverage").await.json();
 
-    let told = told.as_array().unwrap();
+    let rows = response.as_array().unwrap();
     let count = dialect::methods().count();
-    assert_eq!(told.len(), count + dialect::FIELDS.len());
-    let (methods, fields) = told.split_at(count);
+    assert_eq!(rows.len(), count + dialect::FIELDS.len());
+    let (methods, fields) = rows.split_at(count);
     assert!(fields.iter().all(|it| it["field"].is_string()));
     for it in methods {
         let (api, name) = (it["api"].as_str().unwrap(), it["name"].as_str().unwrap());
@@ -259,34 +268,34 @@ async fn the_coverage_command_prints_the_table_under_the_config() {
         };
         assert_eq!(it["runs"], json!(runs), "{it}");
     }
-    let vertex = told.iter().find(|it| it["api"] == "vertex").unwrap();
+    let vertex = rows.iter().find(|it| it["api"] == "vertex").unwrap();
     assert_eq!(vertex["why"], "`upstreams.vertex` is not configured");
 }
 
 #[test]
-fn the_table_is_printed() {
+fn the_coverage_command_prints_the_table() {
     let folder = tempfile::tempdir().unwrap();
     let config = "upstreams: { code_assist: { url: https://example.org, bearer: { env: NO_SUCH_TOKEN } } }\n";
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
 
-    let (code, said, wrong) = run(&["coverage", "--config", "hookgate.yaml"], folder.path());
-    assert_eq!((code, wrong.as_str()), (0, ""));
-    let served: Vec<&str> = said
+    let (code, stdout, stderr) = run(&["coverage", "--config", "hookgate.yaml"], folder.path());
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let served: Vec<&str> = stdout
         .lines()
         .filter(|it| !it.starts_with("refused"))
         .collect();
     assert_snapshot!(served.join("\n"));
-    assert!(said.ends_with("refused      anything else\n"), "{said}");
+    assert!(stdout.ends_with("refused      anything else\n"), "{stdout}");
 
-    let (code, said, _) = run(&["coverage", "--json"], folder.path());
-    let all: Value = serde_json::from_str(&said).unwrap();
+    let (code, stdout, _) = run(&["coverage", "--json"], folder.path());
+    let all: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(code, 0);
     let rows = dialect::methods().count() + dialect::FIELDS.len();
     assert_eq!(all.as_array().unwrap().len(), rows);
 }
 
 #[test]
-fn what_cannot_be_allowed_is_a_mistake() {
+fn methods_that_cannot_be_allowed_are_config_errors() {
     let folder = tempfile::tempdir().unwrap();
     let config = "upstreams: { gemini: { url: https://example.org } }
 coverage:
@@ -301,8 +310,8 @@ coverage:
 ";
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
 
-    let (code, _, wrong) = run(&["check", "hookgate.yaml"], folder.path());
+    let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
 
     assert_eq!(code, 78);
-    assert_snapshot!(wrong);
+    assert_snapshot!(stderr);
 }

@@ -1,4 +1,4 @@
-//! Whose key goes where, and that none is sent anywhere else.
+//! Credentials of agents and of the config, and where each is sent.
 
 mod echoes;
 mod headers;
@@ -8,8 +8,8 @@ use crate::harness::{TestGateway, Upstream, assert_refused, prompt};
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 const HOOK: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > seen; env >> seen }] }] }";
 
-/// The credentials that upstream sees of an agent that has all of them.
-async fn seen_upstream(config: &str, files: &[(&str, &str)]) -> (String, String, String) {
+/// Returns the credentials that upstream receives when an agent sends all kinds of them.
+async fn credentials_at_upstream(config: &str, files: &[(&str, &str)]) -> (String, String, String) {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::with_files(&upstream, config, files).await;
     let agent = gate
@@ -25,7 +25,7 @@ async fn seen_upstream(config: &str, files: &[(&str, &str)]) -> (String, String,
     for key in ["AGENT-KEY", "AGENT-TOKEN", "AGENT-QUERY", "OWN-KEY"] {
         assert!(!hook.contains(key), "{hook}");
     }
-    let asked = upstream.only();
+    let asked = upstream.only_request();
     let (key, bearer) = (
         asked.header("x-goog-api-key"),
         asked.header("authorization"),
@@ -34,9 +34,9 @@ async fn seen_upstream(config: &str, files: &[(&str, &str)]) -> (String, String,
 }
 
 #[tokio::test]
-async fn without_a_key_of_our_own_the_agents_goes_through() {
+async fn without_a_configured_key_credentials_of_the_agent_are_forwarded() {
     for hooks in ["", HOOK] {
-        let (key, bearer, query) = seen_upstream(hooks, &[]).await;
+        let (key, bearer, query) = credentials_at_upstream(hooks, &[]).await;
 
         assert_eq!(key, "AGENT-KEY");
         assert_eq!(bearer, "Bearer AGENT-TOKEN");
@@ -45,12 +45,13 @@ async fn without_a_key_of_our_own_the_agents_goes_through() {
 }
 
 #[tokio::test]
-async fn our_key_takes_the_place_of_every_credential() {
+async fn a_configured_key_replaces_every_credential() {
     for hooks in ["", HOOK] {
         let upstreams =
             "upstreams: { gemini: { url: \"{upstream}\", api_key: { file: key } } }".to_owned();
         let files = [("key", "OWN-KEY\n")];
-        let (key, bearer, query) = seen_upstream(&(upstreams + "\n" + hooks), &files).await;
+        let (key, bearer, query) =
+            credentials_at_upstream(&(upstreams + "\n" + hooks), &files).await;
 
         assert_eq!(key, "OWN-KEY");
         assert_eq!((bearer.as_str(), query.as_str()), ("", ""));
@@ -58,12 +59,13 @@ async fn our_key_takes_the_place_of_every_credential() {
 }
 
 #[tokio::test]
-async fn our_token_takes_the_place_of_every_credential() {
+async fn a_configured_token_replaces_every_credential() {
     for hooks in ["", HOOK] {
         let upstreams =
             "upstreams: { gemini: { url: \"{upstream}\", bearer: { file: key } } }".to_owned();
         let files = [("key", "OWN-KEY\n")];
-        let (key, bearer, query) = seen_upstream(&(upstreams + "\n" + hooks), &files).await;
+        let (key, bearer, query) =
+            credentials_at_upstream(&(upstreams + "\n" + hooks), &files).await;
 
         assert_eq!(bearer, "Bearer OWN-KEY");
         assert_eq!((key.as_str(), query.as_str()), ("", ""));
@@ -80,11 +82,11 @@ async fn calls_of_an_api_that_is_not_configured_are_refused() {
         assert_refused(&answer, 403, "UPSTREAM_NOT_CONFIGURED");
         assert_eq!(gate.file("seen"), "");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_key_in_the_query_becomes_a_header() {
+async fn a_key_in_the_query_is_forwarded_as_a_header() {
     for (hooks, header) in [("", None), ("", Some("")), (HOOK, None), (HOOK, Some(""))] {
         let upstream = Upstream::mock().await;
         let gate = TestGateway::start(&upstream, hooks).await;
@@ -96,7 +98,7 @@ async fn a_key_in_the_query_becomes_a_header() {
         let path = format!("{GENERATE}?key=A%2BB");
         agent.post(&path, prompt("hi").to_string()).await;
 
-        let asked = upstream.only();
+        let asked = upstream.only_request();
         assert_eq!((asked.header("x-goog-api-key"), &*asked.query), ("A+B", ""));
     }
 }

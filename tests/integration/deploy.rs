@@ -1,5 +1,4 @@
-//! Gateways with the configs of `deploy/kubernetes`, on which the manifests there rely.
-//! `deploy/check` tests the manifests themselves.
+//! Gateways with the configs of `deploy/kubernetes`. `deploy/check` tests the manifests.
 
 mod doctor;
 mod rolling_restart;
@@ -18,8 +17,8 @@ use tokio::{
 };
 
 use crate::harness::{
-    Agent, End, PATIENCE, Served, Upstream, chunked_head, closed, eventually, exchange, piece,
-    prompt, rest, run, write_chunk, write_last_chunk,
+    Agent, End, ServerProcess, TEST_TIMEOUT, Upstream, chunked_head, eventually, next_chunk,
+    prompt, read_to_end, run, send_and_read, wait_until_closed, write_chunk, write_last_chunk,
 };
 
 const CONFIGS: [&str; 3] = ["base", "overlays/replicas", "overlays/sidecar"];
@@ -27,18 +26,18 @@ const KEYS: &str = "/etc/hookgate-keys";
 const AGENT_KEY: &str = "the-key-of-agents";
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 
-/// A folder as the pod has it: a config of `deploy/kubernetes` and the files of the Secret.
+/// The mounted folder of a pod: a config of `deploy/kubernetes` and the files of the Secret.
 struct Mounted {
     folder: TempDir,
 }
 
 impl Mounted {
-    /// Mounts the config of a folder of `deploy/kubernetes`, with these changes of its text.
-    fn new(config: &str, redis: &str, changes: &[(&str, &str)]) -> Self {
+    /// Creates the folder from a config of `deploy/kubernetes`, with these text replacements.
+    fn new(config: &str, redis: &str, replacements: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
         let path = format!("deploy/kubernetes/{config}/hookgate.yaml");
         let mut text = fs::read_to_string(path).unwrap();
-        for (old, new) in changes {
+        for (old, new) in replacements {
             assert!(text.contains(old), "{config} has no {old}");
             text = text.replace(old, new);
         }
@@ -63,7 +62,7 @@ impl Mounted {
     }
 
     fn start(&self) -> Pod {
-        let mut served = Served::folder(self.path());
+        let mut served = ServerProcess::folder(self.path());
         Pod {
             agents: served.addr(),
             admin: served.operators(),
@@ -72,9 +71,9 @@ impl Mounted {
     }
 }
 
-/// A gateway as in a pod.
+/// A gateway that runs as in a pod.
 struct Pod {
-    served: Served,
+    served: ServerProcess,
     agents: SocketAddr,
     admin: SocketAddr,
 }
@@ -98,9 +97,9 @@ impl Pod {
         std::net::TcpStream::connect(self.agents).is_ok()
     }
 
-    /// Waits for its end.
-    async fn ended(self) -> (Option<i32>, String) {
-        let ended = spawn_blocking(move || self.served.ended(PATIENCE));
+    /// Waits until the process ends. Returns its exit code and its log.
+    async fn wait(self) -> (Option<i32>, String) {
+        let ended = spawn_blocking(move || self.served.ended(TEST_TIMEOUT));
         let (status, log) = ended.await.unwrap();
         (status.code(), log)
     }
@@ -109,11 +108,14 @@ impl Pod {
 /// A readiness probe, which needs no token.
 async fn is_ready(admin: SocketAddr) -> bool {
     let probe = b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    exchange(admin, probe).await.starts_with("HTTP/1.1 200")
+    send_and_read(admin, probe)
+        .await
+        .starts_with("HTTP/1.1 200")
 }
 
-/// The changes that let the config of agents in here: their key, and the model API.
-fn changes(upstream: &Upstream) -> [(&'static str, String); 2] {
+/// Replacements for placeholders of the config: the hash of the agent key, and the URL of
+/// the model API.
+fn replacements(upstream: &Upstream) -> [(&'static str, String); 2] {
     let unknown = "0000000000000000000000000000000000000000000000000000000000000000";
     let hash = HEXLOWER.encode(&Sha256::digest(AGENT_KEY));
     [
@@ -125,14 +127,14 @@ fn changes(upstream: &Upstream) -> [(&'static str, String); 2] {
     ]
 }
 
-/// The base, with these further changes.
+/// The base config, with further replacements.
 fn base(upstream: &Upstream, more: &[(&str, &str)]) -> Mounted {
-    let changes = changes(upstream);
-    let changes: Vec<(&str, &str)> = changes
+    let replacements = replacements(upstream);
+    let replacements: Vec<(&str, &str)> = replacements
         .iter()
         .map(|(old, new)| (*old, new.as_str()))
         .collect();
-    Mounted::new("base", "", &[changes.as_slice(), more].concat())
+    Mounted::new("base", "", &[replacements.as_slice(), more].concat())
 }
 
 #[test]
@@ -149,7 +151,7 @@ fn every_config_is_accepted_and_none_without_its_keys() {
 }
 
 #[tokio::test]
-async fn nobody_has_the_key_of_the_config_as_it_is_shipped() {
+async fn the_shipped_config_accepts_no_key() {
     let upstream = Upstream::mock().await;
     let mounted = Mounted::new("base", "", &[]);
     let pod = mounted.start();
@@ -158,18 +160,18 @@ async fn nobody_has_the_key_of_the_config_as_it_is_shipped() {
         let refused = agent.generate("m", &prompt("hello")).await;
         assert_eq!(refused.status, 401, "{}", refused.text());
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn prometheus_reads_metrics_and_changes_nothing() {
+async fn the_metrics_token_reads_metrics_and_cannot_reload() {
     let upstream = Upstream::mock().await;
     let mounted = base(&upstream, &[]);
     let pod = mounted.start();
     let answer = pod.agent().generate("m", &prompt("hello")).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(
-        upstream.only().header("x-goog-api-key"),
+        upstream.only_request().header("x-goog-api-key"),
         "the-key-of-gemini"
     );
     let prometheus = pod.operator("the-metrics-token");
@@ -193,20 +195,20 @@ async fn prometheus_reads_metrics_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn readiness_fails_first_then_the_port_closes_then_streams_have_their_time() {
+async fn graceful_shutdown_fails_readiness_then_closes_the_port_then_drains() {
     const LAME_DUCK: Duration = Duration::from_secs(1);
-    let (go_on, wait) = watch::channel(false);
-    let upstream = Upstream::raw(move |asked, mut socket| {
-        let mut wait = wait.clone();
+    let (release, released) = watch::channel(false);
+    let upstream = Upstream::raw(move |request, mut socket| {
+        let mut released = released.clone();
         async move {
             let head = chunked_head("text/event-stream");
             socket.write_all(head.as_bytes()).await.unwrap();
             write_event(&mut socket, "first").await;
-            if asked.body.contains("hang") {
-                return closed(&mut socket).await;
+            if request.body.contains("hang") {
+                return wait_until_closed(&mut socket).await;
             }
-            if asked.body.contains("held") {
-                wait.wait_for(|it| *it).await.ok();
+            if request.body.contains("held") {
+                released.wait_for(|it| *it).await.ok();
             }
             write_event(&mut socket, "last").await;
             write_last_chunk(&mut socket).await;
@@ -223,7 +225,7 @@ async fn readiness_fails_first_then_the_port_closes_then_streams_have_their_time
         let agent = pod.agent();
         async move {
             let mut answer = agent.open(SSE, prompt(text).to_string()).await;
-            assert!(piece(&mut answer).await.contains("first"));
+            assert!(next_chunk(&mut answer).await.contains("first"));
             answer
         }
     };
@@ -233,22 +235,22 @@ async fn readiness_fails_first_then_the_port_closes_then_streams_have_their_time
     let started = Instant::now();
     pod.served.terminate();
     while pod.is_ready().await {
-        assert!(started.elapsed() < PATIENCE, "it stays ready");
+        assert!(started.elapsed() < TEST_TIMEOUT, "the gateway stays ready");
         sleep(Duration::from_millis(5)).await;
     }
-    // Proxies on other nodes still send calls; each is the last of its connection.
+    // Proxies on other nodes still send calls. Each response closes its connection.
     let late = pod.agent().post(SSE, prompt("whole").to_string()).await;
     assert_eq!((late.status, late.header("connection")), (200, "close"));
-    eventually("the port closes", PATIENCE, || !pod.accepts()).await;
+    eventually("the port closes", TEST_TIMEOUT, || !pod.accepts()).await;
     assert!(started.elapsed() >= LAME_DUCK, "{:?}", started.elapsed());
     assert!(!pod.is_ready().await);
-    go_on.send(true).unwrap();
+    release.send(true).unwrap();
 
-    let (text, end) = rest(&mut held).await;
+    let (text, end) = read_to_end(&mut held).await;
     assert!(text.contains("last"), "{text}");
     assert_eq!(end, End::Clean);
-    assert_eq!(rest(&mut hanging).await.1, End::Broken);
-    let (code, log) = pod.ended().await;
+    assert_eq!(read_to_end(&mut hanging).await.1, End::Broken);
+    let (code, log) = pod.wait().await;
     assert_eq!(code, Some(0), "{log}");
 }
 

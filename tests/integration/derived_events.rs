@@ -1,12 +1,12 @@
-//! Events that agents know nothing of: read off their model calls.
+//! Events that agents do not report, derived from their model calls.
 
 mod answers;
 mod attacks;
 mod calls;
-mod ends;
 mod prompts;
 mod results;
-mod starts;
+mod session_end;
+mod session_start;
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::harness::{TestGateway, Upstream};
 
 const MODEL: &str = "gemini-2.5-pro";
 
-/// An agent's history, as it grows.
+/// Conversation history of an agent; each method appends a message.
 struct Chat {
     contents: Vec<Value>,
 }
@@ -25,20 +25,20 @@ impl Chat {
         Self { contents }
     }
 
-    fn asking(text: &str) -> Self {
+    fn with_prompt(text: &str) -> Self {
         Self::new().user(text)
     }
 
     fn user(self, text: &str) -> Self {
-        self.says("user", &json!({ "text": text }))
+        self.message("user", &json!({ "text": text }))
     }
 
     fn model(self, text: &str) -> Self {
-        self.says("model", &json!({ "text": text }))
+        self.message("model", &json!({ "text": text }))
     }
 
-    fn calls(self, name: &str, args: &Value) -> Self {
-        self.says(
+    fn call(self, name: &str, args: &Value) -> Self {
+        self.message(
             "model",
             &json!({ "functionCall": { "name": name, "args": args } }),
         )
@@ -46,16 +46,16 @@ impl Chat {
 
     fn result(self, name: &str, response: &Value) -> Self {
         let result = json!({ "name": name, "response": response });
-        self.says("user", &json!({ "functionResponse": result }))
+        self.message("user", &json!({ "functionResponse": result }))
     }
 
-    fn says(mut self, role: &str, part: &Value) -> Self {
+    fn message(mut self, role: &str, part: &Value) -> Self {
         self.contents.push(json!({ "role": role, "parts": [part] }));
         self
     }
 
-    /// What an agent remembers of an answer.
-    fn heard(mut self, answer: &Value) -> Self {
+    /// Appends the content of the model's answer.
+    fn answer(mut self, answer: &Value) -> Self {
         self.contents
             .push(answer["candidates"][0]["content"].clone());
         self
@@ -66,15 +66,15 @@ impl Chat {
         json!({ "contents": self.contents, "tools": [{ "functionDeclarations": functions }] })
     }
 
-    async fn ask(&self, gate: &TestGateway) -> Value {
+    /// Sends the history, and returns the answer.
+    async fn send(&self, gate: &TestGateway) -> Value {
         let answer = gate.agent().generate(MODEL, &self.body()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()
     }
 }
 
-/// A script of answers, each a list of parts, in one piece and in one chunk per
-/// part.
+/// An upstream script: each answer is a list of parts, sent as a whole and with one chunk per part.
 fn script(answers: &[Value]) -> String {
     let mut lines = Vec::new();
     for parts in answers {
@@ -82,11 +82,11 @@ fn script(answers: &[Value]) -> String {
             "content": { "role": "model", "parts": parts }, "finishReason": "STOP", "index": 0,
         }]});
         let parts = parts.as_array().unwrap();
-        let chunks = parts.iter().enumerate().map(|(at, part)| {
+        let chunks = parts.iter().enumerate().map(|(index, part)| {
             let mut chunk = json!({ "candidates": [{
                 "content": { "role": "model", "parts": [part] }, "index": 0,
             }]});
-            if at + 1 == parts.len() {
+            if index + 1 == parts.len() {
                 chunk["candidates"][0]["finishReason"] = json!("STOP");
             }
             chunk
@@ -110,7 +110,7 @@ fn text(text: &str) -> Value {
     json!({ "text": text })
 }
 
-/// All parts that an agent hears in a stream.
+/// All parts of a streamed answer.
 fn parts(events: &[Value]) -> Vec<Value> {
     let parts = events
         .iter()
@@ -118,26 +118,25 @@ fn parts(events: &[Value]) -> Vec<Value> {
     parts.flatten().cloned().collect()
 }
 
-/// The contents of every request that the model API saw.
-fn asked(upstream: &Upstream) -> Vec<Vec<Value>> {
+/// The `contents` of every request that upstream received.
+fn request_contents(upstream: &Upstream) -> Vec<Vec<Value>> {
     let contents = |it: Value| it["contents"].as_array().cloned().unwrap_or_default();
     upstream
-        .seen()
+        .requests()
         .iter()
         .map(|it| contents(it.json()))
         .collect()
 }
 
-/// A command that appends one line to `log` each time it runs, and prints
-/// `output`.
-fn logging(field: &str, output: &Value) -> String {
+/// A shell command that appends a field of its input to `log` and prints `output`.
+fn log_command(field: &str, output: &Value) -> String {
     let output = output.to_string().replace('\'', r"'\''");
     format!(
         "python3 -c 'import json,sys; print(json.dumps(json.load(sys.stdin){field}))' >> log; echo '{output}'"
     )
 }
 
-/// What `logging` wrote.
+/// Lines written by [`log_command`].
 fn log(gate: &TestGateway) -> Vec<Value> {
     let path = gate.path("log");
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Files that must say what the code does.
+//! Documents that are checked against the code: `OpenAPI`, errors, configs, metrics, policies.
 
 use std::{
     fs,
@@ -9,25 +9,25 @@ use hookgate::{api::openapi, error::ErrorReason};
 
 use crate::harness::run;
 
-fn house() -> &'static Path {
+fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn read(file: impl AsRef<Path>) -> String {
-    let path = house().join(file);
+    let path = repository().join(file);
     fs::read_to_string(&path).unwrap_or_else(|it| panic!("{}: {it}", path.display()))
 }
 
-/// The pages that people read.
+/// The Markdown pages of the documentation.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["docs", "docs/agents", "docs/policies"].map(|it| house().join(it));
+    let folders = ["docs", "docs/agents", "docs/policies"].map(|it| repository().join(it));
     let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
     let files = files.map(|it| it.unwrap().path());
     let pages = files.filter(|it| it.extension().is_some_and(|it| it == "md"));
-    pages.chain([house().join("README.md")]).collect()
+    pages.chain([repository().join("README.md")]).collect()
 }
 
-/// The content of a page's blocks of this language.
+/// Returns the code blocks of this language in a page.
 fn blocks(page: &Path, language: &str) -> Vec<String> {
     let (mut blocks, mut block) = (Vec::new(), None::<(usize, String)>);
     for line in read(page).lines() {
@@ -48,32 +48,32 @@ fn blocks(page: &Path, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_openapi_document_is_that_of_the_code() {
-    let written = read("openapi/hookgate.yaml");
+fn the_openapi_document_matches_the_code() {
+    let stored = read("openapi/hookgate.yaml");
 
-    let made = openapi::to_yaml().unwrap();
+    let generated = openapi::to_yaml().unwrap();
 
     assert!(
-        written.trim_end() == made.trim_end(),
-        "renew it: cargo run -- openapi > openapi/hookgate.yaml"
+        stored.trim_end() == generated.trim_end(),
+        "outdated; run: cargo run -- openapi > openapi/hookgate.yaml"
     );
 }
 
 #[test]
-fn every_error_reason_has_its_line_in_the_documentation() {
+fn every_error_reason_is_documented() {
     let page = read("docs/errors.md");
 
     for reason in ErrorReason::ALL {
-        let (status, canonical, word) = (reason.status(), reason.canonical_code(), reason.as_str());
-        let line = page.lines().find(|it| it.contains(&format!("`{word}`")));
-        let line = line.unwrap_or_else(|| panic!("docs/errors.md does not explain `{word}`"));
+        let (status, canonical, name) = (reason.status(), reason.canonical_code(), reason.as_str());
+        let line = page.lines().find(|it| it.contains(&format!("`{name}`")));
+        let line = line.unwrap_or_else(|| panic!("docs/errors.md does not explain `{name}`"));
         assert!(line.contains(status.as_str()), "{status}: {line}");
         assert!(line.contains(canonical), "{canonical}: {line}");
     }
 }
 
 #[test]
-fn every_config_in_the_documentation_is_good() {
+fn every_config_in_the_documentation_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir_all(path(".gemini")).unwrap();
@@ -83,9 +83,9 @@ fn every_config_in_the_documentation_is_good() {
     fs::write(path(".claude/settings.json"), "{}").unwrap();
     fs::create_dir_all(path("gate/policies")).unwrap();
     fs::write(path("gate/policies/codex-hooks.json"), "{}").unwrap();
-    let nothing = r#"{"hook_event_name":"SessionEnd","reason":"exit"}"#;
-    fs::write(path("event.json"), nothing).unwrap();
-    let mut seen = 0;
+    let event = r#"{"hook_event_name":"SessionEnd","reason":"exit"}"#;
+    fs::write(path("event.json"), event).unwrap();
+    let mut checked = 0;
 
     for page in pages() {
         let blocks = blocks(&page, "yaml").into_iter();
@@ -99,7 +99,7 @@ fn every_config_in_the_documentation_is_good() {
                 block
             };
             fs::write(path("gate/hookgate.yaml"), &config).unwrap();
-            // It reads and builds a config, and needs neither upstream nor secret.
+            // `explain --dry-run` builds the config without an upstream and without secrets.
             let explain = [
                 "explain",
                 "--dry-run",
@@ -107,28 +107,31 @@ fn every_config_in_the_documentation_is_good() {
                 "gate/hookgate.yaml",
                 "event.json",
             ];
-            let (code, _, said) = run(&explain, folder.path());
-            assert_eq!(code, 0, "{}: {config}{said}", page.display());
-            seen += 1;
+            let (code, _, stderr) = run(&explain, folder.path());
+            assert_eq!(code, 0, "{}: {config}{stderr}", page.display());
+            checked += 1;
         }
     }
 
-    assert!(seen >= 15, "{seen}");
+    assert!(checked >= 15, "{checked}");
 }
 
 #[test]
-fn what_is_commented_out_of_the_annotated_config_is_good_too() {
+fn commented_out_settings_of_the_annotated_config_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     let annotated = read("config/hookgate.yaml").replace("../.gemini/", "");
-    let said = annotated
+    let uncommented = annotated
         .lines()
         .map(|line| match line.strip_prefix("  # ") {
             Some(commented_out) => format!("  {commented_out}\n"),
             None => line.replace(": {}", ":").replace(": []", ":") + "\n",
         });
-    let said: String = said.collect();
-    write("hookgate.yaml", &said.replace("disabled:", "disabled: []"));
+    let uncommented: String = uncommented.collect();
+    write(
+        "hookgate.yaml",
+        &uncommented.replace("disabled:", "disabled: []"),
+    );
     write("settings.json", "{}");
     write(
         "event.json",
@@ -143,24 +146,27 @@ fn what_is_commented_out_of_the_annotated_config_is_good_too() {
         "hookgate.yaml",
         "event.json",
     ];
-    let (code, _, wrong) = run(&explain, folder.path());
+    let (code, _, stderr) = run(&explain, folder.path());
 
-    assert_eq!(code, 0, "{wrong}");
-    assert!(said.contains("\n        - type: builtin"), "{said}");
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        uncommented.contains("\n        - type: builtin"),
+        "{uncommented}"
+    );
 }
 
 #[test]
-fn the_cases_in_the_documentation_hold() {
+fn the_test_cases_in_the_documentation_pass() {
     let folder = tempfile::tempdir().unwrap();
-    let examples = house().join("config/examples");
-    let written = blocks(&house().join("docs/testing.md"), "yaml");
-    let cases = written[0].replace("../demo.yaml", examples.join("demo.yaml").to_str().unwrap());
+    let examples = repository().join("config/examples");
+    let blocks = blocks(&repository().join("docs/testing.md"), "yaml");
+    let cases = blocks[0].replace("../demo.yaml", examples.join("demo.yaml").to_str().unwrap());
     fs::write(folder.path().join("cases.yaml"), cases).unwrap();
 
-    let (code, said, _) = run(&["test", "cases.yaml"], folder.path());
+    let (code, stdout, _) = run(&["test", "cases.yaml"], folder.path());
 
-    assert_eq!(code, 0, "{said}");
-    assert_eq!(said.lines().count(), 4, "{said}");
+    assert_eq!(code, 0, "{stdout}");
+    assert_eq!(stdout.lines().count(), 4, "{stdout}");
 }
 
 #[test]
@@ -169,7 +175,7 @@ fn every_metric_is_in_the_table_of_metrics() {
     let (_, table) = source.split_once("\nmetrics! {\n").unwrap();
     let (table, _) = table.split_once("\n}\n").unwrap();
     let documented = read("docs/operating.md");
-    let mut fields = 0;
+    let mut metrics = 0;
     for field in table.lines().filter(|line| line.contains(" = \"")) {
         let (kind, name) = field.split_once(" = \"").unwrap();
         let name = name.split('"').next().unwrap();
@@ -181,13 +187,13 @@ fn every_metric_is_in_the_table_of_metrics() {
             format!("| `hookgate_{name}` | gauge |")
         };
         assert!(documented.contains(&row), "no {row}");
-        fields += 1;
+        metrics += 1;
     }
-    assert!(fields > 20, "{fields} fields are read");
+    assert!(metrics > 20, "only {metrics} metrics in the source");
 }
 
 #[test]
-fn every_policy_is_named_where_policies_are_listed() {
+fn every_policy_is_listed_in_the_config_page_and_the_readme() {
     for kind in hookgate::policy::ALL {
         let link = format!("(policies/{0}.md)", kind.name);
         assert!(read("docs/config.md").contains(&link), "{link}");

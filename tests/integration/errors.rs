@@ -1,4 +1,4 @@
-//! What an agent does wrong, and how it hears of it.
+//! Malformed, oversized and stalled requests of agents, and the errors for them.
 
 use std::time::Duration;
 
@@ -12,23 +12,24 @@ use tokio::{
 };
 
 use crate::harness::{
-    PATIENCE, TestGateway, Upstream, assert_refused, closed, exchange, prompt, signalled,
+    TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, send_and_read, wait_for_signal,
+    wait_until_closed,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 
-/// No hooks, and hooks on everything that is asked and answered.
-const EACH: [&str; 2] = [
+/// No hooks, and hooks on requests and responses.
+const HOOK_CONFIGS: [&str; 2] = [
     "",
     "hooks: { BeforeModel: [{ hooks: [{ command: cat > /dev/null }] }], \
      AfterModel: [{ hooks: [{ command: cat > /dev/null }] }] }",
 ];
-const HOOKED: &str = EACH[1];
+const HOOKED: &str = HOOK_CONFIGS[1];
 
 #[tokio::test]
-async fn a_request_line_that_means_nothing_is_refused() {
+async fn unknown_paths_wrong_methods_and_invalid_queries_are_refused() {
     let upstream = Upstream::mock().await;
-    for hooks in EACH {
+    for hooks in HOOK_CONFIGS {
         let gate = TestGateway::start(&upstream, hooks).await;
         for (path, status, reason) in [
             ("/", 403, "UNKNOWN_PATH"),
@@ -68,7 +69,7 @@ async fn a_request_line_that_means_nothing_is_refused() {
         let answer = gate.operator().get("/nothing").await;
         assert_refused(&answer, 403, "UNKNOWN_PATH");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
@@ -103,14 +104,14 @@ async fn a_body_that_hooks_cannot_read_is_refused() {
     let deep = "[".repeat(100_000);
     let answer = gate.agent().post(GENERATE, deep).await;
     assert_refused(&answer, 400, "BAD_JSON");
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn an_agent_that_sends_too_much_hears_why() {
+async fn oversized_bodies_are_refused_with_413() {
     let upstream = Upstream::mock().await;
     let piece = Bytes::from(vec![b' '; 1 << 20]);
-    for hooks in EACH {
+    for hooks in HOOK_CONFIGS {
         let gate = TestGateway::start(&upstream, hooks).await;
 
         let declared = gate.agent().post(GENERATE, vec![b' '; 40 << 20]).await;
@@ -130,18 +131,18 @@ async fn an_agent_that_sends_too_much_hears_why() {
 }
 
 #[tokio::test]
-async fn a_body_that_stalls_is_given_up() {
+async fn a_stalled_body_times_out() {
     let upstream = Upstream::mock().await;
-    for hooks in EACH {
+    for hooks in HOOK_CONFIGS {
         let config = format!("timeouts: {{ body: 200ms }}\n{hooks}");
         let gate = TestGateway::start(&upstream, &config).await;
         for path in [GENERATE, "/hookgate/v1/events"] {
             let request = format!(
-                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n\
-                 content-length: 100\r\n\r\n{{"
+                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+                 connection: close\r\ncontent-length: 100\r\n\r\n{{"
             );
 
-            let answer = exchange(gate.agents, request.as_bytes()).await;
+            let answer = send_and_read(gate.agents, request.as_bytes()).await;
 
             assert!(answer.starts_with("HTTP/1.1 408 "), "{path}: {answer}");
             assert!(answer.contains("\"BODY_TIMEOUT\""), "{path}: {answer}");
@@ -150,76 +151,80 @@ async fn a_body_that_stalls_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_head_that_stalls_is_given_up() {
+async fn stalled_headers_time_out() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "timeouts: { header: 200ms }").await;
     for head in ["", "POST ", "POST / HTTP/1.1\r\nhost: x\r\n"] {
-        let answer = exchange(gate.agents, head.as_bytes()).await;
+        let answer = send_and_read(gate.agents, head.as_bytes()).await;
 
         assert!(!answer.starts_with("HTTP/1.1 5"), "{answer}");
     }
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_reaches_no_upstream() {
-    let (sign, mut signs) = mpsc::unbounded_channel();
+async fn a_truncated_request_body_reaches_no_upstream() {
+    let (notify, mut notifications) = mpsc::unbounded_channel();
     let upstream = Upstream::raw(move |_, mut socket| {
-        let sign = sign.clone();
+        let notify = notify.clone();
         async move {
-            closed(&mut socket).await;
-            sign.send(()).unwrap();
+            wait_until_closed(&mut socket).await;
+            notify.send(()).unwrap();
         }
     })
     .await;
     let gate = TestGateway::start(&upstream, HOOKED).await;
     let mut socket = TcpStream::connect(gate.agents).await.unwrap();
     let request = format!(
-        "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"contents\""
+        "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         content-length: 100\r\n\r\n{{\"contents\""
     );
     socket.write_all(request.as_bytes()).await.unwrap();
     drop(socket);
 
-    let answer = timeout(PATIENCE, gate.operator().get("/healthz"))
+    let answer = timeout(TEST_TIMEOUT, gate.operator().get("/healthz"))
         .await
         .unwrap();
 
     assert_eq!(answer.status, 200);
-    assert!(upstream.seen().is_empty());
-    assert!(signs.try_recv().is_err());
+    assert!(upstream.requests().is_empty());
+    assert!(notifications.try_recv().is_err());
 }
 
 #[tokio::test]
-async fn requests_beyond_the_cap_are_refused_at_once() {
-    let (sign, mut signs) = mpsc::unbounded_channel();
+async fn requests_over_the_concurrency_limit_are_refused_at_once() {
+    let (notify, mut notifications) = mpsc::unbounded_channel();
     let upstream = Upstream::raw(move |_, mut socket| {
-        sign.send(()).unwrap();
-        async move { closed(&mut socket).await }
+        notify.send(()).unwrap();
+        async move { wait_until_closed(&mut socket).await }
     })
     .await;
-    for hooks in EACH {
+    for hooks in HOOK_CONFIGS {
         let config = format!("limits: {{ in_flight: 1 }}\n{hooks}");
         let gate = TestGateway::start(&upstream, &config).await;
         let body = prompt("hi").to_string();
         let head = format!(
-            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n",
             body.len()
         );
         let mut first = TcpStream::connect(gate.agents).await.unwrap();
         first.write_all((head + &body).as_bytes()).await.unwrap();
-        signalled(&mut signs, "the first request").await;
+        wait_for_signal(&mut notifications, "the first request").await;
 
         let second = gate.agent().post(GENERATE, body.clone()).await;
         assert_refused(&second, 503, "OVERLOADED");
         let health = gate.operator().get("/healthz").await;
-        assert_eq!(health.status, 200, "a busy gateway is not a dead one");
+        assert_eq!(health.status, 200, "an overloaded gateway is healthy");
         drop(first);
 
-        // The place of an agent that left is free again.
-        timeout(PATIENCE, no_longer_busy(&gate)).await.unwrap();
+        // A disconnected agent frees its slot.
+        timeout(TEST_TIMEOUT, wait_until_not_overloaded(&gate))
+            .await
+            .unwrap();
     }
 }
 
-async fn no_longer_busy(gate: &TestGateway) {
+async fn wait_until_not_overloaded(gate: &TestGateway) {
     while gate.agent().get("/").await.status == 503 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -237,12 +242,13 @@ async fn one_connection_serves_many_requests_even_after_an_error() {
     ] {
         let length = body.len();
         let request = format!(
-            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
         );
         socket.write_all(request.as_bytes()).await.unwrap();
 
         let mut answer = vec![0; 64 * 1024];
-        let read = timeout(PATIENCE, socket.read(&mut answer))
+        let read = timeout(TEST_TIMEOUT, socket.read(&mut answer))
             .await
             .unwrap()
             .unwrap();
@@ -256,19 +262,20 @@ async fn one_connection_serves_many_requests_even_after_an_error() {
 }
 
 #[tokio::test]
-async fn a_connection_without_a_next_request_is_closed() {
+async fn an_idle_connection_is_closed_after_the_idle_timeout() {
     let upstream = Upstream::mock().await;
     let idle = "timeouts: { idle: 100ms }";
-    for hooks in EACH {
+    for hooks in HOOK_CONFIGS {
         let gate = TestGateway::start(&upstream, &format!("{idle}\n{hooks}")).await;
         for (path, status) in [(GENERATE, 200), ("/nothing", 403)] {
             let body = prompt("hi").to_string();
             let length = body.len();
             let head = format!(
-                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+                 content-length: {length}\r\n\r\n"
             );
 
-            let answer = exchange(gate.agents, (head + &body).as_bytes()).await;
+            let answer = send_and_read(gate.agents, (head + &body).as_bytes()).await;
 
             assert!(
                 answer.starts_with(&format!("HTTP/1.1 {status} ")),

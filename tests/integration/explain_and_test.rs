@@ -1,12 +1,13 @@
-//! `explain` and `test`: the real binary, which rehearses on a gateway of its own.
+//! The `explain` and `test` commands of the real binary, which run on a gateway of their own.
 
-use std::{fs, path::Path, process::Stdio};
+mod explain;
+
+use std::{fs, path::Path};
 
 use insta::assert_snapshot;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{hookgate, run};
+use crate::harness::run;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -20,28 +21,14 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// What `test` says to one file of cases.
+/// The exit code, stdout and stderr of `test` on a file with these cases.
 fn test(cases: &str) -> (i32, String, String) {
     let folder = folder(&[("cases.yaml", cases)]);
     run(&["test", "cases.yaml"], folder.path())
 }
 
-/// What `explain` says, milliseconds aside.
-fn explain(folder: &TempDir, arguments: &[&str]) -> String {
-    let arguments = [&["explain", "--config", "hookgate.yaml"], arguments].concat();
-    let (code, stdout, stderr) = run(&arguments, folder.path());
-    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
-    let words = stdout.split(' ').collect::<Vec<_>>();
-    let word = |(index, word): (usize, &&str)| match words.get(index + 1) {
-        Some(unit) if unit.starts_with("ms,") && word.parse::<u64>().is_ok() => "N".to_owned(),
-        _ => (*word).to_owned(),
-    };
-    let words = words.iter().enumerate().map(word).collect::<Vec<_>>();
-    words.join(" ")
-}
-
 #[test]
-fn every_example_does_what_its_cases_say() {
+fn every_example_passes_its_cases() {
     let folder = Path::new(ROOT).join("config/examples/tests");
     let folders = [folder.clone(), folder.join("policies")];
     let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
@@ -101,7 +88,7 @@ cases:
 }
 
 #[test]
-fn an_error_is_no_yes() {
+fn an_error_passes_a_case_only_if_it_is_expected() {
     let (code, stdout, _) = test(
         "\
 cases:
@@ -125,7 +112,7 @@ cases:
 }
 
 #[test]
-fn nothing_is_remembered_from_one_case_to_the_next() {
+fn cases_do_not_share_session_state() {
     let (code, stdout, stderr) = test(
         "\
 hooks:
@@ -148,7 +135,7 @@ cases:
 }
 
 #[test]
-fn mistakes_in_files_of_cases_are_listed_with_their_places() {
+fn errors_in_case_files_are_listed_with_positions() {
     let folder = folder(&[
         (
             "a.yaml",
@@ -202,7 +189,7 @@ cases:
 }
 
 #[test]
-fn what_is_empty_or_out_of_range_is_said_to_be() {
+fn empty_lists_and_out_of_range_values_are_errors() {
     let folder = folder(&[
         (
             "a.yaml",
@@ -239,183 +226,4 @@ cases:
     ));
 
     assert_eq!(code, 0, "{stdout}{stderr}");
-}
-
-fn explained() -> TempDir {
-    let config = "\
-upstreams: { gemini: { url: https://example.org } }
-policies:
-  - { policy: model_swap, swap: { gemini-2.5-pro: gemini-2.5-flash } }
-hooks:
-  BeforeModel:
-    - hooks:
-        - name: cold
-          prewarm: 1
-          command: |
-            touch ran; echo '{\"hookSpecificOutput\":{\"llm_request\":{\"config\":{\"temperature\":0}}}}'
-        - { name: looks, command: \"exit 2\", mode: observe }
-  BeforeTool:
-    - sequential: true
-      hooks:
-        - { name: guard, command: \"echo 'not this' >&2; exit 2\" }
-        - { name: broken, command: \"exit 5\" }
-    - matcher: ^write_file$
-      hooks: [{ name: other, command: cat }]
-";
-    let call = json!({
-        "path": "/v1beta/models/gemini-2.5-pro:generateContent",
-        "body": { "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }] },
-        "answer": { "candidates": [{ "content": { "role": "model", "parts": [{ "text": "Hi" }] } }] },
-    });
-    let event = json!({
-        "hook_event_name": "BeforeTool", "tool_name": "run_shell_command", "tool_input": {},
-    });
-    folder(&[
-        ("hookgate.yaml", config),
-        ("call.json", &call.to_string()),
-        ("event.json", &event.to_string()),
-    ])
-}
-
-#[test]
-fn a_model_call_is_explained() {
-    let folder = explained();
-
-    let told = explain(&folder, &["call.json"]);
-
-    assert!(folder.path().join("ran").exists());
-    assert_snapshot!(told, @r#"
-    BeforeModel, hooks in parallel:
-      1. model_swap (builtin, hookgate.yaml:3), ok, N ms, edits the request
-      2. cold (command, hookgate.yaml:7), ok, N ms, output {"hookSpecificOutput":{"llm_request":{"config":{"temperature":0}}}}
-      3. looks (command, hookgate.yaml:11), block, N ms, only observes, would deny, output {"decision":"deny","reason":"Hook exited with code 2 without an error message"}
-      result: proceed
-    BeforeModel (2):
-      1. model_swap (builtin, hookgate.yaml:3), ok, N ms, no output
-      result: proceed
-    upstream: /v1beta/models/gemini-2.5-flash:generateContent
-      generationConfig: nothing → {"temperature":0}
-    agent: 200 Hi
-    verdict: proceed
-    "#);
-}
-
-#[test]
-fn an_event_is_explained() {
-    let told = explain(&explained(), &["event.json"]);
-
-    assert_snapshot!(told, @r#"
-    BeforeTool, hooks one after the other:
-      1. guard (command, hookgate.yaml:15), block, N ms, output {"decision":"deny","reason":"not this"}
-      2. broken (command, hookgate.yaml:16), failed, N ms, no output
-         failed: exit code 5
-      not asked: other (hookgate.yaml:18), because its matcher does not match
-      result: deny: not this
-    answer: 200 {"decision":"deny","reason":"not this"}
-    verdict: deny: not this
-    "#);
-}
-
-#[test]
-fn a_dry_run_starts_no_hook() {
-    let folder = explained();
-
-    let call = explain(&folder, &["--dry-run", "call.json"]);
-    let event = explain(&folder, &["--dry-run", "event.json"]);
-
-    assert!(!folder.path().join("ran").exists());
-    assert_snapshot!(format!("{call}{event}"), @r"
-    BeforeModel, hooks in parallel:
-      1. model_swap (builtin, hookgate.yaml:3)
-      2. cold (command, hookgate.yaml:7)
-      3. looks (command, hookgate.yaml:11)
-    BeforeTool, hooks one after the other:
-      1. guard (command, hookgate.yaml:15)
-      2. broken (command, hookgate.yaml:16)
-      not asked: other (hookgate.yaml:18), because its matcher does not match
-    ");
-}
-
-#[test]
-fn programs_get_the_result_as_json() {
-    let folder = explained();
-    let mut command = hookgate(&[
-        "explain",
-        "--config",
-        "hookgate.yaml",
-        "--json",
-        "--model",
-        "m-1",
-        "-",
-    ]);
-    let mut child = command
-        .current_dir(folder.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let request = json!({ "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }] });
-    serde_json::to_writer(child.stdin.take().unwrap(), &request).unwrap();
-
-    let output = child.wait_with_output().unwrap();
-
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["verdict"], "proceed");
-    assert_eq!(told["events"][0]["event"], "BeforeModel");
-    assert_eq!(told["events"][0]["hooks"][1]["name"], "cold");
-    assert_eq!(told["events"][0]["hooks"][2]["would"], "deny");
-    assert_eq!(
-        told["upstream"][0]["path"],
-        "/v1beta/models/m-1:generateContent"
-    );
-    assert_eq!(
-        told["upstream"][0]["body"]["generationConfig"]["temperature"],
-        0
-    );
-    assert_eq!(told["status"], 200);
-    let asked = &told["record"]["detail"]["events"][0]["rules"][1];
-    assert_eq!(
-        (&asked["name"], &asked["at"]["line"]),
-        (&json!("cold"), &json!(7))
-    );
-}
-
-#[test]
-fn what_is_neither_event_nor_request_is_said() {
-    let folder = folder(&[
-        (
-            "hookgate.yaml",
-            "upstreams: { gemini: { url: https://example.org } }\n",
-        ),
-        ("list.json", "[]"),
-        ("wrapped.json", r#"{"body": {}, "hedaers": {}}"#),
-        ("path.json", r#"{"body": {}, "path": "v1beta"}"#),
-        ("header.json", r#"{"body": {}, "headers": {"a b": ""}}"#),
-        ("event.json", r#"{"hook_event_name": "BeforeTol"}"#),
-    ]);
-    let explain = |file| {
-        run(
-            &["explain", "--config", "hookgate.yaml", file],
-            folder.path(),
-        )
-    };
-
-    let (code, _, stderr) = explain("list.json");
-    assert_eq!(code, 1);
-    assert!(stderr.contains("`list.json`: invalid type"), "{stderr}");
-    let (code, _, stderr) = explain("wrapped.json");
-    assert_eq!(code, 1);
-    assert!(stderr.contains("unknown field `hedaers`"), "{stderr}");
-    let (code, _, stderr) = explain("path.json");
-    assert_eq!(code, 1);
-    assert!(stderr.contains("`path` must begin with `/`"), "{stderr}");
-    let (code, _, stderr) = explain("header.json");
-    assert_eq!(code, 1);
-    assert!(stderr.contains("`a b` cannot be sent"), "{stderr}");
-    let (code, stdout, _) = explain("event.json");
-    assert_eq!(code, 0);
-    assert!(stdout.starts_with("answer: 400 "), "{stdout}");
-    let (code, _, stderr) = explain("none.json");
-    assert_eq!(code, 1);
-    assert!(stderr.contains("`none.json`"), "{stderr}");
 }

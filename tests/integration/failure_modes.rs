@@ -1,4 +1,4 @@
-//! What upstream and hooks do wrong, and what the agent hears of it.
+//! Failures of upstream and of hooks, and the responses that agents receive.
 
 use http::header;
 use serde_json::json;
@@ -6,8 +6,8 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, task::spawn_blocking};
 
 use crate::harness::{
-    Agent, Asked, PATIENCE, Served, TestGateway, Upstream, assert_refused, closed, closed_port,
-    prompt, respond,
+    Agent, ReceivedRequest, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused,
+    closed_port, prompt, respond, wait_until_closed,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
@@ -15,15 +15,15 @@ const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 
 const HOOKED: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > /dev/null }] }], \
      AfterModel: [{ hooks: [{ command: cat > /dev/null }] }] }";
-const EACH: [&str; 2] = ["", HOOKED];
+const HOOK_CONFIGS: [&str; 2] = ["", HOOKED];
 
 fn body() -> String {
     prompt("hi").to_string()
 }
 
-/// Calls in both ways, without hooks and with them; each is refused.
-async fn refused(upstream: &Upstream, config: &str, status: u16, reason: &str) {
-    for hooks in EACH {
+/// Makes a unary and a streamed call, without hooks and with them. Each is refused.
+async fn assert_always_refused(upstream: &Upstream, config: &str, status: u16, reason: &str) {
+    for hooks in HOOK_CONFIGS {
         let gate = TestGateway::start(upstream, &format!("{config}\n{hooks}")).await;
         for path in [GENERATE, SSE] {
             let answer = gate.agent().post(path, body()).await;
@@ -39,21 +39,22 @@ async fn an_upstream_that_is_down_is_unreachable() {
     let address = unused.local_addr().unwrap();
     let config = format!("upstreams: {{ gemini: {{ url: \"http://{address}\" }} }}");
 
-    refused(&upstream, &config, 503, "UPSTREAM_UNREACHABLE").await;
+    assert_always_refused(&upstream, &config, 503, "UPSTREAM_UNREACHABLE").await;
 }
 
 #[tokio::test]
-async fn an_upstream_that_hangs_up_is_unreachable() {
+async fn an_upstream_that_closes_the_connection_is_unreachable() {
     let upstream = Upstream::raw(|_, socket| async move { drop(socket) }).await;
 
-    refused(&upstream, "", 503, "UPSTREAM_UNREACHABLE").await;
+    assert_always_refused(&upstream, "", 503, "UPSTREAM_UNREACHABLE").await;
 }
 
 #[tokio::test]
-async fn a_silent_upstream_is_given_up() {
-    let upstream = Upstream::raw(|_, mut socket| async move { closed(&mut socket).await }).await;
+async fn an_upstream_without_a_response_exceeds_the_first_byte_timeout() {
+    let upstream =
+        Upstream::raw(|_, mut socket| async move { wait_until_closed(&mut socket).await }).await;
 
-    refused(
+    assert_always_refused(
         &upstream,
         "timeouts: { first_byte: 200ms }",
         504,
@@ -76,24 +77,25 @@ async fn a_redirect_is_not_followed() {
         })
         .await;
 
-        refused(&upstream, "", 502, "UPSTREAM_REDIRECT").await;
+        assert_always_refused(&upstream, "", 502, "UPSTREAM_REDIRECT").await;
     }
-    assert!(elsewhere.seen().is_empty());
+    assert!(elsewhere.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_page_for_people_is_no_answer() {
+async fn an_html_response_is_unreadable() {
     let page = "<html>TOP-SECRET</html>";
-    for (given, told) in [(200, 502), (502, 502), (404, 404)] {
+    for (upstream_status, status) in [(200, 502), (502, 502), (404, 404)] {
         let upstream =
-            Upstream::with(move |_| respond(given, "text/html; charset=utf-8", page)).await;
+            Upstream::with(move |_| respond(upstream_status, "text/html; charset=utf-8", page))
+                .await;
 
-        refused(&upstream, "", told, "UPSTREAM_UNREADABLE").await;
+        assert_always_refused(&upstream, "", status, "UPSTREAM_UNREADABLE").await;
     }
 }
 
 #[tokio::test]
-async fn why_an_answer_cannot_be_read_is_logged() {
+async fn the_cause_of_an_unreadable_response_is_logged() {
     for (status, media_type, hooks) in [
         (500, "text/html", ""),
         (200, "text/html", HOOKED),
@@ -107,7 +109,7 @@ async fn why_an_answer_cannot_be_read_is_logged() {
             upstream.addr
         );
         std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let mut served = Served::folder(folder.path());
+        let mut served = ServerProcess::folder(folder.path());
 
         let answer = Agent::at(served.addr()).post(GENERATE, body()).await;
 
@@ -120,7 +122,7 @@ async fn why_an_answer_cannot_be_read_is_logged() {
             if hooks.is_empty() { "error" } else { "" }
         );
         served.terminate();
-        let ended = spawn_blocking(move || served.ended(PATIENCE));
+        let ended = spawn_blocking(move || served.ended(TEST_TIMEOUT));
         let (_, log) = ended.await.unwrap();
         let lines = log
             .lines()
@@ -135,7 +137,7 @@ async fn why_an_answer_cannot_be_read_is_logged() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_none_is_not_read_as_an_empty_one() {
+async fn a_plain_text_response_is_not_read_as_an_empty_stream() {
     let upstream = Upstream::with(|_| respond(200, "text/plain", "come back later")).await;
     let gate = TestGateway::start(&upstream, HOOKED).await;
 
@@ -145,7 +147,7 @@ async fn a_stream_that_is_none_is_not_read_as_an_empty_one() {
 }
 
 #[tokio::test]
-async fn an_error_of_upstream_passes_unchanged() {
+async fn an_error_response_of_upstream_passes_unchanged() {
     let error = "{\"error\": { \"code\": 429, \"message\": \"slow down\", \"status\": \"X\" } }\n";
     for (status, hooks) in [(500, ""), (500, HOOKED), (429, ""), (429, HOOKED)] {
         let upstream = Upstream::with(move |_| {
@@ -172,7 +174,7 @@ async fn an_error_of_upstream_passes_unchanged() {
 }
 
 #[tokio::test]
-async fn an_answer_that_hooks_cannot_read_never_passes() {
+async fn a_response_that_hooks_cannot_parse_is_refused() {
     for text in [
         "garbage",
         "5",
@@ -191,7 +193,7 @@ async fn an_answer_that_hooks_cannot_read_never_passes() {
             assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
         }
     }
-    // The first event is judged before anything is out.
+    // The first event is checked before any byte is sent to the agent.
     let upstream = Upstream::with(|_| respond(200, "text/event-stream", "data: no\n\n")).await;
     let gate = TestGateway::start(&upstream, HOOKED).await;
     let answer = gate.agent().post(SSE, body()).await;
@@ -199,8 +201,8 @@ async fn an_answer_that_hooks_cannot_read_never_passes() {
 }
 
 #[tokio::test]
-async fn a_compressed_answer_reaches_no_hook_and_no_agent() {
-    let answer = |asked: Asked| {
+async fn a_response_with_invalid_gzip_data_is_refused() {
+    let answer = |asked: ReceivedRequest| {
         assert_eq!(asked.header("accept-encoding"), "identity");
         let mut response = respond(200, "application/json", &b"\x1f\x8b..."[..]);
         let encoding = "gzip".parse().unwrap();
@@ -219,7 +221,7 @@ async fn a_compressed_answer_reaches_no_hook_and_no_agent() {
 }
 
 #[tokio::test]
-async fn an_answer_beyond_the_limit_is_refused() {
+async fn a_response_over_the_size_limit_is_refused() {
     let upstream = Upstream::with(|_| respond(200, "application/json", vec![b' '; 8192])).await;
     let config = format!("limits: {{ response: 4KiB }}\n{HOOKED}");
     let gate = TestGateway::start(&upstream, &config).await;
@@ -230,7 +232,7 @@ async fn an_answer_beyond_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_no_answer() {
+async fn a_truncated_response_is_an_upstream_error() {
     let upstream = Upstream::raw(|_, mut socket| async move {
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
@@ -244,8 +246,8 @@ async fn an_answer_that_breaks_off_is_no_answer() {
     assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
 }
 
-/// A gate with this hook on `BeforeModel`.
-async fn with_hook(upstream: &Upstream, command: &str, on_failure: &str) -> TestGateway {
+/// Starts a gateway with this hook on `BeforeModel`.
+async fn gateway_with_hook(upstream: &Upstream, command: &str, on_failure: &str) -> TestGateway {
     let config = format!(
         "denials: error\nhooks: {{ BeforeModel: [{{ hooks: [{{ name: it, timeout: 300, \
          on_failure: {on_failure}, command: {} }}] }}] }}",
@@ -255,7 +257,7 @@ async fn with_hook(upstream: &Upstream, command: &str, on_failure: &str) -> Test
 }
 
 #[tokio::test]
-async fn a_hook_that_fails_does_what_its_failure_mode_says() {
+async fn a_failed_hook_fails_open_or_closed_as_configured() {
     for (command, cause) in [
         ("no-such-program-here", "exit code 127"),
         ("exit 3", "exit code 3"),
@@ -269,24 +271,24 @@ async fn a_hook_that_fails_does_what_its_failure_mode_says() {
     ] {
         let upstream = Upstream::mock().await;
 
-        let open = with_hook(&upstream, command, "open").await;
+        let open = gateway_with_hook(&upstream, command, "open").await;
         let answer = open.agent().post(GENERATE, body()).await;
         assert_eq!(answer.status, 200, "{command}: {}", answer.text());
-        let closed = with_hook(&upstream, command, "closed").await;
+        let closed = gateway_with_hook(&upstream, command, "closed").await;
         let answer = closed.agent().post(GENERATE, body()).await;
 
         assert_refused(&answer, 403, "POLICY_DENIED");
         let message = answer.json()["error"]["message"].to_string();
         assert_eq!(message, format!("\"Hook it failed: {cause}\""));
-        assert_eq!(upstream.seen().len(), 1, "{command}");
+        assert_eq!(upstream.requests().len(), 1, "{command}");
     }
 }
 
 #[tokio::test]
-async fn plain_text_is_no_failure_of_a_hook_that_fails_closed() {
+async fn plain_text_output_of_a_fail_closed_hook_is_not_a_failure() {
     for command in ["echo hello", "echo '[guard] hello'"] {
         let upstream = Upstream::mock().await;
-        let gate = with_hook(&upstream, command, "closed").await;
+        let gate = gateway_with_hook(&upstream, command, "closed").await;
 
         let answer = gate.agent().post(GENERATE, body()).await;
 

@@ -1,8 +1,8 @@
-//! Several gateways that share a Redis: the limits of callers hold for all of them.
+//! Replicas that share caller limits in Redis.
 
 mod limits;
 mod load;
-mod loss;
+mod redis_outage;
 mod script;
 mod session_limits;
 mod status;
@@ -46,7 +46,7 @@ fn agent(gate: &TestGateway, name: &str) -> Agent {
 }
 
 async fn until_metric(operator: &Agent, name: &str, value: u64) {
-    let deadline = std::time::Instant::now() + crate::harness::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::harness::TEST_TIMEOUT;
     while operator.metric(name).await != value {
         assert!(
             std::time::Instant::now() < deadline,
@@ -56,9 +56,9 @@ async fn until_metric(operator: &Agent, name: &str, value: u64) {
     }
 }
 
-/// The number of replicas among which a gateway divides limits.
-async fn until_ready_says(gate: &TestGateway, part: &str) {
-    let deadline = std::time::Instant::now() + crate::harness::PATIENCE;
+/// Waits until the response of `/readyz` contains this text.
+async fn until_ready_contains(gate: &TestGateway, part: &str) {
+    let deadline = std::time::Instant::now() + crate::harness::TEST_TIMEOUT;
     loop {
         let ready = gate.operator().get("/readyz").await;
         if ready.text().contains(part) {

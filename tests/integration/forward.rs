@@ -1,4 +1,4 @@
-//! Agents with hooks of their own: `hookgate forward` hands their events on.
+//! `hookgate forward`: events of an agent's own hooks, sent to the gateway.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use crate::harness::{TestGateway, Upstream, hook, hookgate, run};
 
-/// Runs `forward` as an agent would run a hook.
+/// Runs `forward` as an agent runs a hook.
 async fn forward(url: &str, more: &[&str], event: &Value) -> Output {
     let mut command = hookgate(&["forward", "--url", url]);
     command.args(more);
@@ -43,7 +43,7 @@ fn shell(command: &str) -> Value {
 
 async fn gate() -> TestGateway {
     let upstream = Upstream::mock().await;
-    let guard = hook::running(
+    let guard = hook::command(
         "guard",
         "grep -q 'rm -rf' && { echo 'not that' >&2; exit 2; }; exit 0",
     );
@@ -51,15 +51,15 @@ async fn gate() -> TestGateway {
 }
 
 #[tokio::test]
-async fn what_the_organisations_hooks_say_is_the_hooks_output() {
+async fn the_decision_of_the_gateways_hooks_is_the_output() {
     let gate = gate().await;
     let url = format!("http://{}", gate.agents);
 
     let refused = forward(&url, &[], &shell("rm -rf /")).await;
     let allowed = forward(&url, &[], &shell("ls")).await;
 
-    let said: Value = serde_json::from_slice(&refused.stdout).unwrap();
-    assert_eq!(said, json!({ "decision": "deny", "reason": "not that" }));
+    let output: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(output, json!({ "decision": "deny", "reason": "not that" }));
     assert_eq!(refused.status.code(), Some(0));
     assert_eq!(allowed.stdout, b"{}\n");
     assert_eq!(allowed.status.code(), Some(0));
@@ -77,28 +77,28 @@ async fn an_advisory_event_has_no_output() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_cannot_be_asked_warns_or_refuses() {
-    // Bound and never served: nothing answers there.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", silent.local_addr().unwrap());
+async fn a_failed_forward_warns_or_refuses_by_failure_mode() {
+    // The listener is bound but never served, so each call exceeds its timeout.
+    let unserved = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", unserved.local_addr().unwrap());
     let quick = ["--timeout", "300"];
 
     let open = forward(&url, &quick, &shell("ls")).await;
     let closed = [&quick[..], &["--on-failure", "closed"]].concat();
     let closed = forward(&url, &closed, &shell("ls")).await;
-    let nonsense = forward(&format!("http://{}", gate().await.agents), &[], &json!([])).await;
+    let malformed = forward(&format!("http://{}", gate().await.agents), &[], &json!([])).await;
 
     assert_eq!(open.status.code(), Some(1));
     assert_eq!(closed.status.code(), Some(2));
-    assert_eq!(nonsense.status.code(), Some(1));
-    for output in [open, closed, nonsense] {
+    assert_eq!(malformed.status.code(), Some(1));
+    for output in [open, closed, malformed] {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.starts_with("hookgate: the gateway "), "{stderr}");
         assert!(output.stdout.is_empty());
     }
 }
 
-/// The output of `forward` for an agent with another form of hooks.
+/// Output of `forward` for an agent with this hook protocol.
 async fn output(gate: &TestGateway, protocol: &str, event: &Value) -> Value {
     let url = format!("http://{}", gate.agents);
     let output = forward(&url, &["--protocol", protocol], event).await;
@@ -129,21 +129,21 @@ async fn claude_code_and_codex_are_answered_in_their_own_form() {
 }
 
 #[tokio::test]
-async fn each_agent_gets_what_it_understands() {
+async fn an_output_has_only_fields_that_the_agent_supports() {
     let upstream = Upstream::mock().await;
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } },
         "suppressOutput": true, "systemMessage": "edited" });
     let hooks = [
-        ("BeforeTool", hook::saying("tool", &edit)),
-        ("AfterTool", hook::refusing("result", "hidden")),
+        ("BeforeTool", hook::printing("tool", &edit)),
+        ("AfterTool", hook::denying("result", "hidden")),
         (
             "BeforeAgent",
-            hook::saying(
+            hook::printing(
                 "prompt",
                 &json!({ "continue": false, "stopReason": "over" }),
             ),
         ),
-        ("AfterAgent", hook::refusing("answer", "run the tests")),
+        ("AfterAgent", hook::denying("answer", "run the tests")),
     ];
     let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
     let updated = json!({ "command": "ls -l" });
@@ -212,7 +212,7 @@ async fn an_event_without_a_counterpart_is_a_failure() {
 }
 
 #[test]
-fn the_settings_for_agents_are_hooks_that_forward() {
+fn settings_files_for_agents_have_valid_forward_commands() {
     let mut files = 0;
     for entry in fs::read_dir("config/agents").unwrap() {
         let path = entry.unwrap().path();
@@ -235,22 +235,22 @@ fn the_settings_for_agents_are_hooks_that_forward() {
 }
 
 #[tokio::test]
-async fn a_key_in_a_file_is_shown_to_a_gateway_that_asks_who_calls() {
+async fn forward_authenticates_with_the_key_in_a_file() {
     let upstream = Upstream::mock().await;
     let sha256 = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"; // of `k`
     let config = format!("auth: {{ keys: [{{ name: laptop, sha256: {sha256} }}] }}");
     let files = [("key", "k\n"), ("empty", "\n")];
     let gate = TestGateway::with_files(&upstream, &config, &files).await;
     let url = format!("http://{}", gate.agents);
-    let shown = async |file: &str| {
+    let exit_code_with = async |file: &str| {
         let file = gate.path(file).display().to_string();
         let more = ["--key-file", &file];
         forward(&url, &more, &shell("ls")).await.status.code()
     };
 
-    assert_eq!(shown("key").await, Some(0));
+    assert_eq!(exit_code_with("key").await, Some(0));
     for wrong in ["empty", "missing"] {
-        assert_eq!(shown(wrong).await, Some(1), "{wrong}");
+        assert_eq!(exit_code_with(wrong).await, Some(1), "{wrong}");
     }
     let without = forward(&url, &["--on-failure", "closed"], &shell("ls")).await;
     assert_eq!(without.status.code(), Some(2));

@@ -14,9 +14,9 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Agent, PATIENCE, Served, Upstream, serving};
+use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, serve_command};
 
-/// A guard that denies `rm -rf` and allows the rest. Each run is counted by a line.
+/// A guard that denies `rm -rf` and allows the rest. Each run appends its input to `runs`.
 const GUARD: &str = "input=$(cat); echo \"$input\" >> runs; \
     case $input in *'rm -rf'*) echo 'not allowed' >&2; exit 2;; esac";
 
@@ -24,17 +24,17 @@ const GUARD: &str = "input=$(cat); echo \"$input\" >> runs; \
 const CASES: &str = "must_deny: [{ tool_call: { name: run_shell_command, args: { command: rm -rf / } } }], \
     must_allow: [{ tool_call: { name: run_shell_command, args: { command: ls } } }]";
 
-/// A running gateway whose config and hooks are in a folder.
-struct Proving {
+/// A running gateway whose config and hooks are files in a temporary folder.
+struct ProofGateway {
     folder: TempDir,
-    served: Served,
+    served: ServerProcess,
     agent: Agent,
     operator: Agent,
     upstream: Upstream,
 }
 
-impl Proving {
-    /// Starts with this config and these files. `bin` is the first folder of `PATH`.
+impl ProofGateway {
+    /// Starts a gateway with this config and these files. `bin` is the first folder of `PATH`.
     async fn start(config: &str, files: &[(&str, &str)]) -> Self {
         let upstream = Upstream::mock().await;
         let folder = TempDir::new().unwrap();
@@ -49,9 +49,9 @@ impl Proving {
             folder.path().join("bin").display(),
             std::env::var("PATH").unwrap()
         );
-        let mut command = serving(folder.path());
+        let mut command = serve_command(folder.path());
         command.env("PATH", path);
-        let mut served = Served::start(command);
+        let mut served = ServerProcess::start(command);
         Self {
             agent: Agent::at(served.addr()),
             operator: Agent::at(served.operators()),
@@ -61,7 +61,7 @@ impl Proving {
         }
     }
 
-    fn write(&self, file: &str, text: &str) {
+    fn write_file(&self, file: &str, text: &str) {
         fs::write(self.folder.path().join(file), text).unwrap();
     }
 
@@ -69,7 +69,7 @@ impl Proving {
         write_config(self.folder.path(), &self.upstream, config);
     }
 
-    /// The inputs with which the guard ran.
+    /// Returns the inputs of the guard's runs.
     fn runs(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.folder.path().join("runs")).unwrap_or_default();
         let lines = text.lines().filter(|line| !line.is_empty());
@@ -78,9 +78,9 @@ impl Proving {
             .collect()
     }
 
-    /// Waits until the metrics hold a line.
-    async fn measured(&self, line: &str) {
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits until the metrics contain a line.
+    async fn wait_for_metric(&self, line: &str) {
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let metrics = self.operator.get("/metrics").await;
             if metrics.text().lines().any(|found| found == line) {
@@ -91,14 +91,14 @@ impl Proving {
         }
     }
 
-    /// Waits until a guard is proven, or is not.
-    async fn proven(&self, hook: &str, is_proven: bool) {
+    /// Waits until the metrics report that a guard is proven, or that it is not.
+    async fn wait_for_proof(&self, hook: &str, is_proven: bool) {
         let value = u8::from(is_proven);
-        self.measured(&format!("hookgate_guard_proven{{hook=\"{hook}\"}} {value}"))
+        self.wait_for_metric(&format!("hookgate_guard_proven{{hook=\"{hook}\"}} {value}"))
             .await;
     }
 
-    /// The output for a reported call of a shell command.
+    /// Reports a call of a shell command as an event, and returns the output.
     async fn report_call(&self) -> Value {
         let event = json!({
             "hook_event_name": "BeforeTool",
@@ -117,8 +117,8 @@ fn write_config(folder: &Path, upstream: &Upstream, config: &str) {
     fs::write(folder.join("hookgate.yaml"), text).unwrap();
 }
 
-/// A config with one hook on an event, and with these further lines.
-fn hook(event: &str, fields: &str) -> String {
+/// A config with one hook on an event, with these further fields.
+fn hook_config(event: &str, fields: &str) -> String {
     format!(
         "proof: {{ every: 200ms }}\nhooks:\n  {event}:\n    - hooks:\n        - {{ name: shell, {fields}, {CASES} }}\n"
     )

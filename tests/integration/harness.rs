@@ -1,4 +1,4 @@
-//! Three actors: a fake [`Upstream`], the real [`Gate`], and an [`Agent`].
+//! Fake upstreams, real gateways and clients of both.
 
 mod agent;
 mod browser;
@@ -16,17 +16,18 @@ mod wire;
 pub use self::{
     agent::{Agent, Answer, event_data, prompt},
     browser::Browser,
-    child::{Served, hookgate, run, run_with_input, serving},
+    child::{ServerProcess, hookgate, run, run_with_input, serve_command},
     coder::Coder,
     decision_log::decision_log,
     raw::Raw,
     redis::Redis,
     refusal::assert_refused,
     test_gateway::TestGateway,
-    upstream::{Asked, Upstream, respond},
+    upstream::{ReceivedRequest, Upstream, respond},
     wire::{
-        End, PATIENCE, chunked_head, closed, closed_port, eventually, exchange, exchange_bytes,
-        piece, processes, rest, signalled, write_chunk, write_last_chunk,
+        End, TEST_TIMEOUT, chunked_head, closed_port, eventually, next_chunk, processes,
+        read_to_end, send_and_read, send_and_read_bytes, wait_for_signal, wait_until_closed,
+        write_chunk, write_last_chunk,
     },
 };
 

@@ -1,10 +1,10 @@
-//! What hooks can do to a model call.
+//! Hooks on model calls: edits, denials, selection of tools, order and failure modes.
 
 mod answers;
 mod denials;
+mod metadata;
 mod requests;
 mod running;
-mod telling;
 mod tools;
 
 const MODEL: &str = "gemini-2.5-pro";

@@ -1,6 +1,6 @@
-//! HTTP/2 towards agents and model APIs, and what hostile clients make of it.
+//! HTTP/2 connections from agents and to model APIs.
 //!
-//! Other modules run over HTTP/2, too, with `HOOKGATE_HTTP2=1`.
+//! The modules that `.ci/run` lists are also run over HTTP/2, with `HOOKGATE_HTTP2=1`.
 
 mod agents;
 mod upstreams;

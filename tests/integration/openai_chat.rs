@@ -1,4 +1,4 @@
-//! The Chat Completions API, from outside: what hooks and policies do there.
+//! Hooks and policies on the Chat Completions API.
 
 mod ambiguity;
 mod answers;
@@ -14,7 +14,7 @@ use crate::harness::{Answer, TestGateway, Upstream, respond};
 
 const PATH: &str = "/v1/chat/completions";
 
-/// How an answer is asked for.
+/// Form of the answer that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     Whole,
@@ -23,7 +23,7 @@ enum Form {
 
 const FORMS: [Form; 2] = [Form::Whole, Form::Stream];
 
-/// A gateway in front of an API of OpenAI.
+/// A gateway in front of an OpenAI API.
 async fn gateway(upstream: &Upstream, config: &str) -> TestGateway {
     let upstreams = "upstreams: { openai: { url: \"{upstream}\" } }\n";
     TestGateway::start(upstream, &format!("{upstreams}{config}")).await
@@ -42,7 +42,7 @@ async fn ask(gate: &TestGateway, form: Form, body: &Value) -> Answer {
     gate.agent().post(PATH, body.to_string()).await
 }
 
-/// The events of a stream without `[DONE]`, which must be its end.
+/// Events of a stream without `[DONE]`, which must be the last one.
 #[track_caller]
 fn events(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -81,9 +81,9 @@ fn text(form: Form, answer: &Answer) -> String {
     texts.filter_map(Value::as_str).collect()
 }
 
-/// The reason for which an answer ends.
+/// The only `finish_reason` of an answer.
 #[track_caller]
-fn end(form: Form, answer: &Answer) -> String {
+fn finish_reason(form: Form, answer: &Answer) -> String {
     let choices = choices(form, answer);
     let reasons = choices.iter().map(|choice| &choice["finish_reason"]);
     let reasons: Vec<&str> = reasons.filter_map(Value::as_str).collect();
@@ -91,8 +91,8 @@ fn end(form: Form, answer: &Answer) -> String {
     reasons[0].to_owned()
 }
 
-/// An upstream that streams these pieces of a text, or answers with all of them.
-async fn pieces(pieces: &[&str]) -> Upstream {
+/// An upstream that streams these pieces of a text, or sends all of them as one JSON answer.
+async fn upstream_streaming(pieces: &[&str]) -> Upstream {
     let pieces: Vec<String> = pieces.iter().map(|piece| (*piece).to_owned()).collect();
     Upstream::with(move |asked| {
         let envelope = |object: &str, choice: Value| {

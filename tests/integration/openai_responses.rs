@@ -1,5 +1,5 @@
-//! What only the Responses API has: fields and methods that hide content, declarations in the
-//! conversation, reasoning items, and the forms of its errors.
+//! Behaviour that is specific to the Responses API: stored content, tool declarations in the
+//! conversation, reasoning items and error forms.
 
 use serde_json::{Value, json};
 
@@ -27,8 +27,8 @@ fn function(name: &str) -> Value {
     json!({ "type": "function", "name": name, "parameters": { "type": "object" } })
 }
 
-fn quiet() -> String {
-    hook::config(&[("BeforeModel", hook::running("quiet", "cat > /dev/null"))])
+fn no_op_hook() -> String {
+    hook::config(&[("BeforeModel", hook::command("quiet", "cat > /dev/null"))])
 }
 
 /// Types of the events of a stream, and the response that ends it.
@@ -60,7 +60,7 @@ fn text(response: &Value) -> String {
 #[tokio::test]
 async fn paths_with_and_without_a_version_are_one_method() {
     let upstream = Upstream::mock().await;
-    let gateway = gateway(&upstream, &quiet()).await;
+    let gateway = gateway(&upstream, &no_op_hook()).await;
     let body = json!({ "model": "gpt-5.1", "input": "hello" }).to_string();
     for path in ["/v1/responses", "/responses", "/v1/responses?beta=true"] {
         let answer = gateway.agent().post(path, body.clone()).await;
@@ -73,7 +73,7 @@ async fn paths_with_and_without_a_version_are_one_method() {
 #[tokio::test]
 async fn a_websocket_is_answered_with_426() {
     let upstream = Upstream::mock().await;
-    for config in [String::new(), quiet()] {
+    for config in [String::new(), no_op_hook()] {
         let gateway = gateway(&upstream, &config).await;
         let agent: Agent = gateway
             .agent()
@@ -84,13 +84,13 @@ async fn a_websocket_is_answered_with_426() {
         assert_eq!(answer.status, 426, "{}", answer.text());
         assert_eq!(answer.json()["error"]["code"], "WEBSOCKET_REFUSED");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn what_hooks_cannot_see_is_refused_with_the_reason() {
+async fn fields_that_hide_content_from_hooks_are_refused() {
     let upstream = Upstream::mock().await;
-    let gateway = gateway(&upstream, &quiet()).await;
+    let gateway = gateway(&upstream, &no_op_hook()).await;
     for (field, value) in [
         ("previous_response_id", json!("resp_1")),
         ("conversation", json!("conv_1")),
@@ -110,11 +110,11 @@ async fn what_hooks_cannot_see_is_refused_with_the_reason() {
         let message = error["message"].as_str().unwrap();
         assert!(message.contains("because hooks cannot see"), "{message}");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_stored_upstream_passes_where_nothing_inspects_it() {
+async fn a_reference_to_a_stored_response_passes_without_hooks() {
     let upstream = Upstream::with(|asked| respond(200, "application/json", asked.body)).await;
     let gateway = gateway(&upstream, "").await;
     let body = json!({ "model": "gpt-5.1", "previous_response_id": "resp_1", "input": "hi" });
@@ -123,9 +123,9 @@ async fn a_conversation_that_is_stored_upstream_passes_where_nothing_inspects_it
 }
 
 #[tokio::test]
-async fn stored_responses_are_refused() {
+async fn methods_on_stored_content_are_refused_and_listing_models_passes() {
     let upstream = Upstream::mock().await;
-    let gateway = gateway(&upstream, &quiet()).await;
+    let gateway = gateway(&upstream, &no_op_hook()).await;
     let agent = gateway.agent().sending("authorization", "Bearer k");
     for path in [
         "/v1/responses/resp_1",
@@ -139,13 +139,13 @@ async fn stored_responses_are_refused() {
     }
     let models = agent.get("/v1/models").await;
     assert_eq!(models.status, 200, "{}", models.text());
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_denial_as_an_error_is_one_that_agents_do_not_repeat() {
+async fn a_denial_as_an_error_has_a_form_that_agents_do_not_retry() {
     let upstream = Upstream::mock().await;
-    let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let deny = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
     let gateway = gateway(&upstream, &format!("{deny}denials: error\n")).await;
     let answer = ask(&gateway, &json!({ "model": "gpt-5.1", "input": "hello" })).await;
     assert_eq!(answer.status, 400);
@@ -178,7 +178,7 @@ async fn tools_are_withheld_wherever_they_are_declared() {
     });
     let answer = ask(&gateway, &body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let asked = upstream.only().json();
+    let asked = upstream.only_request().json();
     let mut expected = body.clone();
     expected["tools"] = json!([
         { "type": "namespace", "name": "n", "description": "d", "tools": [function("look")] },
@@ -196,7 +196,7 @@ async fn tools_are_withheld_wherever_they_are_declared() {
 }
 
 #[tokio::test]
-async fn a_denied_call_goes_back_with_its_reasoning() {
+async fn a_denied_call_is_returned_to_the_model_with_its_reasoning() {
     let reasoning =
         json!({ "id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "ZW5j" });
     let call = json!({ "id": "ct_1", "type": "custom_tool_call", "call_id": "c1", "name": "rm", "input": "/" });
@@ -226,8 +226,8 @@ async fn a_denied_call_goes_back_with_its_reasoning() {
 
     assert_eq!(text(&answer.json()), "fine", "{}", answer.text());
     assert_eq!(answer.json()["output"].as_array().unwrap().len(), 1);
-    let again = upstream.seen()[1].json();
-    let items = again["input"].as_array().unwrap();
+    let second_request = upstream.requests()[1].json();
+    let items = second_request["input"].as_array().unwrap();
     assert_eq!(items[..3], [user("go"), reasoning, call]);
     assert_eq!(items[3]["type"], "custom_tool_call_output");
     assert_eq!(items[3]["call_id"], "c1");
@@ -236,7 +236,7 @@ async fn a_denied_call_goes_back_with_its_reasoning() {
 }
 
 #[tokio::test]
-async fn reasoning_before_a_denied_call_is_complete_and_goes_upstream_with_the_call_only() {
+async fn reasoning_of_a_denied_call_is_kept_and_the_call_is_restored_upstream() {
     let upstream = Upstream::mock().await;
     let rule = "{ tool: rm, argument: /path, not_matches: secret }";
     let config =
@@ -255,7 +255,7 @@ async fn reasoning_before_a_denied_call_is_complete_and_goes_upstream_with_the_c
     let answer = ask(&gateway, &body).await;
 
     let (names, response) = stream(&answer);
-    let count = |name: &str| names.iter().filter(|known| *known == name).count();
+    let count = |name: &str| names.iter().filter(|other| *other == name).count();
     let items = response["output"].as_array().unwrap().clone();
     let types: Vec<&str> = items
         .iter()
@@ -264,14 +264,14 @@ async fn reasoning_before_a_denied_call_is_complete_and_goes_upstream_with_the_c
     assert_eq!(types, ["reasoning", "reasoning", "message"], "{response}");
     assert_eq!(count("response.output_item.added"), 3);
     assert_eq!(count("response.output_item.done"), 3);
-    let asked = upstream.seen().last().unwrap().json();
+    let asked = upstream.requests().last().unwrap().json();
     assert_eq!(asked["input"][1], items[0], "{asked}");
 
     let input = body["input"].as_array_mut().unwrap();
     input.extend(items.iter().cloned().chain([user("And now")]));
     stream(&ask(&gateway, &body).await);
 
-    let asked = upstream.seen().last().unwrap().json();
+    let asked = upstream.requests().last().unwrap().json();
     let asked = asked["input"].as_array().unwrap();
     let types: Vec<&str> = asked
         .iter()
@@ -288,7 +288,7 @@ async fn reasoning_before_a_denied_call_is_complete_and_goes_upstream_with_the_c
 #[tokio::test]
 async fn a_stream_with_reasoning_and_a_tool_loop_passes_hooks() {
     let upstream = Upstream::mock().await;
-    let quiet = || hook::running("quiet", "cat > /dev/null");
+    let quiet = || hook::command("quiet", "cat > /dev/null");
     let hooks = hook::config(&[
         ("AfterModel", quiet()),
         ("BeforeTool", quiet()),
@@ -323,17 +323,14 @@ async fn a_stream_with_reasoning_and_a_tool_loop_passes_hooks() {
     input.extend(items.iter().cloned().chain([result]));
     let (_, response) = stream(&ask(&gateway, &body).await);
     assert!(text(&response).contains("seen"), "{response}");
-    assert_eq!(upstream.seen().last().unwrap().json(), body);
+    assert_eq!(upstream.requests().last().unwrap().json(), body);
 }
 
 #[tokio::test]
-async fn texts_to_embed_are_masked_and_tokens_refused() {
+async fn embedding_input_is_masked_and_token_input_is_refused() {
     let upstream = Upstream::mock().await;
-    let gateway = gateway(
-        &upstream,
-        "policies: [{ policy: redact, detect: [email] }]\n",
-    )
-    .await;
+    let config = "policies: [{ policy: redact, detect: [email] }]\n";
+    let gateway = gateway(&upstream, config).await;
     let embed = async |input: Value| {
         let body = json!({ "model": "text-embedding-3-small", "input": input });
         gateway
@@ -343,7 +340,7 @@ async fn texts_to_embed_are_masked_and_tokens_refused() {
     };
     let answer = embed(json!(["ann@example.com", "b"])).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let asked = upstream.only().json();
+    let asked = upstream.only_request().json();
     assert_eq!(asked["input"], json!(["[REDACTED:email]", "b"]));
     for tokens in [json!([1, 2]), json!([[1, 2]])] {
         let answer = embed(tokens).await;
@@ -352,9 +349,9 @@ async fn texts_to_embed_are_masked_and_tokens_refused() {
 }
 
 #[tokio::test]
-async fn a_prompt_with_the_same_cache_key_stays_in_its_session() {
+async fn prompts_with_the_same_cache_key_share_a_session() {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeAgent", hook::running("see", "cat > seen.json"))]);
+    let hooks = hook::config(&[("BeforeAgent", hook::command("see", "cat > seen.json"))]);
     let gateway = gateway(&upstream, &hooks).await;
     let mut ids = Vec::new();
     for key in ["one", "one"] {
@@ -367,9 +364,9 @@ async fn a_prompt_with_the_same_cache_key_stays_in_its_session() {
 }
 
 #[tokio::test]
-async fn what_codex_sends_before_a_prompt_is_no_prompt() {
+async fn context_that_codex_sends_before_a_prompt_is_not_part_of_it() {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeAgent", hook::saying("see", &json!({})))]);
+    let hooks = hook::config(&[("BeforeAgent", hook::printing("see", &json!({})))]);
     let gateway = gateway(&upstream, &hooks).await;
     let mut input = vec![
         json!({ "type": "message", "role": "developer", "content": [{ "type": "input_text", "text": "rules" }] }),
@@ -386,20 +383,17 @@ async fn what_codex_sends_before_a_prompt_is_no_prompt() {
 }
 
 #[tokio::test]
-async fn a_whole_stream_that_a_hook_edits_is_a_valid_stream() {
+async fn a_buffered_stream_that_a_hook_edits_is_a_valid_stream() {
     let upstream = Upstream::mock().await;
     let edit = json!({ "candidates": [{ "content": { "parts": ["X"] } }] });
-    let hooks = hook::config(&[("AfterModel", hook::saying("edit", &hook::response(&edit)))]);
+    let hooks = hook::config(&[("AfterModel", hook::printing("edit", &hook::response(&edit)))]);
     let gateway = gateway(&upstream, &format!("{hooks}after_model: buffered\n")).await;
     let body = json!({ "model": "gpt-5.1", "input": "hello", "stream": true });
     let (names, response) = stream(&ask(&gateway, &body).await);
     assert_eq!(text(&response), "X");
     assert_eq!(names.first().unwrap(), "response.created");
-    assert_eq!(
-        names
-            .iter()
-            .filter(|name| *name == "response.output_item.done")
-            .count(),
-        1
-    );
+    let done = names
+        .iter()
+        .filter(|name| *name == "response.output_item.done");
+    assert_eq!(done.count(), 1);
 }

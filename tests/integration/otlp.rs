@@ -1,4 +1,4 @@
-//! Calls are exported to a collector, and do not wait for it.
+//! Export of calls to an OTLP collector, without delaying them.
 
 mod collector;
 mod records;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::harness::{Upstream, respond};
 
-/// Takes whatever it is sent.
+/// A collector that accepts every export.
 async fn collector() -> Upstream {
     Upstream::with(|_| respond(200, "application/json", "{}")).await
 }
@@ -18,13 +18,16 @@ fn telemetry(collector: &Upstream, more: &str) -> String {
     format!("telemetry: {{ otlp: {{ endpoint: \"{endpoint}\"{more} }} }}\n")
 }
 
-/// All items under `names` in what was sent to `path`.
+/// All items under `names` in the requests to `path`.
 fn items(collector: &Upstream, path: &str, names: [&str; 3]) -> Vec<Value> {
-    let seen = collector.seen().into_iter().filter(|it| it.path == path);
+    let seen = collector
+        .requests()
+        .into_iter()
+        .filter(|it| it.path == path);
     let mut level: Vec<Value> = seen.map(|it| it.json()).collect();
     for name in names {
-        let below = level.iter().flat_map(|it| it[name].as_array().unwrap());
-        level = below.cloned().collect();
+        let children = level.iter().flat_map(|it| it[name].as_array().unwrap());
+        level = children.cloned().collect();
     }
     level
 }
@@ -39,7 +42,7 @@ fn records(collector: &Upstream) -> Vec<Value> {
     items(collector, "/v1/logs", names)
 }
 
-/// The only span of a name.
+/// The only span with this name.
 #[track_caller]
 fn only<'a>(spans: &'a [Value], name: &str) -> &'a Value {
     let mut found = spans.iter().filter(|it| it["name"] == name);
@@ -50,7 +53,7 @@ fn only<'a>(spans: &'a [Value], name: &str) -> &'a Value {
     first
 }
 
-/// An attribute as text; empty if it is not there.
+/// The value of an attribute as text; empty if it is absent.
 fn attribute<'a>(item: &'a Value, name: &str) -> &'a str {
     let attributes = item["attributes"].as_array().unwrap();
     let Some(found) = attributes.iter().find(|it| it["key"] == name) else {

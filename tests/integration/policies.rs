@@ -1,12 +1,12 @@
-//! Policies, seen from outside.
+//! Built-in policies: limits, models, prompts, redaction and tools, tested through the gateway.
 
-mod costs;
+mod configuration;
 mod limits;
 mod models;
-mod places;
 mod prompts;
 mod redact;
+mod text_chunks;
+mod time_complexity;
 mod tools;
-mod words;
 
 const MODEL: &str = "gemini-2.5-pro";

@@ -1,4 +1,4 @@
-//! No hook process outlives the call that it runs for.
+//! Cleanup of hook processes: none outlives the call that it runs for.
 
 use std::time::Duration;
 
@@ -8,45 +8,50 @@ use uuid::Uuid;
 
 use crate::harness::{TestGateway, Upstream, eventually, processes, prompt};
 
-/// How long a hook that ends when asked may stay.
-const POLITE: Duration = Duration::from_secs(2);
+/// Time within which a hook that does not ignore SIGTERM must be gone.
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// And one that must be killed: two more seconds, and some for a busy machine.
-const KILLED: Duration = Duration::from_secs(5);
+/// Time within which a hook that ignores SIGTERM must be gone. It is killed after two seconds;
+/// the rest is for a busy machine.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A hook that starts a child of its own and waits for ever.
-const WAITS: &str = "cat > /dev/null; sleep 600 & wait";
+/// A hook that starts a child process and waits for it.
+const WAITING_HOOK: &str = "cat > /dev/null; sleep 600 & wait";
 
-/// The same, when asked to end does not.
-const STAYS: &str = "trap '' TERM; cat > /dev/null; sleep 600 & wait";
+/// A hook that does the same and ignores SIGTERM.
+const SIGTERM_IGNORING_HOOK: &str = "trap '' TERM; cat > /dev/null; sleep 600 & wait";
 
-/// A gate with this hook on `event`, and the mark that its processes carry.
+/// Starts a gateway with this hook on `event`. Returns it with the marker that is in the
+/// environment of the hook's processes.
 async fn start(
     upstream: &Upstream,
     event: &str,
     command: &str,
-    more: &str,
+    more_config: &str,
 ) -> (TestGateway, String) {
-    let mark = format!("HOOKGATE_MARK={}", Uuid::new_v4());
-    let (name, value) = mark.split_once('=').unwrap();
+    let marker = format!("HOOKGATE_MARK={}", Uuid::new_v4());
+    let (name, value) = marker.split_once('=').unwrap();
     let hook = json!({ "command": command, "env": { name: value }, "on_failure": "closed" });
-    let config = format!("{more}\nhooks: {{ {event}: [{{ hooks: [{hook}] }}] }}");
-    (TestGateway::start(upstream, &config).await, mark)
+    let config = format!("{more_config}\nhooks: {{ {event}: [{{ hooks: [{hook}] }}] }}");
+    (TestGateway::start(upstream, &config).await, marker)
 }
 
-async fn running(mark: &str) {
-    eventually("the hook runs, and its child", POLITE, || {
-        processes(mark).len() >= 2
+async fn wait_until_hook_runs(marker: &str) {
+    eventually("the hook and its child run", TERMINATION_TIMEOUT, || {
+        processes(marker).len() >= 2
     })
     .await;
 }
 
-async fn gone(mark: &str, within: Duration) {
-    eventually("no process is left", within, || processes(mark).is_empty()).await;
+async fn wait_until_processes_are_gone(marker: &str, within: Duration) {
+    eventually("no process is left", within, || {
+        processes(marker).is_empty()
+    })
+    .await;
 }
 
-/// Calls, and leaves when the hook runs.
-async fn call_and_leave(gate: &TestGateway, path: &str, mark: &str) {
+/// Sends a request, and closes the connection when the hook runs.
+async fn call_and_disconnect(gate: &TestGateway, path: &str, marker: &str) {
     let body = prompt("hello").to_string();
     let length = body.len();
     let head = format!(
@@ -54,44 +59,47 @@ async fn call_and_leave(gate: &TestGateway, path: &str, mark: &str) {
     );
     let mut socket = TcpStream::connect(gate.agents).await.unwrap();
     socket.write_all((head + &body).as_bytes()).await.unwrap();
-    running(mark).await;
+    wait_until_hook_runs(marker).await;
 }
 
 #[tokio::test]
-async fn an_agent_that_leaves_takes_its_hooks_with_it() {
+async fn a_disconnected_agent_terminates_its_hooks() {
     for event in ["BeforeModel", "BeforeToolSelection", "AfterModel"] {
         for method in ["generateContent", "streamGenerateContent?alt=sse"] {
             let upstream = Upstream::mock().await;
-            let (gate, mark) = start(&upstream, event, WAITS, "").await;
+            let (gate, marker) = start(&upstream, event, WAITING_HOOK, "").await;
 
-            call_and_leave(&gate, &format!("/v1beta/models/m:{method}"), &mark).await;
+            call_and_disconnect(&gate, &format!("/v1beta/models/m:{method}"), &marker).await;
 
-            gone(&mark, POLITE).await;
-            assert_eq!(upstream.seen().len(), usize::from(event == "AfterModel"));
+            wait_until_processes_are_gone(&marker, TERMINATION_TIMEOUT).await;
+            assert_eq!(
+                upstream.requests().len(),
+                usize::from(event == "AfterModel")
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn a_late_agent_that_leaves_takes_its_hooks_with_it() {
-    // Keep-alives are on their way when it leaves.
+async fn a_disconnect_after_keep_alives_terminates_the_hooks() {
+    // The agent disconnects after the first keep-alive.
     let upstream = Upstream::mock().await;
-    let early = "timeouts: { keep_alive: 20ms }";
-    let (gate, mark) = start(&upstream, "BeforeModel", WAITS, early).await;
+    let short_keep_alive = "timeouts: { keep_alive: 20ms }";
+    let (gate, marker) = start(&upstream, "BeforeModel", WAITING_HOOK, short_keep_alive).await;
 
     let path = "/v1beta/models/m:streamGenerateContent?alt=sse";
     let answer = gate.agent().open(path, prompt("hello").to_string()).await;
-    running(&mark).await;
+    wait_until_hook_runs(&marker).await;
     drop(answer);
 
-    gone(&mark, POLITE).await;
-    assert!(upstream.seen().is_empty());
+    wait_until_processes_are_gone(&marker, TERMINATION_TIMEOUT).await;
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_reporter_that_leaves_takes_its_hooks_with_it() {
+async fn a_disconnect_from_the_events_endpoint_terminates_the_hooks() {
     let upstream = Upstream::mock().await;
-    let (gate, mark) = start(&upstream, "BeforeTool", WAITS, "").await;
+    let (gate, marker) = start(&upstream, "BeforeTool", WAITING_HOOK, "").await;
     let event = r#"{"hook_event_name":"BeforeTool","tool_name":"t","tool_input":{}}"#;
     let length = event.len();
     let request = format!(
@@ -99,62 +107,62 @@ async fn a_reporter_that_leaves_takes_its_hooks_with_it() {
     );
     let mut socket = TcpStream::connect(gate.agents).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();
-    running(&mark).await;
+    wait_until_hook_runs(&marker).await;
     drop(socket);
 
-    gone(&mark, POLITE).await;
+    wait_until_processes_are_gone(&marker, TERMINATION_TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn a_hook_that_does_not_end_when_asked_is_killed() {
+async fn a_hook_that_ignores_sigterm_is_killed() {
     let upstream = Upstream::mock().await;
-    let (gate, mark) = start(&upstream, "BeforeModel", STAYS, "").await;
+    let (gate, marker) = start(&upstream, "BeforeModel", SIGTERM_IGNORING_HOOK, "").await;
 
-    call_and_leave(&gate, "/v1beta/models/m:generateContent", &mark).await;
+    call_and_disconnect(&gate, "/v1beta/models/m:generateContent", &marker).await;
 
-    gone(&mark, KILLED).await;
+    wait_until_processes_are_gone(&marker, KILL_TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn a_hook_that_is_too_slow_does_not_stay() {
+async fn a_hook_over_its_timeout_is_terminated() {
     let upstream = Upstream::mock().await;
     let defaults = "hook_defaults: { timeout: 300 }";
-    let (gate, mark) = start(&upstream, "BeforeModel", WAITS, defaults).await;
+    let (gate, marker) = start(&upstream, "BeforeModel", WAITING_HOOK, defaults).await;
 
     let answer = gate.agent().generate("m", &prompt("hello")).await;
 
     assert!(answer.text().contains("timed out"), "{}", answer.text());
-    gone(&mark, POLITE).await;
+    wait_until_processes_are_gone(&marker, TERMINATION_TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn what_a_hook_leaves_behind_does_not_stay() {
+async fn a_background_process_of_a_hook_is_terminated() {
     let upstream = Upstream::mock().await;
-    let leaves = "cat > /dev/null; sleep 600 > /dev/null 2>&1 & exit 0";
-    let (gate, mark) = start(&upstream, "BeforeModel", leaves, "").await;
+    let background_hook = "cat > /dev/null; sleep 600 > /dev/null 2>&1 & exit 0";
+    let (gate, marker) = start(&upstream, "BeforeModel", background_hook, "").await;
 
     let answer = gate.agent().generate("m", &prompt("hello")).await;
 
     assert_eq!(answer.status, 200);
-    gone(&mark, POLITE).await;
+    wait_until_processes_are_gone(&marker, TERMINATION_TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn a_gateway_that_stops_leaves_no_hook() {
+async fn shutdown_terminates_running_hooks() {
     let upstream = Upstream::mock().await;
     let drain = "timeouts: { drain: 200ms }";
-    let (gate, mark) = start(&upstream, "BeforeModel", WAITS, drain).await;
+    let (gate, marker) = start(&upstream, "BeforeModel", WAITING_HOOK, drain).await;
     let agent = gate.agent();
     let call = tokio::spawn(async move {
         let path = "/v1beta/models/m:generateContent";
         let answer = agent.open(path, prompt("hello").to_string());
         answer.await
     });
-    running(&mark).await;
+    wait_until_hook_runs(&marker).await;
 
     gate.stop().await;
 
-    assert!(processes(&mark).is_empty());
-    assert!(upstream.seen().is_empty());
+    assert!(processes(&marker).is_empty());
+    assert!(upstream.requests().is_empty());
     call.await.ok();
 }

@@ -1,28 +1,31 @@
-//! What holds for all hooks, whatever they say, seen from outside. The proofs
-//! are beside the engine.
+//! Properties of all hooks at the gateway's API: observe mode, order and strictness.
+//!
+//! The property tests of the engine are in `src/hook/tests/properties.rs`.
 
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Answer, Asked, TestGateway, Upstream, hook, prompt, respond};
+use crate::harness::{
+    Agent, Answer, ReceivedRequest, TestGateway, Upstream, hook, prompt, respond,
+};
 
 const MODEL: &str = "gemini-2.5-pro";
 
-/// A request that no printer of JSON would write so.
+/// A request in a spelling that no JSON serializer writes.
 const REQUEST: &str = "{ \"contents\":[ {\"role\":\"user\" ,\"parts\":[{\"text\":\"a\\u0041\"}]},\r\n\
     {\"role\":\"model\",\"parts\":[{\"functionCall\":{\"name\":\"f\",\"args\":{\"n\":1.0e0}},\"thoughtSignature\":\"s\"}]},\
     {\"role\":\"user\",\"parts\":[{\"functionResponse\":{\"name\":\"f\",\"response\":{}}}]}], \
     \"tools\":[{\"function_declarations\":[{\"name\":\"f\"},{\"name\":\"g\"}]}], \
     \"generationConfig\":{\"temperature\":0.50,\"x-unknown\":10000000000000000000001} }\n";
 
-/// Chunks of an answer, in the same spirit.
+/// Chunks of a response in unusual spelling.
 const CHUNKS: [&str; 3] = [
     r#"{"candidates": [ {"content":{"role":"model","parts":[{"text":"secr\u0065t "}]},"index":0}] }"#,
     r#"{ "candidates":[{"content":{"parts":[{"functionCall":{"name":"g","args":{"n":1.50}}}],"role":"model"}}]}"#,
     r#"{"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP"}],"usageMetadata":{"totalTokenCount":7.0}}"#,
 ];
 
-async fn upstream() -> Upstream {
-    Upstream::with(|asked: Asked| {
+async fn start_upstream() -> Upstream {
+    Upstream::with(|asked: ReceivedRequest| {
         let stream = CHUNKS.map(|it| format!("data: {it}\r\n\r\n")).concat();
         if asked.query.contains("alt=sse") {
             respond(200, "text/event-stream", stream)
@@ -39,8 +42,8 @@ async fn upstream() -> Upstream {
     .await
 }
 
-/// One call of each kind; what upstream saw, and what the agent got.
-async fn calls(agent: &Agent, upstream: &Upstream) -> Vec<(Answer, Asked)> {
+/// Calls each method. Returns what the agent and upstream received.
+async fn call_each_method(agent: &Agent, upstream: &Upstream) -> Vec<(Answer, ReceivedRequest)> {
     let mut calls = Vec::new();
     for method in [
         "generateContent",
@@ -50,13 +53,13 @@ async fn calls(agent: &Agent, upstream: &Upstream) -> Vec<(Answer, Asked)> {
     ] {
         let path = format!("/v1beta/models/{MODEL}:{method}");
         let answer = agent.post(&path, REQUEST).await;
-        calls.push((answer, upstream.seen().pop().unwrap()));
+        calls.push((answer, upstream.requests().pop().unwrap()));
     }
     calls
 }
 
-/// Everything that a hook could say to change something, and failures.
-fn meddling() -> Vec<Value> {
+/// Hooks in observe mode that return every kind of change, deny, or fail.
+fn observing_hooks() -> Vec<Value> {
     let edits = json!({ "decision": "deny", "reason": "no", "continue": false,
     "systemMessage": "look", "hookSpecificOutput": {
         "llm_request": { "model": "other", "config": { "temperature": 0 },
@@ -69,11 +72,11 @@ fn meddling() -> Vec<Value> {
         answer.as_object_mut().unwrap().shift_remove(key);
     }
     [
-        hook::saying("all", &edits),
-        hook::saying("edit", &answer),
-        hook::refusing("guard", "no"),
-        hook::running("broken", "exit 1"),
-        hook::running("late", "exec sleep 60"),
+        hook::printing("all", &edits),
+        hook::printing("edit", &answer),
+        hook::denying("guard", "no"),
+        hook::command("broken", "exit 1"),
+        hook::command("late", "exec sleep 60"),
     ]
     .into_iter()
     .map(|mut hook| {
@@ -87,25 +90,28 @@ fn meddling() -> Vec<Value> {
 }
 
 #[track_caller]
-fn assert_same((answer, asked): &(Answer, Asked), (plain, plainly): &(Answer, Asked)) {
-    assert_eq!(asked.body, plainly.body);
-    // An array is always asked for as events, so that it can be judged.
-    assert_eq!(asked.path, plainly.path);
-    assert_eq!(asked.headers, plainly.headers);
+fn assert_same(
+    (answer, asked): &(Answer, ReceivedRequest),
+    (plain, plain_request): &(Answer, ReceivedRequest),
+) {
+    assert_eq!(asked.body, plain_request.body);
+    // JSON arrays are always requested from upstream as SSE, so that hooks can check each chunk.
+    assert_eq!(asked.path, plain_request.path);
+    assert_eq!(asked.headers, plain_request.headers);
     assert_eq!((answer.status, answer.text()), (plain.status, plain.text()));
     let media_type = "content-type";
     assert_eq!(answer.header(media_type), plain.header(media_type));
 }
 
 #[tokio::test]
-async fn hooks_that_observe_change_no_byte() {
-    let upstream = upstream().await;
+async fn hooks_in_observe_mode_change_no_byte() {
+    let upstream = start_upstream().await;
     let plain = TestGateway::start(&upstream, "").await;
-    let expected = calls(&plain.agent(), &upstream).await;
+    let expected = call_each_method(&plain.agent(), &upstream).await;
     let settings = ["", "after_model: buffered\n", "denials: error\n"];
     let settings = settings.iter().flat_map(|it| [(it, false), (it, true)]);
     for (more, sequential) in settings {
-        let group = json!([{ "sequential": sequential, "hooks": meddling() }]);
+        let group = json!([{ "sequential": sequential, "hooks": observing_hooks() }]);
         let events = ["BeforeModel", "BeforeToolSelection", "AfterModel"];
         let hooks: Value = events
             .map(|it| (it.to_owned(), group.clone()))
@@ -113,7 +119,7 @@ async fn hooks_that_observe_change_no_byte() {
             .collect();
         let gate = TestGateway::start(&upstream, &format!("{more}hooks: {hooks}")).await;
 
-        let observed = calls(&gate.agent(), &upstream).await;
+        let observed = call_each_method(&gate.agent(), &upstream).await;
 
         for (observed, plain) in observed.iter().zip(&expected) {
             assert_same(observed, plain);
@@ -124,7 +130,7 @@ async fn hooks_that_observe_change_no_byte() {
     assert_eq!(expected[0].1.body, REQUEST);
 }
 
-/// Every order of three things.
+/// Every permutation of three indices.
 const ORDERS: [[usize; 3]; 6] = [
     [0, 1, 2],
     [0, 2, 1],
@@ -134,13 +140,17 @@ const ORDERS: [[usize; 3]; 6] = [
     [2, 1, 0],
 ];
 
-/// A gateway with hooks of several families on one event, in this order.
-async fn families(upstream: &Upstream, event: &str, hooks: &[(&str, Value)]) -> TestGateway {
+/// Starts a gateway with hooks of several families on one event, in this order.
+async fn gateway_with_families(
+    upstream: &Upstream,
+    event: &str,
+    hooks: &[(&str, Value)],
+) -> TestGateway {
     let mut entries = Vec::new();
     let mut files = Vec::new();
     for (protocol, output) in hooks {
         let path = format!("{protocol}.json");
-        let group = json!({ "hooks": [hook::saying(&format!("{protocol}-saw"), output)] });
+        let group = json!({ "hooks": [hook::printing(&format!("{protocol}-saw"), output)] });
         files.push((
             path.clone(),
             json!({ "hooks": { event: [group] } }).to_string(),
@@ -166,11 +176,11 @@ async fn the_order_of_hooks_does_not_change_which_tools_are_allowed() {
     for order in ORDERS {
         let upstream = Upstream::mock().await;
         let hooks = order.map(|it| hooks[it].clone());
-        let gate = families(&upstream, "BeforeToolSelection", &hooks).await;
+        let gate = gateway_with_families(&upstream, "BeforeToolSelection", &hooks).await;
 
         gate.agent().generate(MODEL, &body).await;
 
-        let sent = upstream.only().json();
+        let sent = upstream.only_request().json();
         let kept = json!([{ "functionDeclarations": [{ "name": "f" }, { "name": "h" }] }]);
         assert_eq!(sent["tools"], kept, "{order:?}");
         let mode = &sent["toolConfig"]["functionCallingConfig"];
@@ -179,7 +189,7 @@ async fn the_order_of_hooks_does_not_change_which_tools_are_allowed() {
 }
 
 #[tokio::test]
-async fn each_further_hook_is_as_strict_as_those_before_or_stricter() {
+async fn the_strictest_hook_decides_in_any_order() {
     let answer = hook::response(&json!({ "text": "mine" }));
     let hooks = [
         ("terminai", json!({ "decision": "allow" }), "pass"),
@@ -194,11 +204,11 @@ async fn each_further_hook_is_as_strict_as_those_before_or_stricter() {
         for count in 1..=3 {
             let upstream = Upstream::mock().await;
             let order = &order[..count];
-            let said: Vec<_> = order
+            let outputs: Vec<_> = order
                 .iter()
                 .map(|it| (hooks[*it].0, hooks[*it].1.clone()))
                 .collect();
-            let gate = families(&upstream, "BeforeModel", &said).await;
+            let gate = gateway_with_families(&upstream, "BeforeModel", &outputs).await;
 
             let answer = gate.agent().generate(MODEL, &prompt("go")).await;
 

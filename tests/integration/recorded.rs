@@ -1,5 +1,5 @@
-//! What real agents sent and what the real model API answered, through the
-//! gateway: nothing changes but what hooks change.
+//! Recorded requests of real agents and recorded answers of the real model API, sent through the
+//! gateway: only edits by hooks change them.
 
 mod events;
 mod llxprt;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::harness::{Agent, Answer, TestGateway, Upstream, event_data, prompt};
 
-const HOOKLESS: &str = "";
+const NO_HOOKS: &str = "";
 
-/// Says nothing about an answer.
-const IDENTITY: &str = "hooks: { AfterModel: [{ hooks: [{ command: \"echo '{}'\" }] }] }";
+/// A hook that prints an empty output.
+const EMPTY_OUTPUT: &str = "hooks: { AfterModel: [{ hooks: [{ command: \"echo '{}'\" }] }] }";
 
-/// Replaces every text of an answer, thoughts included. By sed, which starts ten
-/// times faster than Python and sees every chunk.
+/// A hook that replaces every text of an answer, including thoughts. It runs on every chunk, so it
+/// uses sed, which starts ten times faster than Python.
 const MASK: &str = "hooks: { AfterModel: [{ hooks: [{ command: sed -Ef mask.sed }] }] }";
 const MASK_SED: &str = r#"
 s/^.*"parts":(\[("([^"\\]|\\.)*",?)*\]).*$/\1/
@@ -25,7 +25,7 @@ s/"([^"\\]|\\.)*"/"[masked]"/g
 s/.*/{"hookSpecificOutput":{"llm_response":{"candidates":[{"content":{"parts":&}}]}}}/
 "#;
 
-/// Gives every request back as it was shown.
+/// Hooks that return every request as they received it.
 const ECHO: &str = "
 hooks:
   BeforeModel: [{ hooks: [{ name: model, command: bash echo.sh }] }]
@@ -36,20 +36,20 @@ sed 's/^.*"llm_request":/{"hookSpecificOutput":{"llm_request":/; s/$/}/'
 "#;
 
 #[tokio::test]
-async fn recorded_answers_pass_unhooked_byte_for_byte() {
+async fn recorded_answers_pass_without_hooks_byte_for_byte() {
     for script in scripts() {
-        let received = replay(&script, HOOKLESS, &[Form::Events, Form::Array]).await;
+        let received = replay(&script, NO_HOOKS, &[Form::Events, Form::Array]).await;
 
         for ((recorded, form), answer) in received {
-            assert_eq!(answer.text(), written(&recorded, form), "{form:?}");
+            assert_eq!(answer.text(), wire_body(&recorded, form), "{form:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn recorded_answers_pass_a_hook_that_says_nothing() {
+async fn recorded_answers_pass_a_hook_with_empty_output() {
     for script in scripts() {
-        let received = replay(&script, IDENTITY, &[Form::Events, Form::Array]).await;
+        let received = replay(&script, EMPTY_OUTPUT, &[Form::Events, Form::Array]).await;
 
         for ((recorded, form), answer) in received {
             assert_eq!(chunks(&answer, form), chunks_of(&recorded), "{form:?}");
@@ -58,7 +58,7 @@ async fn recorded_answers_pass_a_hook_that_says_nothing() {
 }
 
 #[tokio::test]
-async fn only_the_texts_of_recorded_answers_are_replaced() {
+async fn a_masking_hook_replaces_only_the_texts_of_recorded_answers() {
     for script in scripts() {
         let received = replay(&script, MASK, &[Form::Events, Form::Array]).await;
 
@@ -71,9 +71,9 @@ async fn only_the_texts_of_recorded_answers_are_replaced() {
 }
 
 #[tokio::test]
-async fn recorded_requests_pass_unhooked_byte_for_byte() {
+async fn recorded_requests_pass_without_hooks_byte_for_byte() {
     let upstream = Upstream::answering(&json!({})).await;
-    let gate = TestGateway::start(&upstream, HOOKLESS).await;
+    let gate = TestGateway::start(&upstream, NO_HOOKS).await;
 
     for recorded in requests() {
         let answer = gate
@@ -82,16 +82,16 @@ async fn recorded_requests_pass_unhooked_byte_for_byte() {
             .await;
 
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let asked = upstream.seen().pop().unwrap();
+        let asked = upstream.requests().pop().unwrap();
         assert_eq!(asked.body, recorded.body);
-        // LiteLLM leaves the version out.
+        // LiteLLM omits the API version.
         let path = recorded.path.split('?').next().unwrap();
         assert!(asked.path.ends_with(path), "{}", asked.path);
     }
 }
 
 #[tokio::test]
-async fn recorded_requests_pass_hooks_that_give_them_back() {
+async fn recorded_requests_pass_hooks_that_return_them_unchanged() {
     let upstream = Upstream::answering(&json!({})).await;
     let gate = TestGateway::with_files(&upstream, ECHO, &[("echo.sh", ECHO_SH)]).await;
 
@@ -104,14 +104,14 @@ async fn recorded_requests_pass_hooks_that_give_them_back() {
         assert_eq!(answer.status, 200, "{}", answer.text());
         let hooks = answer.header("x-hookgate-hooks");
         assert!(hooks.contains("model;"), "{hooks:?}");
-        let generates = recorded.path.contains("enerateContent");
-        assert_eq!(hooks.contains("tools;"), generates, "{hooks:?}");
-        let asked = upstream.seen().pop().unwrap();
+        let is_generation = recorded.path.contains("enerateContent");
+        assert_eq!(hooks.contains("tools;"), is_generation, "{hooks:?}");
+        let asked = upstream.requests().pop().unwrap();
         assert_eq!(asked.body, recorded.body);
     }
 }
 
-/// How an answer is asked for.
+/// Form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     Unary,
@@ -127,15 +127,15 @@ fn scripts() -> Vec<String> {
     files.iter().map(read).collect()
 }
 
-/// Every answer of a script, with its streams in these forms, and what the agent
-/// got.
+/// Sends a request for every answer of a script, with streams in these forms, and returns the
+/// recorded answers with the received ones.
 async fn replay(script: &str, config: &str, streams: &[Form]) -> Vec<((String, Form), Answer)> {
     let mut received = Vec::new();
     for stream in streams {
         let upstream = Upstream::scripted(script).await;
         let gate = TestGateway::with_files(&upstream, config, &[("mask.sed", MASK_SED)]).await;
         for line in script.lines() {
-            let (form, recorded) = recorded(line, *stream);
+            let (form, recorded) = recorded_answer(line, *stream);
             let answer = ask(&gate.agent(), form).await;
             assert_eq!(answer.status, 200, "{}", answer.text());
             received.push(((recorded, form), answer));
@@ -153,8 +153,8 @@ async fn ask(agent: &Agent, form: Form) -> Answer {
     }
 }
 
-/// The exact text of a line's answer.
-fn recorded(line: &str, stream: Form) -> (Form, String) {
+/// Form and exact text of the answer in a line of a script.
+fn recorded_answer(line: &str, stream: Form) -> (Form, String) {
     let (head, tail) = line.split_once(r#","response":"#).unwrap();
     let text = tail.strip_suffix('}').unwrap();
     let streamed = head.contains("generateContentStream");
@@ -162,8 +162,8 @@ fn recorded(line: &str, stream: Form) -> (Form, String) {
     (form, text.to_owned())
 }
 
-/// A recorded answer as the model API writes it.
-fn written(recorded: &str, form: Form) -> String {
+/// The body in which the model API sends a recorded answer.
+fn wire_body(recorded: &str, form: Form) -> String {
     if form == Form::Unary {
         return recorded.to_owned();
     }
@@ -193,7 +193,7 @@ fn chunks(answer: &Answer, form: Form) -> Vec<Value> {
     }
 }
 
-/// What `mask.sed` makes of a chunk.
+/// Applies the edit of `mask.sed` to a chunk.
 fn mask(chunk: &mut Value) {
     let candidates = chunk["candidates"].as_array_mut();
     for candidate in candidates.into_iter().flatten() {
@@ -208,17 +208,16 @@ fn mask(chunk: &mut Value) {
     }
 }
 
-/// One recorded request, under its path of the Gemini API.
-struct Recorded {
+/// A recorded request to a model.
+struct RecordedRequest {
     file: String,
     path: String,
     body: String,
-    /// The agent, as it calls itself.
-    agent: String,
+    user_agent: String,
 }
 
 /// The requests of `cases/traffic` that call a model.
-fn requests() -> Vec<Recorded> {
+fn requests() -> Vec<RecordedRequest> {
     let mut requests = Vec::new();
     for file in files("traffic", "gz") {
         let mut text = String::new();
@@ -230,21 +229,25 @@ fn requests() -> Vec<Recorded> {
             let (path, body) = model_call(&line)?;
             let name = file.file_name().unwrap().to_string_lossy();
             let mut headers = line["headers"].as_array().unwrap().iter();
-            let is_agent = |it: &&Value| it[0].as_str().unwrap().eq_ignore_ascii_case("user-agent");
-            let agent = headers.find(is_agent).map(|it| &it[1]);
-            Some(Recorded {
+            let is_user_agent =
+                |it: &&Value| it[0].as_str().unwrap().eq_ignore_ascii_case("user-agent");
+            let user_agent = headers.find(is_user_agent).map(|it| &it[1]);
+            Some(RecordedRequest {
                 file: name.replace(".jsonl.gz", ""),
                 path,
                 body,
-                agent: agent.and_then(Value::as_str).unwrap_or_default().to_owned(),
+                user_agent: user_agent
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned(),
             })
         }));
-        assert!(requests.len() > before, "nothing in {}", file.display());
+        assert!(requests.len() > before, "no requests in {}", file.display());
     }
     requests
 }
 
-/// Code Assist is asked for more than models.
+/// Path and body of a request to a model. Agents send other requests to Code Assist, too.
 fn model_call(line: &Value) -> Option<(String, String)> {
     let path = line["path"].as_str().filter(|_| line["method"] == "POST")?;
     let query = line["query"].as_str().unwrap();
@@ -255,8 +258,8 @@ fn model_call(line: &Value) -> Option<(String, String)> {
     Some((format!("{path}{query}"), body.to_string()))
 }
 
-/// A request as the Gemini API has it.
-fn inner(recorded: &Recorded) -> Value {
+/// The body of a request without the envelope of Code Assist.
+fn without_envelope(recorded: &RecordedRequest) -> Value {
     let mut body: Value = serde_json::from_str(&recorded.body).unwrap();
     match body.get_mut("request") {
         Some(request) => request.take(),
@@ -264,8 +267,8 @@ fn inner(recorded: &Recorded) -> Value {
     }
 }
 
-/// The largest request and every fifth of each file, so that it takes seconds.
-fn sample(requests: Vec<Recorded>) -> Vec<Recorded> {
+/// The largest request of each file and every fifth request, so that a test takes seconds.
+fn sample(requests: Vec<RecordedRequest>) -> Vec<RecordedRequest> {
     let largest = |file: &str| {
         let of_file = requests.iter().filter(|it| it.file == file);
         of_file.map(|it| it.body.len()).max()

@@ -1,4 +1,4 @@
-//! Recordings: what they contain, what they never contain, and that no call waits for them.
+//! Recordings of exchanges: content, selection, redaction, segments and commands.
 
 mod content;
 mod files;
@@ -13,31 +13,31 @@ use serde_json::Value;
 pub use self::files::{IDENTITY, OTHER_IDENTITY, RECIPIENT};
 use crate::harness::TestGateway;
 
-/// What the tests' configs say of it.
+/// The section of a config that records into the folder `recordings`.
 const RECORD: &str = "record: { path: recordings }\n";
 
-/// Stops the gateway and returns what it recorded.
+/// Stops the gateway and returns the recorded exchanges.
 async fn recorded(gateway: TestGateway) -> Vec<RecordedExchange> {
-    let folder = gateway.stop_keeping().await;
+    let folder = gateway.stop_and_keep_files().await;
     exchanges(&folder.path().join("recordings"))
 }
 
-/// Everything in a recording, which must be whole.
+/// Returns the exchanges of a recording, which must be undamaged.
 #[track_caller]
 fn exchanges(path: &Path) -> Vec<RecordedExchange> {
     let read = recording::read(path, None).unwrap();
-    read.map(|read| read.unwrap_or_else(|damage| panic!("{damage}")))
+    read.map(|read| read.unwrap_or_else(|error| panic!("{error}")))
         .collect()
 }
 
-/// The only exchange.
+/// Returns the only exchange.
 #[track_caller]
-fn only(mut exchanges: Vec<RecordedExchange>) -> RecordedExchange {
+fn only_exchange(mut exchanges: Vec<RecordedExchange>) -> RecordedExchange {
     assert_eq!(exchanges.len(), 1, "{exchanges:#?}");
     exchanges.remove(0)
 }
 
-/// The lines of a recording as `zstd` gives them.
+/// Returns the decompressed lines of a recording.
 fn plain_text(folder: &Path) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -47,7 +47,7 @@ fn plain_text(folder: &Path) -> String {
     text
 }
 
-/// A line must be what `hookgate schema --recording` says.
+/// Checks an exchange against the JSON Schema of `hookgate schema --recording`.
 #[track_caller]
 fn assert_valid(exchange: &RecordedExchange) {
     let schema: Value = schemars::schema_for!(RecordedExchange).into();

@@ -1,4 +1,4 @@
-//! A config that changes while the gateway runs.
+//! Hot reload of the config file.
 
 use std::{
     fs,
@@ -11,24 +11,25 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Answer, PATIENCE, Served, Upstream, hookgate, prompt};
+use crate::harness::{Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, hookgate, prompt};
 
-/// A running gateway whose config lies in a folder.
+/// A running gateway whose config file is in a temporary folder.
 struct Reloadable {
     folder: TempDir,
-    served: Served,
+    served: ServerProcess,
     agent: Agent,
     operator: Agent,
     upstream: Upstream,
 }
 
 impl Reloadable {
-    async fn start(place: impl FnOnce(&Path, &str)) -> Self {
+    async fn start(write_config: impl FnOnce(&Path, &str)) -> Self {
         let upstream = Upstream::mock().await;
         let folder = TempDir::new().unwrap();
-        place(folder.path(), &config(&upstream, ""));
+        write_config(folder.path(), &config(&upstream, ""));
         let file = folder.path().join("hookgate.yaml");
-        let mut served = Served::start(hookgate(&["serve", "--config", file.to_str().unwrap()]));
+        let mut served =
+            ServerProcess::start(hookgate(&["serve", "--config", file.to_str().unwrap()]));
         let agent = Agent::at(served.addr());
         let operator = Agent::at(served.operators());
         Self {
@@ -49,20 +50,22 @@ impl Reloadable {
         self.agent.generate("m", &prompt("hello")).await
     }
 
-    /// How often its threads have gone to sleep.
-    fn wakes(&self) -> u64 {
+    /// Number of voluntary context switches of its threads.
+    fn context_switches(&self) -> u64 {
         let threads = fs::read_dir(format!("/proc/{}/task", self.served.id())).unwrap();
-        let of = |folder: &Path| -> Option<u64> {
+        let switches_of = |folder: &Path| -> Option<u64> {
             let status = fs::read_to_string(folder.join("status")).ok()?;
             let (_, count) = status.split_once("\nvoluntary_ctxt_switches:")?;
             count.lines().next()?.trim().parse().ok()
         };
-        threads.filter_map(|it| of(&it.unwrap().path())).sum()
+        threads
+            .filter_map(|it| switches_of(&it.unwrap().path()))
+            .sum()
     }
 
-    /// Waits until the metrics hold a line.
-    async fn counted(&self, line: &str) {
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits until the metrics contain this text.
+    async fn wait_for_metric(&self, line: &str) {
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let metrics = self.operator.get("/metrics").await;
             if metrics.text().contains(line) {
@@ -74,8 +77,8 @@ impl Reloadable {
     }
 }
 
-const SWAPPED: &str = "hookgate_config_reloads_total{outcome=\"applied\"}";
-const REFUSED: &str = "hookgate_config_reloads_total{outcome=\"rejected\"}";
+const APPLIED: &str = "hookgate_config_reloads_total{outcome=\"applied\"}";
+const REJECTED: &str = "hookgate_config_reloads_total{outcome=\"rejected\"}";
 const DENY: &str =
     "hooks: { BeforeModel: [{ hooks: [{ command: \"echo not now >&2; exit 2\" }] }] }";
 
@@ -87,31 +90,31 @@ fn config(upstream: &Upstream, hooks: &str) -> String {
     )
 }
 
-fn plainly(folder: &Path, text: &str) {
+fn write_config_file(folder: &Path, text: &str) {
     fs::write(folder.join("hookgate.yaml"), text).unwrap();
 }
 
 #[tokio::test]
-async fn a_file_that_changes_is_read_anew() {
-    let gate = Reloadable::start(plainly).await;
+async fn a_changed_config_file_is_reloaded() {
+    let gate = Reloadable::start(write_config_file).await;
     assert!(gate.generate().await.text().contains("You said"));
 
     gate.write(DENY);
-    gate.counted(&format!("{SWAPPED} 1")).await;
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
 
     assert!(gate.generate().await.text().contains("not now"));
 }
 
 #[tokio::test]
-async fn a_bad_config_changes_nothing_and_says_so() {
-    let gate = Reloadable::start(plainly).await;
+async fn an_invalid_config_changes_nothing_and_is_reported() {
+    let gate = Reloadable::start(write_config_file).await;
     gate.write(DENY);
-    gate.counted(&format!("{SWAPPED} 1")).await;
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
 
     gate.write("hoks: {}");
-    gate.counted(&format!("{REFUSED} 1")).await;
+    gate.wait_for_metric(&format!("{REJECTED} 1")).await;
 
-    gate.counted("hookgate_config_last_reload_successful 0")
+    gate.wait_for_metric("hookgate_config_last_reload_successful 0")
         .await;
     let ready = gate.operator.get("/readyz").await;
     assert_eq!(ready.status, 200);
@@ -122,17 +125,17 @@ async fn a_bad_config_changes_nothing_and_says_so() {
     );
     assert!(gate.generate().await.text().contains("not now"));
 
-    let asked = gate.operator.post("/reload", "").await;
-    assert_eq!(asked.status, 400);
+    let response = gate.operator.post("/reload", "").await;
+    assert_eq!(response.status, 400);
     assert!(
-        asked.text().contains("unknown key `hoks`"),
+        response.text().contains("unknown key `hoks`"),
         "{}",
-        asked.text()
+        response.text()
     );
-    assert!(asked.text().contains("BAD_CONFIG"));
+    assert!(response.text().contains("BAD_CONFIG"));
 
     gate.write("");
-    gate.counted("hookgate_config_last_reload_successful 1")
+    gate.wait_for_metric("hookgate_config_last_reload_successful 1")
         .await;
     assert!(gate.generate().await.text().contains("You said"));
     assert_eq!(
@@ -142,22 +145,22 @@ async fn a_bad_config_changes_nothing_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_hangup_and_an_operator_reload_what_has_not_changed() {
-    let gate = Reloadable::start(plainly).await;
+async fn sighup_and_the_admin_api_reload_an_unchanged_config() {
+    let gate = Reloadable::start(write_config_file).await;
 
     gate.served.signal(Signal::HUP);
-    gate.counted(&format!("{SWAPPED} 1")).await;
-    let asked = gate.operator.post("/reload", "").await;
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
+    let response = gate.operator.post("/reload", "").await;
 
     assert_eq!(
-        (asked.status, asked.text()),
+        (response.status, response.text()),
         (200, r#"{"status":"reloaded"}"#)
     );
-    gate.counted(&format!("{SWAPPED} 2")).await;
+    gate.wait_for_metric(&format!("{APPLIED} 2")).await;
 }
 
 #[tokio::test]
-async fn a_config_swapped_by_links_is_read_anew() {
+async fn a_config_replaced_through_symbolic_links_is_reloaded() {
     // Kubernetes: the file links to `..data/`, which links to a folder that is
     // replaced.
     let gate = Reloadable::start(|folder, text| {
@@ -175,24 +178,24 @@ async fn a_config_swapped_by_links_is_read_anew() {
     fs::write(folder.join("..two/hookgate.yaml"), text).unwrap();
     symlink("..two", folder.join("..tmp")).unwrap();
     fs::rename(folder.join("..tmp"), folder.join("..data")).unwrap();
-    gate.counted(&format!("{SWAPPED} 1")).await;
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
 
     assert!(gate.generate().await.text().contains("not now"));
 }
 
 #[tokio::test]
-async fn writes_to_a_log_beside_the_config_cause_no_reload() {
-    let gate = Reloadable::start(plainly).await;
+async fn a_log_written_beside_the_config_rarely_wakes_the_gateway() {
+    let gate = Reloadable::start(write_config_file).await;
     let mut log = fs::File::create(gate.folder.path().join("log")).unwrap();
     gate.write(DENY);
-    gate.counted(&format!("{SWAPPED} 1")).await;
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
 
-    let before = gate.wakes();
+    let before = gate.context_switches();
     for line in 0..20_000 {
         writeln!(log, "{line}").unwrap();
     }
-    // A thread that has ended has taken its count along.
-    let woken = gate.wakes().saturating_sub(before);
+    // The counts of threads that have exited are missing.
+    let switches = gate.context_switches().saturating_sub(before);
 
-    assert!(woken < 2_000, "{woken}");
+    assert!(switches < 2_000, "{switches}");
 }

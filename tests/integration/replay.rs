@@ -1,4 +1,4 @@
-//! Replay of recorded calls: the same config changes nothing, and another one what it must.
+//! Replay of recorded calls under the same config and under changed ones.
 
 pub mod changes;
 mod commands;

@@ -1,6 +1,6 @@
-//! Revisions of the config that are kept: history, promotion, rollback.
+//! Kept revisions of the config: history, promotion, rollback and rollouts.
 
-mod kills;
+mod crash_recovery;
 mod promotions;
 mod rollouts;
 
@@ -13,24 +13,24 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Agent, PATIENCE, Served, Upstream, prompt, run};
+use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, prompt, run};
 
-/// A gateway whose folder has a config, and keeps its revisions.
-struct Kept {
+/// A gateway that keeps the revisions of its config in a temporary folder.
+struct RevisionGateway {
     folder: TempDir,
     upstream: Upstream,
-    served: Served,
+    served: ServerProcess,
     agent: Agent,
     operator: Agent,
 }
 
-impl Kept {
-    /// Starts with these denied words, each of which is a revision.
+impl RevisionGateway {
+    /// Starts with a config that denies prompts with `word`.
     async fn start(word: &str) -> Self {
         let upstream = Upstream::mock().await;
         let folder = TempDir::new().unwrap();
-        write(folder.path(), &upstream, word);
-        let mut served = Served::folder(folder.path());
+        write_config(folder.path(), &upstream, word);
+        let mut served = ServerProcess::folder(folder.path());
         Self {
             agent: Agent::at(served.addr()),
             operator: Agent::at(served.operators()),
@@ -40,11 +40,11 @@ impl Kept {
         }
     }
 
-    /// Changes the config file, and waits until it is in use.
+    /// Changes the config to deny `word`, and waits until it is in use. Returns its version.
     async fn edit(&self, word: &str) -> String {
         let before = self.version().await;
-        write(self.folder.path(), &self.upstream, word);
-        let deadline = Instant::now() + PATIENCE;
+        write_config(self.folder.path(), &self.upstream, word);
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let version = self.version().await;
             if version != before {
@@ -56,28 +56,28 @@ impl Kept {
     }
 
     async fn version(&self) -> String {
-        let config = self.operator.get("/config").await.json();
-        config["version"].as_str().unwrap().to_owned()
+        let view = self.operator.get("/config").await.json();
+        view["version"].as_str().unwrap().to_owned()
     }
 
-    /// Whether a prompt with this word is denied.
+    /// Returns whether a prompt with this word is denied.
     async fn denies(&self, word: &str) -> bool {
         let answer = self.agent.generate("m", &prompt(word)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         !answer.text().contains("You said")
     }
 
-    /// Runs a command of `hookgate config`; gives its exit code and outputs.
-    fn config(&self, arguments: &[&str]) -> (i32, String, String) {
-        let mut whole = vec!["config"];
-        whole.extend(arguments);
-        whole.extend(["--url", &self.operator.base]);
-        run(&whole, self.folder.path())
+    /// Runs `hookgate config`. Returns exit code, standard output and standard error.
+    fn run_config_command(&self, arguments: &[&str]) -> (i32, String, String) {
+        let mut command = vec!["config"];
+        command.extend(arguments);
+        command.extend(["--url", &self.operator.base]);
+        run(&command, self.folder.path())
     }
 
-    /// Ends the process, in this way, and starts it again.
+    /// Ends the process and starts it again.
     fn restart(&mut self) {
-        self.served = Served::folder(self.folder.path());
+        self.served = ServerProcess::folder(self.folder.path());
         self.agent = Agent::at(self.served.addr());
         self.operator = Agent::at(self.served.operators());
     }
@@ -86,14 +86,15 @@ impl Kept {
         self.folder.path().join(name)
     }
 
-    fn active(&self) -> Value {
+    /// Returns the content of `active.json`, which has the version of the revision in use.
+    fn active_revision(&self) -> Value {
         let text = fs::read(self.path("revisions/active.json")).unwrap();
         serde_json::from_slice(&text).unwrap()
     }
 }
 
-/// Writes a config that denies prompts with a word by a policy in a hook file.
-fn write(folder: &Path, upstream: &Upstream, word: &str) {
+/// Writes a config with a hook file whose hook denies prompts with a word.
+fn write_config(folder: &Path, upstream: &Upstream, word: &str) {
     let settings = format!(
         r#"{{ "hooks": {{ "BeforeModel": [{{ "hooks": [{{
             "type": "command", "name": "words",

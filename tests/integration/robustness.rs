@@ -1,4 +1,4 @@
-//! Whatever comes in, from whichever side, is no fault of the gateway's own.
+//! Random bytes and documents from agents, model APIs and hooks.
 
 use std::{
     cell::Cell,
@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::harness::{PATIENCE, TestGateway, Upstream, respond};
+use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, respond};
 
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config {
@@ -29,12 +29,12 @@ fn runner(cases: u32) -> TestRunner {
 }
 
 #[test]
-fn no_bytes_break_the_listener() {
+fn random_bytes_cause_no_5xx_response() {
     let runtime = Runtime::new().unwrap();
-    let quick = "timeouts: { header: 50ms, body: 50ms, idle: 50ms }";
+    let short_timeouts = "timeouts: { header: 50ms, body: 50ms, idle: 50ms }";
     let (_upstream, gate) = runtime.block_on(async {
         let upstream = Upstream::mock().await;
-        let gate = TestGateway::start(&upstream, &format!("{quick}\n{HOOKS}")).await;
+        let gate = TestGateway::start(&upstream, &format!("{short_timeouts}\n{HOOKS}")).await;
         fs::write(gate.path("says"), "").unwrap();
         (upstream, gate)
     });
@@ -55,7 +55,7 @@ fn no_bytes_break_the_listener() {
     ];
 
     let outcome = runner(48).run(&bytes, |bytes| {
-        let answer = runtime.block_on(spoken(&gate, &bytes));
+        let answer = runtime.block_on(send_and_read_to_end(&gate, &bytes));
         prop_assert!(
             !answer.starts_with(b"HTTP/1.1 5"),
             "{}",
@@ -65,7 +65,7 @@ fn no_bytes_break_the_listener() {
     });
 
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    let whole = runtime.block_on(spoken(&gate, good));
+    let whole = runtime.block_on(send_and_read_to_end(&gate, good));
     assert!(
         whole.starts_with(b"HTTP/1.1 200 "),
         "{}",
@@ -73,18 +73,18 @@ fn no_bytes_break_the_listener() {
     );
 }
 
-/// What is answered before the connection ends, however it ends.
-async fn spoken(gate: &TestGateway, bytes: &[u8]) -> Vec<u8> {
+/// Sends bytes, and returns everything that is received until the connection ends.
+async fn send_and_read_to_end(gate: &TestGateway, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(gate.agents).await.unwrap();
-    // The gateway may hang up as soon as it has seen enough.
+    // The gateway may close the connection before it has read everything.
     socket.write_all(bytes).await.ok();
     let mut answer = Vec::new();
-    let read = timeout(PATIENCE, socket.read_to_end(&mut answer)).await;
-    read.expect("the connection hangs").ok();
+    let read = timeout(TEST_TIMEOUT, socket.read_to_end(&mut answer)).await;
+    read.expect("the connection stays open").ok();
     answer
 }
 
-/// Hooks that say what is in the file `says`.
+/// Hooks that print the file `says`.
 const HOOKS: &str = "hooks:
   BeforeModel: [{ hooks: [{ command: cat says }] }]
   BeforeToolSelection: [{ hooks: [{ command: cat says }] }]
@@ -148,13 +148,13 @@ fn event() -> Value {
     })
 }
 
-/// The document with some of its values replaced.
-fn spoilt(document: Value) -> impl Strategy<Value = Value> {
+/// Documents with up to three values replaced.
+fn with_random_edits(document: Value) -> impl Strategy<Value = Value> {
     let edits = prop::collection::vec((any::<prop::sample::Index>(), value()), 0..4);
     edits.prop_map(move |edits| {
         let mut document = document.clone();
         for (index, with) in edits {
-            let at = Cell::new(index.index(count(&document)));
+            let at = Cell::new(index.index(value_count(&document)));
             replace(&mut document, &at, &with);
         }
         document
@@ -187,17 +187,17 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// How many values a document holds, itself included.
-fn count(value: &Value) -> usize {
+/// Returns the number of values in a document, including itself.
+fn value_count(value: &Value) -> usize {
     let inner: usize = match value {
-        Value::Array(items) => items.iter().map(count).sum(),
-        Value::Object(fields) => fields.values().map(count).sum(),
+        Value::Array(items) => items.iter().map(value_count).sum(),
+        Value::Object(fields) => fields.values().map(value_count).sum(),
         _ => 0,
     };
     1 + inner
 }
 
-/// Replaces the value at this place, counted from the outside in.
+/// Replaces the value at an index, counted from the outside in.
 fn replace(value: &mut Value, at: &Cell<usize>, with: &Value) {
     let left = at.get();
     at.set(left.wrapping_sub(1));
@@ -213,13 +213,13 @@ fn replace(value: &mut Value, at: &Cell<usize>, with: &Value) {
 }
 
 #[test]
-fn no_document_breaks_a_door() {
+fn random_documents_cause_no_internal_error() {
     let runtime = Runtime::new().unwrap();
-    let says = Arc::new(Mutex::new(Value::Null));
-    let said = Arc::clone(&says);
+    let upstream_body = Arc::new(Mutex::new(Value::Null));
+    let served_body = Arc::clone(&upstream_body);
     let (_upstream, gate) = runtime.block_on(async {
         let upstream = Upstream::with(move |_| {
-            let text = said.lock().unwrap().to_string();
+            let text = served_body.lock().unwrap().to_string();
             respond(200, "application/json", text)
         })
         .await;
@@ -237,15 +237,15 @@ fn no_document_breaks_a_door() {
     let path = prop::sample::select(paths.to_vec());
     let all = (
         path,
-        spoilt(request()),
-        spoilt(answer()),
-        spoilt(output()),
-        spoilt(event()),
+        with_random_edits(request()),
+        with_random_edits(answer()),
+        with_random_edits(output()),
+        with_random_edits(event()),
     );
 
     let outcome = runner(64).run(&all, |(path, request, answer, output, event)| {
         fs::write(gate.path("says"), output.to_string()).unwrap();
-        *says.lock().unwrap() = answer;
+        *upstream_body.lock().unwrap() = answer;
         let (called, reported) = runtime.block_on(async {
             let agent = gate.agent();
             let called = agent.post(path, request.to_string()).await;

@@ -1,14 +1,15 @@
-//! Canaries: a text of its own in every place where a key or a secret may stand,
-//! and a look into every place where none may turn up.
+//! Secret leaks: a distinct canary for every secret, and a search for it in every output.
 
 use std::{fs, path::Path, time::Duration};
 
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Asked, Served, Upstream, prompt, respond, serving};
+use crate::harness::{
+    Agent, ReceivedRequest, ServerProcess, Upstream, prompt, respond, serve_command,
+};
 
-/// Of the config and the environment: only their addressee sees them.
+/// Canaries of the config and the environment. Only their recipient receives them.
 const CONFIGURED: [&str; 6] = [
     "CANARY-upstream-key",
     "CANARY-collector-key",
@@ -18,7 +19,7 @@ const CONFIGURED: [&str; 6] = [
     "CANARY-environment",
 ];
 
-/// Of requests: credentials, and what else an agent may send along.
+/// Canaries of requests: credentials and content.
 const SENT: [&str; 7] = [
     "CANARY-agent-key",
     "CANARY-agent-bearer",
@@ -29,8 +30,8 @@ const SENT: [&str; 7] = [
     "CANARY-broken-body",
 ];
 
-/// Of the model API and of hooks.
-const ANSWERED: [&str; 7] = [
+/// Canaries of model API responses and of hook outputs.
+const RETURNED: [&str; 7] = [
     "CANARY-answer",
     "CANARY-answer-cookie",
     "CANARY-unreadable",
@@ -41,11 +42,11 @@ const ANSWERED: [&str; 7] = [
 ];
 
 fn canaries() -> impl Iterator<Item = &'static str> {
-    [&CONFIGURED[..], &SENT, &ANSWERED].concat().into_iter()
+    [&CONFIGURED[..], &SENT, &RETURNED].concat().into_iter()
 }
 
-/// Answers by what the model is called.
-fn answer(asked: &Asked) -> axum::response::Response {
+/// Returns the response of the model that is named in the path.
+fn answer(asked: &ReceivedRequest) -> axum::response::Response {
     let model = asked.path.rsplit('/').next().unwrap();
     if model.starts_with("unreadable") {
         return respond(200, "application/json", "CANARY-unreadable {");
@@ -69,13 +70,13 @@ fn answer(asked: &Asked) -> axum::response::Response {
     response
 }
 
-/// What listens for events over HTTP, as another model API would.
-async fn hook_over_http() -> Upstream {
+/// Starts an HTTP hook that allows every event.
+async fn start_http_hook() -> Upstream {
     Upstream::with(|_| respond(200, "application/json", "{}")).await
 }
 
-/// Takes whatever it is sent.
-async fn collector() -> Upstream {
+/// Starts an OTLP collector that accepts every request.
+async fn start_collector() -> Upstream {
     Upstream::with(|_| respond(200, "application/json", "{}")).await
 }
 
@@ -111,7 +112,7 @@ hooks:
     )
 }
 
-fn start(folder: &Path, config: &str) -> Served {
+fn start(folder: &Path, config: &str) -> ServerProcess {
     let files = [
         ("hookgate.yaml", config),
         ("upstream.key", "CANARY-upstream-key"),
@@ -122,67 +123,67 @@ fn start(folder: &Path, config: &str) -> Served {
     for (name, text) in files {
         fs::write(folder.join(name), text).unwrap();
     }
-    let mut command = serving(folder);
+    let mut command = serve_command(folder);
     command
         .env("ADMIN_TOKEN", "CANARY-admin-token")
         .env("SOME_SECRET", "CANARY-environment")
         .env("GEMINI_API_KEY", "CANARY-environment")
         .env("HOOKGATE_LOG", "trace");
-    Served::start(command)
+    ServerProcess::start(command)
 }
 
 #[track_caller]
-fn lacks(what: &str, text: &str, found: impl IntoIterator<Item = &'static str>) {
-    for canary in found {
+fn assert_lacks(what: &str, text: &str, canaries: impl IntoIterator<Item = &'static str>) {
+    for canary in canaries {
         if let Some(at) = text.find(canary) {
-            let around: String = text[..at].chars().rev().take(300).collect();
-            let around: String = around.chars().rev().collect();
-            panic!("{canary} in {what}: …{around}{canary}…");
+            let context: String = text[..at].chars().rev().take(300).collect();
+            let context: String = context.chars().rev().collect();
+            panic!("{canary} in {what}: …{context}{canary}…");
         }
     }
 }
 
-/// Those canaries that do not belong somewhere.
-fn but(known: &[&str]) -> Vec<&'static str> {
+/// Returns all canaries except these.
+fn all_except(known: &[&str]) -> Vec<&'static str> {
     canaries().filter(|it| !known.contains(it)).collect()
 }
 
-// The collector must hear while this test waits for the end.
+// The collector has to run while this test waits for the end of the gateway.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_canary_turns_up_where_it_does_not_belong() {
+async fn no_secret_leaks_into_responses_requests_logs_or_pages() {
     let upstream = Upstream::with(|asked| answer(&asked)).await;
-    let (http_hook, collector) = (hook_over_http().await, collector().await);
+    let (http_hook, collector) = (start_http_hook().await, start_collector().await);
     let folder = TempDir::new().unwrap();
     let mut gate = start(folder.path(), &config(&upstream, &http_hook, &collector));
     let agents = gate.addr();
     let operator = Agent::at(gate.operators());
 
-    ask_for_answers_and_errors(&Agent::at(agents)).await;
-    let asked = upstream.seen().len();
+    send_requests_with_canaries(&Agent::at(agents)).await;
+    let asked = upstream.requests().len();
     let path = "/v1beta/models/calm:generateContent";
     Agent::at(agents).post(path, prompt("hi").to_string()).await;
-    let of_a_stranger = &upstream.seen()[asked..];
-    assert_eq!(of_a_stranger.len(), 1);
-    lacks(
+    let other_agent_requests = &upstream.requests()[asked..];
+    assert_eq!(other_agent_requests.len(), 1);
+    assert_lacks(
         "another agent's request",
-        &format!("{of_a_stranger:?}"),
-        but(&["CANARY-upstream-key"]),
+        &format!("{other_agent_requests:?}"),
+        all_except(&["CANARY-upstream-key"]),
     );
-    look_at_pages(operator.sending("authorization", "Bearer CANARY-admin-token")).await;
-    look_at_files(folder.path());
-    look_at_requests(&upstream, &["CANARY-prompt", "CANARY-upstream-key"]);
-    look_at_requests(&http_hook, &["CANARY-prompt", "CANARY-hook-bearer"]);
+    check_pages(operator.sending("authorization", "Bearer CANARY-admin-token")).await;
+    check_files(folder.path());
+    check_requests(&upstream, &["CANARY-prompt", "CANARY-upstream-key"]);
+    check_requests(&http_hook, &["CANARY-prompt", "CANARY-hook-bearer"]);
 
     gate.terminate();
     let (_, log) = gate.ended(Duration::from_secs(20));
     assert!(log.contains("exchange finished"), "{log}");
-    lacks("the log", &log, canaries());
-    assert!(collector.seen().len() > 1);
-    look_at_requests(&collector, &["CANARY-collector-key"]);
+    assert_lacks("the log", &log, canaries());
+    assert!(collector.requests().len() > 1);
+    check_requests(&collector, &["CANARY-collector-key"]);
 }
 
-/// Each model answers in a way of its own; what it says may be recorded for it alone.
-async fn ask_for_answers_and_errors(agent: &Agent) {
+/// Sends requests to each model. A response may contain the canary of its model only.
+async fn send_requests_with_canaries(agent: &Agent) {
     let agent = agent
         .clone()
         .sending("x-goog-api-key", "CANARY-agent-key")
@@ -196,15 +197,19 @@ async fn ask_for_answers_and_errors(agent: &Agent) {
         ("refused", "CANARY-hook-reason"),
         ("fallen", ""),
     ];
-    for (model, says) in models {
+    for (model, own_canary) in models {
         for method in ["generateContent", "streamGenerateContent?alt=sse"] {
             let path = format!("/v1beta/models/{model}:{method}");
             let answer = agent.post(&path, prompt("CANARY-prompt").to_string()).await;
             let mut headers = answer.headers.clone();
-            // What a hook says in this way is said to the user (hook protocol, section 3).
+            // This header is a message for the user (hook protocol, section 3).
             headers.remove("x-hookgate-system-message");
-            let told = format!("{headers:?}\n{}", answer.text());
-            lacks(&format!("the answer of `{model}`"), &told, but(&[says]));
+            let response = format!("{headers:?}\n{}", answer.text());
+            assert_lacks(
+                &format!("the answer of `{model}`"),
+                &response,
+                all_except(&[own_canary]),
+            );
         }
     }
     let generate = "/v1beta/models/calm:generateContent?key=CANARY-query-key";
@@ -223,11 +228,11 @@ async fn ask_for_answers_and_errors(agent: &Agent) {
     for (path, body) in errors {
         let answer = agent.post(path, body).await;
         assert!((400..500).contains(&answer.status), "{answer:?}");
-        lacks("an error", answer.text(), canaries());
+        assert_lacks("an error", answer.text(), canaries());
     }
 }
 
-async fn look_at_pages(operator: Agent) {
+async fn check_pages(operator: Agent) {
     for page in [
         "/metrics",
         "/hooks",
@@ -247,20 +252,20 @@ async fn look_at_pages(operator: Agent) {
         "/console/coverage",
         "/console/try",
     ] {
-        let told = operator.get(page).await;
-        assert_eq!(told.status, 200, "{page}");
-        lacks(page, told.text(), canaries());
+        let response = operator.get(page).await;
+        assert_eq!(response.status, 200, "{page}");
+        assert_lacks(page, response.text(), canaries());
     }
-    look_at_the_trace(&operator).await;
-    // The commands of this config have canaries in them.
+    check_trace(&operator).await;
+    // The hook commands of this config contain canaries.
     let commands = [
         "CANARY-hook-stdout",
         "CANARY-hook-stderr",
         "CANARY-hook-reason",
     ];
     for page in ["/config", "/console/config"] {
-        let told = operator.get(page).await;
-        lacks(page, told.text(), but(&commands));
+        let response = operator.get(page).await;
+        assert_lacks(page, response.text(), all_except(&commands));
     }
     let calls = operator.get("/calls").await.json();
     let calls = calls["calls"].as_array().unwrap();
@@ -268,55 +273,55 @@ async fn look_at_pages(operator: Agent) {
     for call in calls {
         let id = call["id"].as_str().unwrap();
         for page in [format!("/calls/{id}"), format!("/console/calls/{id}")] {
-            let told = operator.get(&page).await;
-            assert_eq!(told.status, 200, "{page}");
-            lacks(&page, told.text(), canaries());
+            let response = operator.get(&page).await;
+            assert_eq!(response.status, 200, "{page}");
+            assert_lacks(&page, response.text(), canaries());
         }
     }
     let reloaded = operator.post("/reload", "").await;
     assert_eq!(reloaded.status, 200);
-    lacks("the reload", reloaded.text(), canaries());
+    assert_lacks("the reload", reloaded.text(), canaries());
 }
 
 /// The live trace, whose content is off: lists, every record, denials and rules.
-async fn look_at_the_trace(operator: &Agent) {
+async fn check_trace(operator: &Agent) {
     let list = operator.get("/calls").await;
-    lacks("/calls", list.text(), canaries());
+    assert_lacks("/calls", list.text(), canaries());
     let calls = list.json()["calls"].as_array().unwrap().clone();
     assert!(calls.len() > 10, "{}", list.text());
     for call in &calls {
         let path = format!("/calls/{}", call["id"].as_str().unwrap());
         let record = operator.get(&path).await;
         assert_eq!(record.status, 200, "{path}");
-        lacks(&path, record.text(), canaries());
+        assert_lacks(&path, record.text(), canaries());
         let content = operator.get(&format!("{path}/content")).await;
         assert_eq!(content.status, 404, "{}", content.text());
     }
     for page in ["/denials", "/rules"] {
         let answer = operator.get(page).await;
         assert_eq!(answer.status, 200, "{page}");
-        lacks(page, answer.text(), canaries());
+        assert_lacks(page, answer.text(), canaries());
     }
     assert!(operator.get("/denials").await.text().contains("says-no"));
 }
 
-/// What hooks wrote down of what they saw, and the decision log.
-fn look_at_files(folder: &Path) {
+/// Checks the files that hooks wrote, and the decision log.
+fn check_files(folder: &Path) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let (environment, input, audit) = (read("environment"), read("input"), read("audit.jsonl"));
     assert!(environment.contains("PATH="));
-    lacks("a hook's environment", &environment, canaries());
-    assert!(input.contains("CANARY-prompt"), "it sings where it should");
-    lacks("a hook's input", &input, but(&["CANARY-prompt"]));
+    assert_lacks("a hook's environment", &environment, canaries());
+    assert!(input.contains("CANARY-prompt"), "hooks receive the prompt");
+    assert_lacks("a hook's input", &input, all_except(&["CANARY-prompt"]));
     assert!(audit.lines().count() > 30);
-    lacks("the decision log", &audit, canaries());
+    assert_lacks("the decision log", &audit, canaries());
 }
 
 #[track_caller]
-fn look_at_requests(server: &Upstream, known: &[&str]) {
-    let seen = format!("{:?}", server.seen());
+fn check_requests(server: &Upstream, known: &[&str]) {
+    let seen = format!("{:?}", server.requests());
     for canary in known {
-        assert!(seen.contains(canary), "{canary} sings where it should");
+        assert!(seen.contains(canary), "{canary} is missing");
     }
-    lacks("requests", &seen, but(known));
+    assert_lacks("requests", &seen, all_except(known));
 }

@@ -1,4 +1,4 @@
-//! Sessions in a real Redis: shared, and there when it is not.
+//! Redis session store, tested with a real Redis: sharing, outages and expiry.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,15 @@ use hookgate::{
 };
 use tokio::time::sleep;
 
-use crate::harness::{PATIENCE, Redis};
+use crate::harness::{Redis, TEST_TIMEOUT};
 
-const IDLE: Duration = Duration::from_mins(1);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn store(redis: &Redis) -> SessionStore {
-    limited(redis, 1000, IDLE)
+    store_with_limits(redis, 1000, IDLE_TIMEOUT)
 }
 
-fn limited(redis: &Redis, max: usize, idle: Duration) -> SessionStore {
+fn store_with_limits(redis: &Redis, max: usize, idle: Duration) -> SessionStore {
     let url = Secret::from(redis.url());
     let failures = Metrics::default().session_store_failures.clone();
     let store = RedisStore::new(&url, (max, idle), failures).unwrap();
@@ -33,8 +33,8 @@ fn key(id: &str) -> SessionKey {
     }
 }
 
-/// A state that denies an item.
-fn denying(item: u64) -> SessionState {
+/// Returns a state in which one item is denied.
+fn state_denying(item: u64) -> SessionState {
     let mut state = SessionState::default();
     *state.revise(item, 1) = ItemNote {
         denied: Some("no".to_owned()),
@@ -43,17 +43,17 @@ fn denying(item: u64) -> SessionState {
     state
 }
 
-/// The items that are denied in a session.
-async fn denied(store: &SessionStore, id: &str) -> Vec<u64> {
+/// Returns the items that are denied in a session.
+async fn denied_items(store: &SessionStore, id: &str) -> Vec<u64> {
     let state = store.load(&key(id)).await.unwrap_or_default();
     let mut items: Vec<u64> = state.notes.keys().copied().collect();
     items.sort_unstable();
     items
 }
 
-/// Tends until Redis is reached again.
-async fn tended_until_it_is_back(store: &SessionStore, redis: &Redis, id: &str) {
-    let deadline = Instant::now() + PATIENCE;
+/// Expires sessions, which also writes unsaved ones, until Redis has this session.
+async fn expire_until_written(store: &SessionStore, redis: &Redis, id: &str) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let command = format!("EXISTS hookgate:3:session:ab:{id}");
     while !redis.ask(&command).starts_with(":1") {
         assert!(Instant::now() < deadline, "`{id}` is not written");
@@ -63,30 +63,38 @@ async fn tended_until_it_is_back(store: &SessionStore, redis: &Redis, id: &str) 
 }
 
 #[tokio::test]
-async fn what_one_gateway_saves_the_other_finds() {
+async fn a_session_saved_by_one_gateway_is_found_by_another() {
     let redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
 
-    one.save(&key("a"), denying(1), &[Fingerprint(1), Fingerprint(2)])
-        .await;
+    one.save(
+        &key("a"),
+        state_denying(1),
+        &[Fingerprint(1), Fingerprint(2)],
+    )
+    .await;
 
     let found = other
         .find(&[Fingerprint(9), Fingerprint(2), Fingerprint(1)])
         .await;
     assert_eq!(found, Some((1, "a".to_owned())));
-    assert_eq!(denied(&other, "a").await, [1]);
+    assert_eq!(denied_items(&other, "a").await, [1]);
     assert_eq!(other.find(&[Fingerprint(8)]).await, None);
 }
 
 #[tokio::test]
-async fn what_both_save_at_once_is_merged() {
+async fn concurrent_saves_are_merged() {
     let redis = Redis::start();
     let stores: Vec<SessionStore> = (0..4).map(|_| store(&redis)).collect();
 
     let saves = (0..40).map(|item| {
         let store = &stores[item % stores.len()];
-        let (item, print) = (item as u64, Fingerprint(item as u128));
-        async move { store.save(&key("a"), denying(item), &[print]).await }
+        let (item, fingerprint) = (item as u64, Fingerprint(item as u128));
+        async move {
+            store
+                .save(&key("a"), state_denying(item), &[fingerprint])
+                .await;
+        }
     });
     futures_util::future::join_all(saves).await;
     for store in &stores {
@@ -95,34 +103,39 @@ async fn what_both_save_at_once_is_merged() {
 
     let all: Vec<u64> = (0..40).collect();
     for store in &stores {
-        assert_eq!(denied(store, "a").await, all);
+        assert_eq!(denied_items(store, "a").await, all);
     }
     let found = stores[0].find(&[Fingerprint(39)]).await;
     assert_eq!(found, Some((0, "a".to_owned())));
 }
 
 #[tokio::test]
-async fn calls_do_not_wait_for_a_redis_that_hangs() {
+async fn calls_do_not_wait_for_an_unresponsive_redis() {
     let redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
-    one.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
+    one.save(&key("a"), state_denying(1), &[Fingerprint(1)])
+        .await;
 
     redis.hang();
     let started = Instant::now();
-    one.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
+    one.save(&key("a"), state_denying(2), &[Fingerprint(2)])
+        .await;
     let first = started.elapsed();
     let started = Instant::now();
     let found = one.find(&[Fingerprint(2)]).await;
-    let (second, items) = (started.elapsed(), denied(&one, "a").await);
-    redis.go_on();
+    let (second, items) = (started.elapsed(), denied_items(&one, "a").await);
+    redis.resume();
 
     assert!(first < Duration::from_millis(750), "{first:?}");
     assert!(second < Duration::from_millis(200), "{second:?}");
     assert_eq!(found, Some((0, "a".to_owned())));
     assert_eq!(items, [1, 2]);
-    let deadline = Instant::now() + PATIENCE;
-    while denied(&other, "a").await != [1, 2] {
-        assert!(Instant::now() < deadline, "it is not written later");
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while denied_items(&other, "a").await != [1, 2] {
+        assert!(
+            Instant::now() < deadline,
+            "the session is not written later"
+        );
         one.expire().await;
         sleep(Duration::from_millis(20)).await;
     }
@@ -133,70 +146,78 @@ async fn calls_do_not_wait_for_a_redis_that_hangs() {
 }
 
 #[tokio::test]
-async fn a_redis_that_lost_its_data_receives_it_again() {
+async fn sessions_are_written_again_to_a_redis_that_lost_its_data() {
     let mut redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
-    one.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
-    one.save(&key("b"), denying(5), &[Fingerprint(5)]).await;
+    one.save(&key("a"), state_denying(1), &[Fingerprint(1)])
+        .await;
+    one.save(&key("b"), state_denying(5), &[Fingerprint(5)])
+        .await;
 
     redis.kill();
-    one.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
-    one.save(&key("c"), denying(3), &[Fingerprint(3)]).await;
-    redis.start_again();
-    tended_until_it_is_back(&one, &redis, "a").await;
-    tended_until_it_is_back(&one, &redis, "c").await;
-    // Saved before Redis went, and again after it came back.
-    one.save(&key("b"), denying(6), &[Fingerprint(6)]).await;
+    one.save(&key("a"), state_denying(2), &[Fingerprint(2)])
+        .await;
+    one.save(&key("c"), state_denying(3), &[Fingerprint(3)])
+        .await;
+    redis.restart();
+    expire_until_written(&one, &redis, "a").await;
+    expire_until_written(&one, &redis, "c").await;
+    // Saved before the outage of Redis, and again after it.
+    one.save(&key("b"), state_denying(6), &[Fingerprint(6)])
+        .await;
 
-    assert_eq!(denied(&other, "a").await, [1, 2]);
-    assert_eq!(denied(&other, "b").await, [5, 6]);
-    assert_eq!(denied(&other, "c").await, [3]);
-    for (print, id) in [(1, "a"), (2, "a"), (3, "c"), (5, "b"), (6, "b")] {
-        let found = other.find(&[Fingerprint(print)]).await;
-        assert_eq!(found, Some((0, id.to_owned())), "{print}");
+    assert_eq!(denied_items(&other, "a").await, [1, 2]);
+    assert_eq!(denied_items(&other, "b").await, [5, 6]);
+    assert_eq!(denied_items(&other, "c").await, [3]);
+    for (fingerprint, id) in [(1, "a"), (2, "a"), (3, "c"), (5, "b"), (6, "b")] {
+        let found = other.find(&[Fingerprint(fingerprint)]).await;
+        assert_eq!(found, Some((0, id.to_owned())), "{fingerprint}");
     }
 }
 
 #[tokio::test]
-async fn gateways_have_one_secret_even_if_redis_comes_later() {
+async fn gateways_share_one_fingerprint_secret_even_if_redis_starts_later() {
     let mut redis = Redis::start();
     redis.kill();
     let early = store(&redis);
-    let alone = early.fingerprinter().await.fingerprint(&"x");
-    redis.start_again();
+    let before_redis = early.fingerprinter().await.fingerprint(&"x");
+    redis.restart();
     let late = store(&redis);
     let shared = late.fingerprinter().await.fingerprint(&"x");
 
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while early.fingerprinter().await.fingerprint(&"x") != shared {
-        assert!(Instant::now() < deadline, "they never agree");
+        assert!(Instant::now() < deadline, "the secrets stay different");
         early.expire().await;
         sleep(Duration::from_millis(20)).await;
     }
 
-    assert_ne!(alone, shared);
+    assert_ne!(before_redis, shared);
 }
 
 #[tokio::test]
-async fn a_session_ends_once_and_not_while_another_gateway_sees_it() {
-    const SHORT: Duration = Duration::from_millis(400);
+async fn a_session_expires_once_and_not_while_another_gateway_uses_it() {
+    const SHORT_IDLE_TIMEOUT: Duration = Duration::from_millis(400);
     let redis = Redis::start();
-    let stores = [limited(&redis, 9, SHORT), limited(&redis, 9, SHORT)];
+    let stores = [
+        store_with_limits(&redis, 9, SHORT_IDLE_TIMEOUT),
+        store_with_limits(&redis, 9, SHORT_IDLE_TIMEOUT),
+    ];
     stores[0]
-        .save(&key("quiet"), denying(1), &[Fingerprint(1)])
+        .save(&key("quiet"), state_denying(1), &[Fingerprint(1)])
         .await;
     stores[0]
-        .save(&key("busy"), denying(2), &[Fingerprint(2)])
+        .save(&key("busy"), state_denying(2), &[Fingerprint(2)])
         .await;
 
     let started = Instant::now();
     let mut ended = Vec::new();
-    while started.elapsed() < 3 * SHORT {
+    while started.elapsed() < 3 * SHORT_IDLE_TIMEOUT {
         stores[1]
             .save(&key("busy"), SessionState::default(), &[])
             .await;
-        let told = futures_util::future::join_all(stores.iter().map(SessionStore::expire)).await;
-        ended.extend(told.into_iter().flatten());
+        let expired = futures_util::future::join_all(stores.iter().map(SessionStore::expire)).await;
+        ended.extend(expired.into_iter().flatten());
         sleep(Duration::from_millis(10)).await;
     }
 
@@ -206,17 +227,20 @@ async fn a_session_ends_once_and_not_while_another_gateway_sees_it() {
     for store in &stores {
         assert_eq!(store.find(&[Fingerprint(1)]).await, None);
         assert_eq!(store.load(&key("quiet")).await, None);
-        assert_eq!(denied(store, "busy").await, [2]);
+        assert_eq!(denied_items(store, "busy").await, [2]);
     }
 }
 
 #[tokio::test]
-async fn of_too_many_sessions_the_oldest_end() {
+async fn the_oldest_of_too_many_sessions_ends() {
     let redis = Redis::start();
-    let (one, other) = (limited(&redis, 2, IDLE), limited(&redis, 2, IDLE));
+    let (one, other) = (
+        store_with_limits(&redis, 2, IDLE_TIMEOUT),
+        store_with_limits(&redis, 2, IDLE_TIMEOUT),
+    );
     for (store, id) in [(&one, "a"), (&one, "b"), (&other, "c")] {
-        store.save(&key(id), denying(1), &[]).await;
-        // Redis tells them apart by the millisecond.
+        store.save(&key(id), state_denying(1), &[]).await;
+        // Redis orders sessions by the millisecond.
         sleep(Duration::from_millis(3)).await;
     }
 
@@ -228,7 +252,7 @@ async fn of_too_many_sessions_the_oldest_end() {
 }
 
 #[tokio::test]
-async fn sessions_are_listed_and_found_by_their_names() {
+async fn sessions_are_listed_newest_first_and_found_by_id() {
     let redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
     let elsewhere = SessionKey {
@@ -236,78 +260,87 @@ async fn sessions_are_listed_and_found_by_their_names() {
         ..key("a")
     };
     for key in [&key("a"), &key("ab"), &elsewhere] {
-        one.save(key, denying(1), &[]).await;
+        one.save(key, state_denying(1), &[]).await;
         sleep(Duration::from_millis(3)).await;
     }
 
     let newest: Vec<SessionKey> = other.newest(2).await.into_iter().map(|it| it.0).collect();
-    let mut called: Vec<SessionKey> = other
+    let mut with_this_id: Vec<SessionKey> = other
         .find_by_id("a")
         .await
         .into_iter()
         .map(|it| it.0)
         .collect();
-    called.sort();
+    with_this_id.sort();
 
     assert_eq!(newest, [elsewhere.clone(), key("ab")]);
-    assert_eq!(called, [key("a"), elsewhere.clone()]);
+    assert_eq!(with_this_id, [key("a"), elsewhere.clone()]);
     assert!(other.remove(&elsewhere).await.is_some());
     assert_eq!(one.find_by_id("a").await.len(), 1);
     assert_eq!(redis.ask("ZCARD hookgate:3:names"), ":2\r\n+OK\r\n");
 }
 
 #[tokio::test]
-async fn prints_last_as_long_as_their_session() {
-    const SHORT: Duration = Duration::from_millis(600);
+async fn saving_a_session_renews_the_ttl_of_all_its_fingerprints() {
+    const SHORT_IDLE_TIMEOUT: Duration = Duration::from_millis(600);
     let redis = Redis::start();
-    let (one, other) = (limited(&redis, 9, SHORT), limited(&redis, 9, SHORT));
-    one.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
-    let before = lasts(&redis);
+    let (one, other) = (
+        store_with_limits(&redis, 9, SHORT_IDLE_TIMEOUT),
+        store_with_limits(&redis, 9, SHORT_IDLE_TIMEOUT),
+    );
+    one.save(&key("a"), state_denying(1), &[Fingerprint(1)])
+        .await;
+    let before = fingerprint_ttl(&redis);
 
-    sleep(SHORT).await;
-    one.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
+    sleep(SHORT_IDLE_TIMEOUT).await;
+    one.save(&key("a"), state_denying(2), &[Fingerprint(2)])
+        .await;
 
-    // It was written anew with the other one.
-    assert!(lasts(&redis) > before - 500, "{before}");
+    // It is renewed together with fingerprint 2.
+    assert!(fingerprint_ttl(&redis) > before - 500, "{before}");
     assert_eq!(
         other.find(&[Fingerprint(1)]).await,
         Some((0, "a".to_owned()))
     );
 }
 
-/// How many milliseconds the print 1 lasts.
-fn lasts(redis: &Redis) -> i64 {
+/// Returns the TTL of fingerprint 1 in milliseconds.
+fn fingerprint_ttl(redis: &Redis) -> i64 {
     let answer = redis.ask(&format!("PTTL hookgate:3:fingerprint:{:032x}", 1));
     let line = answer.lines().next().unwrap();
     line.trim_start_matches(':').parse().unwrap()
 }
 
 #[tokio::test]
-async fn a_redis_may_want_a_password() {
+async fn the_password_of_the_redis_url_is_used() {
     let redis = Redis::with(&["--save", "", "--requirepass", "s3cr3t"]);
     let url = redis.url().replace("redis://", "redis://:s3cr3t@");
     let failures = Metrics::default().session_store_failures.clone();
-    let with = RedisStore::new(&Secret::from(url), (9, IDLE), failures).unwrap();
+    let with = RedisStore::new(&Secret::from(url), (9, IDLE_TIMEOUT), failures).unwrap();
     let with = SessionStore::Redis(Box::new(with));
     let without = store(&redis);
 
-    with.save(&key("a"), denying(1), &[]).await;
-    without.save(&key("b"), denying(1), &[]).await;
+    with.save(&key("a"), state_denying(1), &[]).await;
+    without.save(&key("b"), state_denying(1), &[]).await;
 
     assert_eq!(with.newest(9).await.len(), 1);
     assert_eq!(without.newest(9).await[0].0, key("b"));
 }
 
 #[tokio::test]
-async fn a_store_in_memory_says_the_same() {
+async fn the_memory_store_behaves_like_the_redis_store() {
     let redis = Redis::start();
-    let memory = SessionStore::Memory(Box::new(MemoryStore::new(9, IDLE)));
+    let memory = SessionStore::Memory(Box::new(MemoryStore::new(9, IDLE_TIMEOUT)));
     let redis = store(&redis);
     for store in [&memory, &redis] {
-        store.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
-        store.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
+        store
+            .save(&key("a"), state_denying(1), &[Fingerprint(1)])
+            .await;
+        store
+            .save(&key("a"), state_denying(2), &[Fingerprint(2)])
+            .await;
 
-        assert_eq!(denied(store, "a").await, [1, 2]);
+        assert_eq!(denied_items(store, "a").await, [1, 2]);
         assert_eq!(store.count(), 1);
         assert_eq!(store.newest(9).await.len(), 1);
         assert_eq!(store.find_by_id("a").await.len(), 1);

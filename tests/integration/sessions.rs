@@ -1,4 +1,4 @@
-//! Sessions, as operators see them, and as several gateways share them.
+//! Sessions in the admin API and in metrics, and shared between gateways.
 
 use std::time::Duration;
 
@@ -6,17 +6,16 @@ use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::harness::{Agent, PATIENCE, Redis, TestGateway, Upstream, hook, prompt};
+use crate::harness::{Agent, Redis, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt};
 
 const MODEL: &str = "gemini-2.5-pro";
 
-/// A hook that denies the prompt `bad` when it is asked about it, and then never
-/// again.
+/// A hook that denies the first prompt `bad`, and allows it from then on.
 const DENIES_ONCE: &str =
     r#"grep -q '"prompt": *"bad"' && mkdir denied 2>/dev/null && { echo no >&2; exit 2; }; exit 0"#;
 
-fn denying() -> String {
-    hook::config(&[("BeforeAgent", hook::running("guard", DENIES_ONCE))])
+fn denying_config() -> String {
+    hook::config(&[("BeforeAgent", hook::command("guard", DENIES_ONCE))])
 }
 
 fn conversation(texts: &[&str]) -> Value {
@@ -27,29 +26,34 @@ fn conversation(texts: &[&str]) -> Value {
     json!({ "contents": contents.collect::<Vec<_>>() })
 }
 
-/// What the model API is asked, all its texts in a row.
-fn asked(upstream: &Upstream) -> Vec<String> {
+/// Returns the contents of every request to upstream, as text.
+fn upstream_contents(upstream: &Upstream) -> Vec<String> {
     let body = |it: Value| it["contents"].to_string();
-    upstream.seen().iter().map(|it| body(it.json())).collect()
+    upstream
+        .requests()
+        .iter()
+        .map(|it| body(it.json()))
+        .collect()
 }
 
-async fn session(agent: &Agent, body: &Value) -> String {
+/// Sends a request, and returns its session.
+async fn session_id(agent: &Agent, body: &Value) -> String {
     let answer = agent.generate(MODEL, body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.header("x-hookgate-session").to_owned()
 }
 
 #[tokio::test]
-async fn sessions_are_listed_newest_first_and_say_nothing_of_what_was_said() {
+async fn sessions_are_listed_newest_first_without_their_content() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, &denying()).await;
+    let gate = TestGateway::start(&upstream, &denying_config()).await;
     let named = gate
         .agent()
         .sending("x-goog-api-key", "k")
         .sending("x-hookgate-session", "s")
         .sending("user-agent", "tester/1.0");
-    let known = session(&gate.agent(), &prompt("hello there")).await;
-    session(&named, &prompt("bad")).await;
+    let unnamed = session_id(&gate.agent(), &prompt("hello there")).await;
+    session_id(&named, &prompt("bad")).await;
     named
         .generate(MODEL, &conversation(&["bad", "no", "again"]))
         .await;
@@ -63,7 +67,7 @@ async fn sessions_are_listed_newest_first_and_say_nothing_of_what_was_said() {
         .iter()
         .map(|it| it["id"].as_str().unwrap())
         .collect();
-    assert_eq!(ids, ["s", &known]);
+    assert_eq!(ids, ["s", &unnamed]);
     assert_eq!(one["sessions"], json!([sessions[0]]));
     assert_eq!(sessions[0]["source"], "header");
     assert_eq!(sessions[0]["agent"], "tester/1.0");
@@ -82,7 +86,7 @@ async fn sessions_are_listed_newest_first_and_say_nothing_of_what_was_said() {
     assert_eq!(details["denied"], 1);
     assert_eq!(details["stopped"], false);
     for text in [listed.text(), &details.to_string()] {
-        // Not "bad", which an id in hex may hold.
+        // Not `bad`, which a hexadecimal id may contain.
         assert!(!text.contains("hello") && !text.contains("again"), "{text}");
     }
 }
@@ -90,11 +94,11 @@ async fn sessions_are_listed_newest_first_and_say_nothing_of_what_was_said() {
 #[tokio::test]
 async fn sessions_of_one_name_are_separate_for_each_caller() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, &denying()).await;
+    let gate = TestGateway::start(&upstream, &denying_config()).await;
     for key in ["k1", "k2"] {
         let agent = gate.agent().sending("x-goog-api-key", key);
         let agent = agent.sending("x-hookgate-session", "s");
-        session(&agent, &prompt("hi")).await;
+        session_id(&agent, &prompt("hi")).await;
     }
     let caller = HEXLOWER.encode(&Sha256::digest("k1"));
 
@@ -107,7 +111,7 @@ async fn sessions_of_one_name_are_separate_for_each_caller() {
 }
 
 #[tokio::test]
-async fn what_is_no_session_is_an_error() {
+async fn an_unknown_session_and_an_invalid_query_are_errors() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
     let cases = [
@@ -128,12 +132,12 @@ async fn what_is_no_session_is_an_error() {
 #[tokio::test]
 async fn sessions_are_counted() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, &denying()).await;
+    let gate = TestGateway::start(&upstream, &denying_config()).await;
     let agent = gate.agent();
-    session(&agent, &conversation(&["one"])).await;
-    session(&agent, &conversation(&["one", "A", "two"])).await;
-    session(&agent, &conversation(&["one", "B", "three"])).await;
-    session(&agent, &conversation(&["one", "A", "two", "C", "four"])).await;
+    session_id(&agent, &conversation(&["one"])).await;
+    session_id(&agent, &conversation(&["one", "A", "two"])).await;
+    session_id(&agent, &conversation(&["one", "B", "three"])).await;
+    session_id(&agent, &conversation(&["one", "A", "two", "C", "four"])).await;
 
     let metrics = gate.operator().get("/metrics").await;
     for line in [
@@ -148,17 +152,17 @@ async fn sessions_are_counted() {
     }
 }
 
-/// A gate that keeps its sessions in this Redis, with these files beside it.
+/// Starts a gateway that stores its sessions in this Redis.
 async fn replica(upstream: &Upstream, redis: &Redis) -> TestGateway {
     let config = format!(
         "sessions: {{ store: {{ redis: {{ url: {{ file: url }} }} }} }}\n{}",
-        denying()
+        denying_config()
     );
     TestGateway::with_files(upstream, &config, &[("url", &redis.url())]).await
 }
 
 #[tokio::test]
-async fn gateways_with_one_redis_have_one_memory() {
+async fn gateways_with_one_redis_share_their_sessions() {
     let upstream = Upstream::mock().await;
     let redis = Redis::start();
     let gates = [
@@ -173,12 +177,12 @@ async fn gateways_with_one_redis_have_one_memory() {
         &["one", "A", "bad", "no", "two", "B", "three"],
     ];
     for (at, turn) in turns.into_iter().enumerate() {
-        ids.push(session(&gates[at % 2].agent(), &conversation(turn)).await);
+        ids.push(session_id(&gates[at % 2].agent(), &conversation(turn)).await);
     }
 
     ids.dedup();
     assert_eq!(ids.len(), 1, "{ids:?}");
-    let asked = asked(&upstream);
+    let asked = upstream_contents(&upstream);
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|it| !it.contains("bad")), "{asked:?}");
     let [first, second] = &gates;
@@ -191,57 +195,64 @@ async fn gateways_with_one_redis_have_one_memory() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_started_again_remembers() {
+async fn sessions_survive_a_restart_of_the_gateway() {
     let upstream = Upstream::mock().await;
     let redis = Redis::start();
     let gate = replica(&upstream, &redis).await;
-    let id = session(&gate.agent(), &conversation(&["bad"])).await;
+    let id = session_id(&gate.agent(), &conversation(&["bad"])).await;
     gate.stop().await;
 
     let gate = replica(&upstream, &redis).await;
-    let again = session(&gate.agent(), &conversation(&["bad", "no", "two"])).await;
+    let again = session_id(&gate.agent(), &conversation(&["bad", "no", "two"])).await;
 
     assert_eq!(id, again);
-    assert_eq!(asked(&upstream).len(), 1);
-    assert!(!asked(&upstream)[0].contains("bad"));
+    assert_eq!(upstream_contents(&upstream).len(), 1);
+    assert!(!upstream_contents(&upstream)[0].contains("bad"));
 }
 
 #[tokio::test]
-async fn no_request_is_lost_and_no_denial_forgotten_while_redis_is_away() {
+async fn requests_succeed_and_denials_are_kept_during_an_outage_of_redis() {
     let upstream = Upstream::mock().await;
     let mut redis = Redis::start();
     let (gate, other) = (
         replica(&upstream, &redis).await,
         replica(&upstream, &redis).await,
     );
-    let id = session(&gate.agent(), &conversation(&["one"])).await;
+    let id = session_id(&gate.agent(), &conversation(&["one"])).await;
 
     redis.kill();
-    let denied = session(&gate.agent(), &conversation(&["one", "A", "bad"])).await;
-    let away = session(
+    let denied = session_id(&gate.agent(), &conversation(&["one", "A", "bad"])).await;
+    let during_outage = session_id(
         &gate.agent(),
         &conversation(&["one", "A", "bad", "no", "two"]),
     )
     .await;
-    redis.start_again();
+    redis.restart();
     let key = format!("EXISTS hookgate:3:session::{id}");
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     while !redis.ask(&key).starts_with(":1") {
-        assert!(tokio::time::Instant::now() < deadline, "it is not written");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the session is not written"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let turn = ["one", "A", "bad", "no", "two", "B", "three"];
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     let elsewhere = loop {
-        let elsewhere = session(&other.agent(), &conversation(&turn)).await;
-        // It leaves Redis alone for a second after it was away.
+        let elsewhere = session_id(&other.agent(), &conversation(&turn)).await;
+        // After an error, the gateway does not call Redis for a second.
         if elsewhere == id || tokio::time::Instant::now() > deadline {
             break elsewhere;
         }
     };
 
-    assert_eq!([&denied, &away, &elsewhere], [&id; 3]);
-    assert!(asked(&upstream).iter().all(|it| !it.contains("bad")));
+    assert_eq!([&denied, &during_outage, &elsewhere], [&id; 3]);
+    assert!(
+        upstream_contents(&upstream)
+            .iter()
+            .all(|it| !it.contains("bad"))
+    );
     let metrics = gate.operator().get("/metrics").await;
     let line = "hookgate_session_store_failures_total ";
     let line = metrics.text().lines().find(|it| it.starts_with(line));

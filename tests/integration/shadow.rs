@@ -1,8 +1,8 @@
-//! The shadow: another config judges live calls, and nothing else changes.
+//! Shadows: evaluation of another config on live calls, without an effect on them.
 
 mod budgets;
-mod ends;
 mod hooks;
+mod lifetime;
 mod operators;
 mod reports;
 mod without_effect;
@@ -17,38 +17,39 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    harness::{Agent, PATIENCE, Served, Upstream, decision_log},
+    harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, decision_log},
     replay::{
         conversations::{Call, upstream},
-        recorded::HEAD,
+        recorded::UPSTREAMS,
     },
 };
 
-/// Budgets that no test reaches by itself.
-const AMPLE: &str = "budget: { memory: 256MiB, queue: 10000, cpu: 100% }";
+/// A budget that no test exhausts.
+const AMPLE_BUDGET: &str = "budget: { memory: 256MiB, queue: 10000, cpu: 100% }";
 
-/// A gateway with a decision log, a recording, and `next.yaml` beside its config.
-struct Shadowed {
+/// A gateway with a decision log, a recording, and the shadow's config `next.yaml`.
+struct ShadowGateway {
     folder: TempDir,
     upstream: Upstream,
-    served: Served,
+    served: ServerProcess,
     agent: Agent,
     operator: Agent,
 }
 
-impl Shadowed {
-    /// Starts with this config and the other one; `shadow` is the section, or empty.
+impl ShadowGateway {
+    /// Starts with the config `live` and the shadow's config `next`. `shadow` has the shadow's
+    /// settings, or is empty for none.
     async fn start(live: &str, next: &str, shadow: &str) -> Self {
         let upstream = upstream().await;
         let folder = TempDir::new().unwrap();
-        write(folder.path(), &upstream, "next.yaml", next);
-        write(
+        write_config(folder.path(), &upstream, "next.yaml", next);
+        write_config(
             folder.path(),
             &upstream,
             "hookgate.yaml",
-            &with(live, shadow),
+            &config_with_shadow(live, shadow),
         );
-        let mut served = Served::folder(folder.path());
+        let mut served = ServerProcess::folder(folder.path());
         let gateway = Self {
             agent: Agent::at(served.addr()),
             operator: Agent::at(served.operators()),
@@ -58,25 +59,25 @@ impl Shadowed {
         };
         if !shadow.is_empty() {
             gateway
-                .until("a shadow", |status| status["state"] != "none")
+                .wait_until("a shadow", |status| status["state"] != "none")
                 .await;
         }
         gateway
     }
 
-    /// Writes the config, or the other one.
-    fn write(&self, name: &str, config: &str) {
-        write(self.folder.path(), &self.upstream, name, config);
+    /// Writes a config file.
+    fn write_config(&self, name: &str, config: &str) {
+        write_config(self.folder.path(), &self.upstream, name, config);
     }
 
     async fn status(&self) -> Value {
         self.operator.get("/shadow").await.json()
     }
 
-    /// Waits for a state of the shadow.
-    async fn until(&self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
-        // The thread of a shadow has the lowest priority.
-        let deadline = Instant::now() + 20 * PATIENCE;
+    /// Waits until the status of the shadow meets a condition, and returns the status.
+    async fn wait_until(&self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
+        // A shadow's thread has the lowest priority, so it can be slow.
+        let deadline = Instant::now() + 20 * TEST_TIMEOUT;
         loop {
             let status = self.status().await;
             if is_met(&status) {
@@ -87,22 +88,22 @@ impl Shadowed {
         }
     }
 
-    /// Waits until so many calls are judged.
-    async fn until_judged(&self, calls: usize) -> Value {
+    /// Waits until the shadow has judged this number of calls.
+    async fn wait_until_judged(&self, calls: usize) -> Value {
         let calls = calls as u64;
-        self.until("judged calls", |status| judged(status) == calls)
+        self.wait_until("judged calls", |status| judged_calls(status) == calls)
             .await
     }
 
-    /// Ends the shadow.
-    async fn end(&self) -> Value {
+    /// Ends the shadow and returns its status.
+    async fn end_shadow(&self) -> Value {
         let ended = self.operator.ask("DELETE", "/shadow", "").await;
         assert_eq!(ended.status, 200, "{}", ended.text());
         ended.json()
     }
 
-    /// Ends the gateway. Gives its folder, its decision log, whose chain must hold, and what it
-    /// logged.
+    /// Stops the gateway. Returns its folder, the lines of its decision log, whose hash chain is
+    /// verified, and its log.
     fn stop(self) -> (TempDir, Vec<Value>, String) {
         self.served.terminate();
         let (status, logged) = self.served.ended(Duration::from_secs(20));
@@ -112,8 +113,8 @@ impl Shadowed {
     }
 }
 
-/// A config with a recording and this shadow.
-fn with(live: &str, shadow: &str) -> String {
+/// Returns a config with a decision log, a recording and this shadow.
+fn config_with_shadow(live: &str, shadow: &str) -> String {
     let shadow = if shadow.is_empty() {
         String::new()
     } else {
@@ -125,19 +126,19 @@ fn with(live: &str, shadow: &str) -> String {
     )
 }
 
-fn write(folder: &Path, upstream: &Upstream, name: &str, config: &str) {
-    let config = format!("{HEAD}{config}");
+fn write_config(folder: &Path, upstream: &Upstream, name: &str, config: &str) {
+    let config = format!("{UPSTREAMS}{config}");
     let config = config.replace("{upstream}", &format!("http://{}", upstream.addr));
     fs::write(folder.join(name), config).unwrap();
 }
 
-/// The number of calls that a shadow has judged.
-fn judged(status: &Value) -> u64 {
+/// Returns the number of calls that a shadow has judged.
+fn judged_calls(status: &Value) -> u64 {
     status["report"]["counts"]["calls"].as_u64().unwrap_or(0)
 }
 
 /// Makes calls, one after the other.
-async fn make(agent: &Agent, calls: &[Call]) {
+async fn make_calls(agent: &Agent, calls: &[Call]) {
     for call in calls {
         call.make(agent).await;
     }

@@ -1,4 +1,4 @@
-//! How a gateway ends: calls that can end in time do, and none is cut silently.
+//! Graceful shutdown: lame-duck period, drain timeout, readiness and a second signal.
 
 use std::{
     net::SocketAddr,
@@ -20,8 +20,9 @@ use tokio::{
 
 use crate::{
     harness::{
-        Agent, Asked, End, PATIENCE, Served, Upstream, chunked_head, closed, eventually, piece,
-        processes, prompt, rest, write_chunk, write_last_chunk,
+        Agent, End, ReceivedRequest, ServerProcess, TEST_TIMEOUT, Upstream, chunked_head,
+        eventually, next_chunk, processes, prompt, read_to_end, wait_until_closed, write_chunk,
+        write_last_chunk,
     },
     tls::{self, Authority},
 };
@@ -29,45 +30,51 @@ use crate::{
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 const STREAMS: usize = 200;
 
-/// A model API whose streams end when notified.
-struct Held {
+/// A model API whose streams pause until they are released.
+struct PausedUpstream {
     upstream: Upstream,
-    go_on: watch::Sender<bool>,
-    begun: Arc<AtomicUsize>,
+    release: watch::Sender<bool>,
+    started_streams: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl PausedUpstream {
     async fn start() -> Self {
-        let (go_on, told) = watch::channel(false);
-        let begun = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&begun);
+        let (release, released) = watch::channel(false);
+        let started_streams = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&started_streams);
         let upstream = Upstream::raw(move |asked, socket| {
             count.fetch_add(1, Ordering::SeqCst);
-            stream(asked, socket, told.clone())
+            respond_with_stream(asked, socket, released.clone())
         })
         .await;
         Self {
             upstream,
-            go_on,
-            begun,
+            release,
+            started_streams,
         }
     }
 }
 
-async fn stream(asked: Asked, mut socket: TcpStream, mut told: watch::Receiver<bool>) {
+/// Sends a stream as the prompt requests: `late` has its head after the release, and `hang` never
+/// ends.
+async fn respond_with_stream(
+    asked: ReceivedRequest,
+    mut socket: TcpStream,
+    mut released: watch::Receiver<bool>,
+) {
     let head = chunked_head("text/event-stream");
     let late = asked.body.contains("late");
     if late {
-        told.wait_for(|it| *it).await.ok();
+        released.wait_for(|it| *it).await.ok();
     }
     socket.write_all(head.as_bytes()).await.unwrap();
     write_chunk(&mut socket, b"data: {\"n\":1}\n\n")
         .await
         .unwrap();
     if asked.body.contains("hang") {
-        return closed(&mut socket).await;
+        return wait_until_closed(&mut socket).await;
     }
-    told.wait_for(|it| *it).await.ok();
+    released.wait_for(|it| *it).await.ok();
     for _ in 0..10 {
         write_chunk(&mut socket, b"data: {\"n\":2}\n\n")
             .await
@@ -77,7 +84,7 @@ async fn stream(asked: Asked, mut socket: TcpStream, mut told: watch::Receiver<b
 }
 
 struct Process {
-    served: Served,
+    served: ServerProcess,
     agents: SocketAddr,
     operator: Agent,
     _folder: TempDir,
@@ -91,7 +98,7 @@ impl Process {
             upstream.addr
         );
         std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let mut served = Served::folder(folder.path());
+        let mut served = ServerProcess::folder(folder.path());
         Self {
             agents: served.addr(),
             operator: Agent::at(served.operators()),
@@ -100,48 +107,48 @@ impl Process {
         }
     }
 
-    /// An agent with a connection of its own, and its open stream.
+    /// Opens a stream on a connection of its own.
     async fn open(&self, text: &str) -> reqwest::Response {
         let agent = Agent::at(self.agents);
         let mut answer = agent.open(SSE, prompt(text).to_string()).await;
-        assert!(piece(&mut answer).await.contains("\"n\":1"));
+        assert!(next_chunk(&mut answer).await.contains("\"n\":1"));
         answer
     }
 
-    async fn closed_to_agents(&self) {
+    async fn wait_until_listener_is_closed(&self) {
         let agents = self.agents;
-        eventually("no connection is accepted", PATIENCE, || {
+        eventually("no connection is accepted", TEST_TIMEOUT, || {
             std::net::TcpStream::connect(agents).is_err()
         })
         .await;
     }
 
-    async fn ended(self) -> (Option<i32>, String) {
-        let ended = spawn_blocking(move || self.served.ended(PATIENCE));
+    async fn wait_for_exit(self) -> (Option<i32>, String) {
+        let ended = spawn_blocking(move || self.served.ended(TEST_TIMEOUT));
         let (status, log) = ended.await.unwrap();
         (status.code(), log)
     }
 }
 
-/// Reads all of these to their ends.
-async fn ends(answers: Vec<reqwest::Response>) -> Vec<(String, End)> {
+/// Reads these responses to their ends.
+async fn read_all(answers: Vec<reqwest::Response>) -> Vec<(String, End)> {
     let mut reading = JoinSet::new();
     for mut answer in answers {
-        reading.spawn(async move { rest(&mut answer).await });
+        reading.spawn(async move { read_to_end(&mut answer).await });
     }
     reading.join_all().await
 }
 
 #[tokio::test]
-async fn two_hundred_streams_end_whole_and_the_rest_breaks() {
-    let held = Held::start().await;
+async fn graceful_shutdown_completes_open_streams_and_cuts_off_the_rest() {
+    let paused = PausedUpstream::start().await;
     let hooks = "hooks: { AfterModel: [{ matcher: \"\", hooks: [{ \
          type: builtin, policy: redact, detect: [email] }] }] }";
-    for more in ["", hooks] {
-        held.go_on.send(false).unwrap();
+    for more_config in ["", hooks] {
+        paused.release.send(false).unwrap();
         let process = Process::start(
-            &held.upstream,
-            &format!("timeouts: {{ drain: 8s }}\n{more}"),
+            &paused.upstream,
+            &format!("timeouts: {{ drain: 8s }}\n{more_config}"),
         );
         let (mut whole, mut hanging) = (Vec::new(), Vec::new());
         for _ in 0..STREAMS {
@@ -152,105 +159,110 @@ async fn two_hundred_streams_end_whole_and_the_rest_breaks() {
         }
 
         process.served.terminate();
-        process.closed_to_agents().await;
+        process.wait_until_listener_is_closed().await;
         let ready = process.operator.get("/readyz").await;
         assert_eq!(ready.status, 503, "{}", ready.text());
-        held.go_on.send(true).unwrap();
-        let (whole, hanging) = tokio::join!(ends(whole), ends(hanging));
+        paused.release.send(true).unwrap();
+        let (whole, hanging) = tokio::join!(read_all(whole), read_all(hanging));
 
         for (text, end) in &whole {
             assert_eq!((text.matches("\"n\":2").count(), *end), (10, End::Clean));
         }
         assert_eq!(whole.len(), STREAMS);
         assert!(hanging.iter().all(|it| it.1 == End::Broken));
-        let (code, log) = process.ended().await;
+        let (code, log) = process.wait_for_exit().await;
         assert_eq!(code, Some(0), "{log}");
     }
 }
 
 #[tokio::test]
-async fn readiness_says_no_before_the_door_is_closed() {
-    let held = Held::start().await;
-    held.go_on.send(true).unwrap();
-    let process = Process::start(&held.upstream, "timeouts: { lame_duck: 1s }");
+async fn readiness_fails_before_the_listener_is_closed() {
+    let paused = PausedUpstream::start().await;
+    paused.release.send(true).unwrap();
+    let process = Process::start(&paused.upstream, "timeouts: { lame_duck: 1s }");
     let agent = Agent::at(process.agents);
     let answer = agent.post(SSE, prompt("whole").to_string()).await;
     assert_eq!(answer.header("connection"), "");
 
     process.served.terminate();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     while process.operator.get("/readyz").await.status != 503 {
-        assert!(tokio::time::Instant::now() < deadline, "it is ready");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the gateway is still ready"
+        );
         sleep(Duration::from_millis(5)).await;
     }
     let answer = agent.post(SSE, prompt("whole").to_string()).await;
 
     assert_eq!((answer.status, answer.is_last()), (200, true));
-    process.closed_to_agents().await;
-    assert_eq!(process.ended().await.0, Some(0));
+    process.wait_until_listener_is_closed().await;
+    assert_eq!(process.wait_for_exit().await.0, Some(0));
 }
 
 #[tokio::test]
-async fn an_answer_that_begins_late_says_that_it_is_the_last() {
-    let held = Held::start().await;
-    let process = Process::start(&held.upstream, "");
+async fn a_response_that_begins_during_shutdown_closes_its_connection() {
+    let paused = PausedUpstream::start().await;
+    let process = Process::start(&paused.upstream, "");
     let agent = Agent::at(process.agents);
     let late = tokio::spawn(async move { agent.post(SSE, prompt("late").to_string()).await });
-    eventually("it is under way", PATIENCE, || {
-        held.begun.load(Ordering::SeqCst) == 1
+    eventually("the call is in flight", TEST_TIMEOUT, || {
+        paused.started_streams.load(Ordering::SeqCst) == 1
     })
     .await;
 
     process.served.terminate();
-    process.closed_to_agents().await;
-    held.go_on.send(true).unwrap();
+    process.wait_until_listener_is_closed().await;
+    paused.release.send(true).unwrap();
     let answer = late.await.unwrap();
 
     assert_eq!((answer.status, answer.is_last()), (200, true));
-    assert_eq!(process.ended().await.0, Some(0));
+    assert_eq!(process.wait_for_exit().await.0, Some(0));
 }
 
 #[tokio::test]
-async fn who_asks_twice_does_not_want_to_wait() {
-    let held = Held::start().await;
+async fn a_second_sigterm_ends_the_drain_at_once() {
+    let paused = PausedUpstream::start().await;
     let hooks = "hooks: { BeforeModel: [{ hooks: [{ command: \
          \"if grep -q SLOW; then sleep 600 & wait; fi\" }] }] }";
     let config = format!("timeouts: {{ drain: 1h, lame_duck: 1h }}\n{hooks}");
-    let process = Process::start(&held.upstream, &config);
+    let process = Process::start(&paused.upstream, &config);
     let mut stream = process.open("hang").await;
     let agent = Agent::at(process.agents);
-    let slow =
-        tokio::spawn(async move { agent.try_to_open(SSE, prompt("SLOW").to_string()).await });
+    let slow = tokio::spawn(async move { agent.try_open(SSE, prompt("SLOW").to_string()).await });
     let mark = process.served.mark.clone();
-    eventually("a hook runs", PATIENCE, || processes(&mark).len() > 1).await;
+    eventually("a hook runs", TEST_TIMEOUT, || processes(&mark).len() > 1).await;
 
     process.served.terminate();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     while process.operator.get("/readyz").await.status != 503 {
-        assert!(tokio::time::Instant::now() < deadline, "it is ready");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the gateway is still ready"
+        );
     }
     process.served.terminate();
 
-    assert_eq!(rest(&mut stream).await.1, End::Broken);
+    assert_eq!(read_to_end(&mut stream).await.1, End::Broken);
     assert!(slow.await.unwrap().is_err());
-    let (code, log) = process.ended().await;
+    let (code, log) = process.wait_for_exit().await;
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(processes(&mark), [0; 0]);
 }
 
 #[tokio::test]
-async fn operators_get_through_in_tls_until_the_end() {
-    let held = Held::start().await;
+async fn the_admin_listener_accepts_tls_during_graceful_shutdown() {
+    let paused = PausedUpstream::start().await;
     let authority = Authority::new("ours");
     let admin = "admin: { listen: \"127.0.0.1:0\", \
          tls: { certificate: server.pem, key: server.key } }\n";
-    let gate = tls::gate(&held.upstream, &authority, admin).await;
+    let gate = tls::gate(&paused.upstream, &authority, admin).await;
     let mut stream = gate.agent().open(SSE, prompt("whole").to_string()).await;
-    piece(&mut stream).await;
+    next_chunk(&mut stream).await;
     let (agents, operators) = (gate.agents, gate.operator());
 
     let stopped = tokio::spawn(gate.stop());
-    eventually("no connection is accepted", PATIENCE, || {
+    eventually("no connection is accepted", TEST_TIMEOUT, || {
         std::net::TcpStream::connect(agents).is_err()
     })
     .await;
@@ -261,7 +273,7 @@ async fn operators_get_through_in_tls_until_the_end() {
         let ready = operator.get("/readyz").await;
         assert_eq!(ready.status, 503, "{}", ready.text());
     }
-    held.go_on.send(true).unwrap();
-    assert_eq!(rest(&mut stream).await.1, End::Clean);
+    paused.release.send(true).unwrap();
+    assert_eq!(read_to_end(&mut stream).await.1, End::Clean);
     stopped.await.unwrap();
 }

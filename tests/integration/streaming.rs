@@ -1,4 +1,4 @@
-//! Streams: what goes out, what keeps them open, and how they end.
+//! Streaming responses: SSE framing, keep-alives, back-pressure, disconnects and truncation.
 
 use std::{
     sync::{
@@ -17,15 +17,15 @@ use tokio::{
 };
 
 use crate::harness::{
-    End, TestGateway, Upstream, chunked_head, closed, event_data, eventually, piece, prompt,
-    respond, rest, signalled, write_chunk, write_last_chunk,
+    End, TestGateway, Upstream, chunked_head, event_data, eventually, next_chunk, prompt,
+    read_to_end, respond, wait_for_signal, wait_until_closed, write_chunk, write_last_chunk,
 };
 
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 const ARRAY: &str = "/v1beta/models/m:streamGenerateContent";
 
-/// A hook that sees every chunk and says nothing.
-const WATCHED: &str = "hooks: { AfterModel: [{ hooks: [{ command: cat > /dev/null }] }] }";
+/// Config of a hook that receives every chunk and changes nothing.
+const HOOKED: &str = "hooks: { AfterModel: [{ hooks: [{ command: cat > /dev/null }] }] }";
 
 fn chunk(text: &str) -> String {
     json!({ "candidates": [{ "content": { "role": "model", "parts": [{ "text": text }] } }] })
@@ -40,8 +40,8 @@ fn body() -> String {
     prompt("hello").to_string()
 }
 
-/// An upstream that answers with `text`, cut every `size` bytes.
-async fn cut(text: &str, size: usize) -> Upstream {
+/// Starts an upstream that sends `text` in HTTP chunks of `size` bytes.
+async fn upstream_in_chunks(text: &str, size: usize) -> Upstream {
     let text = text.to_owned();
     Upstream::raw(move |_, mut socket| {
         let text = text.clone();
@@ -58,7 +58,7 @@ async fn cut(text: &str, size: usize) -> Upstream {
 }
 
 #[tokio::test]
-async fn every_legal_form_is_read_and_goes_out_in_one_form() {
+async fn every_form_of_sse_is_read_and_written_in_one_form() {
     let (one, two) = (chunk("Grüße 😀"), chunk("two"));
     let (head, tail) = one.split_at(one.find('[').unwrap());
     let forms = [
@@ -72,12 +72,12 @@ async fn every_legal_form_is_read_and_goes_out_in_one_form() {
         format!("data: {head}\ndata: {tail}\n\ndata: {two}\n\ndata: [DONE]\n\n"),
     ];
     for (form, size) in forms.iter().flat_map(|it| [(it, 1), (it, 7), (it, 9999)]) {
-        let upstream = cut(form, size).await;
-        let gate = TestGateway::start(&upstream, WATCHED).await;
+        let upstream = upstream_in_chunks(form, size).await;
+        let gate = TestGateway::start(&upstream, HOOKED).await;
 
         let answer = gate.agent().post(SSE, body()).await;
 
-        // A line end inside of JSON is white space, and becomes a blank.
+        // A line break inside of JSON is white space, and becomes a space.
         let first = if form.contains(&one) {
             one.clone()
         } else {
@@ -93,7 +93,7 @@ async fn every_legal_form_is_read_and_goes_out_in_one_form() {
 async fn a_stream_without_hooks_passes_byte_for_byte() {
     let odd = "\u{feff}: hi\n\nevent: x\ndata: no JSON 😀\r\rdata: [DONE]\n";
     for size in [1, 7, 9999] {
-        let upstream = cut(odd, size).await;
+        let upstream = upstream_in_chunks(odd, size).await;
         let gate = TestGateway::start(&upstream, "").await;
 
         let answer = gate.agent().post(SSE, body()).await;
@@ -105,72 +105,81 @@ async fn a_stream_without_hooks_passes_byte_for_byte() {
 #[tokio::test]
 async fn an_event_over_the_limit_breaks_the_stream() {
     let text = event("good") + &event(&"x".repeat(5000)) + &event("never");
-    let upstream = cut(&text, 1000).await;
-    let config = format!("limits: {{ event: 4KiB }}\n{WATCHED}");
+    let upstream = upstream_in_chunks(&text, 1000).await;
+    let config = format!("limits: {{ event: 4KiB }}\n{HOOKED}");
     let gate = TestGateway::start(&upstream, &config).await;
 
     let mut answer = gate.agent().open(SSE, body()).await;
 
-    let (text, end) = rest(&mut answer).await;
-    // What is on its way when a connection breaks may be lost.
+    let (text, end) = read_to_end(&mut answer).await;
+    // Bytes in flight may be lost when a connection breaks.
     assert!(event("good").starts_with(&text), "{text}");
     assert_eq!(end, End::Broken);
 }
 
-/// A gate whose hook on `event` waits until the test writes the file `go`, and
-/// then prints the file `says`.
-async fn waiting(upstream: &Upstream, event: &str, says: &str, more: &str) -> TestGateway {
+/// Starts a gateway whose hook on `event` waits until the test writes the file `go`, and then
+/// prints `output`.
+async fn gateway_with_waiting_hook(
+    upstream: &Upstream,
+    event: &str,
+    output: &str,
+    more_config: &str,
+) -> TestGateway {
     let config = format!(
-        "timeouts: {{ keep_alive: 200ms }}\n{more}\n\
+        "timeouts: {{ keep_alive: 200ms }}\n{more_config}\n\
          hooks: {{ {event}: [{{ hooks: [{{ command: \
          \"cat > /dev/null; until [ -e go ]; do sleep 0.02; done; cat says\" }}] }}] }}"
     );
-    TestGateway::with_files(upstream, &config, &[("says", says)]).await
+    TestGateway::with_files(upstream, &config, &[("says", output)]).await
 }
 
-fn go(gate: &TestGateway) {
+fn release_hook(gate: &TestGateway) {
     std::fs::write(gate.path("go"), "").unwrap();
 }
 
 #[tokio::test]
-async fn a_slow_hook_is_waited_for_with_keep_alives() {
+async fn keep_alives_are_sent_while_a_hook_runs() {
     for event in ["BeforeModel", "AfterModel"] {
         let upstream = Upstream::mock().await;
-        let gate = waiting(&upstream, event, "", "").await;
+        let gate = gateway_with_waiting_hook(&upstream, event, "", "").await;
 
         let mut answer = gate.agent().open(SSE, body()).await;
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(answer.headers()["content-type"], "text/event-stream");
-        assert_eq!(piece(&mut answer).await, "\r\n", "{event}");
-        assert_eq!(piece(&mut answer).await, "\r\n", "{event}");
-        assert_eq!(upstream.seen().len(), usize::from(event == "AfterModel"));
-        go(&gate);
-        let (text, end) = rest(&mut answer).await;
+        assert_eq!(next_chunk(&mut answer).await, "\r\n", "{event}");
+        assert_eq!(next_chunk(&mut answer).await, "\r\n", "{event}");
+        assert_eq!(
+            upstream.requests().len(),
+            usize::from(event == "AfterModel")
+        );
+        release_hook(&gate);
+        let (text, end) = read_to_end(&mut answer).await;
 
         assert_eq!(end, End::Clean);
-        let texts = event_data(&text).into_iter().map(text_of);
+        let texts = event_data(&text).into_iter().map(chunk_text);
         assert_eq!(texts.collect::<String>(), "You said: hello", "{event}");
     }
 }
 
-fn text_of(data: &str) -> String {
+fn chunk_text(data: &str) -> String {
     let chunk: Value = serde_json::from_str(data).unwrap();
     let text = &chunk["candidates"][0]["content"]["parts"][0]["text"];
     text.as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn a_late_denial_is_a_message_in_every_config() {
+async fn a_denial_after_keep_alives_is_a_message_in_every_config() {
     for path in [SSE, ARRAY] {
         let upstream = Upstream::mock().await;
-        let says = r#"{"decision":"deny","reason":"not today"}"#;
-        let gate = waiting(&upstream, "BeforeModel", says, "denials: error").await;
+        let output = r#"{"decision":"deny","reason":"not today"}"#;
+        let gate =
+            gateway_with_waiting_hook(&upstream, "BeforeModel", output, "denials: error").await;
 
         let mut answer = gate.agent().open(path, body()).await;
         assert_eq!(answer.status(), StatusCode::OK);
-        assert_eq!(piece(&mut answer).await, "\r\n");
-        go(&gate);
-        let (text, end) = rest(&mut answer).await;
+        assert_eq!(next_chunk(&mut answer).await, "\r\n");
+        release_hook(&gate);
+        let (text, end) = read_to_end(&mut answer).await;
 
         assert_eq!(end, End::Clean);
         let chunks: Vec<Value> = if path == SSE {
@@ -183,47 +192,49 @@ async fn a_late_denial_is_a_message_in_every_config() {
         let candidate = &chunks[0]["candidates"][0];
         assert_eq!(candidate["content"]["parts"][0]["text"], "not today");
         assert_eq!(candidate["finishReason"], "STOP");
-        assert!(upstream.seen().is_empty());
+        assert!(upstream.requests().is_empty());
     }
 }
 
 #[tokio::test]
-async fn a_late_error_of_upstream_breaks_the_stream() {
+async fn an_upstream_error_after_keep_alives_breaks_the_stream() {
     let error = r#"{"error":{"code":500,"message":"oh","status":"INTERNAL"}}"#;
     let upstream = Upstream::with(move |_| respond(500, "application/json", error)).await;
-    let gate = waiting(&upstream, "BeforeModel", "", "").await;
+    let gate = gateway_with_waiting_hook(&upstream, "BeforeModel", "", "").await;
 
     let mut answer = gate.agent().open(SSE, body()).await;
     assert_eq!(answer.status(), StatusCode::OK);
-    assert_eq!(piece(&mut answer).await, "\r\n");
-    go(&gate);
-    let (text, end) = rest(&mut answer).await;
+    assert_eq!(next_chunk(&mut answer).await, "\r\n");
+    release_hook(&gate);
+    let (text, end) = read_to_end(&mut answer).await;
 
     assert_eq!((text.trim(), end), ("", End::Broken));
 }
 
 #[tokio::test]
-async fn what_an_agent_does_not_read_is_not_asked_of_upstream() {
-    for config in ["", WATCHED] {
+async fn an_agent_that_does_not_read_causes_back_pressure_on_upstream() {
+    for config in ["", HOOKED] {
         let sent = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&sent);
-        let upstream = Upstream::raw(move |_, socket| endless(socket, Arc::clone(&counter))).await;
+        let upstream =
+            Upstream::raw(move |_, socket| write_endless_stream(socket, Arc::clone(&counter)))
+                .await;
         let gate = TestGateway::start(&upstream, config).await;
 
         let mut answer = gate.agent().open(SSE, body()).await;
-        let stalled = standstill(&sent).await;
+        let stalled = stalled_value(&sent).await;
         assert!(stalled < 48 << 20, "{stalled} bytes wait for the agent");
         let mut read = 0;
         while read <= stalled {
-            read += piece(&mut answer).await.len();
+            read += next_chunk(&mut answer).await.len();
         }
 
         assert!(sent.load(Ordering::Relaxed) > stalled);
     }
 }
 
-/// Writes events as long as somebody takes them.
-async fn endless(mut socket: TcpStream, sent: Arc<AtomicUsize>) {
+/// Writes events until the connection is closed.
+async fn write_endless_stream(mut socket: TcpStream, sent: Arc<AtomicUsize>) {
     let head = chunked_head("text/event-stream");
     socket.write_all(head.as_bytes()).await.unwrap();
     let event = event(&"x".repeat(1 << 20));
@@ -232,10 +243,10 @@ async fn endless(mut socket: TcpStream, sent: Arc<AtomicUsize>) {
     }
 }
 
-/// The count at which a counter stays for half a second.
-async fn standstill(count: &AtomicUsize) -> usize {
+/// Waits until a counter is unchanged for half a second, and returns its value.
+async fn stalled_value(count: &AtomicUsize) -> usize {
     let (mut last, mut same) = (0, 0);
-    eventually("a standstill", Duration::from_secs(20), || {
+    eventually("the counter stalls", Duration::from_secs(20), || {
         let now = count.load(Ordering::Relaxed);
         same = if now == last && now > 0 { same + 1 } else { 0 };
         last = now;
@@ -245,28 +256,30 @@ async fn standstill(count: &AtomicUsize) -> usize {
     last
 }
 
-/// An upstream that sends `events` and then waits for the end of the
-/// connection, of which it gives a sign.
-async fn lingering(events: &[&str]) -> (Upstream, mpsc::UnboundedReceiver<()>) {
-    let (sign, signs) = mpsc::unbounded_channel();
+/// Starts an upstream that sends `events`, and then reports the end of the connection.
+async fn upstream_that_waits_for_disconnect(
+    events: &[&str],
+) -> (Upstream, mpsc::UnboundedReceiver<()>) {
+    let (disconnected, disconnects) = mpsc::unbounded_channel();
     let text: String = events.iter().map(|it| event(it)).collect();
     let upstream = Upstream::raw(move |_, mut socket| {
-        let (sign, text) = (sign.clone(), text.clone());
+        let (disconnected, text) = (disconnected.clone(), text.clone());
         async move {
             let head = chunked_head("text/event-stream");
             socket.write_all(head.as_bytes()).await.unwrap();
             write_chunk(&mut socket, text.as_bytes()).await.unwrap();
-            closed(&mut socket).await;
-            sign.send(()).unwrap();
+            wait_until_closed(&mut socket).await;
+            disconnected.send(()).unwrap();
         }
     })
     .await;
-    (upstream, signs)
+    (upstream, disconnects)
 }
 
 #[tokio::test]
-async fn a_refusal_in_mid_stream_is_the_last_event_and_ends_the_call_to_upstream() {
-    let (upstream, mut signs) = lingering(&["one", "two SECRET", "three"]).await;
+async fn a_denial_within_a_stream_is_the_last_event_and_ends_the_upstream_call() {
+    let (upstream, mut disconnects) =
+        upstream_that_waits_for_disconnect(&["one", "two SECRET", "three"]).await;
     let hook = r#"grep -q '"text":"[^"]*SECRET' && echo '{"decision":"deny","reason":"no secrets"}'; true"#;
     let gate = TestGateway::with_files(
         &upstream,
@@ -276,52 +289,52 @@ async fn a_refusal_in_mid_stream_is_the_last_event_and_ends_the_call_to_upstream
     .await;
 
     let mut answer = gate.agent().open(SSE, body()).await;
-    let (text, end) = rest(&mut answer).await;
+    let (text, end) = read_to_end(&mut answer).await;
 
     assert_eq!(end, End::Clean);
     let data = event_data(&text);
     assert_eq!(data.len(), 2, "{text}");
     assert_eq!(data[0], chunk("one"));
-    assert_eq!(text_of(data[1]), "no secrets");
+    assert_eq!(chunk_text(data[1]), "no secrets");
     let last: Value = serde_json::from_str(data[1]).unwrap();
     assert_eq!(last["candidates"][0]["finishReason"], "STOP");
-    signalled(&mut signs, "the end of the call to upstream").await;
+    wait_for_signal(&mut disconnects, "the end of the call to upstream").await;
 }
 
 #[tokio::test]
-async fn an_agent_that_leaves_ends_the_call_to_upstream() {
-    for config in ["", WATCHED] {
-        let (upstream, mut signs) = lingering(&["one"]).await;
+async fn a_disconnected_agent_ends_the_upstream_call() {
+    for config in ["", HOOKED] {
+        let (upstream, mut disconnects) = upstream_that_waits_for_disconnect(&["one"]).await;
         let gate = TestGateway::start(&upstream, config).await;
 
         let mut answer = gate.agent().open(SSE, body()).await;
-        assert_eq!(piece(&mut answer).await, event("one"));
-        assert!(signs.try_recv().is_err());
+        assert_eq!(next_chunk(&mut answer).await, event("one"));
+        assert!(disconnects.try_recv().is_err());
         drop(answer);
 
-        signalled(&mut signs, "the end of the call to upstream").await;
+        wait_for_signal(&mut disconnects, "the end of the call to upstream").await;
     }
 }
 
 #[tokio::test]
-async fn a_silent_upstream_breaks_the_stream() {
-    for hooks in ["", WATCHED] {
-        let (upstream, mut signs) = lingering(&["one"]).await;
+async fn a_stream_over_the_idle_timeout_breaks() {
+    for hooks in ["", HOOKED] {
+        let (upstream, mut disconnects) = upstream_that_waits_for_disconnect(&["one"]).await;
         let config = format!("timeouts: {{ stream_idle: 200ms }}\n{hooks}");
         let gate = TestGateway::start(&upstream, &config).await;
 
         let mut answer = gate.agent().open(SSE, body()).await;
-        let (text, end) = rest(&mut answer).await;
+        let (text, end) = read_to_end(&mut answer).await;
 
         assert_eq!((text, end), (event("one"), End::Broken));
-        signalled(&mut signs, "the end of the call to upstream").await;
+        wait_for_signal(&mut disconnects, "the end of the call to upstream").await;
     }
 }
 
-/// An upstream that sends the beginning of an answer, and breaks off when notified.
-async fn breaking() -> (Upstream, Arc<Notify>) {
-    let told = Arc::new(Notify::new());
-    let notified = Arc::clone(&told);
+/// Starts an upstream that sends the beginning of a response, and disconnects when notified.
+async fn truncating_upstream() -> (Upstream, Arc<Notify>) {
+    let disconnect = Arc::new(Notify::new());
+    let notified = Arc::clone(&disconnect);
     let upstream = Upstream::raw(move |asked, mut socket| {
         let notified = Arc::clone(&notified);
         async move {
@@ -333,7 +346,7 @@ async fn breaking() -> (Upstream, Arc<Notify>) {
         }
     })
     .await;
-    (upstream, told)
+    (upstream, disconnect)
 }
 
 fn beginning(query: &str) -> (&'static str, String) {
@@ -344,16 +357,16 @@ fn beginning(query: &str) -> (&'static str, String) {
 }
 
 #[tokio::test]
-async fn an_upstream_that_breaks_off_breaks_the_stream() {
-    let cases = [("", SSE), ("", ARRAY), (WATCHED, SSE), (WATCHED, ARRAY)];
+async fn an_upstream_that_disconnects_breaks_the_stream() {
+    let cases = [("", SSE), ("", ARRAY), (HOOKED, SSE), (HOOKED, ARRAY)];
     for (hooks, path) in cases {
-        let (upstream, told) = breaking().await;
+        let (upstream, disconnect) = truncating_upstream().await;
         let gate = TestGateway::start(&upstream, hooks).await;
 
         let mut answer = gate.agent().open(path, body()).await;
-        let first = piece(&mut answer).await;
-        told.notify_one();
-        let (text, end) = rest(&mut answer).await;
+        let first = next_chunk(&mut answer).await;
+        disconnect.notify_one();
+        let (text, end) = read_to_end(&mut answer).await;
 
         let query = path.split_once('?').map_or("", |it| it.1);
         assert_eq!(first, beginning(query).1);
@@ -366,7 +379,7 @@ async fn an_upstream_that_breaks_off_breaks_the_stream() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_stream_is_judged_all_the_same() {
+async fn a_json_array_instead_of_sse_is_converted_to_events() {
     let upstream = Upstream::raw(|_, mut socket| async move {
         let head = chunked_head("application/json");
         socket.write_all(head.as_bytes()).await.unwrap();
@@ -375,7 +388,7 @@ async fn an_upstream_that_does_not_stream_is_judged_all_the_same() {
         write_last_chunk(&mut socket).await;
     })
     .await;
-    let gate = TestGateway::start(&upstream, WATCHED).await;
+    let gate = TestGateway::start(&upstream, HOOKED).await;
 
     let answer = gate.agent().post(SSE, body()).await;
 

@@ -1,22 +1,21 @@
-//! One hook of each of the five systems, in one gateway: each behaves as the
-//! documents of its system say.
+//! Hooks of five systems in one gateway. Each behaves as its own documentation specifies.
 
 use std::{path::Path, process::Command};
 
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::harness::{Agent, Answer, PATIENCE, Served, Upstream, hookgate};
+use crate::harness::{Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, hookgate};
 
-/// The example that has all five.
+/// A gateway with `config/examples/five_systems.yaml`.
 struct Systems {
-    served: Served,
+    served: ServerProcess,
     agent: Agent,
     upstream: Upstream,
 }
 
-/// Python, in which some of the hooks are written.
-fn is_installed() -> bool {
+/// Returns true if the machine has Python, in which some of the hooks are written.
+fn python_is_installed() -> bool {
     let version = Command::new("python3").arg("--version").output();
     version.is_ok_and(|it| it.status.success())
 }
@@ -30,7 +29,7 @@ impl Systems {
         command
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .args(["--upstream", &format!("http://{}", upstream.addr)]);
-        let mut served = Served::start(command);
+        let mut served = ServerProcess::start(command);
         let agent = Agent::at(served.addr());
         Self {
             served,
@@ -55,27 +54,27 @@ impl Systems {
 
     async fn stop(self) {
         self.served.terminate();
-        let ended = spawn_blocking(move || self.served.ended(PATIENCE)).await;
+        let ended = spawn_blocking(move || self.served.ended(TEST_TIMEOUT)).await;
         assert_eq!(ended.unwrap().0.code(), Some(0));
     }
 }
 
-fn said(answer: &Answer) -> Value {
+fn response_text(answer: &Answer) -> Value {
     answer.json()["candidates"][0]["content"]["parts"][0]["text"].clone()
 }
 
 #[tokio::test]
 async fn one_gateway_runs_the_hooks_of_five_systems() {
-    if !is_installed() {
+    if !python_is_installed() {
         return;
     }
     let systems = Systems::start().await;
     let user = |part: Value| json!({ "role": "user", "parts": [part] });
 
-    // An older Gemini CLI: a part of the request is overridden. TerminaI: what is
-    // no JSON is a message for the user.
+    // An older Gemini CLI: a part of the request is overridden. TerminaI: output
+    // that is not JSON is a message for the user.
     let answer = systems.ask(json!([user(json!({ "text": "hello" }))])).await;
-    let sent = systems.upstream.only().json();
+    let sent = systems.upstream.only_request().json();
     assert_eq!(
         sent["generationConfig"],
         json!({ "temperature": 0, "topK": 3 })
@@ -86,7 +85,8 @@ async fn one_gateway_runs_the_hooks_of_five_systems() {
         "No cloud key in this conversation."
     );
 
-    // TerminaI: what is not text is shown as text. Exit code 2, and stderr is why.
+    // TerminaI: parts other than text are shown as text. Exit code 2 denies, for the reason
+    // on stderr.
     let call = json!({ "functionCall": { "name": "f", "args": {} } });
     let key = json!({ "key": "AKIAABCDEFGHIJKLMNOP" });
     let result = json!({ "functionResponse": { "name": "f", "response": key } });
@@ -96,23 +96,32 @@ async fn one_gateway_runs_the_hooks_of_five_systems() {
         user(result),
     ]);
     let answer = systems.ask(history).await;
-    assert_eq!(said(&answer), "There is a cloud key in this conversation.");
+    assert_eq!(
+        response_text(&answer),
+        "There is a cloud key in this conversation."
+    );
 
     // Gemini CLI: the same exit code.
     let key = json!({ "text": "-----BEGIN RSA PRIVATE KEY-----" });
     let answer = systems.ask(json!([user(key.clone())])).await;
     assert_eq!(
-        said(&answer),
+        response_text(&answer),
         "There is a private key in here; it stays where it is."
     );
-    assert_eq!(systems.upstream.seen().len(), 1);
+    assert_eq!(systems.upstream.requests().len(), 1);
 
+    check_tool_events(&systems, &key["text"]).await;
+    systems.stop().await;
+}
+
+/// Checks the events of tools, of which one has a secret in its result.
+async fn check_tool_events(systems: &Systems, secret: &Value) {
     // Tabnine CLI: a denial's reason replaces the result; context is appended.
     let after = async |response: Value| {
         let event = json!({ "tool_input": {}, "tool_response": { "llmContent": response } });
         systems.report(event, "AfterTool").await
     };
-    let hidden = after(key["text"].clone()).await;
+    let hidden = after(secret.clone()).await;
     assert_eq!(hidden["decision"], "deny");
     assert_eq!(
         hidden["reason"],
@@ -125,10 +134,9 @@ async fn one_gateway_runs_the_hooks_of_five_systems() {
     // LLxprt Code: the arguments are replaced, and the message is for the model
     // too.
     let event = json!({ "tool_input": { "absolute_path": "/a", "limit": 9000 } });
-    let told = systems.report(event, "BeforeTool").await;
-    let output = &told["hookSpecificOutput"];
+    let response = systems.report(event, "BeforeTool").await;
+    let output = &response["hookSpecificOutput"];
     let arguments = json!({ "absolute_path": "/a", "limit": 2000 });
     assert_eq!(output["tool_input"], arguments);
-    assert_eq!(output["additionalContext"], told["systemMessage"]);
-    systems.stop().await;
+    assert_eq!(output["additionalContext"], response["systemMessage"]);
 }

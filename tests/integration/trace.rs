@@ -1,4 +1,4 @@
-//! The live trace, seen from the admin port.
+//! The live trace of calls, read through the admin API.
 
 mod content;
 mod edits;
@@ -16,19 +16,23 @@ use crate::harness::{Agent, TestGateway};
 
 const MODEL: &str = "gemini-2.5-flash";
 
-/// The record of a request, once it has ended.
-async fn record(gate: &TestGateway, id: &str) -> Value {
+/// Waits for the record of a request, which exists once the call has ended.
+async fn record(gateway: &TestGateway, id: &str) -> Value {
     let path = format!("/calls/{id}");
-    until(&gate.operator(), &path, |answer| answer["call"].is_object()).await["call"].clone()
+    until(&gateway.operator(), &path, |answer| {
+        answer["call"].is_object()
+    })
+    .await["call"]
+        .clone()
 }
 
-/// The answer of a path, once it is as expected: a call ends a little after its last byte.
-pub async fn until(operator: &Agent, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+/// Polls a path until its JSON meets a condition: a call ends shortly after its last byte.
+pub async fn until(operator: &Agent, path: &str, is_met: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let answer = operator.get(path).await;
         let found = serde_json::from_slice(&answer.body).unwrap_or_default();
-        if holds(&found) {
+        if is_met(&found) {
             return found;
         }
         assert!(Instant::now() < deadline, "{path}: {}", answer.text());
@@ -36,24 +40,24 @@ pub async fn until(operator: &Agent, path: &str, holds: impl Fn(&Value) -> bool)
     }
 }
 
-/// A list of at least so many calls.
-pub async fn calls(gate: &TestGateway, query: &str, count: usize) -> Value {
+/// Waits for a list of at least `count` calls.
+pub async fn calls(gateway: &TestGateway, query: &str, count: usize) -> Value {
     let path = format!("/calls?{query}");
     let has_all = |answer: &Value| {
         let calls = answer["calls"].as_array();
         calls.is_some_and(|calls| calls.len() >= count)
     };
-    until(&gate.operator(), &path, has_all).await
+    until(&gateway.operator(), &path, has_all).await
 }
 
-/// The events of a record by name.
+/// Returns an event of a record by its name.
 fn event<'a>(record: &'a Value, name: &str) -> &'a Value {
     let events = record["detail"]["events"].as_array().unwrap();
     let found = events.iter().find(|event| event["event"] == name);
     found.unwrap_or_else(|| panic!("no {name} in {record:#}"))
 }
 
-/// A rule of an event by its name.
+/// Returns a rule of an event by its name.
 fn rule<'a>(event: &'a Value, name: &str) -> &'a Value {
     let rules = event["rules"].as_array().unwrap();
     let found = rules.iter().find(|rule| rule["name"] == name);
@@ -61,14 +65,14 @@ fn rule<'a>(event: &'a Value, name: &str) -> &'a Value {
 }
 
 /// A response that calls a tool.
-fn calling(tool: &str) -> Value {
+fn tool_call_answer(tool: &str) -> Value {
     let call = json!({ "functionCall": { "name": tool, "args": { "command": "rm -rf /" } } });
     json!({ "candidates": [{ "content": { "role": "model", "parts": [call] },
         "finishReason": "STOP" }] })
 }
 
 /// A response of text with token counts.
-fn answering(text: &str) -> Value {
+fn text_answer(text: &str) -> Value {
     json!({
         "candidates": [{ "content": { "role": "model", "parts": [{ "text": text }] },
             "finishReason": "STOP" }],

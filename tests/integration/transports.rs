@@ -1,20 +1,20 @@
-//! Ways to reach a hook other than to start a process for each event.
+//! Hook transports: commands, prewarmed processes, workers and HTTP servers.
 
-mod alike;
 mod bounds;
 mod http;
 mod line;
 mod malformed_output;
 mod prewarm;
 mod reload;
+mod settings;
 mod worker;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Answer, PATIENCE, Served, TestGateway, Upstream, hookgate};
+use crate::harness::{Agent, Answer, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hookgate};
 
-/// A config with one hook, which refuses if it fails; denials are errors.
+/// A config with one hook, `guard`, that fails closed; denials are HTTP errors.
 fn config(event: &str, hook: &Value) -> String {
     let mut guard = json!({ "name": "guard", "on_failure": "closed" });
     let fields = hook.as_object().unwrap().clone();
@@ -22,7 +22,7 @@ fn config(event: &str, hook: &Value) -> String {
     format!("denials: error\nhooks: {{ {event}: [{{ hooks: [{guard}] }}] }}\n")
 }
 
-/// Checks that the call was refused, with this reason.
+/// Asserts that the call was denied with this reason.
 #[track_caller]
 fn assert_denied(answer: &Answer, reason: &str) {
     assert_eq!(answer.status, 403, "{}", answer.text());
@@ -34,8 +34,8 @@ async fn hook_processes(gate: &TestGateway) -> u64 {
     gate.operator().metric("hookgate_hook_processes").await
 }
 
-/// A config with all that a gateway needs.
-fn whole(upstream: &Upstream, config: &str) -> String {
+/// Adds the listeners and the upstream to a config.
+fn complete_config(upstream: &Upstream, config: &str) -> String {
     format!(
         "{config}\nlisten: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
          upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
@@ -43,44 +43,44 @@ fn whole(upstream: &Upstream, config: &str) -> String {
     )
 }
 
-/// The real binary, as a process.
+/// A gateway that runs the real binary in a process of its own.
 struct Process {
-    served: Served,
+    served: ServerProcess,
     agent: Agent,
     operator: Agent,
     folder: TempDir,
 }
 
 impl Process {
-    /// Starts it with this config and these variables.
+    /// Starts a gateway with this config and these environment variables.
     fn start(upstream: &Upstream, config: &str, variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("hookgate.yaml");
-        std::fs::write(&file, whole(upstream, config)).unwrap();
+        std::fs::write(&file, complete_config(upstream, config)).unwrap();
         let mut command = hookgate(&["serve", "--config", file.to_str().unwrap()]);
         command.envs(variables.iter().copied());
-        let mut served = Served::start(command);
+        let mut served = ServerProcess::start(command);
         let agent = Agent::at(served.addr());
         let line = served.line();
-        let operators = line.strip_prefix("admin on http://").unwrap();
+        let admin_url = line.strip_prefix("admin on http://").unwrap();
         Self {
             agent,
-            operator: Agent::at(operators.parse().unwrap()),
+            operator: Agent::at(admin_url.parse().unwrap()),
             served,
             folder,
         }
     }
 
-    /// What hooks wrote to a file; empty if there is none.
+    /// The content of a file that hooks wrote; empty if there is none.
     fn file(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
     }
 
-    /// Asks it to end, and gives what it logged.
+    /// Terminates the gateway and returns its log.
     async fn stop(self) -> String {
         self.served.terminate();
         let served = self.served;
-        let ended = tokio::task::spawn_blocking(move || served.ended(PATIENCE));
+        let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
         let (status, log) = ended.await.unwrap();
         assert_eq!(status.code(), Some(0), "{log}");
         log

@@ -1,5 +1,5 @@
-//! The hook protocol's test vectors, against real processes: all of them through
-//! the events endpoint, and model events also through a model call.
+//! Test vectors of the hook protocols, with real processes: all of them through the events
+//! endpoint, and model events also through model calls.
 
 use serde_json::{Map, Value, json};
 
@@ -10,16 +10,16 @@ const CLAUDE_AND_CODEX: &str = include_str!("../cases/claude_codex_vectors.json"
 
 #[tokio::test]
 async fn every_vector_of_every_protocol_holds() {
-    hold(VECTORS, 104).await;
+    assert_vectors_hold(VECTORS, 104).await;
 }
 
 #[tokio::test]
 async fn every_vector_of_claude_code_and_codex_holds() {
-    hold(CLAUDE_AND_CODEX, 74).await;
+    assert_vectors_hold(CLAUDE_AND_CODEX, 74).await;
 }
 
-/// Checks all vectors of a file, which has so many.
-async fn hold(file: &str, expected: usize) {
+/// Checks all vectors of a file, and their number.
+async fn assert_vectors_hold(file: &str, expected: usize) {
     let cases: Value = serde_json::from_str(file).unwrap();
     let vectors = cases["vectors"].as_array().unwrap();
 
@@ -40,7 +40,7 @@ async fn hold(file: &str, expected: usize) {
     assert_eq!((held, vectors.len()), (expected, expected));
 }
 
-/// Everything that differs from what the vector expects.
+/// Runs a vector. Returns every difference from its expectations.
 async fn run(vector: Value) -> Vec<String> {
     let answer = vector.get("response").cloned();
     let upstream = Upstream::answering(&answer.unwrap_or_else(plain_answer)).await;
@@ -50,7 +50,7 @@ async fn run(vector: Value) -> Vec<String> {
     let is_call = matches!(event, "BeforeModel" | "BeforeToolSelection" | "AfterModel");
     let input = if is_call {
         call(&vector, &gate, &upstream, &mut checks).await;
-        // What the call showed to hooks is what an agent would report.
+        // An agent would report the same input that hooks received on the call.
         gate.json("stdin-0").as_object().unwrap().clone()
     } else {
         input(&vector)
@@ -67,28 +67,34 @@ async fn run(vector: Value) -> Vec<String> {
     checks.differences
 }
 
-/// A gateway whose hooks do what the vector says, after saving their stdin.
+/// Starts a gateway whose hooks save their stdin and then behave as the vector specifies.
 async fn start(upstream: &Upstream, vector: &Value) -> TestGateway {
     let silent = json!({ "exit_code": 0, "stdout": "", "stderr": "" });
     let given = vector["hooks"].as_array().unwrap();
-    let acts = if given.is_empty() {
+    let behaviors = if given.is_empty() {
         &vec![silent]
     } else {
         given
     };
     let mut files = Vec::new();
     let mut hooks = Vec::new();
-    for (index, act) in acts.iter().enumerate() {
-        files.push((format!("stdout-{index}"), text(&act["stdout"]).to_owned()));
-        files.push((format!("stderr-{index}"), text(&act["stderr"]).to_owned()));
-        let end = match (&act["exit_code"], &act["signal"]) {
+    for (index, behavior) in behaviors.iter().enumerate() {
+        files.push((
+            format!("stdout-{index}"),
+            text(&behavior["stdout"]).to_owned(),
+        ));
+        files.push((
+            format!("stderr-{index}"),
+            text(&behavior["stderr"]).to_owned(),
+        ));
+        let end = match (&behavior["exit_code"], &behavior["signal"]) {
             (Value::Number(code), _) => format!("exit {code}"),
             (_, Value::Number(signal)) => format!("kill -{signal} $$"),
             _ => "exec sleep 60".to_owned(),
         };
         let command =
             format!("cat > stdin-{index}; cat stdout-{index}; cat stderr-{index} >&2; {end}");
-        let timeout = if act["timed_out"] == true {
+        let timeout = if behavior["timed_out"] == true {
             "300ms"
         } else {
             "60s"
@@ -114,7 +120,7 @@ async fn start(upstream: &Upstream, vector: &Value) -> TestGateway {
     TestGateway::with_files(upstream, &config, &files).await
 }
 
-/// The event's input.
+/// Returns the input of the vector's event.
 fn input(vector: &Value) -> Map<String, Value> {
     let value = &vector["value"];
     let arguments = vector.get("tool_args").cloned().unwrap_or(json!({}));
@@ -144,7 +150,7 @@ fn input(vector: &Value) -> Map<String, Value> {
     fields
 }
 
-/// One call of each form, judged by what upstream and agent see.
+/// Makes a unary and a streamed call, and checks the responses and the requests to upstream.
 async fn call(vector: &Value, gate: &TestGateway, upstream: &Upstream, checks: &mut Checks) {
     let mut body = match vector["request"].as_object() {
         Some(request) => request.clone(),
@@ -163,13 +169,13 @@ async fn call(vector: &Value, gate: &TestGateway, upstream: &Upstream, checks: &
         event.clone()
     };
     check_answer("stream", vector, &stream, only, checks);
-    check_asked(vector, upstream, checks);
+    check_upstream_requests(vector, upstream, checks);
 }
 
-/// What upstream was asked.
-fn check_asked(vector: &Value, upstream: &Upstream, checks: &mut Checks) {
+/// Checks the requests that upstream received.
+fn check_upstream_requests(vector: &Value, upstream: &Upstream, checks: &mut Checks) {
     let expected = &vector["expected"];
-    let asked = upstream.seen();
+    let asked = upstream.requests();
     let refused = matches!(&expected["action"], Value::String(it) if it != "proceed");
     let reaches = !refused || vector["event"] == "AfterModel";
     let calls = if reaches { 2 } else { 0 };
@@ -189,7 +195,7 @@ fn check_asked(vector: &Value, upstream: &Upstream, checks: &mut Checks) {
     }
 }
 
-/// What the agent received.
+/// Checks the response that the agent received.
 fn check_answer(
     form: &str,
     vector: &Value,
@@ -198,14 +204,14 @@ fn check_answer(
     checks: &mut Checks,
 ) {
     checks.same(form, &json!(answer.status), &json!(200));
-    let told = read(answer);
+    let received = read(answer);
     let (expected, aggregate) = (&vector["expected"], &vector["expected"]["aggregate"]);
     if let Some(wanted) = expected.get("outgoing_response") {
-        checks.same(form, &told, wanted);
+        checks.same(form, &received, wanted);
         return;
     }
     if let Some(wanted) = expected.get("synthetic_response") {
-        checks.same(form, &told["candidates"], &wanted["candidates"]);
+        checks.same(form, &received["candidates"], &wanted["candidates"]);
         return;
     }
     let reason = match expected["action"].as_str() {
@@ -213,7 +219,7 @@ fn check_answer(
         Some("stop") => &aggregate["stopReason"],
         _ => {
             let given = vector.get("response").cloned();
-            checks.same(form, &told, &given.unwrap_or_else(plain_answer));
+            checks.same(form, &received, &given.unwrap_or_else(plain_answer));
             return;
         }
     };
@@ -222,12 +228,12 @@ fn check_answer(
         "finishReason": "STOP",
         "index": 0,
     }]);
-    checks.same(form, &told["candidates"], &message);
+    checks.same(form, &received["candidates"], &message);
 }
 
-/// The hooks' common output.
+/// Checks the merged output of the hooks.
 fn check_output(vector: &Value, output: &Value, checks: &mut Checks) {
-    let (expected, told) = (&vector["expected"], &output["hookgate"]);
+    let (expected, explanation) = (&vector["expected"], &output["hookgate"]);
     if let Some(wanted) = expected.get("aggregate") {
         checks.same("aggregate", &flat(output), wanted);
     }
@@ -237,9 +243,9 @@ fn check_output(vector: &Value, output: &Value, checks: &mut Checks) {
             "synthetic" => "respond",
             action => action,
         };
-        checks.same("verdict", &told["verdict"], &json!(verdict));
+        checks.same("verdict", &explanation["verdict"], &json!(verdict));
     }
-    let runs = told["hooks"].as_array().unwrap();
+    let runs = explanation["hooks"].as_array().unwrap();
     if let Some(wanted) = expected.get("hook_status") {
         let statuses: Value = runs.iter().map(|it| it["status"].clone()).collect();
         checks.same("hook status", &statuses, wanted);
@@ -254,7 +260,7 @@ fn check_output(vector: &Value, output: &Value, checks: &mut Checks) {
     }
 }
 
-/// What an agent makes of the output.
+/// Checks the arguments, context and tool result that an agent takes from the output.
 fn check_effects(vector: &Value, input: &Map<String, Value>, output: &Value, checks: &mut Checks) {
     let expected = &vector["expected"];
     if let Some(wanted) = expected.get("final_tool_args") {
@@ -273,7 +279,7 @@ fn check_effects(vector: &Value, input: &Map<String, Value>, output: &Value, che
     }
 }
 
-/// What hooks were given.
+/// Checks the stdin that hooks received.
 fn check_stdin(vector: &Value, gate: &TestGateway, checks: &mut Checks) {
     let given = |index| -> Value {
         let stdin = gate.file(&format!("stdin-{index}"));
@@ -293,7 +299,7 @@ fn check_stdin(vector: &Value, gate: &TestGateway, checks: &mut Checks) {
     }
 }
 
-/// The fields of `hookSpecificOutput` beside the others, with the defaults.
+/// Moves the fields of `hookSpecificOutput` to the top level, and adds defaults.
 fn flat(output: &Value) -> Value {
     let mut fields = json!({ "decision": "allow", "continue": true });
     let all = fields.as_object_mut().unwrap();
@@ -318,7 +324,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Differences, collected so that all of them are shown at once.
+/// Differences, collected so that a failure lists all of them.
 #[derive(Default)]
 struct Checks {
     differences: Vec<String>,

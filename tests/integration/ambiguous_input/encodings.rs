@@ -1,4 +1,4 @@
-//! Bodies that say of themselves what they are: media types and compression.
+//! Content types and content encodings of request bodies.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use flate2::{
     write::{DeflateEncoder, GzEncoder, ZlibEncoder},
 };
 
-use super::{Door, JSON, MASKED, SECRET, assert_stopped, masked};
+use super::{Endpoint, JSON_HEADER, MASKING_CONFIG, SECRET, assert_not_forwarded, masking_gateway};
 use crate::harness::{Raw, TestGateway, Upstream};
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
@@ -21,8 +21,8 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_body_with_a_media_type_other_than_json_reaches_no_upstream() {
-    let (upstream, gate) = masked().await;
-    for door in Door::all() {
+    let (upstream, gateway) = masking_gateway().await;
+    for endpoint in Endpoint::all() {
         for (lines, reason) in [
             ("", "BAD_CONTENT_TYPE"),
             ("content-type:\r\n", "BAD_CONTENT_TYPE"),
@@ -62,53 +62,63 @@ async fn a_body_with_a_media_type_other_than_json_reaches_no_upstream() {
                 "INVALID_HEADERS",
             ),
         ] {
-            let answer = door.post(&gate, lines, door.honest().as_bytes()).await;
+            let answer = endpoint
+                .post(&gateway, lines, endpoint.body_with_secret().as_bytes())
+                .await;
 
-            let what = format!("{lines}: {}", door.path());
-            assert_stopped(&upstream, &answer, (400, reason), &what);
+            let case = format!("{lines}: {}", endpoint.path());
+            assert_not_forwarded(&upstream, &answer, (400, reason), &case);
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_compressed_is_decoded_and_masked() {
-    let (upstream, gate) = masked().await;
-    for door in Door::all() {
+async fn a_gzip_body_is_decoded_and_masked() {
+    let (upstream, gateway) = masking_gateway().await;
+    for endpoint in Endpoint::all() {
         for lines in [
             GZIPPED,
             "Content-Type: APPLICATION/JSON; charset=\"UTF-8\"\r\nContent-Encoding: X-GZIP\r\n",
         ] {
-            let answer = door
-                .post(&gate, lines, &gzip(door.honest().as_bytes()))
+            let answer = endpoint
+                .post(
+                    &gateway,
+                    lines,
+                    &gzip(endpoint.body_with_secret().as_bytes()),
+                )
                 .await;
 
-            assert_eq!(answer.status, 200, "{door:?}: {answer:?}");
-            let asked = upstream.seen().pop().unwrap();
-            assert!(asked.body.contains("[REDACTED:secret]"), "{}", asked.body);
-            assert_eq!(asked.header("content-encoding"), "");
+            assert_eq!(answer.status, 200, "{endpoint:?}: {answer:?}");
+            let request = upstream.requests().pop().unwrap();
+            assert!(
+                request.body.contains("[REDACTED:secret]"),
+                "{}",
+                request.body
+            );
+            assert_eq!(request.header("content-encoding"), "");
         }
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "a table of tricks")]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 #[tokio::test]
 async fn a_body_that_cannot_be_decoded_reaches_no_upstream() {
-    let (upstream, gate) = masked().await;
-    let body = Door::all().next().unwrap().honest();
-    let zipped = gzip(body.as_bytes());
+    let (upstream, gateway) = masking_gateway().await;
+    let body = Endpoint::all().next().unwrap().body_with_secret();
+    let gzipped = gzip(body.as_bytes());
     let mut deflated = DeflateEncoder::new(Vec::new(), Compression::best());
     deflated.write_all(body.as_bytes()).unwrap();
     let deflated = deflated.finish().unwrap();
     let mut zlib = ZlibEncoder::new(Vec::new(), Compression::best());
     zlib.write_all(body.as_bytes()).unwrap();
     let zlib = zlib.finish().unwrap();
-    let two = [zipped.clone(), gzip(b" ")].concat();
-    let behind = [zipped.clone(), b"{}".to_vec()].concat();
-    let mut flipped = zipped.clone();
-    *flipped.last_mut().unwrap() ^= 1;
+    let two_members = [gzipped.clone(), gzip(b" ")].concat();
+    let with_json_suffix = [gzipped.clone(), b"{}".to_vec()].concat();
+    let mut wrong_length = gzipped.clone();
+    *wrong_length.last_mut().unwrap() ^= 1;
     let plain = body.as_bytes().to_vec();
-    let encoded = |it: &str| format!("{JSON}content-encoding: {it}\r\n");
-    for (what, lines, body, expected) in [
+    let encoded = |it: &str| format!("{JSON_HEADER}content-encoding: {it}\r\n");
+    for (case, lines, body, expected) in [
         (
             "deflate",
             encoded("deflate"),
@@ -123,27 +133,27 @@ async fn a_body_that_cannot_be_decoded_reaches_no_upstream() {
         ),
         ("br", encoded("br"), &plain, (415, "UNSUPPORTED_MEDIA_TYPE")),
         (
-            "two",
+            "gzip twice",
             encoded("gzip, gzip"),
-            &zipped,
+            &gzipped,
             (415, "UNSUPPORTED_MEDIA_TYPE"),
         ),
         (
-            "identity, too",
+            "identity and gzip",
             encoded("identity, gzip"),
-            &zipped,
+            &gzipped,
             (415, "UNSUPPORTED_MEDIA_TYPE"),
         ),
         (
-            "empty",
+            "an empty encoding",
             encoded(""),
-            &zipped,
+            &gzipped,
             (415, "UNSUPPORTED_MEDIA_TYPE"),
         ),
         (
             "two headers",
             encoded("gzip") + "content-encoding: gzip\r\n",
-            &zipped,
+            &gzipped,
             (400, "INVALID_HEADERS"),
         ),
         (
@@ -153,64 +163,68 @@ async fn a_body_that_cannot_be_decoded_reaches_no_upstream() {
             (400, "BODY_BROKEN"),
         ),
         (
-            "deflate in disguise",
+            "zlib declared as gzip",
             encoded("gzip"),
             &zlib,
             (400, "BODY_BROKEN"),
         ),
         (
-            "nothing",
+            "an empty body",
             encoded("gzip"),
             &Vec::new(),
             (400, "BODY_BROKEN"),
         ),
         (
-            "cut off",
+            "truncated",
             encoded("gzip"),
-            &zipped[..zipped.len() - 1].to_vec(),
+            &gzipped[..gzipped.len() - 1].to_vec(),
             (400, "BODY_BROKEN"),
         ),
         (
-            "another behind",
+            "a second gzip member",
             encoded("gzip"),
-            &two,
+            &two_members,
             (400, "BODY_BROKEN"),
         ),
         (
-            "JSON behind",
+            "JSON after the gzip data",
             encoded("gzip"),
-            &behind,
+            &with_json_suffix,
             (400, "BODY_BROKEN"),
         ),
         (
-            "a wrong length",
+            "a wrong length in the gzip trailer",
             encoded("gzip"),
-            &flipped,
+            &wrong_length,
             (400, "BODY_BROKEN"),
         ),
         (
-            "compressed without a word",
-            JSON.to_owned(),
-            &zipped,
+            "gzip without content-encoding",
+            JSON_HEADER.to_owned(),
+            &gzipped,
             (400, "BAD_JSON"),
         ),
         (
-            "said to be identity",
+            "gzip declared as identity",
             encoded("identity"),
-            &zipped,
+            &gzipped,
             (400, "BAD_JSON"),
         ),
     ] {
-        let answer = Raw::post(gate.agents, GENERATE, &lines, body).await;
+        let answer = Raw::post(gateway.agents, GENERATE, &lines, body).await;
 
-        assert_stopped(&upstream, &answer, expected, what);
+        assert_not_forwarded(&upstream, &answer, expected, case);
     }
 }
 
 #[tokio::test]
-async fn a_zip_bomb_takes_no_more_room_than_any_body() {
+async fn a_zip_bomb_is_refused_at_the_body_size_limit() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, &format!("limits: {{ body: 1MiB }}\n{MASKED}")).await;
+    let gateway = TestGateway::start(
+        &upstream,
+        &format!("limits: {{ body: 1MiB }}\n{MASKING_CONFIG}"),
+    )
+    .await;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let zeros = vec![b' '; 1 << 20];
     for _ in 0..256 {
@@ -219,21 +233,21 @@ async fn a_zip_bomb_takes_no_more_room_than_any_body() {
     let bomb = encoder.finish().unwrap();
     assert!(bomb.len() < 1 << 19, "{}", bomb.len());
 
-    let answer = Raw::post(gate.agents, GENERATE, GZIPPED, &bomb).await;
+    let answer = Raw::post(gateway.agents, GENERATE, GZIPPED, &bomb).await;
 
-    assert_stopped(&upstream, &answer, (413, "BODY_TOO_LARGE"), "a bomb");
+    assert_not_forwarded(&upstream, &answer, (413, "BODY_TOO_LARGE"), "a bomb");
 }
 
 #[tokio::test]
-async fn a_body_without_hooks_passes_as_it_came() {
+async fn without_hooks_a_body_is_forwarded_unchanged() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, "").await;
+    let gateway = TestGateway::start(&upstream, "").await;
     let body = format!(r#"{{"contents":[{{"parts":[{{"text":"{SECRET}"}}]}}]}}"#);
-    let lines = format!("{JSON}content-encoding: br\r\n");
+    let lines = format!("{JSON_HEADER}content-encoding: br\r\n");
 
-    Raw::post(gate.agents, GENERATE, &lines, body.as_bytes()).await;
+    Raw::post(gateway.agents, GENERATE, &lines, body.as_bytes()).await;
 
-    let asked = upstream.only();
-    assert_eq!(asked.header("content-encoding"), "br");
-    assert_eq!(asked.body, body);
+    let request = upstream.only_request();
+    assert_eq!(request.header("content-encoding"), "br");
+    assert_eq!(request.body, body);
 }

@@ -1,199 +1,216 @@
-//! Bodies that two parsers could read in two ways.
+//! Request bodies that two parsers could read differently.
 
-use super::{Door, JSON, SECRET, assert_stopped, masked};
+use super::{Endpoint, JSON_HEADER, SECRET, assert_not_forwarded, masking_gateway};
 
-/// A trick: its name, the error, and what it makes of a body.
-type Trick = (&'static str, &'static str, fn(Door) -> Vec<u8>);
+/// A case: its name, the reason of the error, and the body for an endpoint.
+type Case = (&'static str, &'static str, fn(Endpoint) -> Vec<u8>);
 
-const TRICKS: &[Trick] = &[
-    ("a text twice, the secret last", "AMBIGUOUS", |it| {
-        part(it, r#"{"text":"x","text":"SECRET-4711"}"#)
+const AMBIGUOUS_BODIES: &[Case] = &[
+    ("a duplicate text, the secret last", "AMBIGUOUS", |it| {
+        with_part(it, r#"{"text":"x","text":"SECRET-4711"}"#)
     }),
-    ("a text twice, the secret first", "AMBIGUOUS", |it| {
-        part(it, r#"{"text":"SECRET-4711","text":"x"}"#)
+    ("a duplicate text, the secret first", "AMBIGUOUS", |it| {
+        with_part(it, r#"{"text":"SECRET-4711","text":"x"}"#)
     }),
-    ("a text twice, once in escapes", "AMBIGUOUS", |it| {
-        part(it, r#"{"text":"x","\u0074ext":"SECRET-4711"}"#)
+    ("a duplicate text, one key escaped", "AMBIGUOUS", |it| {
+        with_part(it, r#"{"text":"x","\u0074ext":"SECRET-4711"}"#)
     }),
-    ("a text twice, once in capitals", "AMBIGUOUS", |it| {
-        part(it, r#"{"text":"x","TEXT":"SECRET-4711"}"#)
+    ("a duplicate text, one key in capitals", "AMBIGUOUS", |it| {
+        with_part(it, r#"{"text":"x","TEXT":"SECRET-4711"}"#)
     }),
-    ("a list of parts twice", "AMBIGUOUS", |it| {
-        swap(it, "\"parts\":", "\"parts\":[{\"text\":\"x\"}],\"parts\":")
+    ("a duplicate list of parts", "AMBIGUOUS", |it| {
+        with_replacement(it, "\"parts\":", "\"parts\":[{\"text\":\"x\"}],\"parts\":")
     }),
-    ("a field that hooks do not read, twice", "AMBIGUOUS", |it| {
-        part(it, r#"{"text":"x","new":{"a":{"b":1,"b":2}}}"#)
-    }),
-    ("both spellings of a call", "AMBIGUOUS", |it| {
-        part(
+    (
+        "a duplicate field that hooks do not read",
+        "AMBIGUOUS",
+        |it| with_part(it, r#"{"text":"x","new":{"a":{"b":1,"b":2}}}"#),
+    ),
+    ("two spellings of a call", "AMBIGUOUS", |it| {
+        with_part(
             it,
             r#"{"functionCall":{"name":"f"},"function_call":{"name":"rm"}}"#,
         )
     }),
-    ("both spellings of media", "AMBIGUOUS", |it| {
-        part(it, r#"{"inlineData":{},"inline_data":{}}"#)
+    ("two spellings of media", "AMBIGUOUS", |it| {
+        with_part(it, r#"{"inlineData":{},"inline_data":{}}"#)
     }),
-    ("both spellings at the top", "AMBIGUOUS", |it| {
-        top(it, r#""generationConfig":{},"generation_config":{}"#)
+    ("two spellings at the top level", "AMBIGUOUS", |it| {
+        with_fields(it, r#""generationConfig":{},"generation_config":{}"#)
     }),
-    ("both spellings in a config", "AMBIGUOUS", |it| {
-        top(it, r#""generationConfig":{"topK":1,"top_k":2}"#)
+    ("two spellings in a config", "AMBIGUOUS", |it| {
+        with_fields(it, r#""generationConfig":{"topK":1,"top_k":2}"#)
     }),
-    ("both spellings, one in escapes", "AMBIGUOUS", |it| {
-        top(it, r#""toolConfig":{},"tool\u005fconfig":{}"#)
+    ("two spellings, one escaped", "AMBIGUOUS", |it| {
+        with_fields(it, r#""toolConfig":{},"tool\u005fconfig":{}"#)
     }),
-    ("an argument twice", "AMBIGUOUS", |it| {
-        part(
+    ("a duplicate argument", "AMBIGUOUS", |it| {
+        with_part(
             it,
             r#"{"functionCall":{"name":"f","args":{"x":[{"a":1,"a":"SECRET-4711"}]}}}"#,
         )
     }),
-    ("a key of a schema twice", "AMBIGUOUS", |it| {
-        top(
+    ("a duplicate key of a schema", "AMBIGUOUS", |it| {
+        with_fields(
             it,
             r#""tools":[{"functionDeclarations":[{"parametersJsonSchema":{"type":1,"type":2}}]}]"#,
         )
     }),
-    ("one of many keys twice", "AMBIGUOUS", |it| {
+    ("one duplicate among many keys", "AMBIGUOUS", |it| {
         let many: Vec<String> = (0..100).map(|it| format!("\"k{it}\":0")).collect();
-        top(it, &format!("{},\"k50\":1", many.join(",")))
+        with_fields(it, &format!("{},\"k50\":1", many.join(",")))
     }),
     ("a field in capitals", "BAD_DOCUMENT", |it| {
-        swap(it, "\"parts\":", "\"Parts\":")
+        with_replacement(it, "\"parts\":", "\"Parts\":")
     }),
     ("a text in capitals", "BAD_DOCUMENT", |it| {
-        part(it, r#"{"Text":"SECRET-4711"}"#)
+        with_part(it, r#"{"Text":"SECRET-4711"}"#)
     }),
     ("a second document", "BAD_JSON", |it| {
-        [it.saying(r#"{"text":"x"}"#), it.honest()]
+        [it.body_with_part(r#"{"text":"x"}"#), it.body_with_secret()]
             .concat()
             .into_bytes()
     }),
-    ("a zero byte behind", "BAD_JSON", |it| behind(it, b"\0")),
-    ("a comment behind", "BAD_JSON", |it| behind(it, b"// x")),
-    ("another space behind", "BAD_JSON", |it| {
-        behind(it, "\u{a0}".as_bytes())
+    ("a trailing zero byte", "BAD_JSON", |it| {
+        with_suffix(it, b"\0")
+    }),
+    ("a trailing comment", "BAD_JSON", |it| {
+        with_suffix(it, b"// x")
+    }),
+    ("a trailing no-break space", "BAD_JSON", |it| {
+        with_suffix(it, "\u{a0}".as_bytes())
     }),
     ("a byte order mark", "BAD_JSON", |it| {
-        [b"\xef\xbb\xbf", it.honest().as_bytes()].concat()
+        [b"\xef\xbb\xbf", it.body_with_secret().as_bytes()].concat()
     }),
     ("UTF-16", "BAD_JSON", |it| {
-        let units = it.honest();
+        let units = it.body_with_secret();
         units.encode_utf16().flat_map(u16::to_le_bytes).collect()
     }),
     ("UTF-32", "BAD_JSON", |it| {
-        let text = it.honest();
+        let text = it.body_with_secret();
         text.chars()
             .flat_map(|it| u32::from(it).to_be_bytes())
             .collect()
     }),
     ("Latin-1", "BAD_JSON", |it| {
-        let [before, after] = cut(it, "SECRET");
+        let [before, after] = split_body(it, "SECRET");
         [before.as_bytes(), b"\xe9SECRET", after.as_bytes()].concat()
     }),
-    ("a letter spelled too long", "BAD_JSON", |it| {
-        let [before, after] = cut(it, "SECRET");
+    ("an overlong UTF-8 encoding", "BAD_JSON", |it| {
+        let [before, after] = split_body(it, "SECRET");
         [before.as_bytes(), b"\xc1\x93ECRET", after.as_bytes()].concat()
     }),
-    ("half of a surrogate pair", "BAD_JSON", |it| {
-        part(it, r#"{"text":"SECRET-4711\ud83d"}"#)
+    ("a lone surrogate", "BAD_JSON", |it| {
+        with_part(it, r#"{"text":"SECRET-4711\ud83d"}"#)
     }),
-    ("a pair the wrong way round", "BAD_JSON", |it| {
-        part(it, r#"{"text":"SECRET-4711\ude00\ud83d"}"#)
+    ("a surrogate pair in reverse order", "BAD_JSON", |it| {
+        with_part(it, r#"{"text":"SECRET-4711\ude00\ud83d"}"#)
     }),
-    ("half of a surrogate pair in a key", "BAD_JSON", |it| {
-        top(it, r#""\ud800":1"#)
+    ("a lone surrogate in a key", "BAD_JSON", |it| {
+        with_fields(it, r#""\ud800":1"#)
     }),
-    ("a key that ends early in C", "BAD_JSON", |it| {
-        top(
+    ("a key with a zero byte", "BAD_JSON", |it| {
+        with_fields(
             it,
             r#""contents\u0000":[{"parts":[{"text":"SECRET-4711"}]}]"#,
         )
     }),
-    ("too deep", "BAD_JSON", |it| {
+    ("too deeply nested", "BAD_JSON", |it| {
         let deep = "[".repeat(64) + &"]".repeat(64);
-        top(it, &format!("\"x\":{deep}"))
+        with_fields(it, &format!("\"x\":{deep}"))
     }),
-    ("far too deep", "BAD_JSON", |it| {
-        top(it, &format!("\"x\":{}", "[{\"a\":".repeat(100_000)))
+    ("far too deeply nested", "BAD_JSON", |it| {
+        with_fields(it, &format!("\"x\":{}", "[{\"a\":".repeat(100_000)))
     }),
-    ("NaN", "BAD_JSON", |it| top(it, "\"temperature\":NaN")),
-    ("a plus", "BAD_JSON", |it| top(it, "\"x\":+1")),
-    ("hexadecimal", "BAD_JSON", |it| top(it, "\"x\":0x1")),
-    ("octal", "BAD_JSON", |it| top(it, "\"x\":01")),
-    ("a comma too many", "BAD_JSON", |it| top(it, "\"x\":[1,]")),
-    ("a comment", "BAD_JSON", |it| top(it, "\"x\":1/* y */")),
-    ("single quotes", "BAD_JSON", |it| top(it, "'x':1")),
-    ("a bare key", "BAD_JSON", |it| top(it, "x:1")),
-    ("a line end in a string", "BAD_JSON", |it| {
-        part(it, "{\"text\":\"SECRET-4711\n\"}")
+    ("NaN", "BAD_JSON", |it| {
+        with_fields(it, "\"temperature\":NaN")
     }),
-    ("an escape of one parser", "BAD_JSON", |it| {
-        part(it, r#"{"text":"\x53ECRET-4711"}"#)
+    ("a plus sign", "BAD_JSON", |it| with_fields(it, "\"x\":+1")),
+    ("hexadecimal", "BAD_JSON", |it| with_fields(it, "\"x\":0x1")),
+    ("octal", "BAD_JSON", |it| with_fields(it, "\"x\":01")),
+    ("a trailing comma", "BAD_JSON", |it| {
+        with_fields(it, "\"x\":[1,]")
     }),
-    ("a key of serde_json", "BAD_JSON", |it| {
-        top(it, r#""x":{"\u0024serde_json::private::Number":"1"}"#)
+    ("a comment", "BAD_JSON", |it| {
+        with_fields(it, "\"x\":1/* y */")
+    }),
+    ("single quotes", "BAD_JSON", |it| with_fields(it, "'x':1")),
+    ("an unquoted key", "BAD_JSON", |it| with_fields(it, "x:1")),
+    ("a line break in a string", "BAD_JSON", |it| {
+        with_part(it, "{\"text\":\"SECRET-4711\n\"}")
+    }),
+    ("an escape that JSON does not have", "BAD_JSON", |it| {
+        with_part(it, r#"{"text":"\x53ECRET-4711"}"#)
+    }),
+    ("a private key of serde_json", "BAD_JSON", |it| {
+        with_fields(it, r#""x":{"\u0024serde_json::private::Number":"1"}"#)
     }),
     ("a string around the body", "BAD_JSON", |it| {
-        serde_json::to_vec(&it.honest()).unwrap()
+        serde_json::to_vec(&it.body_with_secret()).unwrap()
     }),
     ("a list around the body", "BAD_JSON", |it| {
-        format!("[{}]", it.honest()).into_bytes()
+        format!("[{}]", it.body_with_secret()).into_bytes()
     }),
-    ("nothing", "BAD_JSON", |_| Vec::new()),
-    ("half of it", "BAD_JSON", |it| {
-        let mut body = it.honest().into_bytes();
+    ("an empty body", "BAD_JSON", |_| Vec::new()),
+    ("a truncated body", "BAD_JSON", |it| {
+        let mut body = it.body_with_secret().into_bytes();
         body.truncate(body.len() - 3);
         body
     }),
 ];
 
-/// The body with another part.
-fn part(door: Door, part: &str) -> Vec<u8> {
-    door.saying(part).into_bytes()
+/// The body with this part.
+fn with_part(endpoint: Endpoint, part: &str) -> Vec<u8> {
+    endpoint.body_with_part(part).into_bytes()
 }
 
-/// The body with more fields in front.
-fn top(door: Door, fields: &str) -> Vec<u8> {
-    let honest = door.honest();
-    let body = honest.strip_prefix('{').unwrap();
+/// The body with more fields at its start.
+fn with_fields(endpoint: Endpoint, fields: &str) -> Vec<u8> {
+    let original = endpoint.body_with_secret();
+    let body = original.strip_prefix('{').unwrap();
     format!("{{{fields},{body}").into_bytes()
 }
 
-fn swap(door: Door, from: &str, to: &str) -> Vec<u8> {
-    let honest = door.honest();
-    assert!(honest.contains(from));
-    honest.replacen(from, to, 1).into_bytes()
+/// The body with one text replaced.
+fn with_replacement(endpoint: Endpoint, from: &str, to: &str) -> Vec<u8> {
+    let body = endpoint.body_with_secret();
+    assert!(body.contains(from));
+    body.replacen(from, to, 1).into_bytes()
 }
 
-fn behind(door: Door, bytes: &[u8]) -> Vec<u8> {
-    [door.honest().as_bytes(), bytes].concat()
+/// The body followed by these bytes.
+fn with_suffix(endpoint: Endpoint, bytes: &[u8]) -> Vec<u8> {
+    [endpoint.body_with_secret().as_bytes(), bytes].concat()
 }
 
-fn cut(door: Door, at: &str) -> [String; 2] {
-    let honest = door.honest();
-    let (before, after) = honest.split_once(at).unwrap();
+/// The body before and after this text.
+fn split_body(endpoint: Endpoint, at: &str) -> [String; 2] {
+    let body = endpoint.body_with_secret();
+    let (before, after) = body.split_once(at).unwrap();
     [before.to_owned(), after.to_owned()]
 }
 
 #[tokio::test]
 async fn an_ambiguous_body_reaches_no_upstream() {
-    let (upstream, gate) = masked().await;
-    for door in Door::all() {
-        for (name, reason, trick) in TRICKS {
-            let answer = door.post(&gate, JSON, &trick(door)).await;
+    let (upstream, gateway) = masking_gateway().await;
+    for endpoint in Endpoint::all() {
+        for (name, reason, body_for) in AMBIGUOUS_BODIES {
+            let answer = endpoint
+                .post(&gateway, JSON_HEADER, &body_for(endpoint))
+                .await;
 
-            let what = format!("{name}: {}", door.path());
-            assert_stopped(&upstream, &answer, (400, reason), &what);
-            let said = String::from_utf8_lossy(&answer.body);
-            assert!(!said.contains(SECRET), "{what}: {said}");
+            let case = format!("{name}: {}", endpoint.path());
+            assert_not_forwarded(&upstream, &answer, (400, reason), &case);
+            let error = String::from_utf8_lossy(&answer.body);
+            assert!(!error.contains(SECRET), "{case}: {error}");
         }
     }
 }
 
-/// A count of a whole request, which names this model.
-fn wrapped(door: Door, model: &str) -> Vec<u8> {
-    let inner = door.honest();
+/// A `countTokens` body around a complete request that names this model.
+fn wrapped_request(endpoint: Endpoint, model: &str) -> Vec<u8> {
+    let inner = endpoint.body_with_secret();
     let inner = inner.strip_prefix('{').unwrap();
     let request = format!("{{\"model\":\"{model}\",{inner}");
     format!("{{\"generateContentRequest\":{request}}}").into_bytes()
@@ -201,8 +218,8 @@ fn wrapped(door: Door, model: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_body_that_names_another_model_than_its_path_reaches_no_upstream() {
-    let (upstream, gate) = masked().await;
-    for door in Door::all().filter(|it| !it.way.wraps) {
+    let (upstream, gateway) = masking_gateway().await;
+    for endpoint in Endpoint::all().filter(|it| !it.route.has_envelope) {
         for other in [
             "other",
             "models/other",
@@ -210,37 +227,39 @@ async fn a_body_that_names_another_model_than_its_path_reaches_no_upstream() {
             "",
             "m/../o",
         ] {
-            let names = match door.method {
-                "batchEmbedContents" => swap(door, "\"models/m\"", &format!("\"{other}\"")),
-                "countTokens" => wrapped(door, other),
-                _ => top(door, &format!("\"model\":\"{other}\"")),
+            let body = match endpoint.method {
+                "batchEmbedContents" => {
+                    with_replacement(endpoint, "\"models/m\"", &format!("\"{other}\""))
+                }
+                "countTokens" => wrapped_request(endpoint, other),
+                _ => with_fields(endpoint, &format!("\"model\":\"{other}\"")),
             };
 
-            let answer = door.post(&gate, JSON, &names).await;
+            let answer = endpoint.post(&gateway, JSON_HEADER, &body).await;
 
-            let what = format!("{other}: {}", door.path());
-            assert_stopped(&upstream, &answer, (400, "AMBIGUOUS"), &what);
+            let case = format!("{other}: {}", endpoint.path());
+            assert_not_forwarded(&upstream, &answer, (400, "AMBIGUOUS"), &case);
             let message = "`model` does not match the model in the path";
-            let said = String::from_utf8_lossy(&answer.body);
-            assert!(said.contains(message), "{what}: {said}");
+            let error = String::from_utf8_lossy(&answer.body);
+            assert!(error.contains(message), "{case}: {error}");
         }
     }
 }
 
 #[tokio::test]
-async fn keys_that_anybody_names_may_differ_in_spelling_alone() {
-    let (upstream, gate) = masked().await;
+async fn user_defined_keys_that_differ_only_in_spelling_are_accepted() {
+    let (upstream, gateway) = masking_gateway().await;
     let body = r#"{"contents":[{"role":"model","parts":[{"functionCall":{"name":"f",
         "args":{"file_path":1,"filePath":2,"FILEPATH":3}}}]},
         {"role":"user","parts":[{"functionResponse":{"name":"f","response":{"a_b":1,"aB":2}}}]}],
         "tools":[{"functionDeclarations":[{"name":"f","parametersJsonSchema":
         {"properties":{"file_path":{},"filePath":{}}}}]}]}"#;
 
-    let answer = gate
+    let answer = gateway
         .agent()
         .post("/v1/models/m:generateContent", body)
         .await;
 
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(upstream.only().body, body);
+    assert_eq!(upstream.only_request().body, body);
 }

@@ -1,4 +1,4 @@
-//! `hookgate audit`.
+//! `hookgate audit`: verify, show and export.
 
 use std::{fs, process::Command};
 
@@ -7,22 +7,22 @@ use tempfile::TempDir;
 
 use crate::harness::{TestGateway, Upstream, hook, prompt, run};
 
-/// A log with a call that was denied and one that was not.
+/// Returns a folder with the decision log of a denied and of an allowed call.
 async fn folder() -> TempDir {
     let upstream = Upstream::mock().await;
     let guard = "grep -q secret && { echo no >&2; exit 2; }; exit 0";
-    let hooks = hook::config(&[("BeforeModel", hook::running("guard", guard))]);
+    let hooks = hook::config(&[("BeforeModel", hook::command("guard", guard))]);
     let config = format!("audit: {{ path: audit.jsonl, rotate: {{ size: 3KiB }} }}\n{hooks}");
     let gate = TestGateway::start(&upstream, &config).await;
-    for (session, words) in [("one", "a secret"), ("two", "hello")] {
+    for (session, text) in [("one", "a secret"), ("two", "hello")] {
         let agent = gate.agent().sending("x-hookgate-session", session);
-        agent.generate("m", &prompt(words)).await;
+        agent.generate("m", &prompt(text)).await;
     }
-    gate.stop_keeping().await
+    gate.stop_and_keep_files().await
 }
 
 #[tokio::test]
-async fn a_log_is_verified_and_the_first_broken_line_named() {
+async fn verify_reports_truncation_and_names_the_first_broken_line() {
     let folder = folder().await;
     let verify = || run(&["audit", "verify", "audit.jsonl"], folder.path());
 
@@ -30,31 +30,30 @@ async fn a_log_is_verified_and_the_first_broken_line_named() {
     assert_eq!(code, 0);
     assert!(out.starts_with("the hash chain is valid: 8 lines"), "{out}");
     let last = out.trim_end().rsplit(' ').next().unwrap();
-    let noted = ["audit", "verify", "audit.jsonl", "--contains", last];
-    assert_eq!(run(&noted, folder.path()).0, 0);
+    let with_known_hash = ["audit", "verify", "audit.jsonl", "--contains", last];
+    assert_eq!(run(&with_known_hash, folder.path()).0, 0);
 
-    // A cut-off end is found by a hash that was noted before.
+    // A truncated log is found by a hash that was stored before.
     let file = folder.path().join("audit.jsonl");
     let text = fs::read_to_string(&file).unwrap();
     let (head, _) = text.trim_end().rsplit_once('\n').unwrap();
     fs::write(&file, format!("{head}\n")).unwrap();
     assert_eq!(verify().0, 0);
-    let (code, _, said) = run(&noted, folder.path());
-    assert!(code == 1 && said.contains("truncated"), "{said}");
+    let (code, _, stderr) = run(&with_known_hash, folder.path());
+    assert!(code == 1 && stderr.contains("truncated"), "{stderr}");
 
     let first = format!("audit.jsonl.{:020}", 1);
     let text = fs::read_to_string(folder.path().join(&first)).unwrap();
     let changed = text.replacen("\"verdict\":\"deny\"", "\"verdict\":\"okay\"", 1);
     assert_ne!(text, changed);
     fs::write(folder.path().join(&first), changed).unwrap();
-    let (code, _, said) = verify();
+    let (code, _, stderr) = verify();
     assert_eq!(code, 1);
-    assert!(said.contains(&format!("{first}:2: ")), "{said}");
+    assert!(stderr.contains(&format!("{first}:2: ")), "{stderr}");
 }
 
-/// What `docs/audit.md` tells people to type.
 #[tokio::test]
-async fn a_line_is_verified_by_hand() {
+async fn the_documented_shell_script_finds_a_broken_line() {
     let folder = folder().await;
     let page = fs::read_to_string("docs/audit.md").unwrap();
     let script = page.split_once("```bash\n").unwrap().1;
@@ -68,8 +67,8 @@ async fn a_line_is_verified_by_hand() {
         (out.status.success(), String::from_utf8(out.stdout).unwrap())
     };
 
-    let (good, said) = check();
-    assert!(good, "{said}");
+    let (is_valid, stdout) = check();
+    assert!(is_valid, "{stdout}");
     let file = folder.path().join("audit.jsonl");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(
@@ -77,17 +76,17 @@ async fn a_line_is_verified_by_hand() {
         text.replacen("\"kind\":\"stop\"", "\"kind\":\"stap\"", 1),
     )
     .unwrap();
-    let (good, said) = check();
-    assert!(!good && said.contains("line 8"), "{said}");
+    let (is_valid, stdout) = check();
+    assert!(!is_valid && stdout.contains("line 8"), "{stdout}");
 }
 
 #[tokio::test]
-async fn lines_are_shown_and_exported_by_what_they_hold() {
+async fn show_and_export_filter_by_verdict_session_time_and_request() {
     let folder = folder().await;
     let audit = |arguments: &[&str]| {
         let all = [&["audit"], arguments].concat();
-        let (code, out, said) = run(&all, folder.path());
-        assert_eq!(code, 0, "{said}");
+        let (code, out, stderr) = run(&all, folder.path());
+        assert_eq!(code, 0, "{stderr}");
         out
     };
 
@@ -127,11 +126,11 @@ async fn lines_are_shown_and_exported_by_what_they_hold() {
 }
 
 #[test]
-fn what_is_no_log_is_said_to_be_none() {
+fn verification_of_a_missing_file_fails() {
     let folder = TempDir::new().unwrap();
 
-    let (code, _, said) = run(&["audit", "verify", "none.jsonl"], folder.path());
+    let (code, _, stderr) = run(&["audit", "verify", "none.jsonl"], folder.path());
 
     assert_eq!(code, 1);
-    assert!(said.contains("`none.jsonl`"), "{said}");
+    assert!(stderr.contains("`none.jsonl`"), "{stderr}");
 }

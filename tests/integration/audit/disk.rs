@@ -1,5 +1,4 @@
-//! Disks that are full, gateways that meet, files that are full, configs that
-//! change.
+//! Full disks, file locks, rotation and reloads of the decision log.
 
 use std::{
     fs,
@@ -14,18 +13,19 @@ use tempfile::TempDir;
 
 use super::{kinds, only};
 use crate::harness::{
-    Agent, PATIENCE, Served, Upstream, assert_refused, decision_log, eventually, hookgate, prompt,
+    Agent, ServerProcess, TEST_TIMEOUT, Upstream, assert_refused, decision_log, eventually,
+    hookgate, prompt,
 };
 
 const MODEL: &str = "m";
 
-/// A policy makes of each call one that is read.
+/// Policy that allows all models, so that the body of every call is inspected.
 const POLICY: &str = "policies: [{ policy: model_allow, models: [\"*\"] }]\n";
 
-/// A gateway as a process, its log in a folder.
+/// Gateway in a process of its own, with its config and log in a folder.
 struct Gateway {
     folder: TempDir,
-    served: Served,
+    served: ServerProcess,
     agent: Agent,
     operator: Agent,
 }
@@ -42,19 +42,19 @@ impl Gateway {
         file
     }
 
-    /// Started by a shell after it has done `before`.
-    fn after(before: &str, upstream: &Upstream, audit: &str) -> Self {
+    /// Starts in a shell, after its command `setup`.
+    fn start_after(setup: &str, upstream: &Upstream, audit: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let file = Self::write_config(folder.path(), upstream, audit);
         let serve = hookgate(&[]);
         let program = serve.get_program().to_str().unwrap();
-        let script = format!("{before}; exec {program} serve --config {}", file.display());
+        let script = format!("{setup}; exec {program} serve --config {}", file.display());
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--mount", "bash", "-c", &script]);
         command
             .current_dir(folder.path())
             .env_remove("HOOKGATE_LOG");
-        let mut served = Served::start(command);
+        let mut served = ServerProcess::start(command);
         Self {
             agent: Agent::at(served.addr()),
             operator: Agent::at(served.operators()),
@@ -64,48 +64,48 @@ impl Gateway {
     }
 
     fn start(upstream: &Upstream, audit: &str) -> Self {
-        Self::after("true", upstream, audit)
+        Self::start_after("true", upstream, audit)
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A path as the gateway itself sees it: its mounts are its own.
-    fn inside(&self, name: &str) -> PathBuf {
+    /// Returns a path within the mount namespace of the gateway.
+    fn path_in_mount_namespace(&self, name: &str) -> PathBuf {
         let root = format!("/proc/{}/root", self.served.id());
         Path::new(&root).join(self.path(name).strip_prefix("/").unwrap())
     }
 
-    /// Waits for its orderly end.
+    /// Shuts the gateway down and returns its folder.
     fn stop(self) -> TempDir {
         self.served.terminate();
-        let (status, log) = self.served.ended(PATIENCE);
+        let (status, log) = self.served.ended(TEST_TIMEOUT);
         assert!(status.success(), "{log}");
         self.folder
     }
 }
 
-/// Takes all room there is.
-fn fill(file: &Path) {
+/// Writes to this file until the disk is full.
+fn fill_disk(file: &Path) {
     let mut file = fs::File::create(file).unwrap();
     while file.write_all(&[0; 512]).is_ok() {}
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_calls_until_there_is_room() {
+async fn a_full_disk_refuses_calls_until_there_is_space() {
     let upstream = Upstream::mock().await;
     let mount = "mkdir disk && mount -t tmpfs -o size=512k tmpfs disk";
-    let gateway = Gateway::after(mount, &upstream, "{ path: disk/audit.jsonl }");
+    let gateway = Gateway::start_after(mount, &upstream, "{ path: disk/audit.jsonl }");
     assert_eq!(
         gateway.agent.generate(MODEL, &prompt("a")).await.status,
         200
     );
-    let log_path = gateway.inside("disk/audit.jsonl");
-    let filler = gateway.inside("disk/filler");
+    let log_path = gateway.path_in_mount_namespace("disk/audit.jsonl");
+    let filler = gateway.path_in_mount_namespace("disk/filler");
 
-    // Whatever is left, less than a line of it.
-    fill(&filler);
+    // The remaining space is less than a line needs.
+    fill_disk(&filler);
     let mut refused = 0;
     for _ in 0..40 {
         let answer = gateway.agent.generate(MODEL, &prompt("b")).await;
@@ -115,15 +115,15 @@ async fn a_full_disk_refuses_calls_until_there_is_room() {
         }
     }
     assert!(refused >= 20, "{refused}");
-    let seen = upstream.seen().len();
-    assert_eq!(seen, 41 - refused, "what is refused goes nowhere");
+    let seen = upstream.requests().len();
+    assert_eq!(seen, 41 - refused, "refused calls reach no upstream");
     assert_eq!(gateway.operator.get("/readyz").await.status, 503);
     assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 1);
     let text = fs::read_to_string(&log_path).unwrap();
-    assert!(text.ends_with("}\n"), "no line is torn");
+    assert!(text.ends_with("}\n"), "every line is complete");
 
     fs::remove_file(&filler).unwrap();
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TEST_TIMEOUT;
     while gateway.agent.generate(MODEL, &prompt("c")).await.status != 200 {
         assert!(std::time::Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -134,17 +134,17 @@ async fn a_full_disk_refuses_calls_until_there_is_room() {
     let sent = lines
         .iter()
         .filter(|it| it["kind"] == "request" && it["sent"].is_object());
-    assert!(sent.count() >= upstream.seen().len());
+    assert!(sent.count() >= upstream.requests().len());
 }
 
 #[tokio::test]
-async fn a_full_disk_does_not_stop_calls_that_need_no_log() {
+async fn a_full_disk_refuses_no_calls_in_best_effort_mode() {
     let upstream = Upstream::mock().await;
     let mount = "mkdir disk && mount -t tmpfs -o size=512k tmpfs disk";
     let audit = "{ path: disk/audit.jsonl, mode: best_effort }";
-    let gateway = Gateway::after(mount, &upstream, audit);
-    let filler = gateway.inside("disk/filler");
-    fill(&filler);
+    let gateway = Gateway::start_after(mount, &upstream, audit);
+    let filler = gateway.path_in_mount_namespace("disk/filler");
+    fill_disk(&filler);
 
     for _ in 0..30 {
         assert_eq!(
@@ -155,8 +155,8 @@ async fn a_full_disk_does_not_stop_calls_that_need_no_log() {
     assert_eq!(gateway.operator.get("/readyz").await.status, 200);
     fs::remove_file(&filler).unwrap();
 
-    let path = gateway.inside("disk/audit.jsonl");
-    eventually("what waited is written", PATIENCE, || {
+    let path = gateway.path_in_mount_namespace("disk/audit.jsonl");
+    eventually("queued lines are written", TEST_TIMEOUT, || {
         let text = fs::read_to_string(&path).unwrap_or_default();
         text.matches("\"kind\":\"outcome\"").count() == 30
     })
@@ -165,10 +165,10 @@ async fn a_full_disk_does_not_stop_calls_that_need_no_log() {
 }
 
 #[tokio::test]
-async fn a_limit_on_files_is_a_full_disk_too() {
+async fn a_file_size_limit_acts_like_a_full_disk() {
     let upstream = Upstream::mock().await;
     let limit = "trap '' XFSZ; ulimit -S -f 8";
-    let gateway = Gateway::after(limit, &upstream, "{ path: audit.jsonl }");
+    let gateway = Gateway::start_after(limit, &upstream, "{ path: audit.jsonl }");
 
     let mut refused = 0;
     for _ in 0..30 {
@@ -176,12 +176,12 @@ async fn a_limit_on_files_is_a_full_disk_too() {
     }
 
     assert!(refused > 0);
-    assert_eq!(upstream.seen().len(), 30 - refused);
+    assert_eq!(upstream.requests().len(), 30 - refused);
     decision_log(&gateway.path("audit.jsonl"));
 }
 
 #[tokio::test]
-async fn two_gateways_do_not_write_one_log() {
+async fn a_second_gateway_cannot_open_the_same_log() {
     let upstream = Upstream::mock().await;
     let gateway = Gateway::start(&upstream, "{ path: audit.jsonl }");
 
@@ -190,15 +190,15 @@ async fn two_gateways_do_not_write_one_log() {
     let second = hookgate(&["serve", "--config", config]).output().unwrap();
     let check = hookgate(&["check", config]).output().unwrap();
 
-    let said = String::from_utf8(second.stderr).unwrap();
-    assert_eq!(second.status.code(), Some(1), "{said}");
-    assert!(said.contains("in use by another process"), "{said}");
+    let stderr = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("in use by another process"), "{stderr}");
     assert!(check.status.success(), "a config can be checked meanwhile");
     decision_log(&gateway.stop().path().join("audit.jsonl"));
 }
 
 #[tokio::test]
-async fn files_that_are_full_hang_together_under_load() {
+async fn rotated_files_continue_one_hash_chain_under_load() {
     let upstream = Upstream::mock().await;
     let audit = "{ path: audit.jsonl, rotate: { size: 24KiB, keep: 1000 } }";
     let gateway = Gateway::start(&upstream, audit);
@@ -222,14 +222,14 @@ async fn files_that_are_full_hang_together_under_load() {
     assert_eq!(
         lines.last().unwrap()["kind"],
         "stop",
-        "what is told last is there"
+        "the last line is written at shutdown"
     );
     let files = fs::read_dir(folder.path()).unwrap().count();
     assert!(files > 5, "{files}");
 }
 
 #[tokio::test]
-async fn a_config_that_changes_is_written_down_and_may_change_the_file() {
+async fn a_reload_is_logged_and_may_change_the_log_file() {
     let upstream = Upstream::mock().await;
     let gateway = Gateway::start(&upstream, "{ path: one.jsonl }");
     gateway.agent.generate(MODEL, &prompt("a")).await;
@@ -246,20 +246,20 @@ async fn a_config_that_changes_is_written_down_and_may_change_the_file() {
     let folder = gateway.stop();
 
     let one = decision_log(&folder.path().join("one.jsonl"));
-    // A file that changes may be noticed more than once.
-    let beside = ["AfterModel", "rejected", "reload"];
-    let mut told = kinds(&one);
-    told.retain(|it| !beside.contains(&it.as_str()));
+    // One change of the file may cause several reloads.
+    let other_kinds = ["AfterModel", "rejected", "reload"];
+    let mut logged = kinds(&one);
+    logged.retain(|it| !other_kinds.contains(&it.as_str()));
     let call = ["BeforeModel", "request", "outcome"];
-    assert_eq!(told, [&["start"][..], &call, &call, &["stop"]].concat());
+    assert_eq!(logged, [&["start"][..], &call, &call, &["stop"]].concat());
     let reloads = one.iter().filter(|it| it["kind"] == "reload");
     let outcomes: Vec<&str> = reloads.map(|it| it["outcome"].as_str().unwrap()).collect();
     assert!(
         outcomes.contains(&"applied") && outcomes.contains(&"rejected"),
         "{outcomes:?}"
     );
-    let configs: Vec<_> = one.iter().filter(|it| it["kind"] == "request").collect();
-    assert_ne!(configs[0]["config"], configs[1]["config"]);
+    let requests: Vec<_> = one.iter().filter(|it| it["kind"] == "request").collect();
+    assert_ne!(requests[0]["config"], requests[1]["config"]);
     let content = one
         .iter()
         .filter(|it| it["sent"]["text"].is_string())
@@ -273,20 +273,21 @@ async fn a_config_that_changes_is_written_down_and_may_change_the_file() {
 }
 
 #[test]
-fn a_folder_that_takes_no_file_is_a_mistake_in_the_config() {
+fn a_log_path_in_a_missing_folder_is_a_config_error() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("hookgate.yaml");
-    let config = "upstreams: { gemini: { url: \"http://127.0.0.1:9\" } }\naudit:\n  path: none/audit.jsonl\n";
+    let config = "upstreams: { gemini: { url: \"http://127.0.0.1:9\" } }\naudit:\n\
+        \x20 path: none/audit.jsonl\n";
     fs::write(&file, config).unwrap();
 
     let checked = hookgate(&["check", file.to_str().unwrap()])
         .output()
         .unwrap();
 
-    let said = String::from_utf8(checked.stderr).unwrap();
+    let stderr = String::from_utf8(checked.stderr).unwrap();
     assert_eq!(checked.status.code(), Some(78));
     assert!(
-        said.contains(":3:9: the parent of `audit.path` is not a directory"),
-        "{said}"
+        stderr.contains(":3:9: the parent of `audit.path` is not a directory"),
+        "{stderr}"
     );
 }

@@ -1,4 +1,4 @@
-//! A gateway that is killed at any moment, again and again.
+//! Repeated kills of a gateway under load, and the decision log that they leave.
 
 use std::{
     collections::HashSet,
@@ -17,33 +17,33 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::hash;
-use crate::harness::{Agent, Served, Upstream, hookgate, prompt};
+use crate::harness::{Agent, ServerProcess, Upstream, hookgate, prompt};
 
-/// How many rounds there are, unless the environment says otherwise.
+/// Number of kills, unless `HOOKGATE_KILLS` sets another.
 const ROUNDS: u64 = 12;
 
-/// How many agents call at once.
+/// Number of agents that call concurrently.
 const AGENTS: u64 = 6;
 
-/// Numbers that are the same in every run (splitmix64).
-struct Dice(u64);
+/// Random numbers that are the same in every run (splitmix64).
+struct Random(u64);
 
-impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut it = self.0;
         it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (it ^ (it >> 31)) % most
+        (it ^ (it >> 31)) % limit
     }
 }
 
-fn serve(config: &Path) -> Served {
-    Served::start(hookgate(&["serve", "--config", config.to_str().unwrap()]))
+fn serve(config: &Path) -> ServerProcess {
+    ServerProcess::start(hookgate(&["serve", "--config", config.to_str().unwrap()]))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
+async fn every_call_that_upstream_received_is_logged_despite_kills() {
     let rounds = env::var("HOOKGATE_KILLS").unwrap_or_default();
     let rounds: u64 = rounds.parse().unwrap_or(ROUNDS);
     let upstream = Upstream::mock().await;
@@ -58,7 +58,7 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
     );
     fs::write(&config, text).unwrap();
     let log = folder.path().join("audit.jsonl");
-    let mut dice = Dice(7);
+    let mut random = Random(7);
     let number = Arc::new(AtomicU64::new(0));
 
     for round in 0..rounds {
@@ -72,17 +72,17 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
             "{:?}",
             started.elapsed()
         );
-        let calling: Vec<_> = (0..AGENTS)
-            .map(|_| tokio::spawn(call(agent.base.clone(), Arc::clone(&number))))
+        let agents: Vec<_> = (0..AGENTS)
+            .map(|_| tokio::spawn(call_until_failure(agent.base.clone(), Arc::clone(&number))))
             .collect();
-        tokio::time::sleep(Duration::from_millis(5 + dice.below(120))).await;
+        tokio::time::sleep(Duration::from_millis(5 + random.below(120))).await;
         served.signal(Signal::KILL);
-        for task in calling {
+        for task in agents {
             task.await.unwrap();
         }
         drop(served);
         if round % 3 == 0 {
-            tear(&log, &mut dice);
+            append_torn_line(&log, &mut random);
         }
     }
 
@@ -91,35 +91,35 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
     served.terminate();
     served.ended(Duration::from_secs(10));
     let verified = chained_log::verify(&log).unwrap_or_else(|it| panic!("{it}"));
-    // What a killed gateway has not written, no later one writes.
-    let (known, seen) = (known(&log), upstream.seen());
-    let missing = seen.iter().filter(|it| !known.contains(&hash(&it.body)));
+    // A gateway that starts later cannot add the lines that a killed one did not write.
+    let (logged, seen) = (logged_hashes(&log), upstream.requests());
+    let missing = seen.iter().filter(|it| !logged.contains(&hash(&it.body)));
     assert_eq!(missing.count(), 0, "of {}", seen.len());
     let seen = seen.len() as u64;
     assert!(
         seen > rounds && verified.lines > 2 * seen,
         "{seen}, {verified:?}"
     );
-    let mut told = std::io::stderr().lock();
+    let mut report = std::io::stderr().lock();
     let lines = verified.lines;
-    writeln!(told, "{rounds} kills, {seen} calls, {lines} lines").unwrap();
+    writeln!(report, "{rounds} kills, {seen} calls, {lines} lines").unwrap();
 }
 
-/// What a crash of the machine may leave behind, and a killed process alone
-/// rarely does: the beginning of a line that no call waited for.
-fn tear(log: &Path, dice: &mut Dice) {
-    // It may have been killed between two files.
+/// Appends the beginning of a line that no call waited for. A crash of the machine may leave one;
+/// a killed process rarely does.
+fn append_torn_line(log: &Path, random: &mut Random) {
+    // There is no file if the gateway was killed during a rotation.
     let Ok(mut text) = fs::read(log) else {
         return;
     };
     let line = b"{\"seq\":77,\"prev\":\"0123456789abcdef";
-    let cut = usize::try_from(dice.below(line.len() as u64)).unwrap();
+    let cut = usize::try_from(random.below(line.len() as u64)).unwrap();
     text.extend_from_slice(&line[..cut]);
     fs::write(log, text).unwrap();
 }
 
-/// Calls until there is no answer.
-async fn call(base: String, number: Arc<AtomicU64>) {
+/// Sends calls until one fails.
+async fn call_until_failure(base: String, number: Arc<AtomicU64>) {
     let client = reqwest::Client::builder()
         .no_proxy()
         .tls_certs_only([])
@@ -142,10 +142,10 @@ async fn call(base: String, number: Arc<AtomicU64>) {
     }
 }
 
-/// The bodies that the log says were sent.
-fn known(log: &Path) -> HashSet<String> {
+/// Returns the hashes of all bodies that were sent according to the log.
+fn logged_hashes(log: &Path) -> HashSet<String> {
     let lines = chained_log::lines(log).unwrap().map(Result::unwrap);
-    // The last one may be torn.
+    // The last line may be incomplete.
     let lines = lines.filter_map(|it| serde_json::from_slice::<Value>(&it.bytes).ok());
     let sent = lines.filter_map(|it| it["sent"]["sha256"].as_str().map(str::to_owned));
     sent.collect()

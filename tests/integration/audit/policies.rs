@@ -1,31 +1,32 @@
-//! What policies do to answers, in the decision log, in metrics and in headers.
+//! Effects of policies in the decision log, in metrics and in response headers.
 
 use serde_json::{Value, json};
 
-use super::{AUDIT, hash, kinds, lines::ended};
+use super::{AUDIT, hash, kinds, lines::stop_and_read_log};
 use crate::harness::{Answer, TestGateway, Upstream, decision_log, prompt, run};
 
 const MODEL: &str = "gemini-2.5-pro";
 
-/// A model that calls a tool, and then says something.
-async fn calling() -> Upstream {
-    let say = |part: Value| {
+/// Upstream whose model calls a tool in the first round and returns text in the second.
+async fn upstream_with_tool_call() -> Upstream {
+    let response_line = |part: Value| {
         let content = json!({ "role": "model", "parts": [part] });
         let answer = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
         json!({ "method": "generateContent", "response": answer }).to_string()
     };
     let call = json!({ "functionCall": { "name": "run_shell_command", "args": {} } });
     let text = json!({ "text": "mail a@b.example" });
-    Upstream::scripted(&[say(call), say(text)].join("\n")).await
+    Upstream::scripted(&[response_line(call), response_line(text)].join("\n")).await
 }
 
 fn guard(more: &str) -> String {
     format!(
-        "{AUDIT}policies: [{{ policy: tool_guard, name: tools, deny: [run_shell_command]{more} }}]\n"
+        "{AUDIT}policies: [{{ policy: tool_guard, name: tools, deny: \
+         [run_shell_command]{more} }}]\n"
     )
 }
 
-fn names(answer: &Answer) -> Vec<String> {
+fn hook_names(answer: &Answer) -> Vec<String> {
     let hooks = answer.header("x-hookgate-hooks").split(", ");
     let names = hooks.map(|it| it.split(';').next().unwrap().to_owned());
     names.collect()
@@ -36,13 +37,13 @@ async fn metrics(gate: &TestGateway) -> String {
 }
 
 #[tokio::test]
-async fn a_call_that_a_policy_takes_out_is_a_denial() {
-    let upstream = calling().await;
+async fn a_tool_call_that_a_policy_withholds_is_logged_as_a_denial() {
+    let upstream = upstream_with_tool_call().await;
     let gate = TestGateway::start(&upstream, &guard("")).await;
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
-    assert_eq!(names(&answer), ["tools", "tools", "tools"]);
+    assert_eq!(hook_names(&answer), ["tools", "tools", "tools"]);
     let counted = metrics(&gate).await;
     for line in [
         r#"hookgate_denials_total{event="BeforeTool"} 1"#,
@@ -51,7 +52,7 @@ async fn a_call_that_a_policy_takes_out_is_a_denial() {
         assert!(counted.contains(line), "{line}: {counted}");
     }
     let path = gate.path("audit.jsonl");
-    let folder = gate.stop_keeping().await;
+    let folder = gate.stop_and_keep_files().await;
     let lines = decision_log(&path);
     assert_eq!(
         kinds(&lines[1..]),
@@ -66,26 +67,26 @@ async fn a_call_that_a_policy_takes_out_is_a_denial() {
             "stop"
         ]
     );
-    let refused = &lines[3];
+    let denial = &lines[3];
     assert_eq!(
-        (&refused["subject"], &refused["verdict"]),
+        (&denial["subject"], &denial["verdict"]),
         (&json!("run_shell_command"), &json!("deny"))
     );
     assert_eq!(
-        (&refused["request"], &refused["hooks"][0]["name"]),
+        (&denial["request"], &denial["hooks"][0]["name"]),
         (&lines[2]["request"], &json!("tools"))
     );
-    let told = hash("The tool `run_shell_command` is not allowed here.");
-    assert_eq!(refused["reason"]["sha256"], told);
-    let looked = &lines[6];
+    let reason = hash("The tool `run_shell_command` is not allowed here.");
+    assert_eq!(denial["reason"]["sha256"], reason);
+    let after_model = &lines[6];
     assert_eq!(
-        (&looked["verdict"], &looked["chunks"]),
+        (&after_model["verdict"], &after_model["chunks"]),
         (&json!("proceed"), &json!(2))
     );
     assert_eq!(
         (
-            &looked["hooks"][0]["edited"],
-            &looked["hooks"][0]["denied_calls"]
+            &after_model["hooks"][0]["edited"],
+            &after_model["hooks"][0]["denied_calls"]
         ),
         (&json!(true), &json!(1))
     );
@@ -99,34 +100,34 @@ async fn a_call_that_a_policy_takes_out_is_a_denial() {
 }
 
 #[tokio::test]
-async fn a_call_that_a_policy_would_take_out_is_known() {
-    let upstream = calling().await;
+async fn a_tool_call_that_an_observing_policy_would_withhold_is_logged() {
+    let upstream = upstream_with_tool_call().await;
     let gate = TestGateway::start(&upstream, &guard(", mode: observe")).await;
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
     assert!(answer.text().contains("run_shell_command"));
-    assert_eq!(names(&answer), ["tools", "tools"]);
+    assert_eq!(hook_names(&answer), ["tools", "tools"]);
     assert!(!metrics(&gate).await.contains("hookgate_denials_total{"));
-    let lines = ended(gate).await;
+    let lines = stop_and_read_log(gate).await;
     let call = lines.iter().find(|it| it["event"] == "BeforeTool").unwrap();
     assert_eq!(
         (&call["verdict"], &call["hooks"][0]["would"]),
         (&json!("proceed"), &json!("would_deny"))
     );
-    let looked = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
-    assert_eq!(looked["hooks"][0]["denied_calls"], 1);
+    let after_model = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
+    assert_eq!(after_model["hooks"][0]["denied_calls"], 1);
 }
 
 #[tokio::test]
-async fn what_a_policy_masks_is_known_also_in_streams_and_of_who_observes() {
+async fn masking_is_logged_for_streams_and_in_observe_mode() {
     let text = |it: &str| {
         let content = json!({ "role": "model", "parts": [{ "text": it }] });
         json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] })
     };
-    for (said, edited) in [("mail a@b.example", json!(true)), ("mail him", Value::Null)] {
+    for (reply, edited) in [("mail a@b.example", json!(true)), ("mail him", Value::Null)] {
         for mode in ["enforce", "observe"] {
-            let upstream = Upstream::answering(&text(said)).await;
+            let upstream = Upstream::answering(&text(reply)).await;
             let policy =
                 format!("{{ policy: redact, name: mails, detect: [email], mode: {mode} }}");
             let gate =
@@ -134,9 +135,9 @@ async fn what_a_policy_masks_is_known_also_in_streams_and_of_who_observes() {
 
             gate.agent().generate(MODEL, &prompt("hello")).await;
 
-            let lines = ended(gate).await;
-            let looked = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
-            let hook = &looked["hooks"][0];
+            let lines = stop_and_read_log(gate).await;
+            let after_model = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
+            let hook = &after_model["hooks"][0];
             assert_eq!(
                 (&hook["name"], &hook["edited"]),
                 (&json!("mails"), &edited),
@@ -153,16 +154,23 @@ async fn what_a_policy_masks_is_known_also_in_streams_and_of_who_observes() {
         .stream(MODEL, &prompt("to a@b.example now"))
         .await;
     assert!(answer.text().contains('@'));
-    let lines = ended(gate).await;
-    let looked = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
-    assert!(looked["chunks"].as_u64() > Some(1), "{looked}");
-    let runs = (&looked["hooks"][0]["runs"], &looked["hooks"][0]["name"]);
-    assert_eq!(runs, (&looked["chunks"], &json!("mails")), "{looked}");
-    assert_eq!(looked["hooks"][0]["edited"], true, "{looked}");
+    let lines = stop_and_read_log(gate).await;
+    let after_model = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
+    assert!(after_model["chunks"].as_u64() > Some(1), "{after_model}");
+    let runs = (
+        &after_model["hooks"][0]["runs"],
+        &after_model["hooks"][0]["name"],
+    );
+    assert_eq!(
+        runs,
+        (&after_model["chunks"], &json!("mails")),
+        "{after_model}"
+    );
+    assert_eq!(after_model["hooks"][0]["edited"], true, "{after_model}");
 }
 
 #[tokio::test]
-async fn a_tool_that_a_policy_takes_out_of_a_request_is_known() {
+async fn a_tool_that_a_policy_removes_from_a_request_is_logged() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &guard("")).await;
     let mut body = prompt("hello");
@@ -170,7 +178,7 @@ async fn a_tool_that_a_policy_takes_out_of_a_request_is_known() {
 
     gate.agent().generate(MODEL, &body).await;
 
-    let lines = ended(gate).await;
+    let lines = stop_and_read_log(gate).await;
     let event = lines
         .iter()
         .find(|it| it["event"] == "BeforeModel")

@@ -13,21 +13,22 @@ use tempfile::TempDir;
 
 use crate::harness::run;
 
-/// Lines of the log, unless the environment says otherwise.
+/// Number of lines in the log, unless `HOOKGATE_AUDIT_LINES` sets another.
 const LINES: i64 = 20_000;
 
-/// Lines of a file.
+/// Largest number of lines in a file.
 const LINES_PER_FILE: i64 = 160_000;
 
-/// Time between two lines: 200 a second.
+/// Time between two lines: 200 lines per second.
 const STEP: SignedDuration = SignedDuration::from_millis(5);
 
-fn begin() -> Timestamp {
+fn start_time() -> Timestamp {
     "2026-11-01T00:00:00Z".parse().unwrap()
 }
 
-/// A log of lines as long as those of calls. Their hashes are not real: `show` checks none.
-fn write(path: &Path, lines: i64) {
+/// Writes a log whose lines are as long as those of calls. Their hashes are not real, because
+/// `show` does not check them.
+fn write_log(path: &Path, lines: i64) {
     let hash = "0123456789abcdef".repeat(4);
     let rest = json!({ "config": "0123456789abcdef", "kind": "outcome",
         "request": "b2fb43fc-fd59-4f59-b79e-85af4b0768e8", "session": "s1",
@@ -39,7 +40,7 @@ fn write(path: &Path, lines: i64) {
     let rest = rest.to_string();
     let rest = rest.strip_prefix('{').unwrap();
     let per_file = LINES_PER_FILE.min(lines / 7);
-    let mut time = begin();
+    let mut time = start_time();
     let mut file = None;
     for seq in 1..=lines {
         if (seq - 1) % per_file == 0 {
@@ -59,17 +60,17 @@ fn write(path: &Path, lines: i64) {
 }
 
 #[test]
-fn showing_the_end_of_a_long_log_reads_little_of_it() {
+fn show_since_prints_the_later_lines_of_a_long_log() {
     let lines: i64 = env::var("HOOKGATE_AUDIT_LINES").map_or(LINES, |it| it.parse().unwrap());
     let folder = TempDir::new().unwrap();
-    write(&folder.path().join("audit.jsonl"), lines);
+    write_log(&folder.path().join("audit.jsonl"), lines);
     let mut log = std::io::stderr().lock();
 
-    for behind in [0, 7, 1000, lines / 2] {
-        let since = begin() + STEP * i32::try_from(lines - behind).unwrap();
+    for later_lines in [0, 7, 1000, lines / 2] {
+        let since = start_time() + STEP * i32::try_from(lines - later_lines).unwrap();
         let since = format!("{since:.3}");
-        // The middle is shown by a filter that nothing matches, so that little is printed.
-        let filter = if behind > 1000 {
+        // From the middle on, the filter matches no line, so that little is printed.
+        let filter = if later_lines > 1000 {
             "no-such-session"
         } else {
             "s1"
@@ -89,17 +90,17 @@ fn showing_the_end_of_a_long_log_reads_little_of_it() {
 
         let elapsed = started.elapsed();
         assert_eq!(code, 0, "{error}");
-        let expected = if behind > 1000 { 0 } else { behind };
+        let expected = if later_lines > 1000 { 0 } else { later_lines };
         assert_eq!(out.lines().count(), usize::try_from(expected).unwrap());
         if let Some(first) = out.lines().next() {
             assert!(
-                first.contains(&format!(" #{} ", lines - behind + 1)),
+                first.contains(&format!(" #{} ", lines - later_lines + 1)),
                 "{first}"
             );
         }
         writeln!(
             log,
-            "{lines} lines, --since {behind} before the end: {elapsed:?}"
+            "{lines} lines, --since {later_lines} before the end: {elapsed:?}"
         )
         .unwrap();
     }

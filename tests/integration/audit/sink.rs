@@ -1,7 +1,7 @@
-//! An HTTP endpoint that receives the decision log: at least once, and no call waits.
+//! HTTP sink of the decision log: at-least-once delivery that delays no call.
 
+mod config_errors;
 mod endpoints;
-mod mistakes;
 mod outages;
 
 use std::{
@@ -16,13 +16,13 @@ use std::{
 use flate2::read::GzDecoder;
 use serde_json::value::RawValue;
 
-use crate::harness::{Agent, Asked, PATIENCE, Upstream, respond, run_with_input};
+use crate::harness::{Agent, ReceivedRequest, TEST_TIMEOUT, Upstream, respond, run_with_input};
 
-/// An endpoint that takes JSON arrays of lines, and answers with a status.
+/// Endpoint that receives JSON arrays of lines and responds with a status.
 struct Sink {
     upstream: Upstream,
     status: Arc<AtomicU16>,
-    /// The bodies that it has accepted.
+    /// Bodies of the requests that were accepted.
     accepted: Arc<Mutex<Vec<String>>>,
 }
 
@@ -30,11 +30,11 @@ impl Sink {
     async fn start() -> Self {
         let status = Arc::new(AtomicU16::new(200));
         let accepted: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (answer, taken) = (Arc::clone(&status), Arc::clone(&accepted));
+        let (current_status, bodies) = (Arc::clone(&status), Arc::clone(&accepted));
         let upstream = Upstream::with(move |asked| {
-            let status = answer.load(Ordering::SeqCst);
+            let status = current_status.load(Ordering::SeqCst);
             if status == 200 {
-                taken.lock().unwrap().push(gunzip(&asked));
+                bodies.lock().unwrap().push(gunzip(&asked));
             }
             respond(status, "application/json", "{}")
         })
@@ -46,12 +46,12 @@ impl Sink {
         }
     }
 
-    /// Answers with this status from now on.
-    fn answer(&self, status: u16) {
+    /// Sets the status of all later responses.
+    fn respond_with(&self, status: u16) {
         self.status.store(status, Ordering::SeqCst);
     }
 
-    /// The setting that names it, with more settings.
+    /// Returns the setting `sink` for this endpoint, with `more` settings.
     fn setting(&self, more: &str) -> String {
         format!(
             "sink: {{ url: \"http://{}/logs\"{more} }}",
@@ -59,13 +59,13 @@ impl Sink {
         )
     }
 
-    /// The lines that it has accepted, in order and with their bytes.
+    /// Returns the accepted lines, in order and byte by byte.
     fn lines(&self) -> Vec<String> {
         let bodies = self.accepted.lock().unwrap();
-        bodies.iter().flat_map(|body| array(body)).collect()
+        bodies.iter().flat_map(|body| array_items(body)).collect()
     }
 
-    /// What `audit verify --stdin` prints of its copy, which is intact.
+    /// Asserts that `audit verify --stdin` accepts the received lines; returns its output.
     #[track_caller]
     fn verified(&self) -> String {
         let copy: Vec<String> = self.lines();
@@ -76,7 +76,7 @@ impl Sink {
     }
 }
 
-fn gunzip(asked: &Asked) -> String {
+fn gunzip(asked: &ReceivedRequest) -> String {
     assert_eq!(asked.header("content-encoding"), "gzip");
     let mut text = String::new();
     let mut body = GzDecoder::new(asked.bytes.as_ref());
@@ -84,13 +84,13 @@ fn gunzip(asked: &Asked) -> String {
     text
 }
 
-/// The items of a JSON array, with their bytes.
-fn array(body: &str) -> Vec<String> {
+/// Returns the text of each item of a JSON array.
+fn array_items(body: &str) -> Vec<String> {
     let items: Vec<Box<RawValue>> = serde_json::from_str(body).unwrap();
     items.iter().map(|it| it.get().to_owned()).collect()
 }
 
-/// The value of a metric without labels, or with these.
+/// Returns the value of a metric; `name` includes the labels, if it has any.
 async fn metric(operator: &Agent, name: &str) -> Option<u64> {
     let metrics = operator.get("/metrics").await;
     let text = metrics.text();
@@ -99,8 +99,8 @@ async fn metric(operator: &Agent, name: &str) -> Option<u64> {
 }
 
 /// Waits until a metric has a value; a sink that failed for long pauses for 30 seconds.
-async fn counted(operator: &Agent, name: &str, value: u64) {
-    let deadline = Instant::now() + 4 * PATIENCE;
+async fn wait_for_metric(operator: &Agent, name: &str, value: u64) {
+    let deadline = Instant::now() + 4 * TEST_TIMEOUT;
     while metric(operator, name).await != Some(value) {
         assert!(
             Instant::now() < deadline,
@@ -111,7 +111,7 @@ async fn counted(operator: &Agent, name: &str, value: u64) {
     }
 }
 
-/// Waits until the endpoint has every line.
-async fn caught_up(operator: &Agent) {
-    counted(operator, "hookgate_audit_sink_lag_lines", 0).await;
+/// Waits until the endpoint has received every line.
+async fn wait_until_caught_up(operator: &Agent) {
+    wait_for_metric(operator, "hookgate_audit_sink_lag_lines", 0).await;
 }

@@ -1,4 +1,4 @@
-//! Streams of HTTP/2 that never end, end at once, or are not read.
+//! HTTP/2: unread streams, rapid resets, and limits of streams, headers and uploads.
 
 use std::net::SocketAddr;
 
@@ -10,9 +10,11 @@ use h2::{
 use http::{HeaderValue, Request};
 use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
 
-use super::{GENERATE, HOOKED, SSE, counted, flood};
+use super::{GENERATE, HOOKED, SSE, flood, until_metric};
 use crate::{
-    harness::{Agent, PATIENCE, TestGateway, Upstream, closed, prompt, signalled},
+    harness::{
+        Agent, TEST_TIMEOUT, TestGateway, Upstream, prompt, wait_for_signal, wait_until_closed,
+    },
     http2::connect,
 };
 
@@ -30,8 +32,8 @@ fn send(sender: &mut SendRequest<Bytes>, request: Request<()>) -> ResponseFuture
     response
 }
 
-/// A connection, and how it ends.
-async fn watched(
+/// Connects. Returns the sender, and the reason of the error that ends the connection.
+async fn handshake(
     addr: SocketAddr,
     builder: &Builder,
 ) -> (SendRequest<Bytes>, JoinHandle<Option<Reason>>) {
@@ -42,24 +44,24 @@ async fn watched(
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_read_is_dropped_and_others_go_on() {
+async fn an_unread_stream_is_dropped_and_other_streams_continue() {
     for hooks in ["", HOOKED] {
-        let (sign, mut signs) = mpsc::unbounded_channel();
-        let upstream = Upstream::raw(move |_, socket| flood(socket, sign.clone())).await;
+        let (ended, mut endings) = mpsc::unbounded_channel();
+        let upstream = Upstream::raw(move |_, socket| flood(socket, ended.clone())).await;
         let config = format!("timeouts: {{ write: 300ms }}\n{hooks}");
         let gateway = TestGateway::start(&upstream, &config).await;
         let mut builder = Builder::new();
         builder.initial_window_size(1000);
-        let (mut sender, _ended) = watched(gateway.agents, &builder).await;
+        let (mut sender, _ended) = handshake(gateway.agents, &builder).await;
 
         let unread = send(&mut sender, request(gateway.agents, SSE))
             .await
             .unwrap();
 
-        signalled(&mut signs, "the end of the call to upstream").await;
+        wait_for_signal(&mut endings, "the end of the call to upstream").await;
         let line = r#"hookgate_connections_rejected_total{reason="write_timeout"} 1"#;
-        counted(&gateway, line).await;
-        counted(&gateway, "hookgate_in_flight 0").await;
+        until_metric(&gateway, line).await;
+        until_metric(&gateway, "hookgate_in_flight 0").await;
         let other = send(&mut sender, request(gateway.agents, "/v1/other"));
         assert_eq!(other.await.unwrap().status(), 403);
         drop(unread);
@@ -67,28 +69,28 @@ async fn a_stream_that_is_not_read_is_dropped_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_never_begun_to_be_read_is_dropped() {
+async fn a_response_with_a_zero_window_is_dropped_at_the_write_timeout() {
     let upstream = Upstream::mock().await;
     let config = format!("timeouts: {{ write: 300ms }}\n{HOOKED}");
     let gateway = TestGateway::start(&upstream, &config).await;
     let mut builder = Builder::new();
     builder.initial_window_size(0);
-    let (mut sender, _ended) = watched(gateway.agents, &builder).await;
+    let (mut sender, _ended) = handshake(gateway.agents, &builder).await;
 
     let unread = send(&mut sender, request(gateway.agents, GENERATE));
     let unread = unread.await.unwrap();
 
     let line = r#"hookgate_connections_rejected_total{reason="write_timeout"} 1"#;
-    counted(&gateway, line).await;
-    counted(&gateway, "hookgate_in_flight 0").await;
+    until_metric(&gateway, line).await;
+    until_metric(&gateway, "hookgate_in_flight 0").await;
     drop(unread);
 }
 
 #[tokio::test]
-async fn streams_that_are_reset_at_once_cost_a_connection_only() {
+async fn rapid_resets_leave_the_gateway_responsive_and_leak_no_request() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, HOOKED).await;
-    let (mut sender, _ended) = watched(gateway.agents, &Builder::new()).await;
+    let (mut sender, _ended) = handshake(gateway.agents, &Builder::new()).await;
     for _ in 0..5000 {
         // The gateway may close the connection (ENHANCE_YOUR_CALM).
         let Ok(mut ready) = sender.ready().await else {
@@ -106,9 +108,9 @@ async fn streams_that_are_reset_at_once_cost_a_connection_only() {
 
     assert_eq!(answer.status, 200, "{}", answer.text());
     drop(sender);
-    counted(&gateway, "hookgate_receiving 0").await;
-    counted(&gateway, "hookgate_in_flight 0").await;
-    counted(&gateway, "hookgate_connections 1").await;
+    until_metric(&gateway, "hookgate_receiving 0").await;
+    until_metric(&gateway, "hookgate_in_flight 0").await;
+    until_metric(&gateway, "hookgate_connections 1").await;
 }
 
 #[tokio::test]
@@ -116,7 +118,7 @@ async fn a_connection_without_streams_ends_after_the_idle_timeout() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, "timeouts: { idle: 300ms }").await;
     for is_reset in [false, true] {
-        let (mut sender, ended) = watched(gateway.agents, &Builder::new()).await;
+        let (mut sender, ended) = handshake(gateway.agents, &Builder::new()).await;
         if is_reset {
             let sent = sender.send_request(request(gateway.agents, SSE), false);
             sent.unwrap().1.send_reset(Reason::CANCEL);
@@ -125,7 +127,7 @@ async fn a_connection_without_streams_ends_after_the_idle_timeout() {
             assert_eq!(response.await.unwrap().status(), 200);
         }
 
-        let ended = timeout(PATIENCE, ended).await;
+        let ended = timeout(TEST_TIMEOUT, ended).await;
 
         ended.expect("the connection stays open").unwrap();
     }
@@ -136,37 +138,37 @@ async fn a_connection_without_any_stream_ends_after_the_header_timeout() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, "timeouts: { header: 300ms }").await;
 
-    let (_sender, ended) = watched(gateway.agents, &Builder::new()).await;
+    let (_sender, ended) = handshake(gateway.agents, &Builder::new()).await;
 
-    let ended = timeout(PATIENCE, ended).await;
+    let ended = timeout(TEST_TIMEOUT, ended).await;
     ended.expect("the connection stays open").unwrap();
     let line = r#"hookgate_connections_rejected_total{reason="header_timeout"} 1"#;
-    counted(&gateway, line).await;
+    until_metric(&gateway, line).await;
 }
 
 #[tokio::test]
 async fn concurrent_streams_are_limited() {
-    let (sign, mut signs) = mpsc::unbounded_channel();
+    let (called, mut calls_seen) = mpsc::unbounded_channel();
     let upstream = Upstream::raw(move |_, mut socket| {
-        sign.send(()).unwrap();
-        async move { closed(&mut socket).await }
+        called.send(()).unwrap();
+        async move { wait_until_closed(&mut socket).await }
     })
     .await;
     let gateway = TestGateway::start(&upstream, "limits: { http2_streams: 3 }").await;
-    let (mut sender, _ended) = watched(gateway.agents, &Builder::new()).await;
+    let (mut sender, _ended) = handshake(gateway.agents, &Builder::new()).await;
     let mut calls = Vec::new();
     for _ in 0..3 {
         calls.push(send(&mut sender, request(gateway.agents, SSE)));
-        signalled(&mut signs, "a call").await;
+        wait_for_signal(&mut calls_seen, "a call").await;
         sender = sender.ready().await.unwrap();
     }
 
     calls.push(send(&mut sender, request(gateway.agents, SSE)));
 
-    counted(&gateway, "hookgate_in_flight 3").await;
-    assert!(signs.try_recv().is_err());
+    until_metric(&gateway, "hookgate_in_flight 3").await;
+    assert!(calls_seen.try_recv().is_err());
     drop(calls.remove(0));
-    signalled(&mut signs, "the call that waited").await;
+    wait_for_signal(&mut calls_seen, "the waiting call").await;
 }
 
 #[tokio::test]
@@ -183,12 +185,12 @@ async fn large_headers_are_refused() {
 
         let status = response.map(|response| response.status().as_u16());
         assert_eq!(status.ok(), expected, "{bytes}");
-        assert_eq!(upstream.seen().len(), 1);
+        assert_eq!(upstream.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_slow_upload_is_refused_and_others_go_on() {
+async fn a_slow_upload_is_refused_and_other_streams_continue() {
     let upstream = Upstream::mock().await;
     let config = format!("timeouts: {{ body: 300ms }}\n{HOOKED}");
     let gateway = TestGateway::start(&upstream, &config).await;
@@ -198,7 +200,7 @@ async fn a_slow_upload_is_refused_and_others_go_on() {
     body.send_data("{".into(), false).unwrap();
 
     let other = send(&mut sender, request(gateway.agents, GENERATE));
-    let (other, slow) = (other.await.unwrap(), timeout(PATIENCE, slow).await);
+    let (other, slow) = (other.await.unwrap(), timeout(TEST_TIMEOUT, slow).await);
 
     assert_eq!(other.status(), 200);
     assert_eq!(slow.expect("the upload hangs").unwrap().status(), 408);
@@ -215,7 +217,7 @@ async fn uploads_are_limited_over_all_connections() {
         uploads.push(sent.unwrap());
         sender = sender.ready().await.unwrap();
     }
-    counted(&gateway, "hookgate_receiving 4").await;
+    until_metric(&gateway, "hookgate_receiving 4").await;
 
     let refused = send(&mut sender, request(gateway.agents, GENERATE));
 

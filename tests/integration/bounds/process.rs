@@ -1,4 +1,4 @@
-//! What the real binary takes of memory and files, and gives back.
+//! Memory and file descriptors of the real binary.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -13,20 +13,21 @@ use tokio::{
 
 use super::{SSE, flood, request};
 use crate::harness::{
-    Agent, Answer, PATIENCE, Served, Upstream, closed, eventually, prompt, serving,
+    Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, eventually, prompt, serve_command,
+    wait_until_closed,
 };
 
-/// Asks, and is not answered.
-async fn hangs(agent: Agent) -> Answer {
+/// Makes a call that upstream does not answer.
+async fn hanging_call(agent: Agent) -> Answer {
     agent.generate("m", &prompt("hang")).await
 }
 
-/// An agent and a pool may have a connection more than before.
-const POOLED: usize = 4;
+/// Descriptors that pooled connections of the agent and the gateway may add.
+const MAX_POOLED_DESCRIPTORS: usize = 4;
 
 /// A gateway as a process.
 struct Process {
-    served: Served,
+    served: ServerProcess,
     agents: std::net::SocketAddr,
     agent: Agent,
     operator: Agent,
@@ -34,8 +35,8 @@ struct Process {
 }
 
 impl Process {
-    /// Starts it with this config; it may have so many files open, if that is
-    /// said.
+    /// Starts a gateway with this config, and with this limit of open files if there is
+    /// one.
     fn start(upstream: &Upstream, config: &str, files: Option<u64>) -> Self {
         let folder = tempfile::TempDir::new().unwrap();
         let config = format!(
@@ -43,7 +44,7 @@ impl Process {
             upstream.addr
         );
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let mut command = serving(folder.path());
+        let mut command = serve_command(folder.path());
         if let Some(files) = files {
             let mut bash = Command::new("bash");
             let limited = format!("ulimit -n {files}; exec \"$@\"");
@@ -54,7 +55,7 @@ impl Process {
                 .env_remove("HOOKGATE_LOG");
             command = bash;
         }
-        let mut served = Served::start(command);
+        let mut served = ServerProcess::start(command);
         let agents = served.addr();
         Self {
             agents,
@@ -78,8 +79,8 @@ impl Process {
         fs::read_dir(folder).unwrap().count()
     }
 
-    async fn counts(&self, line: &str) {
-        let deadline = Instant::now() + 3 * PATIENCE;
+    async fn until_metric(&self, line: &str) {
+        let deadline = Instant::now() + 3 * TEST_TIMEOUT;
         loop {
             let metrics = self.operator.get("/metrics").await;
             if metrics.text().lines().any(|it| it == line) {
@@ -95,8 +96,8 @@ impl Process {
     }
 }
 
-/// How many files this process may have open.
-fn raised() -> usize {
+/// Raises this process's limit of open files to its maximum, and returns it.
+fn raise_open_files_limit() -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let highest = Rlimit {
         current: maximum,
@@ -108,9 +109,9 @@ fn raised() -> usize {
 }
 
 #[tokio::test]
-async fn ten_thousand_idle_connections_cost_little_and_nothing_stays() {
-    // Where less may be open, as many as the gateway takes.
-    let count = (raised() / 2).min(10_000);
+async fn ten_thousand_idle_connections_use_bounded_memory_and_leak_no_file() {
+    // The gateway accepts connections for half of the open files.
+    let count = (raise_open_files_limit() / 2).min(10_000);
     let upstream = Upstream::mock().await;
     let process = Process::start(&upstream, "timeouts: { header: 5m }", None);
     assert_eq!(
@@ -120,12 +121,12 @@ async fn ten_thousand_idle_connections_cost_little_and_nothing_stays() {
     let (memory, files) = (process.memory(), process.files());
 
     let mut sockets = Vec::with_capacity(count);
-    // One is the agent's.
+    // The agent has one more.
     while sockets.len() < count - 1 {
         sockets.push(TcpStream::connect(process.agents).await.unwrap());
     }
     process
-        .counts(&format!("hookgate_connections {}", count + 1))
+        .until_metric(&format!("hookgate_connections {}", count + 1))
         .await;
 
     assert_eq!(
@@ -133,19 +134,19 @@ async fn ten_thousand_idle_connections_cost_little_and_nothing_stays() {
         200
     );
     // Mostly hyper's buffers, of 8 KiB for each direction.
-    let taken = process.memory() - memory;
-    assert!(taken < 400, "{taken} MiB");
+    let growth = process.memory() - memory;
+    assert!(growth < 400, "{growth} MiB");
     drop(sockets);
-    process.counts("hookgate_connections 2").await;
-    eventually("no file is left", PATIENCE, || {
-        process.files() <= files + POOLED
+    process.until_metric("hookgate_connections 2").await;
+    eventually("descriptors are closed", TEST_TIMEOUT, || {
+        process.files() <= files + MAX_POOLED_DESCRIPTORS
     })
     .await;
     process.served.terminate();
 }
 
 #[tokio::test]
-async fn agents_that_do_not_read_cost_little_and_nothing_stays() {
+async fn agents_that_do_not_read_use_bounded_memory_and_leak_no_file() {
     let (sign, _signs) = mpsc::unbounded_channel();
     let upstream = Upstream::raw(move |_, socket| flood(socket, sign.clone())).await;
     let process = Process::start(&upstream, "timeouts: { write: 4s }", None);
@@ -161,26 +162,25 @@ async fn agents_that_do_not_read_cost_little_and_nothing_stays() {
     }
     sleep(Duration::from_millis(500)).await;
 
-    // Hyper's buffers for reading and for writing, of up to 408 KiB each, and a chunk on its
-    // way between them.
-    let taken = process.memory() - memory;
-    assert!(taken < 240, "{taken} MiB");
+    // Hyper's read and write buffers, of up to 408 KiB each, and a chunk in transit.
+    let growth = process.memory() - memory;
+    assert!(growth < 240, "{growth} MiB");
     process
-        .counts(r#"hookgate_connections_rejected_total{reason="write_timeout"} 200"#)
+        .until_metric(r#"hookgate_connections_rejected_total{reason="write_timeout"} 200"#)
         .await;
-    process.counts("hookgate_in_flight 0").await;
-    eventually("no file is left", PATIENCE, || {
-        process.files() <= files + POOLED
+    process.until_metric("hookgate_in_flight 0").await;
+    eventually("descriptors are closed", TEST_TIMEOUT, || {
+        process.files() <= files + MAX_POOLED_DESCRIPTORS
     })
     .await;
     process.served.terminate();
 }
 
 #[tokio::test]
-async fn a_gateway_out_of_files_recovers() {
-    let upstream = Upstream::raw(|asked, mut socket| async move {
-        if asked.body.contains("hang") {
-            closed(&mut socket).await;
+async fn a_gateway_out_of_file_descriptors_recovers() {
+    let upstream = Upstream::raw(|received, mut socket| async move {
+        if received.body.contains("hang") {
+            wait_until_closed(&mut socket).await;
         } else {
             let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
                  content-length: 2\r\nconnection: close\r\n\r\n{}";
@@ -198,11 +198,11 @@ async fn a_gateway_out_of_files_recovers() {
         );
         let files = process.files();
 
-        // Each takes two files, and there are not so many.
-        let calls = (0..31).map(|_| tokio::spawn(hangs(Agent::at(process.agents))));
+        // Each call takes two descriptors, more than there are.
+        let calls = (0..31).map(|_| tokio::spawn(hanging_call(Agent::at(process.agents))));
         let calls: Vec<_> = calls.collect();
         let mut refused = 0;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while refused == 0 {
             assert!(Instant::now() < deadline, "nothing was refused");
             sleep(Duration::from_millis(20)).await;
@@ -215,13 +215,13 @@ async fn a_gateway_out_of_files_recovers() {
             assert_eq!(answer.status, 503, "{}", answer.text());
         }
 
-        process.counts("hookgate_in_flight 0").await;
+        process.until_metric("hookgate_in_flight 0").await;
         assert_eq!(
             process.agent.generate("m", &prompt("hello")).await.status,
             200
         );
-        eventually("no file is left", PATIENCE, || {
-            process.files() <= files + POOLED
+        eventually("descriptors are closed", TEST_TIMEOUT, || {
+            process.files() <= files + MAX_POOLED_DESCRIPTORS
         })
         .await;
         process.served.terminate();
@@ -229,7 +229,7 @@ async fn a_gateway_out_of_files_recovers() {
 }
 
 #[tokio::test]
-async fn connections_keep_to_half_of_the_files() {
+async fn connections_use_at_most_half_of_the_file_descriptors() {
     let upstream = Upstream::mock().await;
     let process = Process::start(&upstream, "", Some(64));
     let mut sockets = Vec::new();
@@ -238,14 +238,16 @@ async fn connections_keep_to_half_of_the_files() {
     }
 
     process
-        .counts(r#"hookgate_connections_rejected_total{reason="limit"} 8"#)
+        .until_metric(r#"hookgate_connections_rejected_total{reason="limit"} 8"#)
         .await;
 
     assert_eq!(process.operator.get("/healthz").await.status, 200);
     let mut last = sockets.pop().unwrap();
-    timeout(PATIENCE, closed(&mut last)).await.unwrap();
+    timeout(TEST_TIMEOUT, wait_until_closed(&mut last))
+        .await
+        .unwrap();
     drop(sockets);
-    process.counts("hookgate_connections 1").await;
+    process.until_metric("hookgate_connections 1").await;
     assert_eq!(
         process.agent.generate("m", &prompt("hello")).await.status,
         200

@@ -6,9 +6,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{GENERATE, HOOKED, counted};
+use super::{GENERATE, HOOKED, until_metric};
 use crate::harness::{
-    Agent, PATIENCE, TestGateway, Upstream, assert_refused, closed, eventually, prompt,
+    Agent, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, eventually, prompt,
+    wait_until_closed,
 };
 
 /// Sends a request of which the last byte is missing.
@@ -16,7 +17,8 @@ async fn slow_upload(gateway: &TestGateway, path: &str, header: &str) -> TcpStre
     let body = prompt("hello").to_string();
     let (start, _last) = body.split_at(body.len() - 1);
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{header}content-length: {}\r\n\r\n{start}",
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         {header}content-length: {}\r\n\r\n{start}",
         body.len()
     );
     let mut socket = TcpStream::connect(gateway.agents).await.unwrap();
@@ -24,7 +26,7 @@ async fn slow_upload(gateway: &TestGateway, path: &str, header: &str) -> TcpStre
     socket
 }
 
-/// Sends the last byte and returns the response, as far as it comes at once.
+/// Sends the last byte and returns the first part of the response.
 async fn complete(mut socket: TcpStream) -> String {
     socket.write_all(b"}").await.unwrap();
     let mut response = vec![0; 4096];
@@ -43,18 +45,18 @@ async fn forty_slow_uploads_leave_every_request_slot_free() {
             let path = ["/hookgate/v1/events", GENERATE][usize::from(number % 2 == 0)];
             uploads.push(slow_upload(&gateway, path, "").await);
         }
-        counted(&gateway, "hookgate_connections 41").await;
+        until_metric(&gateway, "hookgate_connections 41").await;
 
         let answer = gateway.agent().generate("m", &prompt("hi")).await;
 
         assert_eq!(answer.status, 200, "{}", answer.text());
-        counted(&gateway, "hookgate_receiving 40").await;
+        until_metric(&gateway, "hookgate_receiving 40").await;
         let upload = uploads.remove(0);
         let response = complete(upload).await;
         assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
         drop(uploads);
-        counted(&gateway, "hookgate_receiving 0").await;
-        counted(&gateway, "hookgate_in_flight 0").await;
+        until_metric(&gateway, "hookgate_receiving 0").await;
+        until_metric(&gateway, "hookgate_in_flight 0").await;
     }
 }
 
@@ -62,16 +64,17 @@ async fn forty_slow_uploads_leave_every_request_slot_free() {
 async fn an_upload_that_completes_beyond_the_limit_is_refused() {
     for hooks in [HOOKED, ""] {
         let upstream =
-            Upstream::raw(|_, mut socket| async move { closed(&mut socket).await }).await;
+            Upstream::raw(|_, mut socket| async move { wait_until_closed(&mut socket).await })
+                .await;
         let config = format!("limits: {{ in_flight: 1 }}\n{hooks}");
         let gateway = TestGateway::start(&upstream, &config).await;
         let call = slow_upload(&gateway, GENERATE, "").await;
         let event = slow_upload(&gateway, "/hookgate/v1/events", "").await;
-        counted(&gateway, "hookgate_receiving 2").await;
+        until_metric(&gateway, "hookgate_receiving 2").await;
         let agent: Agent = gateway.agent();
         let hanging = tokio::spawn(async move { agent.generate("m", &prompt("hi")).await.status });
-        eventually("one request is complete", PATIENCE, || {
-            upstream.seen().len() == 1
+        eventually("one request is complete", TEST_TIMEOUT, || {
+            upstream.requests().len() == 1
         })
         .await;
 
@@ -85,7 +88,7 @@ async fn an_upload_that_completes_beyond_the_limit_is_refused() {
         }
 
         assert_eq!(
-            upstream.seen().len(),
+            upstream.requests().len(),
             1,
             "only the first request is complete"
         );
@@ -101,7 +104,7 @@ async fn slow_uploads_count_against_the_limit_of_their_caller() {
     let gateway = TestGateway::start(&upstream, &config).await;
     let header = format!("x-hookgate-key: {key}\r\n");
     let upload = slow_upload(&gateway, GENERATE, &header).await;
-    counted(&gateway, "hookgate_receiving 1").await;
+    until_metric(&gateway, "hookgate_receiving 1").await;
     let agent = gateway.agent().sending("x-hookgate-key", &key);
 
     let refused = agent.generate("m", &prompt("hi")).await;

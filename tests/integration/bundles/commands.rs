@@ -1,4 +1,4 @@
-//! `hookgate bundle`, as those who publish policies use it.
+//! `hookgate bundle`: build, sign, verify and push.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::harness::{hookgate, run};
 
 const CREATED: [&str; 2] = ["--created", "2026-11-25T16:00:00Z"];
 
-/// A folder with policies in `policies`.
+/// Returns a folder with policies in `policies`.
 fn folder() -> TempDir {
     let folder = TempDir::new().unwrap();
     write_policies(&folder.path().join("policies"), "words", "apple");
@@ -35,7 +35,7 @@ fn append(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_bundle_is_built_signed_and_verified_and_other_tools_open_it() {
+fn a_bundle_is_built_signed_verified_and_listed_by_tar() {
     let folder = folder();
     let folder = folder.path();
     let key = new_key(folder, "bundle.key");
@@ -69,7 +69,7 @@ fn a_bundle_is_built_signed_and_verified_and_other_tools_open_it() {
 }
 
 #[test]
-fn equal_folders_give_equal_bytes() {
+fn builds_are_reproducible() {
     let (one, other) = (folder(), folder());
 
     for folder in [&one, &other] {
@@ -82,7 +82,7 @@ fn equal_folders_give_equal_bytes() {
 }
 
 #[test]
-fn another_key_and_an_unsigned_bundle_are_refused() {
+fn a_wrong_key_and_an_unsigned_bundle_are_refused() {
     let folder = folder();
     let folder = folder.path();
     new_key(folder, "bundle.key");
@@ -101,7 +101,8 @@ fn another_key_and_an_unsigned_bundle_are_refused() {
         (code, err.as_str()),
         (
             1,
-            "hookgate: bundle `prod.tar.gz` refused: the signature of `manifest.json` is not valid for any of the keys\n"
+            "hookgate: bundle `prod.tar.gz` refused: the signature of `manifest.json` is not \
+             valid for any of the keys\n"
         )
     );
     let (code, _, err) = try_bundle(folder, &["key", "-o", "bundle.key"]);
@@ -109,7 +110,7 @@ fn another_key_and_an_unsigned_bundle_are_refused() {
 }
 
 #[test]
-fn a_test_with_another_outcome_is_named_with_its_line() {
+fn a_failed_test_is_reported_with_its_line() {
     let folder = folder();
     let cases = folder.path().join("policies/tests/words.yaml");
     let text = fs::read_to_string(&cases).unwrap();
@@ -126,7 +127,7 @@ fn a_test_with_another_outcome_is_named_with_its_line() {
 }
 
 #[test]
-fn a_guard_that_denies_nothing_is_named_with_its_line() {
+fn a_failed_proof_of_a_guard_is_reported_with_its_line() {
     let folder = folder();
     let script = folder.path().join("policies/hooks/words.sh");
     fs::write(&script, "#!/bin/sh\nexit 0\n").unwrap();
@@ -140,7 +141,7 @@ fn a_guard_that_denies_nothing_is_named_with_its_line() {
 }
 
 #[test]
-fn settings_of_a_gateway_are_refused_with_their_lines() {
+fn gateway_settings_in_a_bundle_are_reported_with_their_lines() {
     let folder = folder();
     let config = folder.path().join("policies/hookgate.yaml");
     append(
@@ -151,7 +152,8 @@ fn settings_of_a_gateway_are_refused_with_their_lines() {
     let (code, _, err) = build(folder.path(), &[]);
 
     assert_eq!(code, 78, "{err}");
-    let expected = "policies/hookgate.yaml:8:1: `admin` belongs to the config of each gateway, not to a bundle";
+    let expected = "policies/hookgate.yaml:8:1: `admin` belongs to the config of each gateway, \
+        not to a bundle";
     assert_eq!(err.lines().next(), Some(expected), "{err}");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(
@@ -166,7 +168,7 @@ fn settings_of_a_gateway_are_refused_with_their_lines() {
 }
 
 #[test]
-fn links_and_files_outside_of_the_folder_are_refused_and_hidden_files_are_left_out() {
+fn symlinks_and_outside_files_are_refused_and_hidden_files_are_omitted() {
     let folder = folder();
     let at = |path: &str| folder.path().join(path);
     fs::write(at("policies/.env"), "KEY=secret").unwrap();
@@ -196,7 +198,7 @@ fn links_and_files_outside_of_the_folder_are_refused_and_hidden_files_are_left_o
 }
 
 #[test]
-fn a_changed_bundle_is_refused_by_every_command_and_the_file_is_named() {
+fn every_command_refuses_a_changed_bundle_and_names_the_file() {
     let folder = folder();
     let key = new_key(folder.path(), "bundle.key");
     assert_eq!(build(folder.path(), &[]).0, 0);
@@ -221,7 +223,7 @@ fn a_changed_bundle_is_refused_by_every_command_and_the_file_is_named() {
 }
 
 #[test]
-fn a_bundle_is_put_with_a_token_and_a_refusal_fails() {
+fn push_sends_a_token_and_fails_on_an_error_status() {
     let folder = folder();
     assert_eq!(build(folder.path(), &[]).0, 0);
     fs::write(folder.path().join("token"), "secret-token\n").unwrap();
@@ -250,7 +252,7 @@ fn a_bundle_is_put_with_a_token_and_a_refusal_fails() {
     assert_eq!(err, "hookgate: the server responded with 403 Forbidden\n");
 }
 
-/// A server that answers one request, and gives its head and body.
+/// Server that responds to one request and returns its head and body.
 struct OneRequest {
     url: String,
     request: thread::JoinHandle<(String, Vec<u8>)>,
@@ -281,11 +283,12 @@ impl OneRequest {
     }
 }
 
-/// What a team adds to its config, and how the refusal begins.
-const WEAKENED: [(&str, &str); 8] = [
+/// Settings of a team that weaken the bundle of the organisation, and the expected errors.
+const WEAKENING_SETTINGS: [(&str, &str); 8] = [
     (
         "policies:\n  - { name: models, policy: model_allow, models: [\"*\"], mode: observe }\n",
-        "policies/hookgate.yaml:9:5: `models` is the name of a policy or hook of the bundle `org`, which cannot be replaced",
+        "policies/hookgate.yaml:9:5: `models` is the name of a policy or hook of the bundle \
+         `org`, which cannot be replaced",
     ),
     (
         "policies:\n  - { name: words, policy: model_allow, models: [\"*\"], when: \"false\" }\n",
@@ -301,7 +304,8 @@ const WEAKENED: [(&str, &str); 8] = [
     ),
     (
         "ask: allow\n",
-        "policies/hookgate.yaml:8:1: `ask` applies to all layers, so that only the bundle `org` can have it",
+        "policies/hookgate.yaml:8:1: `ask` applies to all layers, so that only the bundle `org` \
+         can have it",
     ),
     (
         "hook_defaults: { on_failure: open }\n",
@@ -318,7 +322,7 @@ const WEAKENED: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn a_team_that_weakens_the_organisation_is_refused_with_its_lines() {
+fn a_team_bundle_that_weakens_the_organisation_bundle_is_refused() {
     let folder = folder();
     let at = |path: &str| folder.path().join(path);
     let text = fs::read_to_string(at("policies/hookgate.yaml")).unwrap();
@@ -329,7 +333,7 @@ fn a_team_that_weakens_the_organisation_is_refused_with_its_lines() {
     .unwrap();
     assert_eq!(build(folder.path(), &[]).0, 0);
     fs::rename(at("prod.tar.gz"), at("org.tar.gz")).unwrap();
-    let weakened = |config: &str| {
+    let error_for = |config: &str| {
         write_policies(&at("policies"), "team", "pear");
         append(&at("policies/hookgate.yaml"), config);
         let (code, _, err) = build(folder.path(), &["--org", "org.tar.gz"]);
@@ -337,8 +341,8 @@ fn a_team_that_weakens_the_organisation_is_refused_with_its_lines() {
         err
     };
 
-    for (config, expected) in WEAKENED {
-        let err = weakened(config);
+    for (config, expected) in WEAKENING_SETTINGS {
+        let err = error_for(config);
         assert!(err.contains(expected), "{config}: {err}");
     }
     write_policies(&at("policies"), "team", "pear");
@@ -351,7 +355,7 @@ fn a_team_that_weakens_the_organisation_is_refused_with_its_lines() {
 }
 
 #[test]
-fn the_examples_are_built_as_their_comments_say() {
+fn the_example_bundles_build_and_pass_their_tests() {
     let folder = TempDir::new().unwrap();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples/bundles");
     let example = |name: &str| examples.join(name).to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! A server of bundles, and what is published there.
+//! Bundle server, and a publisher that builds and signs bundles.
 
 use std::{
     collections::BTreeMap,
@@ -17,38 +17,36 @@ use http::{HeaderMap, StatusCode};
 use policy_bundle::{Bundle, BundleFile, Manifest, PublicKey, SigningKey};
 use tokio::sync::watch;
 
-use crate::harness::{Asked, Upstream};
+use crate::harness::{ReceivedRequest, Upstream};
 
-/// Whether the server holds requests until something else is published.
+/// Long polling, which holds requests until another bundle is published, or short polling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holding {
-    Held,
-    Polled,
+pub enum Polling {
+    Long,
+    Short,
 }
 
-/// A server of bundles by name, with entity tags.
+/// Server of bundles by name, with entity tags.
 pub struct PolicyServer {
     published: watch::Sender<BTreeMap<String, Vec<u8>>>,
     upstream: Upstream,
 }
 
 #[derive(Clone)]
-struct Served {
+struct ServerState {
     published: watch::Receiver<BTreeMap<String, Vec<u8>>>,
-    holding: Holding,
+    polling: Polling,
 }
 
 impl PolicyServer {
-    pub async fn start(holding: Holding) -> Self {
+    pub async fn start(polling: Polling) -> Self {
         let (published, receiver) = watch::channel(BTreeMap::new());
-        let served = Served {
+        let state = ServerState {
             published: receiver,
-            holding,
+            polling,
         };
-        let router = Router::new()
-            .route("/{name}", get(fetch))
-            .with_state(served);
-        let upstream = Upstream::serving(router).await;
+        let router = Router::new().route("/{name}", get(fetch)).with_state(state);
+        let upstream = Upstream::with_router(router).await;
         Self {
             published,
             upstream,
@@ -65,37 +63,37 @@ impl PolicyServer {
         format!("http://{}/{name}", self.upstream.addr)
     }
 
-    /// What it was asked.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.upstream.seen()
+    /// Returns the requests that it received.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.upstream.requests()
     }
 }
 
 async fn fetch(
-    State(mut served): State<Served>,
+    State(mut state): State<ServerState>,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Response {
     let text = |name: &str| headers.get(name).map(|it| it.to_str().unwrap().to_owned());
-    let known = text("if-none-match");
+    let known_etag = text("if-none-match");
     let wait = text("prefer").and_then(|it| it.strip_prefix("wait=")?.parse().ok());
     let wait = Duration::from_secs(wait.unwrap_or(0));
-    if served.holding == Holding::Held {
+    if state.polling == Polling::Long {
         let is_other = |published: &BTreeMap<String, Vec<u8>>| {
-            published.get(&name).map(|it| etag(it)) != known
+            published.get(&name).map(|it| etag(it)) != known_etag
         };
-        let changed = served.published.wait_for(is_other);
+        let changed = state.published.wait_for(is_other);
         tokio::time::timeout(wait, changed).await.ok();
     }
-    let archive = served.published.borrow().get(&name).cloned();
-    // A server that is gone has no connections left.
+    let archive = state.published.borrow().get(&name).cloned();
+    // Without keep-alive, a dropped server has no open connections.
     let mut response = Response::builder().header("connection", "close");
-    if served.holding == Holding::Held {
+    if state.polling == Polling::Long {
         response = response.header("preference-applied", "wait");
     }
     let answer = match archive {
         None => response.status(StatusCode::NOT_FOUND).body(Body::empty()),
-        Some(archive) if known == Some(etag(&archive)) => response
+        Some(archive) if known_etag == Some(etag(&archive)) => response
             .status(StatusCode::NOT_MODIFIED)
             .header("etag", etag(&archive))
             .body(Body::empty()),
@@ -113,10 +111,10 @@ fn etag(archive: &[u8]) -> String {
     format!("\"{:x}\"", hasher.finish())
 }
 
-/// Someone who builds bundles and signs them with one key.
+/// Builds bundles and signs them with one key.
 pub struct Publisher {
     key: SigningKey,
-    /// Time of the next bundle.
+    /// Creation time of the next bundle.
     next: AtomicI64,
 }
 
@@ -133,7 +131,7 @@ impl Publisher {
         self.key.public_key().unwrap()
     }
 
-    /// A newer manifest than all before.
+    /// Returns a manifest that is newer than all before.
     pub fn manifest(&self, revision: &str) -> Manifest {
         let created = self.next.fetch_add(1, Ordering::Relaxed);
         Manifest {
@@ -147,21 +145,21 @@ impl Publisher {
         }
     }
 
-    /// A signed bundle with these files; those in `hooks/` can be executed.
+    /// Returns a signed bundle with these files; those in `hooks/` are executable.
     pub fn signed(&self, manifest: Manifest, files: &[(&str, &str)]) -> Vec<u8> {
         let mut bundle = unsigned(manifest, files);
         bundle.sign(&self.key);
         bundle.to_bytes().unwrap()
     }
 
-    /// A signed bundle whose hook denies prompts with a word, and whose test shows it.
+    /// Returns a signed bundle with a hook that denies prompts with `word`, and a test of it.
     pub fn denying(&self, revision: &str, word: &str) -> Vec<u8> {
         let manifest = self.manifest(revision);
-        self.signed(manifest, &denying_files("words", word).each())
+        self.signed(manifest, &denying_files("words", word).as_pairs())
     }
 }
 
-/// The files of a bundle without a signature.
+/// Returns an unsigned bundle with these files.
 pub fn unsigned(manifest: Manifest, files: &[(&str, &str)]) -> Bundle {
     let files = files.iter().map(|(path, content)| {
         let file = BundleFile {
@@ -173,18 +171,18 @@ pub fn unsigned(manifest: Manifest, files: &[(&str, &str)]) -> Bundle {
     Bundle::build(manifest, files.collect()).unwrap()
 }
 
-/// Files of a bundle, owned.
+/// Owned paths and contents of the files of a bundle.
 pub struct Files(Vec<(String, String)>);
 
 impl Files {
-    pub fn each(&self) -> Vec<(&str, &str)> {
+    pub fn as_pairs(&self) -> Vec<(&str, &str)> {
         let files = self.0.iter();
         files
             .map(|(path, content)| (path.as_str(), content.as_str()))
             .collect()
     }
 
-    /// The same with more text at the end of one file.
+    /// Appends text to one file.
     pub fn with(mut self, path: &str, more: &str) -> Self {
         let file = self.0.iter_mut().find(|(name, _)| name == path);
         file.unwrap().1.push_str(more);
@@ -192,14 +190,15 @@ impl Files {
     }
 }
 
-/// The files of a bundle whose hook denies prompts with a word, and whose test shows it.
+/// Returns the files of a bundle with a hook that denies prompts with `word`, and a test of it.
 pub fn denying_files(name: &str, word: &str) -> Files {
     let file = |path: String, content: String| (path, content);
     Files(vec![
         file(
             "hookgate.yaml".to_owned(),
             format!(
-                "hooks:\n  BeforeModel:\n    - hooks:\n        - name: {name}\n          command: ./hooks/{name}.sh\n          on_failure: closed\n"
+                "hooks:\n  BeforeModel:\n    - hooks:\n        - name: {name}\n\
+                 \x20         command: ./hooks/{name}.sh\n          on_failure: closed\n"
             ),
         ),
         file(
@@ -209,7 +208,9 @@ pub fn denying_files(name: &str, word: &str) -> Files {
         file(
             "tests/words.yaml".to_owned(),
             format!(
-                "cases:\n  - name: {word} is denied\n    request: {{ contents: [{{ role: user, parts: [{{ text: \"a {word}\" }}] }}] }}\n    expect: {{ verdict: deny }}\n"
+                "cases:\n  - name: {word} is denied\n\
+                 \x20   request: {{ contents: [{{ role: user, parts: [{{ text: \"a \
+                 {word}\" }}] }}] }}\n    expect: {{ verdict: deny }}\n"
             ),
         ),
     ])

@@ -1,14 +1,14 @@
-//! Web pages in a browser of this machine do not reach hookgate.
+//! Cross-origin requests and DNS rebinding from browsers on this machine.
 
-use crate::harness::{Agent, TestGateway, Upstream, assert_refused, exchange, prompt};
+use crate::harness::{Agent, TestGateway, Upstream, assert_refused, prompt, send_and_read};
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 
 #[tokio::test]
-async fn a_web_page_of_others_is_refused_on_both_ports() {
+async fn cross_origin_requests_are_refused_on_both_listeners() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
-    let foreign = [
+    let cross_origin_headers = [
         ("origin", "https://evil.example"),
         ("origin", "null"),
         ("origin", "http://127.0.0.1:1"),
@@ -16,7 +16,7 @@ async fn a_web_page_of_others_is_refused_on_both_ports() {
         ("sec-fetch-site", "same-site"),
     ];
 
-    for (name, value) in foreign {
+    for (name, value) in cross_origin_headers {
         let agent = gate.agent().sending(name, value);
         let refused = [
             agent.post(GENERATE, prompt("hi").to_string()).await,
@@ -32,11 +32,11 @@ async fn a_web_page_of_others_is_refused_on_both_ports() {
             assert_refused(&answer, 403, "FOREIGN_ORIGIN");
         }
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_page_of_our_own_and_one_that_the_config_names_may_call() {
+async fn same_origin_and_configured_origins_are_allowed() {
     let upstream = Upstream::mock().await;
     let config = "browsers: { origins: [\"https://console.example\"] }";
     let gate = TestGateway::start(&upstream, config).await;
@@ -53,24 +53,24 @@ async fn a_page_of_our_own_and_one_that_the_config_names_may_call() {
     assert_eq!(operator.get("/hooks").await.status, 200);
 }
 
-/// What is answered to a GET of `path` under this name.
-async fn named(agent: &Agent, path: &str, host: &str) -> String {
+/// Sends a GET of `path` with this `host` header; returns the raw response.
+async fn get_with_host(agent: &Agent, path: &str, host: &str) -> String {
     let addr = agent.base.strip_prefix("http://").unwrap().parse().unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-    exchange(addr, request.as_bytes()).await
+    send_and_read(addr, request.as_bytes()).await
 }
 
 #[tokio::test]
-async fn a_site_that_gives_its_name_our_address_is_refused() {
+async fn dns_rebinding_through_unknown_host_names_is_refused() {
     let upstream = Upstream::mock().await;
     let config = "browsers: { hosts: [Gateway.example] }";
     let gate = TestGateway::start(&upstream, config).await;
-    let ports = [
+    let listeners = [
         (gate.agent(), "/v1beta/models"),
         (gate.operator(), "/hooks"),
     ];
 
-    for (agent, path) in ports {
+    for (agent, path) in listeners {
         for host in [
             "evil.example",
             "evil.example:8787",
@@ -78,7 +78,7 @@ async fn a_site_that_gives_its_name_our_address_is_refused() {
             "@",
             "",
         ] {
-            let answer = named(&agent, path, host).await;
+            let answer = get_with_host(&agent, path, host).await;
             assert!(answer.starts_with("HTTP/1.1 40"), "{host}: {answer}");
             assert!(!answer.contains("\"models\""), "{host}: {answer}");
         }
@@ -90,7 +90,7 @@ async fn a_site_that_gives_its_name_our_address_is_refused() {
             "10.0.0.7",
             "gateway.example:80",
         ] {
-            let answer = named(&agent, path, host).await;
+            let answer = get_with_host(&agent, path, host).await;
             assert!(answer.starts_with("HTTP/1.1 200"), "{host}: {answer}");
         }
     }

@@ -1,4 +1,4 @@
-//! How much each caller may use.
+//! Rate limits, token quotas and concurrency limits of callers.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use super::{auth, sha256};
 use crate::harness::{
-    Agent, Served, TestGateway, Upstream, assert_refused, chunked_head, hook, hookgate, prompt,
-    respond, write_chunk, write_last_chunk,
+    Agent, ServerProcess, TestGateway, Upstream, assert_refused, chunked_head, hook, hookgate,
+    prompt, respond, write_chunk, write_last_chunk,
 };
 
 fn agent(gate: &TestGateway, name: &str) -> Agent {
@@ -23,26 +23,26 @@ async fn a_rate_limited_caller_gets_a_retry_after_and_no_hook_runs() {
     let upstream = Upstream::mock().await;
     let limits = "  limits: { requests_per_minute: 2 }\n";
     let callers = auth(&[("team-a", ""), ("team-b", ", requests_per_minute: 3")]);
-    let hooks = hook::config(&[("BeforeModel", hook::running("count", "echo x >> ran"))]);
+    let hooks = hook::config(&[("BeforeModel", hook::command("count", "echo x >> ran"))]);
     let gate = TestGateway::start(&upstream, &(callers + limits + &hooks)).await;
 
-    for (name, often) in [("team-a", 2), ("team-b", 3)] {
-        for _ in 0..often {
+    for (name, allowed) in [("team-a", 2), ("team-b", 3)] {
+        for _ in 0..allowed {
             let answer = agent(&gate, name).generate("m", &prompt("hi")).await;
             assert_eq!(answer.status, 200);
         }
-        let ran = gate.file("ran");
+        let runs = gate.file("ran");
         let answer = agent(&gate, name).generate("m", &prompt("hi")).await;
         assert_refused(&answer, 429, "RATE_LIMIT_EXCEEDED");
         let wait: u64 = answer.header("retry-after").parse().unwrap();
         assert!((1..=30).contains(&wait), "{wait}");
-        assert_eq!(gate.file("ran"), ran);
+        assert_eq!(gate.file("ran"), runs);
     }
-    assert_eq!(upstream.seen().len(), 5);
+    assert_eq!(upstream.requests().len(), 5);
 }
 
-/// An answer that cost 40 tokens, however it is asked for.
-fn dear(query: &str) -> Response {
+/// Returns an answer that costs 40 tokens, streamed or not.
+fn expensive_answer(query: &str) -> Response {
     let chunk = |text: &str, total: u64, more: Value| {
         let mut candidate = json!({ "content": { "role": "model", "parts": [{ "text": text }] } });
         if let (Some(all), Some(more)) = (candidate.as_object_mut(), more.as_object()) {
@@ -63,13 +63,13 @@ fn dear(query: &str) -> Response {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_on_every_way_and_end() {
+async fn token_quotas_count_buffered_and_streamed_answers() {
     let hooks = hook::config(&[
-        ("BeforeModel", hook::running("request", "true")),
-        ("AfterModel", hook::running("answer", "true")),
+        ("BeforeModel", hook::command("request", "true")),
+        ("AfterModel", hook::command("answer", "true")),
     ]);
     for hooks in ["", &hooks] {
-        let upstream = Upstream::with(|asked| dear(&asked.query)).await;
+        let upstream = Upstream::with(|asked| expensive_answer(&asked.query)).await;
         let config = auth(&[("team-a", ", tokens_per_day: 150"), ("team-b", "")]) + hooks;
         let gate = TestGateway::start(&upstream, &config).await;
         let caller = agent(&gate, "team-a");
@@ -83,7 +83,7 @@ async fn tokens_are_counted_on_every_way_and_end() {
         assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
         let wait: u64 = refused.header("retry-after").parse().unwrap();
         assert!((1..=86_400).contains(&wait), "{wait}");
-        assert_eq!(upstream.seen().len(), 4);
+        assert_eq!(upstream.requests().len(), 4);
         assert_eq!(
             agent(&gate, "team-b")
                 .generate("m", &prompt("6"))
@@ -102,24 +102,24 @@ async fn tokens_are_counted_on_every_way_and_end() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_asked_for_again_is_paid_for_again() {
-    let upstream = Upstream::with(|asked| dear(&asked.query)).await;
+async fn each_retry_of_an_answer_counts_against_the_token_quota() {
+    let upstream = Upstream::with(|asked| expensive_answer(&asked.query)).await;
     let once = "test -e said || { touch said; echo again >&2; exit 2; }; exit 0";
-    let hooks = hook::config(&[("AfterAgent", hook::running("retry", once))]);
+    let hooks = hook::config(&[("AfterAgent", hook::command("retry", once))]);
     let config = auth(&[("team-a", ", tokens_per_day: 1000")]) + &hooks;
     let gate = TestGateway::start(&upstream, &config).await;
 
     let answer = agent(&gate, "team-a").stream("m", &prompt("1")).await;
 
-    assert_eq!((answer.status, upstream.seen().len()), (200, 2));
+    assert_eq!((answer.status, upstream.requests().len()), (200, 2));
     let metrics = gate.operator().get("/metrics").await;
     let line = "hookgate_caller_tokens_total{caller=\"team-a\"} 80";
     assert!(metrics.text().contains(line), "{}", metrics.text());
 }
 
 #[tokio::test]
-async fn who_leaves_before_the_cost_is_said_pays_all_the_same() {
-    // A piece of an answer, or nothing yet; then nothing as long as the agent stays.
+async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
+    // Sends part of an answer or nothing, then stalls until the agent disconnects.
     let upstream = Upstream::raw(async |asked, mut socket| {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         if asked.body.contains("piece") {
@@ -133,7 +133,7 @@ async fn who_leaves_before_the_cost_is_said_pays_all_the_same() {
         socket.read_u8().await.ok();
     })
     .await;
-    let hooks = hook::config(&[("AfterModel", hook::running("answer", "true"))]);
+    let hooks = hook::config(&[("AfterModel", hook::command("answer", "true"))]);
     let vertex = "/v1/publishers/google/models/m:streamGenerateContent?alt=sse";
     for (hooks, text) in [
         ("", "piece"),
@@ -144,24 +144,24 @@ async fn who_leaves_before_the_cost_is_said_pays_all_the_same() {
         let config = auth(&[("team-a", ", tokens_per_day: 90")]) + hooks;
         let gate = TestGateway::start(&upstream, &config).await;
         let body = prompt(&text.repeat(100)).to_string();
-        let least = body.len() / 4;
-        let before = upstream.seen().len();
+        let min = body.len() / 4;
+        let before = upstream.requests().len();
 
         let caller = agent(&gate, "team-a");
-        let left = tokio::spawn(async move {
+        let call = tokio::spawn(async move {
             let mut answer = caller.open(vertex, body).await;
             answer.chunk().await.unwrap()
         });
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        while upstream.seen().len() == before || (text == "piece" && !left.is_finished()) {
-            assert!(std::time::Instant::now() < deadline, "nothing was asked");
+        while upstream.requests().len() == before || (text == "piece" && !call.is_finished()) {
+            assert!(std::time::Instant::now() < deadline, "no request received");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        left.abort();
+        call.abort();
 
         let mut refused = agent(&gate, "team-a").get("/v1beta/models/x/y").await;
         while refused.status != 429 {
-            assert!(std::time::Instant::now() < deadline, "it cost nothing");
+            assert!(std::time::Instant::now() < deadline, "no tokens charged");
             tokio::time::sleep(Duration::from_millis(10)).await;
             refused = agent(&gate, "team-a").get("/v1beta/models/x/y").await;
         }
@@ -176,12 +176,12 @@ async fn who_leaves_before_the_cost_is_said_pays_all_the_same() {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
-        assert!((least..least + 100).contains(&spent), "{spent} {least}");
+        assert!((min..min + 100).contains(&spent), "{spent} {min}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_whose_cost_cannot_be_read_is_not_passed_on() {
+async fn an_answer_with_unreadable_token_counts_is_refused() {
     let upstream = Upstream::with(|_| {
         let mut response = respond(200, "application/json", "\u{1f}\u{8b}");
         let gzip = "gzip".parse().unwrap();
@@ -195,28 +195,31 @@ async fn an_answer_whose_cost_cannot_be_read_is_not_passed_on() {
 
     let answer = agent("team-a").generate("m", &prompt("1")).await;
     assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
-    assert_eq!(upstream.only().header("accept-encoding"), "identity");
+    assert_eq!(
+        upstream.only_request().header("accept-encoding"),
+        "identity"
+    );
     let answer = agent("team-b").generate("m", &prompt("1")).await;
     assert_eq!(answer.status, 200);
 }
 
 #[tokio::test]
-async fn one_caller_leaves_room_for_others() {
+async fn the_concurrency_limit_of_a_caller_leaves_slots_for_others() {
     let upstream = Upstream::raw(async |_, mut socket| {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let head = chunked_head("text/event-stream");
         socket.write_all(head.as_bytes()).await.unwrap();
         write_chunk(&mut socket, b"data: {}\r\n\r\n").await.unwrap();
-        // Until the agent leaves.
+        // The stream stays open until the agent disconnects.
         if socket.read(&mut [0]).await.is_err() {
             write_last_chunk(&mut socket).await;
         }
     })
     .await;
-    // Without a number of its own, a caller has half of all.
-    for (of_all, own) in [(4, ""), (100, ", in_flight: 2")] {
-        let limits = format!("limits: {{ in_flight: {of_all} }}\n");
-        let config = auth(&[("team-a", own), ("team-b", own)]) + &limits;
+    // Without a limit of its own, a caller may use half of all slots.
+    for (total, own_limit) in [(4, ""), (100, ", in_flight: 2")] {
+        let limits = format!("limits: {{ in_flight: {total} }}\n");
+        let config = auth(&[("team-a", own_limit), ("team-b", own_limit)]) + &limits;
         let gate = TestGateway::start(&upstream, &config).await;
         let path = "/v1beta/models/m:streamGenerateContent?alt=sse";
         let ask = async |name| {
@@ -240,20 +243,21 @@ async fn one_caller_leaves_room_for_others() {
         while ask("team-a").await.status() != 200 {
             assert!(
                 std::time::Instant::now() < deadline,
-                "its place is not free again"
+                "its slot is not freed"
             );
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_used_up_stays_so_when_keys_change() {
+async fn a_reload_that_changes_keys_resets_no_rate_limit() {
     let upstream = Upstream::mock().await;
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("hookgate.yaml");
     let write = |key: &str| {
         let text = format!(
-            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nupstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
+            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
+             upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
              auth: {{ keys: [{{ name: team-a, sha256: {}, requests_per_minute: 2 }}] }}\n",
             upstream.addr,
             sha256(key),
@@ -261,7 +265,8 @@ async fn what_is_used_up_stays_so_when_keys_change() {
         std::fs::write(&file, text).unwrap();
     };
     write("old");
-    let mut gateway = Served::start(hookgate(&["serve", "--config", file.to_str().unwrap()]));
+    let mut gateway =
+        ServerProcess::start(hookgate(&["serve", "--config", file.to_str().unwrap()]));
     let (agents, operators) = (gateway.addr(), gateway.operators());
     let ask = async |key: &str| {
         let agent = Agent::at(agents).sending("x-hookgate-key", key);
@@ -282,7 +287,7 @@ async fn what_is_used_up_stays_so_when_keys_change() {
     assert_eq!(second.status, 200);
     assert_refused(&ask("new").await, 429, "RATE_LIMIT_EXCEEDED");
     assert_refused(&ask("old").await, 401, "UNAUTHENTICATED");
-    let reloads = Agent::at(operators).get("/metrics").await;
+    let metrics = Agent::at(operators).get("/metrics").await;
     let line = "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"accepted\"} 2";
-    assert!(reloads.text().contains(line), "{}", reloads.text());
+    assert!(metrics.text().contains(line), "{}", metrics.text());
 }

@@ -1,4 +1,4 @@
-//! Callers known by the certificate of their connection.
+//! Callers authenticated by client certificates (mTLS).
 
 use rcgen::{CertificateParams, DnType, SanType};
 
@@ -8,10 +8,10 @@ use crate::{
     tls::{Authority, MUTUAL, gate, of_an_agent},
 };
 
-/// Who shows a certificate of `authority` with this name.
+/// Returns an agent with a certificate of `authority` for this DNS name.
 fn agent(gate: &TestGateway, authority: &Authority, name: &str) -> Agent {
     let mut params: CertificateParams = of_an_agent();
-    // A common name is not asked for here, and says something else.
+    // The common name is not used; it may be that of another caller.
     params
         .distinguished_name
         .push(DnType::CommonName, "ann.example");
@@ -27,18 +27,18 @@ fn config(tls: &str) -> String {
     format!("{tls}{keys}{mtls}denials: error\naudit: {{ path: audit.jsonl }}\n")
 }
 
-/// The callers' names in the decision log, of each call and refusal.
-fn callers(log: &str) -> Vec<String> {
+/// Returns the caller of each call and of each rejected request in the decision log.
+fn logged_callers(log: &str) -> Vec<String> {
     let lines = log.lines().map(|it| serde_json::from_str(it).unwrap());
-    let ends = |it: &serde_json::Value| it["kind"] == "outcome" || it["kind"] == "rejected";
-    let lines = lines.filter(ends);
+    let is_final = |it: &serde_json::Value| it["kind"] == "outcome" || it["kind"] == "rejected";
+    let lines = lines.filter(is_final);
     lines
         .map(|it| it["caller"]["name"].as_str().unwrap_or("-").to_owned())
         .collect()
 }
 
 #[tokio::test]
-async fn a_certificate_names_its_caller_and_what_it_may_use() {
+async fn a_client_certificate_identifies_its_caller_and_its_grants() {
     let (upstream, authority) = (Upstream::mock().await, Authority::new("ours"));
     let gate = gate(&upstream, &authority, &config(MUTUAL)).await;
     let (ann, bob) = (
@@ -47,7 +47,7 @@ async fn a_certificate_names_its_caller_and_what_it_may_use() {
     );
     let eve = agent(&gate, &authority, "eve.example");
 
-    // In turns, each on a connection that it keeps.
+    // In turns, each on its own keep-alive connection.
     for agent in [&ann, &bob, &ann, &bob] {
         assert_eq!(agent.generate("small-1", &prompt("hi")).await.status, 200);
     }
@@ -55,28 +55,28 @@ async fn a_certificate_names_its_caller_and_what_it_may_use() {
     assert_refused(&refused, 401, "UNAUTHENTICATED");
     let denied = ann.generate("large", &prompt("hi")).await;
     assert_refused(&denied, 403, "POLICY_DENIED");
-    // A key says more than the connection that it comes by.
+    // A key takes precedence over the certificate of the connection.
     let team = eve.sending("x-hookgate-key", "team-a-key");
     assert_eq!(team.generate("large", &prompt("hi")).await.status, 200);
-    let nobody = gate.agent().over_tls(&authority.pem(), None);
-    let answer = nobody.try_to_open("/v1beta/models", "").await;
+    let anonymous = gate.agent().over_tls(&authority.pem(), None);
+    let answer = anonymous.try_open("/v1beta/models", "").await;
     assert!(answer.is_err(), "no handshake without a certificate");
 
-    assert_eq!(upstream.seen().len(), 5);
+    assert_eq!(upstream.requests().len(), 5);
     let path = gate.path("audit.jsonl");
-    let folder = gate.stop_keeping().await;
-    let names = callers(&std::fs::read_to_string(path).unwrap());
+    let folder = gate.stop_and_keep_files().await;
+    let names = logged_callers(&std::fs::read_to_string(path).unwrap());
     drop(folder);
     let (ann, bob) = ("mtls:ann.example", "mtls:bob.example");
     assert_eq!(names, [ann, bob, ann, bob, "-", ann, "team-a"]);
 }
 
 #[tokio::test]
-async fn who_need_not_show_a_certificate_is_asked_for_a_key() {
+async fn with_optional_certificates_an_agent_without_one_needs_a_key() {
     let (upstream, authority) = (Upstream::mock().await, Authority::new("ours"));
     let optional = MUTUAL.replace(" }", ", client_certificates: optional }");
     let gate = gate(&upstream, &authority, &config(&optional)).await;
-    let nobody = gate.agent().over_tls(&authority.pem(), None);
+    let anonymous = gate.agent().over_tls(&authority.pem(), None);
     let other = Authority::new("theirs");
     let forged = {
         let mut params = of_an_agent();
@@ -86,13 +86,16 @@ async fn who_need_not_show_a_certificate_is_asked_for_a_key() {
         gate.agent().over_tls(&authority.pem(), Some(&identity))
     };
 
-    let silent = nobody.generate("m", &prompt("hi")).await;
-    assert_refused(&silent, 401, "UNAUTHENTICATED");
-    let forged = forged.try_to_open("/v1beta/models", "").await;
-    assert!(forged.is_err(), "a wrong certificate is no certificate");
-    let known = nobody.sending("x-hookgate-key", "team-a-key");
-    assert_eq!(known.generate("m", &prompt("hi")).await.status, 200);
+    let without_key = anonymous.generate("m", &prompt("hi")).await;
+    assert_refused(&without_key, 401, "UNAUTHENTICATED");
+    let forged = forged.try_open("/v1beta/models", "").await;
+    assert!(
+        forged.is_err(),
+        "the handshake fails with a certificate of another authority"
+    );
+    let with_key = anonymous.sending("x-hookgate-key", "team-a-key");
+    assert_eq!(with_key.generate("m", &prompt("hi")).await.status, 200);
     let ann = agent(&gate, &authority, "ann.example");
     assert_eq!(ann.generate("small-1", &prompt("hi")).await.status, 200);
-    assert_eq!(upstream.seen().len(), 2);
+    assert_eq!(upstream.requests().len(), 2);
 }

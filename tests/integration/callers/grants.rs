@@ -1,4 +1,4 @@
-//! Which models and tools each caller may use.
+//! Models and tools that each caller may use.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn config() -> String {
 }
 
 #[tokio::test]
-async fn a_caller_asks_its_models_alone_on_every_route() {
+async fn a_caller_is_restricted_to_its_models_on_every_route() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &config()).await;
     let content = json!({ "parts": [{ "text": "hi" }] });
@@ -33,11 +33,11 @@ async fn a_caller_asks_its_models_alone_on_every_route() {
     for (operation, body) in routes {
         for prefix in ["/v1beta", "/v1", "", "/s/some-session/v1beta"] {
             let path = format!("{prefix}/models/large:{operation}");
-            let before = upstream.seen().len();
+            let before = upstream.requests().len();
             let answer = agent(&gate, "team-a").post(&path, body.to_string()).await;
 
             assert_eq!(answer.status, 403, "{path}: {}", answer.text());
-            assert_eq!(upstream.seen().len(), before, "{path}");
+            assert_eq!(upstream.requests().len(), before, "{path}");
             let other = agent(&gate, "team-b").post(&path, body.to_string()).await;
             assert_eq!(other.status, 200, "{path}: {}", other.text());
         }
@@ -49,8 +49,8 @@ async fn a_caller_asks_its_models_alone_on_every_route() {
 }
 
 #[tokio::test]
-async fn no_hook_and_no_policy_swaps_the_model_for_one_that_its_caller_may_not_ask() {
-    let hooked = hook::saying(
+async fn a_swap_to_a_model_that_the_caller_may_not_use_is_denied() {
+    let hooked = hook::printing(
         "swap",
         &json!({ "hookSpecificOutput": { "llm_request": { "model": "large" } } }),
     );
@@ -66,17 +66,17 @@ async fn no_hook_and_no_policy_swaps_the_model_for_one_that_its_caller_may_not_a
             .await;
 
         assert_eq!(answer.status, 403, "{}", answer.text());
-        assert!(upstream.seen().is_empty());
+        assert!(upstream.requests().is_empty());
         let answer = agent(&gate, "team-b")
             .generate("small-1", &prompt("hi"))
             .await;
         assert_eq!(answer.status, 200);
-        assert!(upstream.only().path.contains("large"));
+        assert!(upstream.only_request().path.contains("large"));
     }
 }
 
 #[tokio::test]
-async fn a_caller_has_its_tools_alone() {
+async fn a_caller_is_restricted_to_its_tools() {
     let call = |name: &str| json!({ "functionCall": { "name": name, "args": {} } });
     let parts = json!([call("read_file"), call("write_file")]);
     let content = json!({ "role": "model", "parts": parts });
@@ -87,10 +87,10 @@ async fn a_caller_has_its_tools_alone() {
     let mut request = prompt("hi");
     let declared = ["read_file", "write_file"].map(|it| json!({ "name": it }));
     request["tools"] = json!([{ "functionDeclarations": declared }]);
-    let names = |it: &Value| it.to_string().matches("write_file").count();
+    let mentions = |it: &Value| it.to_string().matches("write_file").count();
 
     let restricted = agent(&gate, "team-a").generate("small-1", &request).await;
-    assert_eq!(names(&upstream.seen()[0].json()), 0);
+    assert_eq!(mentions(&upstream.requests()[0].json()), 0);
     let event = json!({
         "hook_event_name": "BeforeTool", "tool_name": "write_file", "tool_input": {},
     });
@@ -106,7 +106,7 @@ async fn a_caller_has_its_tools_alone() {
 }
 
 #[tokio::test]
-async fn what_hookgate_does_not_see_is_not_for_callers_whom_it_must_hold_to_something() {
+async fn restricted_callers_cannot_use_methods_that_are_not_inspected() {
     let upstream = Upstream::mock().await;
     let callers = auth(&[
         ("models", ", models: [\"small-*\"]"),
@@ -128,34 +128,34 @@ async fn what_hookgate_does_not_see_is_not_for_callers_whom_it_must_hold_to_some
 
     for path in routes {
         for name in ["models", "tools", "tokens"] {
-            let before = upstream.seen().len();
+            let before = upstream.requests().len();
             let answer = agent(&gate, name).post(&path, "{}").await;
 
             assert_refused(&answer, 403, "METHOD_REFUSED");
-            assert_eq!(upstream.seen().len(), before, "{path}");
+            assert_eq!(upstream.requests().len(), before, "{path}");
         }
-        let before = upstream.seen().len();
+        let before = upstream.requests().len();
         agent(&gate, "free").post(&path, "{}").await;
-        assert_eq!(upstream.seen().len(), before + 1, "{path}");
+        assert_eq!(upstream.requests().len(), before + 1, "{path}");
     }
-    // What is seen is not refused, and held to the list.
+    // Inspected methods are allowed, for models of the list.
     let cached = |model: &str| {
         let content = json!({ "role": "user", "parts": [{ "text": "hi" }] });
         json!({ "model": format!("models/{model}"), "contents": [content] }).to_string()
     };
     let path = "/v1beta/cachedContents";
-    let before = upstream.seen().len();
+    let before = upstream.requests().len();
     let large = agent(&gate, "models").post(path, cached("large")).await;
     assert_refused(&large, 403, "POLICY_DENIED");
-    assert_eq!(upstream.seen().len(), before);
+    assert_eq!(upstream.requests().len(), before);
     agent(&gate, "models").post(path, cached("small-1")).await;
-    assert_eq!(upstream.seen().len(), before + 1);
+    assert_eq!(upstream.requests().len(), before + 1);
     let list = agent(&gate, "models").get("/v1beta/models").await;
     assert_eq!(list.status, 200);
 }
 
 #[tokio::test]
-async fn the_other_apis_hold_a_caller_to_its_models_too() {
+async fn a_caller_is_restricted_to_its_models_on_code_assist_and_vertex() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &config()).await;
     let wrap = |outer: Value, inner: Value| {
@@ -214,5 +214,5 @@ async fn the_other_apis_hold_a_caller_to_its_models_too() {
         let answer = agent(&gate, "team-a").post(&path, body.to_string()).await;
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }

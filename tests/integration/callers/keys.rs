@@ -1,4 +1,4 @@
-//! Callers that show a key.
+//! Callers authenticated by keys: credentials, throttling and generated keys.
 
 use std::net::Ipv4Addr;
 
@@ -10,8 +10,8 @@ use crate::harness::{Agent, TestGateway, Upstream, assert_refused, prompt, run};
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 const HOOK: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > seen; env >> seen }] }] }\n";
 
-/// Every way to show `key`, and the path to ask.
-fn ways(gate: &TestGateway, key: &str) -> Vec<(Agent, String)> {
+/// Returns agents that send `key`, one for each place of a key, each with the path to call.
+fn agents_with_key(gate: &TestGateway, key: &str) -> Vec<(Agent, String)> {
     let agent = || gate.agent();
     let headers = [
         ("x-hookgate-key", key.to_owned()),
@@ -19,32 +19,32 @@ fn ways(gate: &TestGateway, key: &str) -> Vec<(Agent, String)> {
         ("authorization", format!("Bearer {key}")),
         ("authorization", format!("bearer {key}")),
     ];
-    let mut ways: Vec<(Agent, String)> = headers
+    let mut agents: Vec<(Agent, String)> = headers
         .into_iter()
         .map(|(name, value)| (agent().sending(name, value), GENERATE.to_owned()))
         .collect();
-    ways.push((agent(), format!("{GENERATE}?key={key}")));
-    // gemini-cli shows its key twice if it is set to use a bearer.
+    agents.push((agent(), format!("{GENERATE}?key={key}")));
+    // gemini-cli sends its key twice if it is configured to use a bearer token.
     let twice = agent().sending("x-goog-api-key", key);
     let twice = twice.sending("authorization", format!("Bearer {key}"));
-    ways.push((twice, GENERATE.to_owned()));
-    // An empty key is none.
+    agents.push((twice, GENERATE.to_owned()));
+    // An empty key is ignored.
     let empty = agent().sending("x-goog-api-key", "");
-    ways.push((empty.sending("x-hookgate-key", key), GENERATE.to_owned()));
-    ways
+    agents.push((empty.sending("x-hookgate-key", key), GENERATE.to_owned()));
+    agents
 }
 
 #[tokio::test]
-async fn a_caller_is_known_by_its_key_which_goes_nowhere() {
+async fn a_key_authenticates_its_caller_and_reaches_no_upstream_and_no_hook() {
     for hook in ["", HOOK] {
         let upstream = Upstream::mock().await;
         let config = auth(&[("team-a", ""), ("team-b", "")]) + hook;
         let gate = TestGateway::start(&upstream, &config).await;
-        for (agent, path) in ways(&gate, "team-a-key") {
+        for (agent, path) in agents_with_key(&gate, "team-a-key") {
             let answer = agent.post(&path, prompt("hi").to_string()).await;
 
             assert_eq!(answer.status, 200, "{}", answer.text());
-            let asked = upstream.seen().pop().unwrap();
+            let asked = upstream.requests().pop().unwrap();
             let all = format!("{:?}{}{}", asked.headers, asked.query, asked.body);
             assert!(!all.contains("team-a"), "{all}");
             assert!(
@@ -57,10 +57,10 @@ async fn a_caller_is_known_by_its_key_which_goes_nowhere() {
 }
 
 #[tokio::test]
-async fn who_is_not_known_is_refused_on_every_path() {
+async fn requests_without_a_valid_key_are_refused_on_every_path() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &auth(&[("team-a", "")])).await;
-    let strangers = [
+    let unauthenticated = [
         gate.agent(),
         gate.agent().sending("x-goog-api-key", ""),
         gate.agent().sending("authorization", "Bearer"),
@@ -70,7 +70,7 @@ async fn who_is_not_known_is_refused_on_every_path() {
         gate.agent().sending("cookie", "key=team-a-key"),
     ];
 
-    for stranger in strangers {
+    for agent in unauthenticated {
         let paths = [
             GENERATE,
             "/hookgate/v1/events",
@@ -78,7 +78,7 @@ async fn who_is_not_known_is_refused_on_every_path() {
             "/",
         ];
         for path in paths {
-            let answer = stranger.post(path, prompt("hi").to_string()).await;
+            let answer = agent.post(path, prompt("hi").to_string()).await;
             assert_refused(&answer, 401, "UNAUTHENTICATED");
             assert_eq!(
                 answer.header("www-authenticate"),
@@ -86,20 +86,26 @@ async fn who_is_not_known_is_refused_on_every_path() {
             );
         }
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn of_two_keys_only_that_for_hookgate_counts() {
+async fn the_hookgate_key_header_takes_precedence_and_ambiguity_is_refused() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &auth(&[("team-a", ""), ("team-b", "")])).await;
     let ask = async |agent: Agent, path: &str| agent.post(path, prompt("hi").to_string()).await;
 
-    // Either could count.
-    let own = || gate.agent().sending("x-goog-api-key", "team-a-key");
+    // Either credential could be meant.
+    let with_google_key = || gate.agent().sending("x-goog-api-key", "team-a-key");
     for (agent, path) in [
-        (own().sending("authorization", "Bearer other"), GENERATE),
-        (own(), "/v1beta/models/m:generateContent?key=other"),
+        (
+            with_google_key().sending("authorization", "Bearer other"),
+            GENERATE,
+        ),
+        (
+            with_google_key(),
+            "/v1beta/models/m:generateContent?key=other",
+        ),
         (
             gate.agent(),
             "/v1beta/models/m:generateContent?key=team-a-key&key=x",
@@ -108,40 +114,44 @@ async fn of_two_keys_only_that_for_hookgate_counts() {
         let answer = ask(agent, path).await;
         assert_refused(&answer, 400, "AMBIGUOUS");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 
-    // The agent's own credentials go through.
-    let both = || gate.agent().sending("x-hookgate-key", "team-a-key");
-    let agent = both().sending("x-goog-api-key", "GOOGLE");
+    // The agent's own credentials are forwarded.
+    let with_hookgate_key = || gate.agent().sending("x-hookgate-key", "team-a-key");
+    let agent = with_hookgate_key().sending("x-goog-api-key", "GOOGLE");
     let agent = agent.sending("authorization", "Bearer TOKEN");
     assert_eq!(ask(agent, GENERATE).await.status, 200);
-    let asked = upstream.only();
+    let asked = upstream.only_request();
     assert_eq!(asked.header("x-goog-api-key"), "GOOGLE");
     assert_eq!(asked.header("authorization"), "Bearer TOKEN");
     assert_eq!(asked.header("x-hookgate-key"), "");
-    let answer = ask(both(), "/v1beta/models/m:generateContent?key=QUERY").await;
+    let answer = ask(
+        with_hookgate_key(),
+        "/v1beta/models/m:generateContent?key=QUERY",
+    )
+    .await;
     assert_eq!(answer.status, 200);
-    let asked = upstream.seen().pop().unwrap();
+    let asked = upstream.requests().pop().unwrap();
     assert_eq!(asked.header("x-goog-api-key"), "QUERY");
 
-    // But not a key of hookgate of any caller.
+    // A hookgate key of any caller is not forwarded.
     for key in ["team-a-key", "team-b-key"] {
-        let agent = both().sending("x-goog-api-key", key);
+        let agent = with_hookgate_key().sending("x-goog-api-key", key);
         let agent = agent.sending("authorization", format!("Bearer {key}"));
         let path = format!("{GENERATE}?key={key}");
         assert_eq!(ask(agent, &path).await.status, 200);
-        let asked = upstream.seen().pop().unwrap();
+        let asked = upstream.requests().pop().unwrap();
         let all = format!("{:?}{}", asked.headers, asked.query);
         assert!(!all.contains("-key\""), "{all}");
     }
 
-    // A wrong one for hookgate is not mended by a right one elsewhere.
-    let agent = own().sending("x-hookgate-key", "wrong");
+    // A wrong `x-hookgate-key` is refused even if another header has a valid key.
+    let agent = with_google_key().sending("x-hookgate-key", "wrong");
     assert_refused(&ask(agent, GENERATE).await, 401, "UNAUTHENTICATED");
 }
 
 #[tokio::test]
-async fn each_caller_has_a_key_of_its_own_upstream() {
+async fn the_upstream_key_of_a_caller_replaces_the_configured_one() {
     let config = "upstreams: { gemini: { url: \"{upstream}\", api_key: { file: own } } }\n"
         .to_owned()
         + &auth(&[("team-a", ", upstream_key: { file: a }"), ("team-b", "")]);
@@ -157,7 +167,7 @@ async fn each_caller_has_a_key_of_its_own_upstream() {
             let agent = agent.sending("authorization", "Bearer AGENT");
             agent.generate("m", &prompt("hi")).await;
 
-            let asked = upstream.seen().pop().unwrap();
+            let asked = upstream.requests().pop().unwrap();
             assert_eq!(asked.header("x-goog-api-key"), expected);
             assert_eq!(asked.header("authorization"), "");
         }
@@ -165,7 +175,7 @@ async fn each_caller_has_a_key_of_its_own_upstream() {
 }
 
 #[tokio::test]
-async fn who_guesses_is_not_asked_any_more() {
+async fn failed_authentication_is_throttled_per_address() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &auth(&[("team-a", ""), ("team-b", "")])).await;
     let agent = |name: &str| {
@@ -186,7 +196,7 @@ async fn who_guesses_is_not_asked_any_more() {
     assert_refused(&answer, 429, "TOO_MANY_ATTEMPTS");
     let wait: u64 = answer.header("retry-after").parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");
-    // Nor does a right guess show; callers that were authenticated before go on.
+    // A valid key is throttled too, except for callers that were authenticated before.
     let answer = agent("team-b").generate("m", &prompt("hi")).await;
     assert_refused(&answer, 429, "TOO_MANY_ATTEMPTS");
     assert_eq!(
@@ -206,7 +216,7 @@ async fn who_guesses_is_not_asked_any_more() {
 }
 
 #[tokio::test]
-async fn conditions_and_hooks_know_who_calls() {
+async fn conditions_see_the_caller_of_calls_and_of_reported_events() {
     let upstream = Upstream::mock().await;
     let deny =
         r#"policies: [{ policy: prompt_guard, deny: ["."], when: caller.name == "team-b" }]"#;
@@ -225,32 +235,33 @@ async fn conditions_and_hooks_know_who_calls() {
 }
 
 #[test]
-fn a_made_key_fits_its_line_of_the_config() {
+fn a_generated_key_matches_the_hash_of_its_config_entry() {
     let folder = tempfile::tempdir().unwrap();
-    // As YAML, some of these are no text.
+    // Without quotes, some of these names are no strings in YAML.
     for name in ["team-x", "true", "12", "1e3", &"a".repeat(64)] {
-        let (code, said, _) = run(&["key", name], folder.path());
+        let (code, stdout, _) = run(&["key", name], folder.path());
 
         assert_eq!(code, 0);
-        let lines: Vec<&str> = said.lines().collect();
+        let lines: Vec<&str> = stdout.lines().collect();
         let line = format!("- {{ name: \"{name}\", sha256: \"{}\" }}", sha256(lines[1]));
         assert_eq!(lines[4], line);
         let config = format!(
-            "upstreams: {{ gemini: {{ url: https://a, api_key: {{ file: key }} }} }}\nauth:\n  keys:\n    {line}\n"
+            "upstreams: {{ gemini: {{ url: https://a, api_key: {{ file: key }} }} }}\nauth:\n\
+             \x20 keys:\n    {line}\n"
         );
         std::fs::write(folder.path().join("key"), "k").unwrap();
         std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
         let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
         assert_eq!((code, stderr.as_str()), (0, ""), "{name}");
     }
-    let (_, said, _) = run(&["key"], folder.path());
-    let lines: Vec<&str> = said.lines().collect();
+    let (_, stdout, _) = run(&["key"], folder.path());
+    let lines: Vec<&str> = stdout.lines().collect();
     let (_, other, _) = run(&["key"], folder.path());
     assert_ne!(other.lines().nth(1), Some(lines[1]));
 }
 
 #[test]
-fn no_key_is_made_for_a_name_that_the_config_refuses() {
+fn no_key_is_generated_for_an_invalid_caller_name() {
     let folder = tempfile::tempdir().unwrap();
     for name in [
         "bad name",
@@ -261,10 +272,10 @@ fn no_key_is_made_for_a_name_that_the_config_refuses() {
         "\u{e4}",
         &"a".repeat(65),
     ] {
-        let (code, said, stderr) = run(&["key", name], folder.path());
+        let (code, stdout, stderr) = run(&["key", name], folder.path());
 
         assert_ne!(code, 0, "{name:?}");
-        assert_eq!(said, "", "{name:?}");
+        assert_eq!(stdout, "", "{name:?}");
         assert!(stderr.contains("must be 1 to 64 of"), "{name:?}: {stderr}");
         let keys = format!(
             "keys: [{{ name: {}, sha256: {} }}]",

@@ -1,4 +1,4 @@
-//! Where a caller's credential may turn up: nowhere.
+//! Absence of caller credentials in logs, metrics, errors, hooks and upstream requests.
 
 use std::{fmt::Write, net::SocketAddr, time::Duration};
 
@@ -6,9 +6,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::sha256;
-use crate::harness::{Agent, Served, Upstream, hookgate, prompt};
+use crate::harness::{Agent, ServerProcess, Upstream, hookgate, prompt};
 
-/// One credential for each place, and one that the config holds.
+/// One valid credential for each place, an invalid one, and the key for upstream.
 const CANARIES: [&str; 6] = [
     "CANARY-own",
     "CANARY-api-key",
@@ -23,7 +23,9 @@ fn config(upstream: &Upstream) -> String {
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
          upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
          log: {{ format: json, level: trace }}\n\
-         hooks:\n  BeforeModel: [{{ hooks: [{{ command: \"cat >> seen; env >> seen\", document: true }}] }}]\n\
+         hooks:\n\
+         \x20 BeforeModel: [{{ hooks: [{{ command: \"cat >> seen; env >> seen\", \
+         document: true }}] }}]\n\
          \x20 BeforeTool: [{{ hooks: [{{ command: \"cat >> seen; env >> seen\" }}] }}]\n\
          auth:\n  keys:\n",
         upstream.addr
@@ -36,12 +38,12 @@ fn config(upstream: &Upstream) -> String {
     text
 }
 
-/// Shows each credential where agents show it; returns all answers.
-async fn show(agents: SocketAddr) -> String {
+/// Sends each credential in its place; returns all responses.
+async fn send_credentials(agents: SocketAddr) -> String {
     let agent = || Agent::at(agents).sending("x-hookgate-session", "s");
     let generate = "/v1beta/models/m:generateContent";
     let plain = |agent: Agent| (agent, generate.to_owned());
-    let shown = [
+    let requests = [
         plain(agent().sending("x-hookgate-key", "CANARY-own")),
         plain(agent().sending("x-goog-api-key", "CANARY-api-key")),
         plain(agent().sending("authorization", "Bearer CANARY-bearer")),
@@ -53,33 +55,33 @@ async fn show(agents: SocketAddr) -> String {
         ),
     ];
     let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": {} });
-    let mut told = String::new();
-    for (agent, path) in &shown {
-        // The first is answered, the second finds its tokens spent.
+    let mut responses = String::new();
+    for (agent, path) in &requests {
+        // The first call uses up the token quota and the second exceeds it.
         for _ in 0..2 {
             let answer = agent.post(path, prompt("hi").to_string()).await;
-            write!(told, "{:?}{}", answer.headers, answer.text()).unwrap();
+            write!(responses, "{:?}{}", answer.headers, answer.text()).unwrap();
         }
-        told.push_str(agent.report(&event, "explain=1").await.text());
+        responses.push_str(agent.report(&event, "explain=1").await.text());
     }
-    told
+    responses
 }
 
 #[tokio::test]
-async fn what_callers_show_is_in_no_log_metric_error_hook_or_foreign_request() {
+async fn caller_credentials_are_in_no_log_metric_error_hook_or_upstream_request() {
     let upstream = Upstream::mock().await;
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("hookgate.yaml");
     std::fs::write(&file, config(&upstream)).unwrap();
     let mut command = hookgate(&["serve", "--config", file.to_str().unwrap()]);
     command.env("CANARY", "CANARY-upstream");
-    let mut gateway = Served::start(command);
+    let mut gateway = ServerProcess::start(command);
     let (agents, operators) = (gateway.addr(), gateway.operators());
 
-    let mut told = show(agents).await;
+    let mut responses = send_credentials(agents).await;
     for path in ["/metrics", "/hooks", "/sessions", "/sessions/s"] {
         let answer = Agent::at(operators).get(path).await;
-        write!(told, "{:?}{}", answer.headers, answer.text()).unwrap();
+        write!(responses, "{:?}{}", answer.headers, answer.text()).unwrap();
     }
     let hooks = std::fs::read_to_string(folder.path().join("seen")).unwrap();
     gateway.terminate();
@@ -87,23 +89,23 @@ async fn what_callers_show_is_in_no_log_metric_error_hook_or_foreign_request() {
 
     assert!(hooks.contains("hook_event_name"));
     assert!(log.contains("\"caller.name\":\"own\""), "{log}");
-    assert!(told.contains("TOKEN_QUOTA_EXCEEDED"), "{told}");
-    assert_eq!(upstream.seen().len(), 4);
-    for asked in upstream.seen() {
+    assert!(responses.contains("TOKEN_QUOTA_EXCEEDED"), "{responses}");
+    assert_eq!(upstream.requests().len(), 4);
+    for asked in upstream.requests() {
         assert_eq!(asked.header("x-goog-api-key"), "CANARY-upstream");
         let rest = format!("{:?}{}{}", asked.headers, asked.query, asked.body);
         let rest = rest.replacen("CANARY-upstream", "", 1);
         assert!(!rest.contains("CANARY"), "{rest}");
     }
-    for (place, text) in [
-        ("agents and operators", told),
+    for (source, text) in [
+        ("agents and operators", responses),
         ("hooks", hooks),
         ("log", log),
     ] {
         for canary in CANARIES {
             let at = text.find(canary);
-            let around = at.map(|it| &text[it.saturating_sub(80)..it + canary.len()]);
-            assert_eq!(around, None, "{place}");
+            let excerpt = at.map(|it| &text[it.saturating_sub(80)..it + canary.len()]);
+            assert_eq!(excerpt, None, "{source}");
         }
     }
 }

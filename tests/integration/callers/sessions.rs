@@ -1,4 +1,4 @@
-//! Callers have sessions of their own.
+//! Sessions of callers: isolation, continuation and ids.
 
 use serde_json::json;
 
@@ -13,16 +13,16 @@ fn agent(gate: &TestGateway, name: &str) -> Agent {
 }
 
 #[tokio::test]
-async fn a_caller_reports_nothing_for_the_session_of_another() {
+async fn a_caller_cannot_report_events_of_another_callers_session() {
     let upstream = Upstream::mock().await;
     let derived = hook::config(&[
-        ("SessionStart", hook::running("start", "echo x >> started")),
-        ("BeforeAgent", hook::running("agent", "echo x >> prompts")),
+        ("SessionStart", hook::command("start", "echo x >> started")),
+        ("BeforeAgent", hook::command("agent", "echo x >> prompts")),
     ]);
     let config = auth(&[("team-a", ""), ("team-b", "")]) + &derived;
     let gate = TestGateway::start(&upstream, &config).await;
 
-    // Were it the session of team-a, its prompts would no more be read off.
+    // If team-a had the same session, events of its prompts would no longer be derived.
     let event = json!({
         "hook_event_name": "BeforeAgent", "prompt": "mine", "session_id": "shared",
     });
@@ -39,9 +39,13 @@ async fn a_caller_reports_nothing_for_the_session_of_another() {
     assert_eq!(
         gate.file("prompts").lines().count(),
         3,
-        "reported, read off, read off"
+        "one reported, two derived"
     );
-    assert_eq!(gate.file("started").lines().count(), 1, "it did not end");
+    assert_eq!(
+        gate.file("started").lines().count(),
+        1,
+        "the session of team-a continues"
+    );
     let listed = gate.operator().get("/sessions").await.json();
     let callers: Vec<&str> = listed["sessions"]
         .as_array()
@@ -49,14 +53,14 @@ async fn a_caller_reports_nothing_for_the_session_of_another() {
         .iter()
         .map(|it| it["caller"].as_str().unwrap())
         .collect();
-    assert_eq!(callers.len(), 1, "that of team-b ended: {listed}");
+    assert_eq!(callers.len(), 1, "the session of team-b ended: {listed}");
     assert!(callers.iter().all(|it| it.len() == 64));
 }
 
 #[tokio::test]
-async fn a_session_goes_on_however_its_caller_shows_its_key() {
+async fn a_session_continues_whichever_header_carries_the_key() {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("SessionStart", hook::running("start", "echo x >> started"))]);
+    let hooks = hook::config(&[("SessionStart", hook::command("start", "echo x >> started"))]);
     let gate = TestGateway::start(&upstream, &(auth(&[("team-a", "")]) + &hooks)).await;
     let named = || gate.agent().sending("x-hookgate-session", "mine");
 
@@ -70,7 +74,7 @@ async fn a_session_goes_on_however_its_caller_shows_its_key() {
     assert_eq!(gate.file("started").lines().count(), 1);
 }
 
-/// The session ids in the inputs that a hook has appended to a file.
+/// Returns the session ids of the inputs that a hook has appended to a file.
 fn session_ids(gate: &TestGateway, file: &str) -> Vec<String> {
     let inputs = gate.file(file);
     let inputs = inputs.lines().map(|line| {
@@ -80,11 +84,12 @@ fn session_ids(gate: &TestGateway, file: &str) -> Vec<String> {
     inputs.collect()
 }
 
-fn appending(file: &str) -> serde_json::Value {
-    hook::running(file, &format!("cat >> {file}; echo >> {file}"))
+/// Returns a hook that appends its input to a file.
+fn appending_hook(file: &str) -> serde_json::Value {
+    hook::command(file, &format!("cat >> {file}; echo >> {file}"))
 }
 
-fn report(session: &str) -> serde_json::Value {
+fn tool_event(session: &str) -> serde_json::Value {
     json!({
         "hook_event_name": "BeforeTool", "session_id": session,
         "tool_name": "ls", "tool_input": {},
@@ -95,11 +100,11 @@ fn report(session: &str) -> serde_json::Value {
 async fn hooks_never_see_one_session_id_for_two_callers() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[
-        ("BeforeModel", appending("models")),
-        ("BeforeTool", appending("tools")),
+        ("BeforeModel", appending_hook("models")),
+        ("BeforeTool", appending_hook("tools")),
         (
             "AfterModel",
-            hook::running("env", "echo $GEMINI_SESSION_ID >> ids"),
+            hook::command("env", "echo $GEMINI_SESSION_ID >> ids"),
         ),
     ]);
     let config = auth(&[("team-a", ""), ("team-b", "")]) + &hooks;
@@ -108,7 +113,7 @@ async fn hooks_never_see_one_session_id_for_two_callers() {
     for name in ["team-a", "team-b", "team-a"] {
         let answer = agent(&gate, name).generate("m", &prompt("hi")).await;
         assert_eq!(answer.header("x-hookgate-session"), "shared");
-        agent(&gate, name).report(&report("shared"), "").await;
+        agent(&gate, name).report(&tool_event("shared"), "").await;
     }
 
     let ids = session_ids(&gate, "models");
@@ -117,26 +122,28 @@ async fn hooks_never_see_one_session_id_for_two_callers() {
     assert_eq!(ids, session_ids(&gate, "tools"), "events share the session");
     let environment = gate.file("ids");
     assert_eq!(ids, environment.lines().collect::<Vec<_>>());
-    // A caller that names its session like the other one's id gets another one.
-    agent(&gate, "team-b").report(&report(&ids[0]), "").await;
+    // A caller that sends the id of another caller's session gets a different one.
+    agent(&gate, "team-b")
+        .report(&tool_event(&ids[0]), "")
+        .await;
     assert_ne!(session_ids(&gate, "tools")[3], ids[0]);
     let session = gate.operator().get("/sessions/shared").await;
     assert_eq!(session.status, 200);
 }
 
 #[tokio::test]
-async fn hooks_see_one_id_of_a_session_that_has_no_name() {
+async fn hooks_see_one_id_for_an_unnamed_session() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[
-        ("BeforeModel", appending("models")),
-        ("BeforeTool", appending("tools")),
+        ("BeforeModel", appending_hook("models")),
+        ("BeforeTool", appending_hook("tools")),
     ]);
     let gate = TestGateway::start(&upstream, &(auth(&[("team-a", "")]) + &hooks)).await;
     let agent = gate.agent().sending("x-hookgate-key", "team-a-key");
 
     let answer = agent.generate("m", &prompt("hi")).await;
     let id = answer.header("x-hookgate-session");
-    agent.report(&report(id), "").await;
+    agent.report(&tool_event(id), "").await;
 
     assert_eq!(session_ids(&gate, "models"), session_ids(&gate, "tools"));
 }
@@ -144,7 +151,7 @@ async fn hooks_see_one_id_of_a_session_that_has_no_name() {
 #[tokio::test]
 async fn without_auth_hooks_see_the_session_id_that_the_agent_names() {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeModel", appending("models"))]);
+    let hooks = hook::config(&[("BeforeModel", appending_hook("models"))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
 
     agent(&gate, "team-a").generate("m", &prompt("hi")).await;
@@ -153,10 +160,10 @@ async fn without_auth_hooks_see_the_session_id_that_the_agent_names() {
 }
 
 #[tokio::test]
-async fn the_context_names_the_caller_and_only_what_is_known() {
+async fn the_hook_context_has_the_caller_and_omits_unknown_fields() {
     let upstream = Upstream::mock().await;
     let with_context = |file: &str| {
-        let mut hook = appending(file);
+        let mut hook = appending_hook(file);
         hook["context"] = json!(true);
         hook
     };
@@ -167,7 +174,9 @@ async fn the_context_names_the_caller_and_only_what_is_known() {
     let gate = TestGateway::start(&upstream, &(auth(&[("team-a", "")]) + &hooks)).await;
 
     let call = agent(&gate, "team-a").stream("m", &prompt("hi")).await;
-    let event = agent(&gate, "team-a").report(&report("shared"), "").await;
+    let event = agent(&gate, "team-a")
+        .report(&tool_event("shared"), "")
+        .await;
 
     let id = "x-hookgate-request-id";
     assert_eq!(

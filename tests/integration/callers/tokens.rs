@@ -1,4 +1,4 @@
-//! Callers that show a token of an identity provider.
+//! Callers authenticated by tokens (JWT) of an identity provider.
 
 use std::{
     sync::{Arc, Mutex},
@@ -20,7 +20,7 @@ use sha2::Sha256;
 
 use crate::harness::{Agent, TestGateway, Upstream, assert_refused, prompt, respond};
 
-/// Keys of an issuer, one of each kind.
+/// Signing keys of an issuer, one for each algorithm.
 struct Issuer {
     elliptic: EcdsaKeyPair,
     edwards: Ed25519KeyPair,
@@ -44,7 +44,7 @@ impl Issuer {
               "x": BASE64.encode(&point[1..33]), "y": BASE64.encode(&point[33..]) },
             { "kty": "OKP", "crv": "Ed25519", "kid": "ed",
               "x": BASE64.encode(self.edwards.public_key().as_ref()) },
-            // A sequence of two integers, each of a length that is known.
+            // DER: a sequence of two integers of known lengths.
             { "kty": "RSA", "kid": "rs", "n": BASE64.encode(&der[9..265]), "e": "AQAB" },
             { "kty": "EC", "crv": "P-256", "kid": "for-encryption", "use": "enc",
               "x": BASE64.encode(&point[1..33]), "y": BASE64.encode(&point[33..]) },
@@ -75,7 +75,7 @@ impl Issuer {
                 signed.unwrap();
                 signature
             }
-            // With what everybody knows as the secret.
+            // Algorithm confusion: the public key is the secret.
             "HS256" => {
                 let mut mac =
                     Hmac::<Sha256>::new_from_slice(self.edwards.public_key().as_ref()).unwrap();
@@ -87,16 +87,16 @@ impl Issuer {
         format!("{message}.{}", BASE64.encode(signature))
     }
 
-    /// A token as it should be, but for these fields of header and claims.
+    /// Returns a valid token, except for these fields of header and claims.
     fn token(&self, header: &Value, claims: &Value) -> String {
-        let mut good_header = json!({ "alg": "ES256", "kid": "es", "typ": "JWT" });
-        let mut good_claims = json!({
+        let mut valid_header = json!({ "alg": "ES256", "kid": "es", "typ": "JWT" });
+        let mut valid_claims = json!({
             "iss": "https://issuer.example", "aud": "hookgate", "sub": "alice",
             "exp": now() + 600, "nbf": now() - 5,
         });
-        change(&mut good_header, header);
-        change(&mut good_claims, claims);
-        self.sign(&good_header, &good_claims)
+        change(&mut valid_header, header);
+        change(&mut valid_claims, claims);
+        self.sign(&valid_header, &valid_claims)
     }
 }
 
@@ -105,9 +105,9 @@ fn message(header: &Value, claims: &Value) -> String {
     format!("{}.{}", part(header), part(claims))
 }
 
-/// Sets fields; `null` takes one away.
-fn change(value: &mut Value, by: &Value) {
-    for (name, new) in by.as_object().unwrap() {
+/// Sets fields; `null` removes one.
+fn change(value: &mut Value, changes: &Value) {
+    for (name, new) in changes.as_object().unwrap() {
         if new.is_null() {
             value.as_object_mut().unwrap().remove(name);
         } else {
@@ -121,12 +121,14 @@ fn now() -> i64 {
     i64::try_from(now.as_secs()).unwrap()
 }
 
-/// A gateway that takes the tokens of this issuer.
-async fn gate(upstream: &Upstream, issuer: &Issuer, more: &str) -> TestGateway {
+/// Starts a gateway that accepts the tokens of this issuer.
+async fn start_gateway(upstream: &Upstream, issuer: &Issuer, more: &str) -> TestGateway {
     let config = format!(
-        "auth: {{ jwt: {{ issuer: \"https://issuer.example\", audience: hookgate, jwks: {{ file: jwks.json }}{more} }} }}\n\
+        "auth: {{ jwt: {{ issuer: \"https://issuer.example\", audience: hookgate, \
+         jwks: {{ file: jwks.json }}{more} }} }}\n\
          denials: error\n\
-         policies: [{{ policy: prompt_guard, deny: [secret], when: caller.name == \"jwt:alice\" }}]\n"
+         policies: [{{ policy: prompt_guard, deny: [secret], \
+         when: caller.name == \"jwt:alice\" }}]\n"
     );
     let jwks = issuer.jwks();
     TestGateway::with_files(upstream, &config, &[("jwks.json", &jwks)]).await
@@ -138,11 +140,11 @@ fn bearer(gate: &TestGateway, token: &str) -> Agent {
 }
 
 #[tokio::test]
-async fn a_good_token_names_its_caller_and_goes_no_further() {
+async fn a_valid_token_authenticates_its_caller_and_is_not_forwarded() {
     let (upstream, issuer) = (Upstream::mock().await, Issuer::new());
-    let gate = gate(&upstream, &issuer, "").await;
+    let gate = start_gateway(&upstream, &issuer, "").await;
     let header = |alg: &str, kid: &str| json!({ "alg": alg, "kid": kid });
-    let good = [
+    let valid = [
         issuer.token(&json!({}), &json!({})),
         issuer.token(&header("EdDSA", "ed"), &json!({})),
         issuer.token(&header("RS256", "rs"), &json!({})),
@@ -152,19 +154,22 @@ async fn a_good_token_names_its_caller_and_goes_no_further() {
         issuer.token(&json!({}), &json!({ "exp": 4_102_444_800.5, "nbf": null })),
     ];
 
-    for token in good {
+    for token in valid {
         let answer = bearer(&gate, &token).generate("m", &prompt("hi")).await;
         assert_eq!(answer.status, 200, "{token}: {}", answer.text());
-        let asked = upstream.seen().pop().unwrap();
+        let asked = upstream.requests().pop().unwrap();
         assert_eq!(asked.header("authorization"), "");
         let denied = bearer(&gate, &token).generate("m", &prompt("secret")).await;
         assert_refused(&denied, 403, "POLICY_DENIED");
-        // In every place beside a key for hookgate, it is not passed on.
-        let elsewhere = gate.agent().sending("x-hookgate-key", &token);
-        let elsewhere = elsewhere.sending("x-goog-api-key", &token);
-        let answer = elsewhere.generate("m", &prompt("hi")).await;
+        // The token is not forwarded if it is also in `x-hookgate-key`.
+        let in_two_headers = gate.agent().sending("x-hookgate-key", &token);
+        let in_two_headers = in_two_headers.sending("x-goog-api-key", &token);
+        let answer = in_two_headers.generate("m", &prompt("hi")).await;
         assert_eq!(answer.status, 200);
-        assert_eq!(upstream.seen().pop().unwrap().header("x-goog-api-key"), "");
+        assert_eq!(
+            upstream.requests().pop().unwrap().header("x-goog-api-key"),
+            ""
+        );
     }
     let other = issuer.token(&json!({}), &json!({ "sub": "bob" }));
     let answer = bearer(&gate, &other).generate("m", &prompt("secret")).await;
@@ -179,16 +184,16 @@ async fn a_good_token_names_its_caller_and_goes_no_further() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_good_in_every_respect_is_refused() {
+async fn tokens_with_an_invalid_signature_header_or_claim_are_refused() {
     let (upstream, issuer, other) = (Upstream::mock().await, Issuer::new(), Issuer::new());
-    let good = issuer.token(&json!({}), &json!({}));
-    let (unsigned, signature) = good.rsplit_once('.').unwrap();
+    let valid = issuer.token(&json!({}), &json!({}));
+    let (unsigned, signature) = valid.rsplit_once('.').unwrap();
     let (head, claims) = unsigned.split_once('.').unwrap();
     let mut flipped = BASE64.decode(signature).unwrap();
     flipped[7] ^= 1;
     let header = |it: Value| issuer.token(&it, &json!({}));
     let claim = |it: Value| issuer.token(&json!({}), &it);
-    let bad = [
+    let invalid = [
         other.token(&json!({}), &json!({})),
         header(json!({ "alg": "none" })),
         header(json!({ "alg": "none", "kid": null })),
@@ -219,8 +224,8 @@ async fn a_token_that_is_not_good_in_every_respect_is_refused() {
         unsigned.to_owned(),
         format!("{unsigned}."),
         format!("{unsigned}.{}", BASE64.encode(flipped)),
-        format!("{good}="),
-        format!("{good}.x"),
+        format!("{valid}="),
+        format!("{valid}.x"),
         format!("{head}.{claims}.{claims}.{signature}"),
         format!(
             "{head}.{}.{signature}",
@@ -228,34 +233,34 @@ async fn a_token_that_is_not_good_in_every_respect_is_refused() {
         ),
     ];
 
-    for token in bad {
-        // Each from an address of its own, so that none is refused for the others.
-        let gate = gate(&upstream, &issuer, "").await;
+    for token in invalid {
+        // A gateway for each token, so that none is throttled because of the others.
+        let gate = start_gateway(&upstream, &issuer, "").await;
         let answer = bearer(&gate, &token).generate("m", &prompt("hi")).await;
         assert_refused(&answer, 401, "UNAUTHENTICATED");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_caller_with_a_token_is_no_caller_with_a_key_and_is_limited() {
+async fn a_caller_with_a_token_has_its_own_grants_and_rate_limit() {
     let (upstream, issuer) = (Upstream::mock().await, Issuer::new());
     let more = ", name: email, models: [small], requests_per_minute: 2";
-    let gate = gate(&upstream, &issuer, more).await;
+    let gate = start_gateway(&upstream, &issuer, more).await;
     let token = |name: &str| issuer.token(&json!({}), &json!({ "email": name }));
 
     let agent = bearer(&gate, &token("ann@example.com"));
     let denied = agent.generate("large", &prompt("hi")).await;
     assert_refused(&denied, 403, "POLICY_DENIED");
     assert_eq!(agent.generate("small", &prompt("hi")).await.status, 200);
-    let often = agent.generate("small", &prompt("hi")).await;
-    assert_refused(&often, 429, "RATE_LIMIT_EXCEEDED");
+    let limited = agent.generate("small", &prompt("hi")).await;
+    assert_refused(&limited, 429, "RATE_LIMIT_EXCEEDED");
     let other = bearer(&gate, &token("bob@example.com"));
     assert_eq!(other.generate("small", &prompt("hi")).await.status, 200);
 }
 
-/// Asks until the answer has this status: keys are fetched at a bounded rate.
-async fn ask_until(agent: &Agent, status: u16) {
+/// Repeats a call until its status is this one, because keys are fetched at a bounded rate.
+async fn wait_for_status(agent: &Agent, status: u16) {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let answer = agent.generate("m", &prompt("hi")).await;
@@ -268,22 +273,23 @@ async fn ask_until(agent: &Agent, status: u16) {
 }
 
 #[tokio::test]
-async fn keys_are_fetched_and_follow_the_issuer() {
+async fn signing_keys_are_fetched_rotated_and_kept_during_an_outage() {
     let (upstream, old, new) = (Upstream::mock().await, Issuer::new(), Issuer::new());
     let published: Arc<Mutex<Option<String>>> = Arc::default();
-    let shown = Arc::clone(&published);
-    let provider = Upstream::with(move |_| match &*shown.lock().unwrap() {
+    let current = Arc::clone(&published);
+    let provider = Upstream::with(move |_| match &*current.lock().unwrap() {
         Some(jwks) => respond(200, "application/json", jwks.clone()),
         None => respond(503, "text/plain", "not now"),
     })
     .await;
     let config = format!(
-        "auth: {{ jwt: {{ issuer: \"https://issuer.example\", audience: hookgate, jwks: \"http://{}/keys\" }} }}",
+        "auth: {{ jwt: {{ issuer: \"https://issuer.example\", audience: hookgate, jwks: \
+         \"http://{}/keys\" }} }}",
         provider.addr
     );
     let gate = TestGateway::start(&upstream, &config).await;
     let old_agent = bearer(&gate, &old.token(&json!({}), &json!({})));
-    // It serves, but knows no caller.
+    // Without keys, the gateway is ready and authenticates no caller.
     assert_eq!(gate.operator().get("/readyz").await.status, 200);
     assert_refused(
         &old_agent.generate("m", &prompt("hi")).await,
@@ -292,29 +298,29 @@ async fn keys_are_fetched_and_follow_the_issuer() {
     );
 
     *published.lock().unwrap() = Some(old.jwks());
-    ask_until(&old_agent, 200).await;
-    // A key with another id is looked for at once, at a bounded rate.
+    wait_for_status(&old_agent, 200).await;
+    // An unknown key id causes a fetch at once, at a bounded rate.
     let jwks = new.jwks().replace("\"es\"", "\"es-2\"");
     *published.lock().unwrap() = Some(jwks);
     let new_token = new.token(&json!({ "kid": "es-2" }), &json!({}));
-    ask_until(&bearer(&gate, &new_token), 200).await;
+    wait_for_status(&bearer(&gate, &new_token), 200).await;
     assert_refused(
         &old_agent.generate("m", &prompt("hi")).await,
         401,
         "UNAUTHENTICATED",
     );
-    let fetched = provider.seen().len();
+    let fetched = provider.requests().len();
     for index in 0..5 {
         let kid = format!("made-up-{index}");
         let token = new.token(&json!({ "kid": kid }), &json!({}));
         bearer(&gate, &token).generate("m", &prompt("hi")).await;
     }
     assert!(
-        provider.seen().len() <= fetched + 1,
+        provider.requests().len() <= fetched + 1,
         "{}",
-        provider.seen().len()
+        provider.requests().len()
     );
-    // The last good keys stay when the issuer is away.
+    // The last valid keys are kept while the issuer is unavailable.
     *published.lock().unwrap() = None;
     let answer = bearer(&gate, &new_token).generate("m", &prompt("hi")).await;
     assert_eq!(answer.status, 200);

@@ -1,4 +1,4 @@
-//! A fault of the model API at every stage of an answer.
+//! Faults of the model API at each stage of a response.
 
 use std::time::Duration;
 
@@ -8,41 +8,45 @@ use tokio::{
     time::sleep,
 };
 
-use super::{HOOKED, metric};
+use super::{HOOKED, has_metric};
 use crate::harness::{
-    End, PATIENCE, TestGateway, Upstream, assert_refused, chunked_head, closed, prompt, rest,
-    write_chunk,
+    End, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, chunked_head, prompt, read_to_end,
+    wait_until_closed, write_chunk,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
-const QUICK: &str = "timeouts: { upstream_connect: 300ms, first_byte: 300ms, stream_idle: 300ms }";
-const EACH: [&str; 2] = ["", HOOKED];
-const JUDGED: &str = "hooks: { AfterModel: [{ hooks: [{ command: cat > /dev/null }] }] }";
+const SHORT_TIMEOUTS: &str =
+    "timeouts: { upstream_connect: 300ms, first_byte: 300ms, stream_idle: 300ms }";
+const HOOK_CONFIGS: [&str; 2] = ["", HOOKED];
+const RESPONSE_HOOK: &str = "hooks: { AfterModel: [{ hooks: [{ command: cat > /dev/null }] }] }";
 
-/// What is left behind: nothing under way, no connection but the one that asks.
-async fn assert_clean(gate: &TestGateway) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while !metric(gate, "hookgate_in_flight 0").await {
-        assert!(tokio::time::Instant::now() < deadline, "something is left");
+/// Waits until no request is in flight.
+async fn assert_none_in_flight(gate: &TestGateway) {
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
+    while !has_metric(gate, "hookgate_in_flight 0").await {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "a request is still in flight"
+        );
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// How an answer goes wrong.
+/// Failure of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Nothing more comes.
+    /// No more bytes are sent.
     Stall,
     /// The connection is closed.
     Close,
-    /// It is reset.
+    /// The connection is reset.
     Reset,
 }
 
 const FAULTS: [Fault; 3] = [Fault::Stall, Fault::Close, Fault::Reset];
 
-/// Asks of such an upstream: the agent gets the error, and nothing is left.
+/// Asserts that a call gets the error for this fault, and that no request remains in flight.
 async fn assert_reported(gate: &TestGateway, fault: Fault) {
     let (status, reason) = match fault {
         Fault::Stall => (504, "UPSTREAM_TIMEOUT"),
@@ -52,24 +56,24 @@ async fn assert_reported(gate: &TestGateway, fault: Fault) {
     let answer = gate.agent().post(GENERATE, prompt("x").to_string()).await;
 
     assert_refused(&answer, status, reason);
-    assert_clean(gate).await;
+    assert_none_in_flight(gate).await;
 }
 
-/// Sends these bytes after the request, and goes wrong.
+/// Starts an upstream that sends these bytes after the request, and then fails.
 async fn failing(bytes: &'static [u8], fault: Fault) -> Upstream {
     Upstream::raw(move |_, mut socket| async move {
         socket.write_all(bytes).await.unwrap();
-        go_wrong(socket, fault).await;
+        apply_fault(socket, fault).await;
     })
     .await
 }
 
-async fn go_wrong(mut socket: TcpStream, fault: Fault) {
+async fn apply_fault(mut socket: TcpStream, fault: Fault) {
     match fault {
-        Fault::Stall => closed(&mut socket).await,
+        Fault::Stall => wait_until_closed(&mut socket).await,
         Fault::Close => (),
         Fault::Reset => {
-            // What was sent must have been read, or it is lost with the rest.
+            // A reset discards bytes that the other side has not read yet.
             sleep(Duration::from_millis(50)).await;
             socket.set_zero_linger().unwrap();
         }
@@ -77,19 +81,19 @@ async fn go_wrong(mut socket: TcpStream, fault: Fault) {
 }
 
 #[tokio::test]
-async fn before_or_in_the_head_it_is_an_error() {
+async fn a_failure_before_the_end_of_the_response_headers_is_an_error() {
     let stages: [&[u8]; 3] = [b"", b"HTTP/1.1 200 O", b"HTTP/1.1 200 OK\r\ncontent-ty"];
     for bytes in stages {
         for fault in FAULTS {
             let upstream = failing(bytes, fault).await;
-            let gate = TestGateway::start(&upstream, QUICK).await;
+            let gate = TestGateway::start(&upstream, SHORT_TIMEOUTS).await;
             assert_reported(&gate, fault).await;
         }
     }
 }
 
 #[tokio::test]
-async fn in_the_body_the_agents_connection_breaks_too() {
+async fn a_failure_within_a_streamed_body_breaks_the_connection_of_the_agent() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
          transfer-encoding: chunked\r\n\r\n";
     let stages = [
@@ -101,40 +105,42 @@ async fn in_the_body_the_agents_connection_breaks_too() {
     ];
     for stage in stages {
         let bytes: &[u8] = Box::leak((head.to_owned() + &stage).into_boxed_str()).as_bytes();
-        for (fault, hooks) in FAULTS.into_iter().zip(EACH.into_iter().cycle()) {
+        for (fault, hooks) in FAULTS.into_iter().zip(HOOK_CONFIGS.into_iter().cycle()) {
             let upstream = failing(bytes, fault).await;
-            let gate = TestGateway::start(&upstream, &format!("{QUICK}\n{hooks}")).await;
+            let gate = TestGateway::start(&upstream, &format!("{SHORT_TIMEOUTS}\n{hooks}")).await;
 
             let body = prompt("x").to_string();
-            let end = match gate.agent().try_to_open(SSE, body).await {
-                Ok(mut answer) => rest(&mut answer).await.1,
-                // Not even its head was out.
+            let end = match gate.agent().try_open(SSE, body).await {
+                Ok(mut answer) => read_to_end(&mut answer).await.1,
+                // The response headers were not sent yet.
                 Err(_) => End::Broken,
             };
 
             assert_eq!(end, End::Broken, "{stage:?} {fault:?}");
-            assert_clean(&gate).await;
+            assert_none_in_flight(&gate).await;
         }
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_is_held_is_an_error_if_it_breaks() {
+async fn a_failure_within_a_buffered_response_is_an_error() {
     let bytes = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
     for fault in FAULTS {
         let upstream = failing(bytes, fault).await;
-        let gate = TestGateway::start(&upstream, &format!("{QUICK}\n{JUDGED}")).await;
+        let gate =
+            TestGateway::start(&upstream, &format!("{SHORT_TIMEOUTS}\n{RESPONSE_HOOK}")).await;
         assert_reported(&gate, fault).await;
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_is_never_taken_is_given_up() {
+async fn a_stalled_tls_handshake_with_upstream_times_out() {
     let upstream = Upstream::mock().await;
-    // TLS is never agreed upon.
+    // The server never responds to the TLS handshake.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = format!(
-        "upstreams: {{ gemini: {{ url: \"https://{}\" }} }}\ntimeouts: {{ upstream_connect: 300ms }}",
+        "upstreams: {{ gemini: {{ url: \"https://{}\" }} }}\n\
+         timeouts: {{ upstream_connect: 300ms }}",
         silent.local_addr().unwrap()
     );
     let gate = TestGateway::start(&upstream, &config).await;
@@ -142,11 +148,11 @@ async fn a_connection_that_is_never_taken_is_given_up() {
     let answer = gate.agent().post(GENERATE, prompt("x").to_string()).await;
 
     assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
-    assert_clean(&gate).await;
+    assert_none_in_flight(&gate).await;
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_an_error() {
+async fn endless_response_headers_are_an_error() {
     let upstream = Upstream::raw(|_, mut socket| async move {
         socket.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
         let line = format!("x: {}\r\n", "y".repeat(8000));
@@ -161,40 +167,40 @@ async fn a_head_without_end_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_answer_may_come_before_the_request_was_read() {
+async fn a_response_before_the_end_of_the_request_is_forwarded() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
-            // An answer to a request that was not even begun is none.
+            // A response is valid only after the request has begun.
             socket.read_exact(&mut [0]).await.unwrap();
             let answer = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n\
                  content-length: 2\r\nconnection: close\r\n\r\n{}";
             socket.write_all(answer.as_bytes()).await.unwrap();
-            closed(&mut socket).await;
+            wait_until_closed(&mut socket).await;
         }
     });
     let upstream = Upstream::mock().await;
     let url = format!("upstreams: {{ gemini: {{ url: \"http://{addr}\" }} }}");
-    for hooks in EACH {
+    for hooks in HOOK_CONFIGS {
         let gate = TestGateway::start(&upstream, &format!("{url}\n{hooks}")).await;
 
         let body = prompt(&"x".repeat(8 << 20)).to_string();
         let answer = gate.agent().post(GENERATE, body).await;
 
         assert_eq!((answer.status, answer.text()), (400, "{}"));
-        assert_clean(&gate).await;
+        assert_none_in_flight(&gate).await;
     }
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_dies_costs_no_call_and_sends_none_twice() {
+async fn a_closed_idle_connection_fails_no_call_and_repeats_none() {
     let upstream = Upstream::raw(|_, mut socket| async move {
         let head = chunked_head("application/json");
         socket.write_all(head.as_bytes()).await.unwrap();
         write_chunk(&mut socket, b"{}").await.unwrap();
         socket.write_all(b"0\r\n\r\n").await.unwrap();
-        // Kept open by its word, and closed at once.
+        // The headers allow keep-alive, and the connection is closed at once.
     })
     .await;
     let gate = TestGateway::start(&upstream, "").await;
@@ -205,5 +211,5 @@ async fn a_kept_connection_that_dies_costs_no_call_and_sends_none_twice() {
         sleep(Duration::from_millis(10)).await;
     }
 
-    assert_eq!(upstream.seen().len(), 20);
+    assert_eq!(upstream.requests().len(), 20);
 }

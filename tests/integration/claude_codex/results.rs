@@ -1,13 +1,14 @@
-//! Results of tools, prompts and answers, as hooks of Claude Code and Codex change them.
+//! Tool results, prompts and answers that hooks of Claude Code and Codex edit or block.
 
 use serde_json::{Value, json};
 
 use super::{
-    MODEL, answered, asking, gate, gate_with, on, printing, result, told, user, with_result,
+    MODEL, answer_parts, gate, gate_with, last_result, on, printing, request_with_tool, result,
+    user, with_result,
 };
 use crate::harness::Upstream;
 
-/// The result that the model receives, at once and two turns later.
+/// Tool result that the model receives: in the first request, and in a later one.
 async fn results(protocol: &str, output: &Value, config: &str) -> (Value, Value) {
     let upstream = Upstream::mock().await;
     let hooks = json!({ "PostToolUse": on("Bash", "seen", &printing(output)) });
@@ -15,19 +16,23 @@ async fn results(protocol: &str, output: &Value, config: &str) -> (Value, Value)
     let contents = with_result("run_shell_command", &json!({ "command": "env" }), "KEY=1");
     let agent = gate.agent();
 
-    let answer = answered(&agent, &asking("run_shell_command", &contents)).await;
-    let first = told(&upstream);
+    let parts = answer_parts(&agent, &request_with_tool("run_shell_command", &contents)).await;
+    let first = last_result(&upstream);
     let mut later = contents.as_array().unwrap().clone();
-    later.push(json!({ "role": "model", "parts": answer }));
+    later.push(json!({ "role": "model", "parts": parts }));
     later.push(user("again"));
-    answered(&agent, &asking("run_shell_command", &json!(later))).await;
-    let asked = upstream.seen().pop().unwrap().json();
-    let again = asked["contents"][2]["parts"][0]["functionResponse"]["response"].clone();
+    answer_parts(
+        &agent,
+        &request_with_tool("run_shell_command", &json!(later)),
+    )
+    .await;
+    let request = upstream.requests().pop().unwrap().json();
+    let again = request["contents"][2]["parts"][0]["functionResponse"]["response"].clone();
     (first, again)
 }
 
 #[tokio::test]
-async fn a_replaced_result_is_all_that_the_model_ever_sees() {
+async fn the_model_receives_the_replaced_result_in_every_request() {
     let shell = json!({ "stdout": "KEY=***", "stderr": "", "interrupted": false });
     for protocol in ["claude", "codex"] {
         for output in [json!("KEY=***"), shell.clone()] {
@@ -58,14 +63,14 @@ async fn a_guard_that_fails_closed_hides_the_result() {
     let gate = gate(&upstream, "claude", &json!({ "PostToolUse": groups })).await;
     let contents = with_result("Bash", &json!({ "command": "env" }), "KEY=1");
 
-    answered(&gate.agent(), &asking("Bash", &contents)).await;
+    answer_parts(&gate.agent(), &request_with_tool("Bash", &contents)).await;
 
-    let error = told(&upstream)["error"].clone();
+    let error = last_result(&upstream)["error"].clone();
     assert!(error.as_str().unwrap().contains("failed"), "{error}");
 }
 
 #[tokio::test]
-async fn policies_inspect_what_a_hook_made_of_a_result() {
+async fn policies_inspect_results_that_hooks_edited() {
     let key = "AKIAIOSFODNN7EXAMPLE";
     let policy = "policies: [{ policy: redact, on: [tool_results] }]\n";
     let output = result(&json!(format!("key {key}")));
@@ -83,26 +88,34 @@ async fn a_blocked_prompt_never_reaches_the_model() {
         let hooks = json!({ "UserPromptSubmit": on("", "seen", &command) });
         let gate = gate(&upstream, "claude", &hooks).await;
 
-        let parts = answered(&gate.agent(), &asking("Bash", &json!([user("my key")]))).await;
+        let parts = answer_parts(
+            &gate.agent(),
+            &request_with_tool("Bash", &json!([user("my key")])),
+        )
+        .await;
 
         assert_eq!(parts, json!([{ "text": "no secrets" }]));
-        assert!(upstream.seen().is_empty());
+        assert!(upstream.requests().is_empty());
         assert_eq!(gate.json("seen.json")["prompt"], "my key");
     }
 }
 
 #[tokio::test]
-async fn a_stop_hook_sends_the_model_on() {
+async fn a_stop_hook_that_blocks_causes_another_model_call() {
     let upstream = Upstream::mock().await;
     let once =
         "grep -q '\"stop_hook_active\":true' seen.json && exit 0; echo 'run the tests' >&2; exit 2";
     let gate = gate(&upstream, "codex", &json!({ "Stop": on("", "seen", once) })).await;
 
-    answered(&gate.agent(), &asking("Bash", &json!([user("fix it")]))).await;
+    answer_parts(
+        &gate.agent(),
+        &request_with_tool("Bash", &json!([user("fix it")])),
+    )
+    .await;
 
-    let asked = upstream.seen();
-    assert_eq!(asked.len(), 2);
-    let last = asked[1].json()["contents"]
+    let requests = upstream.requests();
+    assert_eq!(requests.len(), 2);
+    let last = requests[1].json()["contents"]
         .as_array()
         .unwrap()
         .last()
@@ -132,7 +145,7 @@ async fn stop_hooks_run_for_the_agent_and_subagent_stop_hooks_for_its_sub_agents
         let agent = gate.agent().sending(header, value);
 
         let answer = agent
-            .generate(MODEL, &asking("Bash", &json!([user("go")])))
+            .generate(MODEL, &request_with_tool("Bash", &json!([user("go")])))
             .await;
 
         assert_eq!(answer.status, 200);

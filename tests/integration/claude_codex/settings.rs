@@ -1,4 +1,4 @@
-//! Settings files: `.claude/settings.json` and `.codex/hooks.json` as they are.
+//! Settings files: `.claude/settings.json` and `.codex/hooks.json`, unchanged.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
-use super::{MODEL, asking, calling, user};
-use crate::harness::{Agent, PATIENCE, Served, Upstream, hookgate, run};
+use super::{MODEL, request_with_tool, upstream_calling, user};
+use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, hookgate, run};
 
-const CLAUDE: &str = r#"{
+const CLAUDE_SETTINGS: &str = r#"{
   "permissions": { "deny": ["Read(./.env)"] },
   "hooks": {
     "PreToolUse": [
@@ -21,7 +21,7 @@ const CLAUDE: &str = r#"{
   }
 }"#;
 
-/// `check` of a config with one settings file, whose path and text these are.
+/// Runs `check` on a config with one settings file; returns exit code, stdout and stderr.
 fn check(path: &str, text: &str, more: &[&str]) -> (i32, String, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join(path);
@@ -35,30 +35,34 @@ fn check(path: &str, text: &str, more: &[&str]) -> (i32, String, String) {
 }
 
 #[tokio::test]
-async fn a_settings_file_works_from_the_command_line() {
+async fn a_settings_file_can_be_given_on_the_command_line() {
     for (folder, file) in [(".claude", "settings.json"), (".codex", "hooks.json")] {
-        let upstream = calling("run_shell_command", &json!({ "command": "rm -rf /" })).await;
+        let upstream =
+            upstream_calling("run_shell_command", &json!({ "command": "rm -rf /" })).await;
         let directory = TempDir::new().unwrap();
         let path = directory.path().join(folder).join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, CLAUDE).unwrap();
+        fs::write(&path, CLAUDE_SETTINGS).unwrap();
         let mut command = hookgate(&["serve", "--hooks", path.to_str().unwrap()]);
         command
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .args(["--upstream", &format!("http://{}", upstream.addr)]);
-        let mut served = Served::start(command);
+        let mut served = ServerProcess::start(command);
         let agent = Agent::at(served.addr());
 
-        let body = asking("run_shell_command", &json!([user("clean up")]));
+        let body = request_with_tool("run_shell_command", &json!([user("clean up")]));
         let answer = agent.generate(MODEL, &body).await;
 
         let parts = &answer.json()["candidates"][0]["content"]["parts"];
         assert_eq!(parts, &json!([{ "text": "done" }]), "{file}");
-        let again = upstream.seen()[1].json();
-        let told = &again["contents"][2]["parts"][0]["functionResponse"]["response"];
-        assert_eq!(told["error"], "Tool execution blocked: not that", "{file}");
+        let retry = upstream.requests()[1].json();
+        let response = &retry["contents"][2]["parts"][0]["functionResponse"]["response"];
+        assert_eq!(
+            response["error"], "Tool execution blocked: not that",
+            "{file}"
+        );
         served.terminate();
-        let ended = spawn_blocking(move || served.ended(PATIENCE))
+        let ended = spawn_blocking(move || served.ended(TEST_TIMEOUT))
             .await
             .unwrap();
         assert_eq!(ended.0.code(), Some(0));
@@ -66,13 +70,13 @@ async fn a_settings_file_works_from_the_command_line() {
 }
 
 #[test]
-fn the_folder_or_the_events_tell_the_family() {
+fn the_protocol_is_detected_by_folder_or_event_names() {
     for path in [
         ".claude/settings.json",
         "settings.json",
         ".codex/hooks.json",
     ] {
-        let (code, stdout, stderr) = check(path, CLAUDE, &[]);
+        let (code, stdout, stderr) = check(path, CLAUDE_SETTINGS, &[]);
         assert_eq!(code, 0, "{stderr}");
         assert!(
             stdout.ends_with("hookgate.yaml: valid, 1 hook\n"),
@@ -80,13 +84,13 @@ fn the_folder_or_the_events_tell_the_family() {
         );
         assert!(stderr.contains("hook `grep"), "{stderr}");
     }
-    let mixed = CLAUDE.replace("PreToolUse", "BeforeTool");
+    let mixed = CLAUDE_SETTINGS.replace("PreToolUse", "BeforeTool");
     let (code, _, stderr) = check("settings.json", &mixed, &[]);
     assert_eq!(code, 0, "{stderr}");
 }
 
 #[test]
-fn what_a_gateway_cannot_do_is_said_with_its_place() {
+fn unsupported_settings_are_reported_with_their_position() {
     let settings = r#"{
   "hooks": {
     "PreToolUes": [],
@@ -121,19 +125,19 @@ fn what_a_gateway_cannot_do_is_said_with_its_place() {
 
 #[test]
 fn check_prints_the_names_of_tools() {
-    let (_, printed, _) = check(".claude/settings.json", CLAUDE, &[]);
+    let (_, stdout, _) = check(".claude/settings.json", CLAUDE_SETTINGS, &[]);
     let shell = "tool shell: gemini run_shell_command; claude Bash; codex Bash; on the wire shell shell_command local_shell exec_command bash\n";
-    assert!(printed.contains(shell), "{printed}");
+    assert!(stdout.contains(shell), "{stdout}");
 
-    let (_, silent, _) = check("settings.json", r#"{ "hooks": {} }"#, &[]);
-    assert!(!silent.contains("tool shell"), "{silent}");
-    let (_, asked, _) = check("settings.json", r#"{ "hooks": {} }"#, &["--tool-names"]);
-    assert!(asked.contains(shell), "{asked}");
+    let (_, without_hooks, _) = check("settings.json", r#"{ "hooks": {} }"#, &[]);
+    assert!(!without_hooks.contains("tool shell"), "{without_hooks}");
+    let (_, with_option, _) = check("settings.json", r#"{ "hooks": {} }"#, &["--tool-names"]);
+    assert!(with_option.contains(shell), "{with_option}");
 }
 
 #[test]
-fn hooks_of_a_file_can_be_switched_off_as_in_claude_code() {
-    let off = CLAUDE.replacen('{', r#"{ "disableAllHooks": true,"#, 1);
+fn disable_all_hooks_disables_the_hooks_of_a_file() {
+    let off = CLAUDE_SETTINGS.replacen('{', r#"{ "disableAllHooks": true,"#, 1);
     let (code, stdout, stderr) = check(".claude/settings.json", &off, &[]);
     assert_eq!(code, 0);
     assert!(stdout.ends_with("valid, 0 hooks\n"), "{stdout}");
@@ -141,15 +145,15 @@ fn hooks_of_a_file_can_be_switched_off_as_in_claude_code() {
 }
 
 #[tokio::test]
-async fn a_program_with_arguments_runs_without_a_shell_of_its_own() {
+async fn a_command_with_arguments_runs_without_a_shell() {
     let upstream = Upstream::mock().await;
     let hook = json!({ "type": "command", "command": "printf", "args": ["%s", "a $b `c`"] });
     let hooks = json!({ "UserPromptSubmit": [{ "hooks": [hook] }] });
     let gate = super::gate(&upstream, "claude", &hooks).await;
     let event = json!({ "hook_event_name": "BeforeAgent", "prompt": "Q" });
 
-    let told: Value = gate.agent().report(&event, "").await.json();
+    let answer: Value = gate.agent().report(&event, "").await.json();
 
-    let context = &told["hookSpecificOutput"]["additionalContext"];
+    let context = &answer["hookSpecificOutput"]["additionalContext"];
     assert_eq!(context, "a $b `c`");
 }

@@ -1,4 +1,4 @@
-//! Who may see the console, and what each user may do.
+//! Console access: logins, open redirects, CSRF protection, roles and security headers.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn without_a_credential_the_console_is_open_on_loopback() {
 }
 
 #[tokio::test]
-async fn a_page_leads_to_the_login_and_the_login_back_to_the_page() {
+async fn a_login_redirects_back_to_the_requested_page() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
     let mut browser = Browser::at(&gateway);
@@ -55,7 +55,7 @@ async fn a_page_leads_to_the_login_and_the_login_back_to_the_page() {
 }
 
 #[tokio::test]
-async fn a_login_leads_to_no_other_site() {
+async fn a_login_redirects_only_to_pages_of_the_console() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
 
@@ -71,7 +71,7 @@ async fn a_login_leads_to_no_other_site() {
 }
 
 #[tokio::test]
-async fn a_wrong_token_starts_no_session_and_many_are_throttled() {
+async fn failed_logins_start_no_session_and_are_throttled() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
     let mut browser = Browser::at(&gateway);
@@ -82,16 +82,19 @@ async fn a_wrong_token_starts_no_session_and_many_are_throttled() {
         assert_eq!(answer.header("set-cookie"), "");
         statuses.push(answer.status);
     }
-    let guessed = browser.log_in("vera-token", "").await;
+    let throttled = browser.log_in("vera-token", "").await;
 
     assert_eq!(statuses[..20], [401; 20]);
     assert_eq!(statuses[20], 429);
-    assert_eq!(guessed.status, 429, "a guessed token is not confirmed");
-    assert!(!guessed.header("retry-after").is_empty() || guessed.html.contains("too many"));
+    assert_eq!(
+        throttled.status, 429,
+        "a throttled login does not confirm a token"
+    );
+    assert!(!throttled.header("retry-after").is_empty() || throttled.html.contains("too many"));
 }
 
 #[tokio::test]
-async fn a_login_ends_after_its_lifetime() {
+async fn a_login_expires_after_its_lifetime() {
     let upstream = Upstream::mock().await;
     let config = USERS.replace("users:", "login: { lifetime: 300ms }, users:");
     let gateway = TestGateway::with_files(&upstream, &config, &super::TOKENS).await;
@@ -101,14 +104,14 @@ async fn a_login_ends_after_its_lifetime() {
     while browser.get("/console/").await.status == 200 {
         assert!(
             std::time::Instant::now() < deadline,
-            "the login does not end"
+            "the login does not expire"
         );
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 
-    let ended = browser.get("/console/").await;
+    let expired = browser.get("/console/").await;
     assert_eq!(
-        ended.header("location"),
+        expired.header("location"),
         "/console/login?next=%2Fconsole%2F"
     );
 }
@@ -120,18 +123,18 @@ async fn a_logout_ends_the_session() {
     let browser = logged_in(&gateway, "vera").await;
     let csrf = browser.csrf("/console/").await;
 
-    let unsigned = browser.post("/console/logout", &[("csrf", "x")]).await;
-    assert_eq!(unsigned.status, 403);
+    let forged = browser.post("/console/logout", &[("csrf", "x")]).await;
+    assert_eq!(forged.status, 403);
     assert_eq!(browser.get("/console/").await.status, 200);
-    let out = browser.post("/console/logout", &[("csrf", &csrf)]).await;
+    let logout = browser.post("/console/logout", &[("csrf", &csrf)]).await;
 
-    assert_eq!(out.header("location"), "/console/login");
-    assert!(out.header("set-cookie").ends_with("Max-Age=0"));
+    assert_eq!(logout.header("location"), "/console/login");
+    assert!(logout.header("set-cookie").ends_with("Max-Age=0"));
     assert_eq!(browser.get("/console/").await.status, 303);
 }
 
 #[tokio::test]
-async fn forms_need_the_token_of_the_session_and_the_origin_of_the_console() {
+async fn forms_require_a_csrf_token_and_a_same_origin_request() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
     let browser = logged_in(&gateway, "olga").await;
@@ -166,27 +169,31 @@ async fn forms_need_the_token_of_the_session_and_the_origin_of_the_console() {
 }
 
 #[tokio::test]
-async fn a_script_that_changes_something_needs_the_token_of_the_session() {
+async fn state_changing_api_requests_with_a_session_require_a_csrf_token() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
     let browser = logged_in(&gateway, "olga").await;
     let csrf = browser.csrf("/console/").await;
     let same = ("sec-fetch-site", "same-origin");
 
-    let unsigned = browser.post_from("/reload", &[], &[same]).await;
-    let signed = browser
+    let without_token = browser.post_from("/reload", &[], &[same]).await;
+    let with_token = browser
         .post_from("/reload", &[], &[same, ("x-hookgate-csrf", &csrf)])
         .await;
 
-    assert_eq!(unsigned.status, 403);
+    assert_eq!(without_token.status, 403);
     assert!(
-        unsigned.html.contains("BAD_CSRF_TOKEN"),
+        without_token.html.contains("BAD_CSRF_TOKEN"),
         "{}",
-        unsigned.html
+        without_token.html
     );
     // This gateway has no config file.
-    assert_eq!(signed.status, 400);
-    assert!(signed.html.contains("BAD_CONFIG"), "{}", signed.html);
+    assert_eq!(with_token.status, 400);
+    assert!(
+        with_token.html.contains("BAD_CONFIG"),
+        "{}",
+        with_token.html
+    );
 }
 
 #[tokio::test]
@@ -222,7 +229,7 @@ async fn each_user_may_do_what_the_role_allows() {
 }
 
 #[tokio::test]
-async fn the_buttons_of_a_page_are_those_of_the_role() {
+async fn the_reload_button_and_its_form_require_the_operator_role() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
 
@@ -231,9 +238,9 @@ async fn the_buttons_of_a_page_are_those_of_the_role() {
         let has_button = page.html.contains("Reload the config files");
         assert_eq!(has_button, may_reload, "{user}");
     }
-    let vera = logged_in(&gateway, "vera").await;
-    let csrf = vera.csrf("/console/").await;
-    let forged = vera
+    let viewer = logged_in(&gateway, "vera").await;
+    let csrf = viewer.csrf("/console/").await;
+    let forged = viewer
         .post("/console/config/reload", &[("csrf", &csrf)])
         .await;
     assert_eq!(forged.status, 403);
@@ -316,7 +323,7 @@ async fn the_console_can_be_disabled() {
 }
 
 #[tokio::test]
-async fn logins_of_other_browsers_and_made_up_cookies_do_not_count() {
+async fn unknown_session_cookies_are_refused() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
     logged_in(&gateway, "olga").await;

@@ -1,15 +1,16 @@
-//! Calls: list, live tail, timeline, content, denials and tests made of them.
+//! Console pages of calls: list, live tail, timeline, content, denials, and tests generated from
+//! denials.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::{logged_in, with_users};
-use crate::harness::{Browser, PATIENCE, TestGateway, Upstream, hook, piece, prompt, run};
+use crate::harness::{Browser, TEST_TIMEOUT, TestGateway, Upstream, hook, next_chunk, prompt, run};
 
-/// Waits until the list of calls has this many rows.
-async fn listed(browser: &Browser, query: &str, rows: usize) -> String {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until the list of calls has this many rows, and returns the page.
+async fn wait_for_rows(browser: &Browser, query: &str, rows: usize) -> String {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let page = browser.get(&format!("/console/calls{query}")).await.html;
         if page.matches("data-row href").count() == rows {
@@ -20,22 +21,22 @@ async fn listed(browser: &Browser, query: &str, rows: usize) -> String {
     }
 }
 
-/// A model API that gives these answers, one after the other.
-async fn answering(answers: &[Value]) -> Upstream {
+/// Starts a model API that returns these answers in order.
+async fn upstream_with_answers(answers: &[Value]) -> Upstream {
     let lines = answers
         .iter()
         .map(|answer| json!({ "method": "generateContent", "response": answer }).to_string());
     Upstream::scripted(&lines.collect::<Vec<String>>().join("\n")).await
 }
 
-fn text(text: &str) -> Value {
+fn text_answer(text: &str) -> Value {
     json!({ "candidates": [{
         "content": { "role": "model", "parts": [{ "text": text }] },
         "finishReason": "STOP",
     }] })
 }
 
-fn calling(tool: &str, arguments: &Value) -> Value {
+fn tool_call_answer(tool: &str, arguments: &Value) -> Value {
     json!({ "candidates": [{ "content": { "role": "model", "parts": [
         { "functionCall": { "name": tool, "args": arguments } }] }, "finishReason": "STOP", "index": 0 }] })
 }
@@ -50,17 +51,17 @@ hooks:
 "#;
 
 #[tokio::test]
-async fn the_timeline_of_a_denied_tool_call_has_every_policy_and_hook() {
-    let upstream = answering(&[
-        calling("run_shell_command", &json!({ "command": "ls" })),
-        text("ok"),
+async fn the_timeline_of_a_denied_tool_call_lists_every_hook() {
+    let upstream = upstream_with_answers(&[
+        tool_call_answer("run_shell_command", &json!({ "command": "ls" })),
+        text_answer("ok"),
     ])
     .await;
     let gateway = TestGateway::start(&upstream, GUARDS).await;
     let browser = Browser::at(&gateway);
 
     let answer = gateway.agent().generate("m", &prompt("list files")).await;
-    listed(&browser, "?verdict=deny", 1).await;
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
     let id = answer.header("x-hookgate-request-id");
     let page = browser.get(&format!("/console/calls/{id}")).await.html;
 
@@ -79,11 +80,11 @@ async fn the_timeline_of_a_denied_tool_call_has_every_policy_and_hook() {
 }
 
 #[tokio::test]
-async fn a_filter_is_kept_in_addresses_and_a_wrong_one_is_explained() {
+async fn a_filter_is_kept_in_links_and_an_unknown_filter_is_reported() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[(
         "BeforeModel",
-        hook::running(
+        hook::command(
             "guard",
             "grep -q secret && { echo no >&2; exit 2; }; exit 0",
         ),
@@ -94,9 +95,9 @@ async fn a_filter_is_kept_in_addresses_and_a_wrong_one_is_explained() {
     agent.generate("m", &prompt("hello")).await;
     agent.generate("m", &prompt("a secret")).await;
     agent.generate("m", &prompt("another secret")).await;
-    listed(&browser, "", 3).await;
+    wait_for_rows(&browser, "", 3).await;
 
-    let denied = listed(&browser, "?q=verdict:deny+rule:guard", 2).await;
+    let denied = wait_for_rows(&browser, "?q=verdict:deny+rule:guard", 2).await;
     let wrong = browser.get("/console/calls?q=nonsense:1").await;
 
     assert!(
@@ -119,7 +120,7 @@ async fn a_filter_is_kept_in_addresses_and_a_wrong_one_is_explained() {
     let page = browser.get(&address).await.html;
     assert!(
         page.contains(">Older</a>"),
-        "the neighbour under the filter: {page}"
+        "the next call that matches the filter: {page}"
     );
     assert!(!page.contains(">Newer</a>"), "{page}");
 }
@@ -129,7 +130,7 @@ async fn the_live_tail_has_the_calls_that_match_the_filter() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[(
         "BeforeModel",
-        hook::running(
+        hook::command(
             "guard",
             "grep -q secret && { echo no >&2; exit 2; }; exit 0",
         ),
@@ -144,7 +145,7 @@ async fn the_live_tail_has_the_calls_that_match_the_filter() {
     agent.generate("m", &prompt("hello")).await;
     let denied = agent.generate("m", &prompt("a secret")).await;
 
-    let events = piece(&mut stream).await;
+    let events = next_chunk(&mut stream).await;
     let data = events.strip_prefix("event: calls\ndata: ").unwrap();
     let rows: Value = serde_json::from_str(data.trim_end()).unwrap();
     let id = denied.header("x-hookgate-request-id");
@@ -155,14 +156,14 @@ async fn the_live_tail_has_the_calls_that_match_the_filter() {
 }
 
 #[tokio::test]
-async fn texts_of_agents_and_models_are_escaped() {
+async fn text_from_agents_and_models_is_html_escaped() {
     let hostile = "<script>alert(1)</script>\u{202e}\"'";
-    let call = calling(hostile, &json!({ hostile: hostile }));
-    let upstream = answering(&[call, text(hostile)]).await;
+    let call = tool_call_answer(hostile, &json!({ hostile: hostile }));
+    let upstream = upstream_with_answers(&[call, text_answer(hostile)]).await;
     let config = "trace: { content: { sample: 1.0, reasons: true } }\n".to_owned()
         + &hook::config(&[(
             "BeforeTool",
-            hook::saying("guard", &json!({ "decision": "deny", "reason": hostile })),
+            hook::printing("guard", &json!({ "decision": "deny", "reason": hostile })),
         )]);
     let gateway = TestGateway::start(&upstream, &config).await;
     let browser = Browser::at(&gateway);
@@ -170,7 +171,7 @@ async fn texts_of_agents_and_models_are_escaped() {
         .agent()
         .sending("user-agent", "<img src=x onerror=alert(1)>");
     let answer = agent.generate("m", &prompt(hostile)).await;
-    listed(&browser, "", 1).await;
+    wait_for_rows(&browser, "", 1).await;
     let id = answer.header("x-hookgate-request-id");
 
     for path in [
@@ -204,14 +205,14 @@ async fn texts_of_agents_and_models_are_escaped() {
 }
 
 #[tokio::test]
-async fn content_is_seen_by_investigators_and_every_view_is_logged() {
+async fn content_is_shown_to_investigators_and_every_view_is_logged() {
     let upstream = Upstream::mock().await;
     let config = format!(
         "audit: {{ path: audit.jsonl }}\ntrace: {{ content: {{ denied_or_edited: true }} }}\n{}",
-        hook::config(&[("BeforeModel", hook::refusing("guard", "no"))])
+        hook::config(&[("BeforeModel", hook::denying("guard", "no"))])
     );
     let gateway = with_users(&upstream, &config).await;
-    let (vera, ivan) = (
+    let (viewer, investigator) = (
         logged_in(&gateway, "vera").await,
         logged_in(&gateway, "ivan").await,
     );
@@ -220,14 +221,14 @@ async fn content_is_seen_by_investigators_and_every_view_is_logged() {
         .generate("m", &prompt("an apple a day"))
         .await;
     let id = answer.header("x-hookgate-request-id");
-    listed(&vera, "", 1).await;
+    wait_for_rows(&viewer, "", 1).await;
     let path = format!("/console/calls/{id}?content=1");
 
-    let refused = vera.get(&path).await;
-    let without = ivan.get(&format!("/console/calls/{id}")).await;
-    let deadline = Instant::now() + PATIENCE;
+    let refused = viewer.get(&path).await;
+    let without_content = investigator.get(&format!("/console/calls/{id}")).await;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let shown = loop {
-        let shown = ivan.get(&path).await;
+        let shown = investigator.get(&path).await;
         if shown.html.contains("an apple a day") || Instant::now() > deadline {
             break shown;
         }
@@ -237,11 +238,14 @@ async fn content_is_seen_by_investigators_and_every_view_is_logged() {
     assert_eq!(refused.status, 403);
     assert!(!refused.html.contains("apple"));
     assert!(
-        !without.html.contains("apple"),
+        !without_content.html.contains("apple"),
         "content is shown on request only"
     );
     assert!(shown.html.contains("an apple a day"), "{}", shown.html);
-    let (path, folder) = (gateway.path("audit.jsonl"), gateway.stop_keeping().await);
+    let (path, folder) = (
+        gateway.path("audit.jsonl"),
+        gateway.stop_and_keep_files().await,
+    );
     let log = std::fs::read_to_string(path).unwrap();
     drop(folder);
     let lines = log
@@ -258,19 +262,19 @@ async fn content_is_seen_by_investigators_and_every_view_is_logged() {
 }
 
 #[tokio::test]
-async fn a_test_made_of_a_denial_passes_unchanged() {
-    let upstream = answering(&[
-        calling("run_shell_command", &json!({ "command": "ls" })),
-        text("ok"),
+async fn a_test_generated_from_a_denial_passes_unchanged() {
+    let upstream = upstream_with_answers(&[
+        tool_call_answer("run_shell_command", &json!({ "command": "ls" })),
+        text_answer("ok"),
     ])
     .await;
     let gateway = TestGateway::start(&upstream, GUARDS).await;
     std::fs::write(gateway.path("hookgate.yaml"), GUARDS).unwrap();
     let browser = Browser::at(&gateway);
     gateway.agent().generate("m", &prompt("list files")).await;
-    listed(&browser, "?verdict=deny", 1).await;
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
 
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let address = loop {
         let page = browser.get("/console/denials").await.html;
         if let Some((before, _)) = page.split_once("\">Make a test of this") {
@@ -290,7 +294,7 @@ async fn a_test_made_of_a_denial_passes_unchanged() {
     assert!(out.contains("ok 1"), "{out}");
 }
 
-/// The text of the first test on a page, as a file.
+/// Returns the first test on a page, without HTML escapes.
 fn test_file(page: &str) -> String {
     let (_, yaml) = page.split_once("<pre tabindex=\"0\">").unwrap();
     let yaml = yaml.split_once("</pre>").unwrap().0;
@@ -307,30 +311,30 @@ fn test_file(page: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_test_made_without_content_says_whether_it_passes() {
+async fn the_denials_page_predicts_whether_a_generated_test_passes() {
     let by_name = "policies: [{ policy: tool_guard, name: guard, allow: [read_file] }]\n";
     let by_argument = "policies: [{ policy: tool_guard, name: guard, allow: [run_shell_command], \
         rules: [{ tool: run_shell_command, argument: /command, commands: [ls], optional: true }] }]\n";
     let by_hook = "hooks: { BeforeTool: [{ hooks: [{ name: guard, command: \"grep -q 'rm -rf' || exit 0; exit 2\" }] }] }\n";
-    for (config, said, passes) in [
+    for (config, note, passes) in [
         (by_name, "the test passes as it is", true),
         (by_argument, "This test does not pass as it is", false),
         (by_hook, "only if the hook decides by the tool", false),
     ] {
-        let upstream = answering(&[
-            calling("run_shell_command", &json!({ "command": "rm -rf /" })),
-            text("ok"),
+        let upstream = upstream_with_answers(&[
+            tool_call_answer("run_shell_command", &json!({ "command": "rm -rf /" })),
+            text_answer("ok"),
         ])
         .await;
         let gateway = TestGateway::start(&upstream, config).await;
         std::fs::write(gateway.path("hookgate.yaml"), config).unwrap();
         let browser = Browser::at(&gateway);
         gateway.agent().generate("m", &prompt("delete")).await;
-        listed(&browser, "?verdict=deny", 1).await;
+        wait_for_rows(&browser, "?verdict=deny", 1).await;
 
         let page = browser.get("/console/denials").await.html;
 
-        assert!(page.contains(said), "{config}: {page}");
+        assert!(page.contains(note), "{config}: {page}");
         std::fs::write(gateway.path("denial.yaml"), test_file(&page)).unwrap();
         let file = gateway.path("denial.yaml");
         let (code, out, _) = run(&["test", "denial.yaml"], file.parent().unwrap());
@@ -339,11 +343,11 @@ async fn a_test_made_without_content_says_whether_it_passes() {
 }
 
 #[tokio::test]
-async fn an_investigator_keeps_the_content_of_one_session_for_a_reason() {
+async fn watching_a_session_requires_the_investigator_role_and_a_reason() {
     let upstream = Upstream::mock().await;
-    let config = hook::config(&[("BeforeModel", hook::running("look", "true"))]);
+    let config = hook::config(&[("BeforeModel", hook::command("look", "true"))]);
     let gateway = with_users(&upstream, &config).await;
-    let (vera, ivan) = (
+    let (viewer, investigator) = (
         logged_in(&gateway, "vera").await,
         logged_in(&gateway, "ivan").await,
     );
@@ -351,21 +355,28 @@ async fn an_investigator_keeps_the_content_of_one_session_for_a_reason() {
     agent.generate("m", &prompt("before the watch")).await;
     let path = "/console/sessions/my-session/watch";
     let fields = |csrf, reason| [("csrf", csrf), ("minutes", "15"), ("reason", reason)];
-    let (viewers, own) = (vera.csrf("/console/").await, ivan.csrf("/console/").await);
+    let (viewer_csrf, investigator_csrf) = (
+        viewer.csrf("/console/").await,
+        investigator.csrf("/console/").await,
+    );
 
-    let refused = vera.post(path, &fields(&viewers, "curious")).await;
-    let unfounded = ivan.post(path, &fields(&own, " ")).await;
-    let watched = ivan.post(path, &fields(&own, "ticket 7")).await;
+    let refused = viewer.post(path, &fields(&viewer_csrf, "curious")).await;
+    let without_reason = investigator
+        .post(path, &fields(&investigator_csrf, " "))
+        .await;
+    let watched = investigator
+        .post(path, &fields(&investigator_csrf, "ticket 7"))
+        .await;
     let answer = agent.generate("m", &prompt("after the watch")).await;
 
-    assert_eq!((refused.status, unfounded.status), (403, 400));
+    assert_eq!((refused.status, without_reason.status), (403, 400));
     assert_eq!(watched.header("location"), "/console/sessions/my-session");
-    let session = ivan.get("/console/sessions/my-session").await.html;
+    let session = investigator.get("/console/sessions/my-session").await.html;
     assert!(session.contains("for ivan: ticket 7"), "{session}");
     let id = answer.header("x-hookgate-request-id");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
-        let page = ivan
+        let page = investigator
             .get(&format!("/console/calls/{id}?content=1"))
             .await
             .html;
@@ -375,9 +386,9 @@ async fn an_investigator_keeps_the_content_of_one_session_for_a_reason() {
         assert!(Instant::now() < deadline, "{page}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let kept = gateway
+    let investigator_api = gateway
         .operator()
         .sending("authorization", "Bearer ivan-token");
-    let calls = kept.get("/calls").await.text().to_owned();
+    let calls = investigator_api.get("/calls").await.text().to_owned();
     assert!(!calls.contains("before the watch"), "{calls}");
 }

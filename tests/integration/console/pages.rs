@@ -1,4 +1,4 @@
-//! Pages of the state of the gateway, and their JSON.
+//! Console pages about the gateway's state, and their JSON.
 
 use std::{
     fs,
@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{logged_in, with_users};
-use crate::harness::{Agent, Browser, PATIENCE, Served, TestGateway, Upstream, hook, prompt};
+use crate::harness::{
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt,
+};
 
 const PAGES: [(&str, &str); 10] = [
     ("/console/", "Overview"),
@@ -25,7 +27,7 @@ const PAGES: [(&str, &str); 10] = [
 ];
 
 #[tokio::test]
-async fn every_page_is_complete_without_traffic_and_without_scripts() {
+async fn every_page_renders_without_traffic_and_without_inline_scripts() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
     let browser = logged_in(&gateway, "vera").await;
@@ -43,7 +45,7 @@ async fn every_page_is_complete_without_traffic_and_without_scripts() {
 }
 
 #[tokio::test]
-async fn every_page_has_its_json() {
+async fn json_endpoints_of_the_pages_are_in_the_openapi_document() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
     let operator = gateway
@@ -103,13 +105,13 @@ async fn the_coverage_counts_calls_and_refused_paths() {
 }
 
 #[tokio::test]
-async fn the_overview_names_each_problem_and_links_to_its_page() {
+async fn the_overview_lists_problems_with_links_to_their_pages() {
     let upstream = Upstream::mock().await;
-    let mut broken = hook::running("broken", "exit 3");
+    let mut broken = hook::command("broken", "exit 3");
     broken["on_failure"] = json!("open");
     let hooks = hook::config(&[
         ("BeforeModel", broken),
-        ("BeforeModel", hook::refusing("guard", "no")),
+        ("BeforeModel", hook::denying("guard", "no")),
     ]);
     let gateway = TestGateway::start(&upstream, &hooks).await;
     gateway.agent().generate("m", &prompt("hello")).await;
@@ -136,7 +138,7 @@ async fn the_overview_names_each_problem_and_links_to_its_page() {
 #[tokio::test]
 async fn a_session_is_shown_with_its_calls() {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeModel", hook::running("look", "true"))]);
+    let hooks = hook::config(&[("BeforeModel", hook::command("look", "true"))]);
     let gateway = TestGateway::start(&upstream, &hooks).await;
     let browser = Browser::at(&gateway);
     let agent = gateway.agent().sending("x-hookgate-session", "my-session");
@@ -214,10 +216,10 @@ limits: { body: 1MiB }
     assert_eq!(view["revisions"][0]["cause"], "start");
 }
 
-/// Waits until a reload has changed the metric of reloads.
-async fn reloaded(operator: &Agent, outcome: &str) {
+/// Waits until the metrics count one reload with this outcome.
+async fn wait_for_reload(operator: &Agent, outcome: &str) {
     let line = format!("hookgate_config_reloads_total{{outcome=\"{outcome}\"}} 1");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !operator.get("/metrics").await.text().contains(&line) {
         assert!(Instant::now() < deadline, "no {line}");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -225,7 +227,7 @@ async fn reloaded(operator: &Agent, outcome: &str) {
 }
 
 #[tokio::test]
-async fn revisions_of_the_config_are_compared_and_a_refused_one_is_explained() {
+async fn config_revisions_can_be_compared_and_a_rejected_reload_is_explained() {
     let upstream = Upstream::mock().await;
     let folder = TempDir::new().unwrap();
     let write = |limit: &str| {
@@ -236,14 +238,14 @@ async fn revisions_of_the_config_are_compared_and_a_refused_one_is_explained() {
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
     };
     write("1MiB");
-    let mut served = Served::folder(folder.path());
+    let mut served = ServerProcess::folder(folder.path());
     served.addr();
     let operator = Agent::at(served.operators());
 
     write("2MiB");
-    reloaded(&operator, "applied").await;
+    wait_for_reload(&operator, "applied").await;
     write("nonsense");
-    reloaded(&operator, "rejected").await;
+    wait_for_reload(&operator, "rejected").await;
 
     let view = operator.get("/config").await.json();
     let diff = operator.get("/config/diff?from=1&to=0").await.json();
@@ -272,7 +274,7 @@ async fn revisions_of_the_config_are_compared_and_a_refused_one_is_explained() {
 }
 
 #[tokio::test]
-async fn a_reload_of_an_unchanged_config_is_no_new_revision() {
+async fn a_reload_without_effective_changes_creates_no_revision() {
     let upstream = Upstream::mock().await;
     let folder = TempDir::new().unwrap();
     let config = format!(
@@ -281,7 +283,7 @@ async fn a_reload_of_an_unchanged_config_is_no_new_revision() {
     );
     let file = folder.path().join("hookgate.yaml");
     fs::write(&file, &config).unwrap();
-    let mut served = Served::folder(folder.path());
+    let mut served = ServerProcess::folder(folder.path());
     served.addr();
     let operator = Agent::at(served.operators());
     let revisions = async || {

@@ -1,4 +1,4 @@
-//! Trials of one event or request under the config in use.
+//! Trials of one event or request under the config in use or an earlier revision.
 
 use std::fs;
 
@@ -6,40 +6,40 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{logged_in, with_users};
-use crate::harness::{Agent, Served, Upstream, hook};
+use crate::harness::{Agent, ServerProcess, Upstream, hook};
 
-fn guarded() -> String {
+fn guard_config() -> String {
     let guard = "grep -q secret && { touch ran; echo no >&2; exit 2; }; exit 0";
-    hook::config(&[("BeforeModel", hook::running("guard", guard))])
+    hook::config(&[("BeforeModel", hook::command("guard", guard))])
 }
 
 #[tokio::test]
-async fn an_operator_sees_what_the_hooks_decide_without_a_trace() {
+async fn a_trial_runs_the_hooks_without_an_upstream_call_or_a_trace() {
     let upstream = Upstream::mock().await;
-    let gateway = with_users(&upstream, &guarded()).await;
-    let olga = logged_in(&gateway, "olga").await;
-    let csrf = olga.csrf("/console/try").await;
+    let gateway = with_users(&upstream, &guard_config()).await;
+    let operator = logged_in(&gateway, "olga").await;
+    let csrf = operator.csrf("/console/try").await;
     let input = json!({ "contents": [{ "parts": [{ "text": "a secret" }] }] }).to_string();
 
     let fields = [("csrf", &*csrf), ("input", &input), ("mode", "run")];
-    let page = olga.post("/console/try", &fields).await;
+    let page = operator.post("/console/try", &fields).await;
 
     assert_eq!(page.status, 200, "{}", page.html);
     assert!(page.html.contains("Verdict: deny"), "{}", page.html);
     assert!(page.html.contains("guard"), "{}", page.html);
-    assert!(upstream.seen().is_empty());
-    let calls = olga.get("/console/calls").await.html;
+    assert!(upstream.requests().is_empty());
+    let calls = operator.get("/console/calls").await.html;
     assert!(!calls.contains("data-row href"), "{calls}");
 }
 
 #[tokio::test]
 async fn a_viewer_sees_the_plan_and_runs_no_hook() {
     let upstream = Upstream::mock().await;
-    let gateway = with_users(&upstream, &guarded()).await;
-    let vera = logged_in(&gateway, "vera").await;
-    let csrf = vera.csrf("/console/try").await;
+    let gateway = with_users(&upstream, &guard_config()).await;
+    let viewer = logged_in(&gateway, "vera").await;
+    let csrf = viewer.csrf("/console/try").await;
     let input = json!({ "contents": [{ "parts": [{ "text": "a secret" }] }] }).to_string();
-    let with = |mode| {
+    let fields = |mode| {
         [
             ("csrf", csrf.as_str()),
             ("input", input.as_str()),
@@ -47,8 +47,8 @@ async fn a_viewer_sees_the_plan_and_runs_no_hook() {
         ]
     };
 
-    let plan = vera.post("/console/try", &with("plan")).await;
-    let run = vera.post("/console/try", &with("run")).await;
+    let plan = viewer.post("/console/try", &fields("plan")).await;
+    let run = viewer.post("/console/try", &fields("run")).await;
 
     assert_eq!(plan.status, 200);
     assert!(plan.html.contains("would be asked"), "{}", plan.html);
@@ -58,14 +58,14 @@ async fn a_viewer_sees_the_plan_and_runs_no_hook() {
 }
 
 #[tokio::test]
-async fn an_input_that_is_neither_event_nor_request_is_explained() {
+async fn an_input_that_is_neither_event_nor_request_is_rejected() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;
-    let vera = logged_in(&gateway, "vera").await;
-    let csrf = vera.csrf("/console/try").await;
+    let viewer = logged_in(&gateway, "vera").await;
+    let csrf = viewer.csrf("/console/try").await;
 
     let fields = [("csrf", &*csrf), ("input", "{ nonsense"), ("mode", "plan")];
-    let page = vera.post("/console/try", &fields).await;
+    let page = viewer.post("/console/try", &fields).await;
     let bearer = gateway
         .operator()
         .sending("authorization", "Bearer vera-token");
@@ -92,8 +92,8 @@ async fn an_earlier_revision_of_the_config_can_be_tried() {
         );
         fs::write(folder.path().join("hookgate.yaml"), upstreams + hooks).unwrap();
     };
-    write(&guarded());
-    let mut served = Served::folder(folder.path());
+    write(&guard_config());
+    let mut served = ServerProcess::folder(folder.path());
     served.addr();
     let operators = served.operators();
     let operator = Agent::at(operators);

@@ -1,5 +1,5 @@
-//! Content that model APIs keep: hooks see it when it is made, and it is its
-//! caller's alone.
+//! Content cached by model APIs: hooks inspect it when it is created, and only the caller that
+//! created it may use it.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use crate::harness::{Agent, TestGateway, Upstream, assert_refused, hook, prompt}
 
 const ALLOW: &str = "coverage: { allow: [\"cachedContents.*\"] }\n";
 
-/// Remembers what it is shown, and denies what it does not like.
+/// A hook that appends its input to `seen`, and denies input that contains `aurora`.
 const GUARD: &str = "cat >> seen; grep -q aurora seen && { echo 'no aurora' >&2; exit 2; }; exit 0";
 
-/// The two places where caches are, and the model as it is named there.
-const PLACES: [(&str, &str, &str); 2] = [
+/// The two APIs with caches: the path of the caches, a path that uses one, and the model name.
+const CACHE_APIS: [(&str, &str, &str); 2] = [
     (
         "/v1beta/cachedContents",
         "/v1beta/models/m:generateContent",
@@ -24,57 +24,60 @@ const PLACES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-fn guarded() -> String {
-    hook::config(&[("BeforeModel", hook::running("guard", GUARD))]) + "\n" + ALLOW
+fn guarded_config() -> String {
+    hook::config(&[("BeforeModel", hook::command("guard", GUARD))]) + "\n" + ALLOW
 }
 
-fn caller(gate: &TestGateway, key: &str) -> Agent {
-    gate.agent().sending("x-goog-api-key", key)
+fn caller(gateway: &TestGateway, key: &str) -> Agent {
+    gateway.agent().sending("x-goog-api-key", key)
 }
 
-fn content(model: &str, text: &str) -> String {
+fn cached_content(model: &str, text: &str) -> String {
     let mut body = prompt("cached");
     body["model"] = json!(model);
     body["systemInstruction"] = json!({ "parts": [{ "text": text }] });
     body.to_string()
 }
 
-fn using(cache: &Value) -> String {
+fn prompt_with_cache(cache: &Value) -> String {
     let mut body = prompt("go on");
     body["cachedContent"] = cache.clone();
     body.to_string()
 }
 
 #[tokio::test]
-async fn what_is_cached_is_judged_when_it_is_made() {
-    for (caches, _, model) in PLACES {
+async fn cached_content_is_checked_when_it_is_created() {
+    for (caches, _, model) in CACHE_APIS {
         let upstream = Upstream::mock().await;
         let policies = "policies: [{ policy: prompt_guard, deny: [borealis] }, { policy: model_allow, models: [m] }]\n";
-        let gate = TestGateway::start(&upstream, &(guarded() + policies)).await;
-        let ann = caller(&gate, "ann");
+        let gateway = TestGateway::start(&upstream, &(guarded_config() + policies)).await;
+        let ann = caller(&gateway, "ann");
 
-        let made = ann.post(caches, content(model, "be kind")).await;
-        assert_eq!(made.status, 200, "{}", made.text());
-        assert!(gate.file("seen").contains("\"content\":\"cached\""));
-        assert_eq!(upstream.only().body, content(model, "be kind"));
+        let created = ann.post(caches, cached_content(model, "be kind")).await;
+        assert_eq!(created.status, 200, "{}", created.text());
+        assert!(gateway.file("seen").contains("\"content\":\"cached\""));
+        assert_eq!(
+            upstream.only_request().body,
+            cached_content(model, "be kind")
+        );
 
         let other = model.replace("models/m", "models/other");
         assert_refused(
-            &ann.post(caches, content(&other, "x")).await,
+            &ann.post(caches, cached_content(&other, "x")).await,
             403,
             "POLICY_DENIED",
         );
-        let mut said = prompt("borealis");
-        said["model"] = json!(model);
+        let mut body = prompt("borealis");
+        body["model"] = json!(model);
         assert_refused(
-            &ann.post(caches, said.to_string()).await,
+            &ann.post(caches, body.to_string()).await,
             403,
             "POLICY_DENIED",
         );
-        said = prompt("tell me of aurora");
-        said["model"] = json!(model);
+        body = prompt("tell me of aurora");
+        body["model"] = json!(model);
         assert_refused(
-            &ann.post(caches, said.to_string()).await,
+            &ann.post(caches, body.to_string()).await,
             403,
             "POLICY_DENIED",
         );
@@ -83,25 +86,25 @@ async fn what_is_cached_is_judged_when_it_is_made() {
             400,
             "BAD_DOCUMENT",
         );
-        let elsewhere = content("projects/q/locations/l/publishers/google/models/m", "x");
+        let elsewhere = cached_content("projects/q/locations/l/publishers/google/models/m", "x");
         assert_refused(&ann.post(caches, elsewhere).await, 400, "BAD_DOCUMENT");
-        assert_eq!(upstream.seen().len(), 1);
+        assert_eq!(upstream.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_cache_is_its_callers_alone() {
-    for (caches, generate, model) in PLACES {
+async fn only_the_caller_that_created_a_cache_can_use_it() {
+    for (caches, generate, model) in CACHE_APIS {
         let upstream = Upstream::mock().await;
-        let gate = TestGateway::start(&upstream, &guarded()).await;
-        let (ann, bob) = (caller(&gate, "ann"), caller(&gate, "bob"));
-        let made = ann.post(caches, content(model, "x")).await.json();
-        let name = made["name"].as_str().unwrap();
+        let gateway = TestGateway::start(&upstream, &guarded_config()).await;
+        let (ann, bob) = (caller(&gateway, "ann"), caller(&gateway, "bob"));
+        let created = ann.post(caches, cached_content(model, "x")).await.json();
+        let name = created["name"].as_str().unwrap();
         let path = format!("{}/{}", caches, name.rsplit('/').next().unwrap());
-        let mine = using(&made["name"]);
+        let use_cache = prompt_with_cache(&created["name"]);
 
         assert_refused(
-            &bob.post(generate, mine.clone()).await,
+            &bob.post(generate, use_cache.clone()).await,
             403,
             "UNKNOWN_CACHE",
         );
@@ -110,74 +113,80 @@ async fn a_cache_is_its_callers_alone() {
             assert_refused(&answer, 403, "UNKNOWN_CACHE");
         }
         assert_refused(&ann.get(caches).await, 403, "METHOD_REFUSED");
-        assert_eq!(upstream.seen().len(), 1);
+        assert_eq!(upstream.requests().len(), 1);
 
-        assert_eq!(ann.post(generate, mine.clone()).await.status, 200);
+        assert_eq!(ann.post(generate, use_cache.clone()).await.status, 200);
         assert_eq!(ann.get(&path).await.json()["name"], name);
         let masked = format!("{path}?updateMask=ttl");
         let patched = ann.ask("PATCH", &masked, r#"{"ttl":"60s"}"#).await;
         assert_eq!(patched.status, 200);
-        assert_eq!(upstream.seen().pop().unwrap().query, "updateMask=ttl");
-        let before = upstream.seen().len();
+        assert_eq!(upstream.requests().pop().unwrap().query, "updateMask=ttl");
+        let before = upstream.requests().len();
         let body = r#"{"name":"cachedContents/another","ttl":"60s"}"#;
         let other = ann.ask("PATCH", &path, body).await;
         assert_refused(&other, 400, "AMBIGUOUS");
         let emptied = format!("{path}?updateMask=systemInstruction");
         let emptied = ann.ask("PATCH", &emptied, r#"{"ttl":"60s"}"#).await;
         assert_refused(&emptied, 400, "BAD_QUERY");
-        assert_eq!(upstream.seen().len(), before);
+        assert_eq!(upstream.requests().len(), before);
         let changed = ann.ask("PATCH", &path, r#"{"contents":[]}"#).await;
         assert_refused(&changed, 400, "BAD_DOCUMENT");
         assert_eq!(ann.ask("DELETE", &path, "").await.status, 200);
-        assert_refused(&ann.post(generate, mine).await, 403, "UNKNOWN_CACHE");
+        assert_refused(&ann.post(generate, use_cache).await, 403, "UNKNOWN_CACHE");
         assert_refused(&ann.get(&path).await, 403, "UNKNOWN_CACHE");
     }
 }
 
 #[tokio::test]
-async fn what_hooks_did_not_see_gets_into_no_call() {
+async fn a_cache_that_hooks_did_not_see_cannot_be_used() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, &guarded()).await;
-    let mut snake = prompt("x");
-    snake["cached_content"] = json!("cachedContents/stranger");
+    let gateway = TestGateway::start(&upstream, &guarded_config()).await;
+    let mut snake_case = prompt("x");
+    snake_case["cached_content"] = json!("cachedContents/stranger");
     let mut counted = json!({ "generateContentRequest": prompt("x") });
     counted["generateContentRequest"]["cachedContent"] = json!("cachedContents/stranger");
-    let wrapped = json!({ "model": "m", "request": snake });
+    let wrapped = json!({ "model": "m", "request": snake_case });
     for (path, body) in [
         (
             "/v1beta/models/m:generateContent",
-            using(&json!("cachedContents/stranger")),
+            prompt_with_cache(&json!("cachedContents/stranger")),
         ),
-        ("/v1beta/models/m:streamGenerateContent", snake.to_string()),
+        (
+            "/v1beta/models/m:streamGenerateContent",
+            snake_case.to_string(),
+        ),
         ("/v1beta/models/m:countTokens", counted.to_string()),
         (
             "/v1/publishers/google/models/m:generateContent",
-            snake.to_string(),
+            snake_case.to_string(),
         ),
         ("/v1internal:generateContent", wrapped.to_string()),
     ] {
-        let answer = gate.agent().post(path, body).await;
+        let answer = gateway.agent().post(path, body).await;
         assert_refused(&answer, 403, "UNKNOWN_CACHE");
     }
-    assert_eq!(gate.file("seen"), "");
-    assert!(upstream.seen().is_empty());
-    let none = gate
+    assert_eq!(gateway.file("seen"), "");
+    assert!(upstream.requests().is_empty());
+    let none = gateway
         .agent()
-        .post("/v1beta/models/m:generateContent", using(&json!("")))
+        .post(
+            "/v1beta/models/m:generateContent",
+            prompt_with_cache(&json!("")),
+        )
         .await;
     assert_eq!(none.status, 200);
 }
 
 #[tokio::test]
-async fn a_cache_is_its_callers_where_no_hook_listens_too() {
+async fn without_hooks_only_the_creating_caller_can_use_a_cache() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, ALLOW).await;
-    let (caches, _, model) = PLACES[0];
-    let (ann, bob) = (caller(&gate, "ann"), caller(&gate, "bob"));
+    let gateway = TestGateway::start(&upstream, ALLOW).await;
+    let (caches, _, model) = CACHE_APIS[0];
+    let (ann, bob) = (caller(&gateway, "ann"), caller(&gateway, "bob"));
 
-    let made = ann.post(caches, content(model, "x")).await.json();
+    let created = ann.post(caches, cached_content(model, "x")).await.json();
 
-    let path = format!("/v1beta/{}", made["name"].as_str().unwrap());
+    let path = format!("/v1beta/{}", created["name"].as_str().unwrap());
     assert_refused(&bob.ask("DELETE", &path, "").await, 403, "UNKNOWN_CACHE");
     assert_eq!(ann.get(&path).await.status, 200);
 }

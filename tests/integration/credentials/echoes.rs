@@ -1,4 +1,4 @@
-//! Credentials that the model API sends back.
+//! Credentials in responses of the model API: removed from headers, masked in bodies.
 
 use axum::{body::Body, response::Response};
 use flate2::{Compression, write::GzEncoder};
@@ -19,11 +19,12 @@ fn config(hooks: &str) -> String {
     UPSTREAM.to_owned() + hooks
 }
 
-/// An answer of the model API with this text.
+/// Returns an answer of the model API with this text.
 fn answer(text: &str) -> String {
     let parts = format!("[{{\"text\":\"{text}\"}}]");
     format!(
-        "{{\"candidates\":[{{\"content\":{{\"role\":\"model\",\"parts\":{parts}}},\"finishReason\":\"STOP\"}}]}}"
+        "{{\"candidates\":[{{\"content\":{{\"role\":\"model\",\"parts\":{parts}}},\
+         \"finishReason\":\"STOP\"}}]}}"
     )
 }
 
@@ -69,7 +70,7 @@ async fn credential_headers_of_a_response_never_reach_the_agent() {
 }
 
 #[tokio::test]
-async fn the_configured_key_is_masked_in_bodies_of_the_same_length() {
+async fn the_configured_key_is_masked_without_a_change_of_the_body_length() {
     let body = answer(&format!("your key is {KEY}, {KEY}"));
     let sent = body.clone();
     let upstream = Upstream::with(move |asked| {
@@ -96,7 +97,7 @@ async fn the_configured_key_is_masked_in_bodies_of_the_same_length() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_cut_in_two_by_a_stream_is_masked() {
+async fn a_key_split_over_two_chunks_is_masked() {
     let text = format!("data: {}\r\n\r\n", answer(&format!("a {KEY} b AIza-conf")));
     for cut in [40, 70, 80, 90] {
         let sent = text.clone();
@@ -148,7 +149,7 @@ async fn a_key_in_a_compressed_response_is_masked() {
 }
 
 #[tokio::test]
-async fn a_key_of_the_agent_is_its_own_and_passes() {
+async fn a_key_of_the_agent_is_not_masked() {
     let upstream = Upstream::with(|asked| {
         let key = asked.header("x-goog-api-key").to_owned();
         respond(200, "application/json", answer(&key))

@@ -24,7 +24,7 @@ async fn configured_headers_are_added_and_forwarded_ones_pass() {
         let answer = agent.post(GENERATE, prompt("hi").to_string()).await;
 
         assert_eq!(answer.status, 200);
-        let asked = upstream.only();
+        let asked = upstream.only_request();
         assert_eq!(asked.header("x-org"), "acme");
         assert_eq!(asked.header("x-org-token"), "org-token-4711");
         assert_eq!(asked.header("x-team"), "blue");

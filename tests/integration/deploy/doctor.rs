@@ -1,5 +1,5 @@
-//! `hookgate doctor`: the laptop kit, and ways past a gateway. `deploy/check` tries it in
-//! network namespaces.
+//! `hookgate doctor`: the laptop kit, and routes that bypass the gateway. `deploy/check` runs
+//! it in network namespaces.
 
 use std::{collections::BTreeMap, fs, net::TcpListener, path::Path, process::Command};
 
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use crate::harness::{Upstream, hookgate, run};
 
-/// Runs the command with nothing in its environment but a home, these variables and what the
-/// harness needs. Returns its exit code, output and errors.
+/// Runs the command with a home and these variables as its only environment. Returns its exit
+/// code, stdout and stderr.
 fn doctor(home: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> (i32, String, String) {
     let mut command = hookgate(&[&["doctor"], arguments].concat());
     command
@@ -27,14 +27,14 @@ fn doctor(home: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> (i32, 
     )
 }
 
-/// An address at which nothing listens.
-fn closed() -> String {
+/// A URL at which nothing listens.
+fn unreachable_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
 #[tokio::test]
-async fn the_laptop_kit_leaves_no_way_past_the_gateway() {
+async fn the_laptop_kit_leaves_no_route_that_bypasses_the_gateway() {
     let root = TempDir::new().unwrap();
     for login in ["api-key", "vertex", "code-assist"] {
         let installed = Command::new("config/agents/laptop/install")
@@ -71,23 +71,23 @@ async fn the_laptop_kit_leaves_no_way_past_the_gateway() {
 
         let report = Report::read(&machine, "hookgate.example:8787".parse().unwrap());
 
-        let out: Vec<_> = report
+        let bypasses: Vec<_> = report
             .ways
             .iter()
             .filter(|way| way.verdict == Verdict::Out)
             .collect();
-        assert!(out.is_empty(), "{login}: {out:#?}");
+        assert!(bypasses.is_empty(), "{login}: {bypasses:#?}");
         assert_eq!(report.absent, ["LLxprt Code"], "{login}");
-        let through = report
+        let routed = report
             .ways
             .iter()
             .filter(|way| way.verdict == Verdict::Gateway);
-        assert!(through.count() >= 9, "{login}: {:#?}", report.ways);
+        assert!(routed.count() >= 9, "{login}: {:#?}", report.ways);
     }
 }
 
 #[tokio::test]
-async fn agents_that_are_pointed_here_are_fine() {
+async fn agents_configured_for_the_gateway_pass() {
     let gateway = Upstream::mock().await;
     let home = TempDir::new().unwrap();
     let url = format!("http://{}", gateway.addr);
@@ -112,18 +112,19 @@ async fn agents_that_are_pointed_here_are_fine() {
 }
 
 #[test]
-fn a_way_out_is_named_with_its_setting_and_fails() {
+fn a_bypass_is_reported_with_its_setting_and_fails() {
     let home = TempDir::new().unwrap();
     let variables = [
         ("ANTHROPIC_BASE_URL", "http://user:pass@198.51.100.7:9"),
         ("ANTHROPIC_API_KEY", "sk-ant-1"),
     ];
-    let (code, stdout, stderr) = doctor(home.path(), &variables, &["--url", &closed()]);
+    let (code, stdout, stderr) = doctor(home.path(), &variables, &["--url", &unreachable_url()]);
 
     assert_eq!(code, 1, "{stdout}");
     assert_eq!(stderr, "hookgate: 1 way past the gateway\n");
-    let way = "WAY OUT        Anthropic SDKs, Anthropic API: 198.51.100.7:9, ANTHROPIC_BASE_URL in the environment; credential: ANTHROPIC_API_KEY in the environment";
-    assert!(stdout.contains(way), "{stdout}");
+    let line = "WAY OUT        Anthropic SDKs, Anthropic API: 198.51.100.7:9, \
+         ANTHROPIC_BASE_URL in the environment; credential: ANTHROPIC_API_KEY in the environment";
+    assert!(stdout.contains(line), "{stdout}");
     assert!(
         !stdout.contains("pass") || !stdout.contains("user:"),
         "{stdout}"
@@ -134,7 +135,7 @@ fn a_way_out_is_named_with_its_setting_and_fails() {
 #[test]
 fn a_gateway_that_does_not_answer_is_a_failure() {
     let home = TempDir::new().unwrap();
-    let (code, stdout, stderr) = doctor(home.path(), &[], &["--url", &closed()]);
+    let (code, stdout, stderr) = doctor(home.path(), &[], &["--url", &unreachable_url()]);
 
     assert_eq!(
         (code, stderr.as_str()),
@@ -172,11 +173,11 @@ fn settings_that_cannot_be_read_are_a_failure() {
 }
 
 #[test]
-fn open_hosts_are_ways_out_and_closed_ones_are_not() {
+fn reachable_hosts_are_bypasses_and_closed_ones_are_not() {
     let home = TempDir::new().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let open = listener.local_addr().unwrap().to_string();
-    let closed_url = closed();
+    let closed_url = unreachable_url();
     let closed = closed_url.trim_start_matches("http://");
     let hosts = ["--host", &open, "--host", closed];
     let arguments = [["--url", "http://127.0.0.1:1", "--bypass", "--json"], hosts].concat();
@@ -194,13 +195,13 @@ fn open_hosts_are_ways_out_and_closed_ones_are_not() {
 }
 
 #[test]
-fn names_in_settings_do_not_control_the_terminal() {
+fn names_in_settings_cannot_inject_terminal_escapes() {
     let home = TempDir::new().unwrap();
     fs::create_dir_all(home.path().join(".config/opencode")).unwrap();
     let provider =
         r#"{"provider": {"a\u001b[2Jb\r\nc": {"options": {"baseURL": "http://198.51.100.7"}}}}"#;
     fs::write(home.path().join("opencode.json"), provider).unwrap();
-    let (code, stdout, _) = doctor(home.path(), &[], &["--url", &closed()]);
+    let (code, stdout, _) = doctor(home.path(), &[], &["--url", &unreachable_url()]);
 
     assert_eq!(code, 1);
     assert!(

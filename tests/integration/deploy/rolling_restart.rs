@@ -1,4 +1,4 @@
-//! Three gateways are replaced one after the other while agents work.
+//! A rolling restart of three gateways while agents work.
 
 use std::{
     mem,
@@ -18,15 +18,15 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{AGENT_KEY, Mounted, Pod, changes, is_ready};
+use super::{AGENT_KEY, Mounted, Pod, is_ready, replacements};
 use crate::harness::{
-    Agent, Asked, Coder, PATIENCE, Redis, Upstream, write_chunk, write_last_chunk,
+    Agent, Coder, ReceivedRequest, Redis, TEST_TIMEOUT, Upstream, write_chunk, write_last_chunk,
 };
 
 const REPLICAS: usize = 3;
 const AGENTS: usize = 4;
 /// Pause between two readiness probes.
-const PROBE: Duration = Duration::from_millis(20);
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 /// The added rules: a prompt is denied by a policy, a tool call by a hook.
 const RULES: &str = r#"hooks:
   BeforeTool:
@@ -36,11 +36,12 @@ policies:
   - { policy: prompt_guard, deny: [aurora], reason: "not outside the company" }
 "#;
 
-/// The head of an answer; each is the only one of its connection.
+/// The head of a response that closes its connection.
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
     connection: close\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// What a Service does: new connections go to gateways whose readiness probe succeeds.
+/// Load balancer like a Kubernetes Service: new connections go to gateways whose readiness
+/// probe succeeds.
 struct Balancer {
     addr: SocketAddr,
     pods: Arc<Mutex<Vec<Endpoint>>>,
@@ -62,7 +63,7 @@ impl Balancer {
         let accepting = tokio::spawn(async move {
             for turn in 0.. {
                 let (mut agent, _) = listener.accept().await.unwrap();
-                let target = ready(&endpoints.lock().unwrap(), turn);
+                let target = next_ready(&endpoints.lock().unwrap(), turn);
                 tokio::spawn(async move {
                     let mut gateway = TcpStream::connect(target).await.unwrap();
                     // An error is an agent or a gateway that has closed its connection.
@@ -84,7 +85,7 @@ impl Balancer {
         let probing = tokio::spawn(async move {
             loop {
                 seen.store(is_ready(admin).await, Ordering::SeqCst);
-                sleep(PROBE).await;
+                sleep(PROBE_INTERVAL).await;
             }
         });
         self.pods.lock().unwrap().push(Endpoint {
@@ -92,17 +93,17 @@ impl Balancer {
             ready: Arc::clone(&ready),
             probing,
         });
-        until("it is ready", || ready.load(Ordering::SeqCst)).await;
+        until("the gateway is ready", || ready.load(Ordering::SeqCst)).await;
     }
 
-    /// Waits until the readiness probe of a gateway has failed, and forgets it.
+    /// Waits until the readiness probe of a gateway has failed, and removes it.
     async fn remove(&self, agents: SocketAddr) {
         let is_ready = || {
             let pods = self.pods.lock().unwrap();
             pods.iter()
                 .any(|it| it.agents == agents && it.ready.load(Ordering::SeqCst))
         };
-        until("it is not ready any more", || !is_ready()).await;
+        until("the gateway is no longer ready", || !is_ready()).await;
         let mut pods = self.pods.lock().unwrap();
         let at = pods.iter().position(|it| it.agents == agents).unwrap();
         pods.remove(at).probing.abort();
@@ -119,7 +120,7 @@ impl Drop for Balancer {
 }
 
 /// The next ready gateway.
-fn ready(pods: &[Endpoint], turn: usize) -> SocketAddr {
+fn next_ready(pods: &[Endpoint], turn: usize) -> SocketAddr {
     let ready: Vec<_> = pods
         .iter()
         .filter(|it| it.ready.load(Ordering::SeqCst))
@@ -128,14 +129,14 @@ fn ready(pods: &[Endpoint], turn: usize) -> SocketAddr {
     ready[turn % ready.len()].agents
 }
 
-async fn until(what: &str, holds: impl FnMut() -> bool) {
-    crate::harness::eventually(what, PATIENCE, holds).await;
+async fn until(condition: &str, holds: impl FnMut() -> bool) {
+    crate::harness::eventually(condition, TEST_TIMEOUT, holds).await;
 }
 
-/// A model that answers in pieces, and deletes by a shell command if it is asked to.
+/// A model that answers in chunks, and calls a shell tool if the prompt asks to delete.
 async fn model() -> Upstream {
-    Upstream::raw(|asked, mut socket| async move {
-        let contents = asked.json()["contents"].clone();
+    Upstream::raw(|request, mut socket| async move {
+        let contents = request.json()["contents"].clone();
         let last = contents.as_array().unwrap().last().unwrap()["parts"].clone();
         let last = last.as_array().unwrap().last().unwrap();
         let parts = if last.get("functionResponse").is_some() {
@@ -152,8 +153,8 @@ async fn model() -> Upstream {
         };
         socket.write_all(HEAD).await.unwrap();
         for (at, part) in parts.iter().enumerate() {
-            // The pace of a model.
-            sleep(PROBE).await;
+            // Chunks come at the pace of a model.
+            sleep(PROBE_INTERVAL).await;
             let mut chunk =
                 json!({ "candidates": [{ "content": { "role": "model", "parts": [part] } }] });
             if at + 1 == parts.len() {
@@ -168,7 +169,8 @@ async fn model() -> Upstream {
     .await
 }
 
-/// An agent in a conversation, of which some is denied. A call that fails ends the test.
+/// An agent's conversation, with a denied prompt and a denied tool call. Panics if a call
+/// fails.
 struct Conversation {
     coder: Coder,
     name: String,
@@ -184,20 +186,20 @@ impl Conversation {
 
     async fn begin(&mut self) {
         let name = self.name.clone();
-        let said = self.coder.ask(&format!("hello, I am {name}")).await;
-        assert_eq!(said, "Here it is.");
-        let said = self.coder.ask(&format!("{name}: tell of aurora")).await;
-        assert!(said.contains("not outside the company"), "{said}");
-        let said = self.coder.ask(&format!("{name}: delete all")).await;
-        assert_eq!(said, "I may not.");
+        let text = self.coder.ask(&format!("hello, I am {name}")).await;
+        assert_eq!(text, "Here it is.");
+        let text = self.coder.ask(&format!("{name}: tell of aurora")).await;
+        assert!(text.contains("not outside the company"), "{text}");
+        let text = self.coder.ask(&format!("{name}: delete all")).await;
+        assert_eq!(text, "I may not.");
     }
 
-    async fn go_on(&mut self) {
-        let said = self.coder.ask(&format!("{}: go on", self.name)).await;
-        assert_eq!(said, "Here it is.");
+    async fn next_turn(&mut self) {
+        let text = self.coder.ask(&format!("{}: go on", self.name)).await;
+        assert_eq!(text, "Here it is.");
     }
 
-    /// The sessions of its calls.
+    /// The session ids of its calls, without repetitions.
     fn sessions(&self) -> Vec<&str> {
         let mut sessions: Vec<&str> = self
             .coder
@@ -210,24 +212,24 @@ impl Conversation {
     }
 }
 
-/// What the agents saw, and what the model was asked.
+/// The conversations of the agents, and the requests that the model received.
 struct Outcome {
     conversations: Vec<Conversation>,
-    asked: Vec<Value>,
+    requests: Vec<Value>,
     /// Requests to Redis that failed, because the machine was too busy for their deadline.
     store_failures: u64,
 }
 
 /// Replaces each gateway while agents work.
-async fn roll() -> Outcome {
+async fn rolling_restart() -> Outcome {
     let (redis, upstream, balancer) = (Redis::start(), model().await, Balancer::start().await);
-    let changes = changes(&upstream);
-    let mut changes: Vec<(&str, &str)> = changes
+    let replacements = replacements(&upstream);
+    let mut replacements: Vec<(&str, &str)> = replacements
         .iter()
         .map(|(old, new)| (*old, new.as_str()))
         .collect();
-    changes.extend([("lame_duck: 10s", "lame_duck: 1s"), ("policies:\n", RULES)]);
-    let mounted = Mounted::new("overlays/replicas", &redis.url(), &changes);
+    replacements.extend([("lame_duck: 10s", "lame_duck: 1s"), ("policies:\n", RULES)]);
+    let mounted = Mounted::new("overlays/replicas", &redis.url(), &replacements);
     let mut pods = Vec::new();
     for _ in 0..REPLICAS {
         pods.push(mounted.start());
@@ -239,7 +241,7 @@ async fn roll() -> Outcome {
     );
     let mut agents = JoinSet::new();
     for agent in 0..AGENTS {
-        agents.spawn(work(
+        agents.spawn(hold_conversations(
             balancer.addr,
             agent,
             Arc::clone(&stop),
@@ -254,10 +256,10 @@ async fn roll() -> Outcome {
         let new = mounted.start();
         balancer.add(&new).await;
         pods.push(new);
-        store_failures += failures(&old).await;
+        store_failures += session_store_failures(&old).await;
         old.served.terminate();
         balancer.remove(old.agents).await;
-        let (code, log) = old.ended().await;
+        let (code, log) = old.wait().await;
         assert_eq!(code, Some(0), "{log}");
     }
     let before = finished.load(Ordering::SeqCst);
@@ -268,25 +270,29 @@ async fn roll() -> Outcome {
     stop.store(true, Ordering::SeqCst);
     let conversations = agents.join_all().await.into_iter().flatten().collect();
     for pod in &pods {
-        store_failures += failures(pod).await;
+        store_failures += session_store_failures(pod).await;
     }
     Outcome {
         conversations,
-        asked: upstream.seen().iter().map(Asked::json).collect(),
+        requests: upstream
+            .requests()
+            .iter()
+            .map(ReceivedRequest::json)
+            .collect(),
         store_failures,
     }
 }
 
-async fn failures(pod: &Pod) -> u64 {
+async fn session_store_failures(pod: &Pod) -> u64 {
     pod.operator("the-admin-token")
         .metric("hookgate_session_store_failures_total")
         .await
 }
 
-/// Has one conversation from before the first restart until after the last, and others meanwhile.
-/// All are on one connection, which is used all the time: HTTP/1.1 has no way to keep a call from
-/// a connection that the server closes in that moment because it has been idle.
-async fn work(
+/// Holds one conversation from before the first restart until after the last, and short ones
+/// meanwhile. All use one connection that is never idle: with HTTP/1.1 a call can race with the
+/// server's close of an idle connection.
+async fn hold_conversations(
     balancer: SocketAddr,
     agent: usize,
     stop: Arc<AtomicBool>,
@@ -299,8 +305,8 @@ async fn work(
     while !stop.load(Ordering::SeqCst) {
         let mut short = Conversation::new(&client, format!("agent {agent}, {}", done.len()));
         short.begin().await;
-        short.go_on().await;
-        long.go_on().await;
+        short.next_turn().await;
+        long.next_turn().await;
         done.push(short);
         finished.fetch_add(1, Ordering::SeqCst);
     }
@@ -310,15 +316,15 @@ async fn work(
 
 #[tokio::test]
 async fn a_rolling_restart_fails_no_call_and_loses_no_session_and_no_denial() {
-    let deadline = Instant::now() + 12 * PATIENCE;
-    let mut outcome = roll().await;
-    // A gateway that cannot reach Redis in time continues by itself, which is another test's.
+    let deadline = Instant::now() + 12 * TEST_TIMEOUT;
+    let mut outcome = rolling_restart().await;
+    // A gateway that cannot reach Redis in time continues alone, which another test covers.
     while outcome.store_failures > 0 {
         assert!(
             Instant::now() < deadline,
             "Redis is too slow on this machine"
         );
-        outcome = roll().await;
+        outcome = rolling_restart().await;
     }
 
     assert!(outcome.conversations.len() > 2 * AGENTS);
@@ -328,17 +334,20 @@ async fn a_rolling_restart_fails_no_call_and_loses_no_session_and_no_denial() {
         assert_ne!(sessions, [""], "{}", it.name);
         assert!(it.coder.ran.is_empty(), "{}: {:?}", it.name, it.coder.ran);
     }
-    let mut reminded = 0;
-    for request in &outcome.asked {
+    let mut continued = 0;
+    for request in &outcome.requests {
         let text = request.to_string();
-        assert!(!text.contains("aurora"), "a denied prompt went out: {text}");
+        assert!(
+            !text.contains("aurora"),
+            "a denied prompt reached the model: {text}"
+        );
         if text.contains(": go on") {
             assert!(
                 text.contains("Tool execution blocked: not here"),
-                "a denied call is forgotten: {text}"
+                "a denied tool call is missing in the history: {text}"
             );
-            reminded += 1;
+            continued += 1;
         }
     }
-    assert!(reminded >= outcome.conversations.len(), "{reminded}");
+    assert!(continued >= outcome.conversations.len(), "{continued}");
 }

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Chat, MODEL, asked, call, log, parts, script, text};
+use super::{Chat, MODEL, call, log, parts, request_contents, script, text};
 use crate::harness::{TestGateway, Upstream, hook};
 
-/// Refuses answers that hold `draft`, and logs its input.
+/// Config with an `AfterAgent` hook that logs its input, and prints `output` for answers that
+/// contain `draft`.
 fn guard(output: &Value) -> String {
     let output = output.to_string().replace('"', "\\\"");
     let python = format!(
@@ -13,23 +14,23 @@ fn guard(output: &Value) -> String {
     );
     hook::config(&[(
         "AfterAgent",
-        hook::running("guard", &format!("python3 -c '{python}'")),
+        hook::command("guard", &format!("python3 -c '{python}'")),
     )])
 }
 
-fn better() -> Value {
+fn denial() -> Value {
     json!({ "decision": "deny", "reason": "Make it better." })
 }
 
 #[tokio::test]
-async fn a_denied_answer_is_tried_again_with_the_reason_as_prompt() {
+async fn a_denied_answer_is_retried_with_the_reason_as_the_prompt() {
     let answers = [json!([text("a "), text("draft")]), json!([text("final")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let gate = TestGateway::start(&upstream, &guard(&better())).await;
+    let gate = TestGateway::start(&upstream, &guard(&denial())).await;
 
     let events = gate
         .agent()
-        .stream(MODEL, &Chat::asking("write").body())
+        .stream(MODEL, &Chat::with_prompt("write").body())
         .await
         .events();
 
@@ -39,13 +40,13 @@ async fn a_denied_answer_is_tried_again_with_the_reason_as_prompt() {
     );
     let finished = |it: &&Value| it["candidates"][0].get("finishReason").is_some();
     assert_eq!(events.iter().filter(finished).count(), 1);
-    let again = &asked(&upstream)[1];
+    let retry = &request_contents(&upstream)[1];
     assert_eq!(
-        again[1],
+        retry[1],
         json!({ "role": "model", "parts": [{ "text": "a draft" }] })
     );
     assert_eq!(
-        again[2],
+        retry[2],
         json!({ "role": "user", "parts": [{ "text": "Make it better." }] })
     );
     assert_eq!(
@@ -58,87 +59,87 @@ async fn a_denied_answer_is_tried_again_with_the_reason_as_prompt() {
 }
 
 #[tokio::test]
-async fn an_answer_that_never_gets_better_is_accepted() {
+async fn a_denied_answer_is_accepted_after_the_last_retry() {
     let answers: Vec<Value> = (0..9).map(|_| json!([text("draft")])).collect();
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let config = guard(&better()) + "events: { max_answer_retries: 2 }\n";
+    let config = guard(&denial()) + "events: { max_answer_retries: 2 }\n";
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let answer = Chat::asking("write").ask(&gate).await;
+    let answer = Chat::with_prompt("write").send(&gate).await;
 
-    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!(upstream.requests().len(), 3);
     assert_eq!(answer["candidates"][0]["finishReason"], "STOP");
 }
 
 #[tokio::test]
-async fn a_cleared_context_is_that_of_a_session_that_starts() {
+async fn a_retry_with_cleared_context_has_session_context_and_reason_only() {
     let answers = [json!([text("draft")]), json!([text("final")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let clears = json!({ "decision": "deny", "reason": "Anew.", "clearContext": true });
-    let starts = json!({ "hookSpecificOutput": { "additionalContext": "house rules" } });
+    let clear = json!({ "decision": "deny", "reason": "Anew.", "clearContext": true });
+    let start = json!({ "hookSpecificOutput": { "additionalContext": "house rules" } });
     let hooks = [
-        ("SessionStart", hook::saying("start", &starts)),
-        ("AfterAgent", hook::saying("again", &clears)),
+        ("SessionStart", hook::printing("start", &start)),
+        ("AfterAgent", hook::printing("again", &clear)),
     ];
-    let bounds = "events: { max_answer_retries: 1 }\n";
-    let config = format!("{bounds}{}", hook::config(&hooks));
+    let limits = "events: { max_answer_retries: 1 }\n";
+    let config = format!("{limits}{}", hook::config(&hooks));
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let chat = Chat::asking("one").model("two").user("three");
-    chat.ask(&gate).await;
+    let chat = Chat::with_prompt("one").model("two").user("three");
+    chat.send(&gate).await;
 
-    let lead = text("<hook_context>house rules</hook_context>");
-    let parts = json!([lead, text("Anew.")]);
+    let context = text("<hook_context>house rules</hook_context>");
+    let parts = json!([context, text("Anew.")]);
     assert_eq!(
-        asked(&upstream)[1],
+        request_contents(&upstream)[1],
         [json!({ "role": "user", "parts": parts })]
     );
 }
 
 #[tokio::test]
-async fn a_hook_that_fails_gets_no_other_answer() {
+async fn a_hook_that_fails_closed_appends_its_error_without_a_retry() {
     let upstream = Upstream::scripted(&script(&[json!([text("final")])])).await;
-    let mut broken = hook::running("guard", "exit 1");
+    let mut broken = hook::command("guard", "exit 1");
     broken["on_failure"] = json!("closed");
     let gate = TestGateway::start(&upstream, &hook::config(&[("AfterAgent", broken)])).await;
 
     let events = gate
         .agent()
-        .stream(MODEL, &Chat::asking("write").body())
+        .stream(MODEL, &Chat::with_prompt("write").body())
         .await
         .events();
 
-    assert_eq!(upstream.seen().len(), 1);
-    let said = parts(&events);
+    assert_eq!(upstream.requests().len(), 1);
+    let parts = parts(&events);
     assert!(
-        said[1]["text"]
+        parts[1]["text"]
             .as_str()
             .unwrap()
             .starts_with("\n\nHook guard failed"),
-        "{said:?}"
+        "{parts:?}"
     );
 }
 
 #[tokio::test]
-async fn calls_are_no_final_answer() {
+async fn an_answer_with_tool_calls_is_not_a_final_answer() {
     let answers = [json!([text("draft"), call("read_file", &json!({}))])];
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let gate = TestGateway::start(&upstream, &guard(&better())).await;
+    let gate = TestGateway::start(&upstream, &guard(&denial())).await;
 
-    Chat::asking("write").ask(&gate).await;
+    Chat::with_prompt("write").send(&gate).await;
 
     assert_eq!(log(&gate), [Value::Null; 0]);
 }
 
 #[tokio::test]
-async fn a_hook_may_stop_the_session_there() {
+async fn a_hook_can_stop_the_turn_after_the_answer() {
     let upstream = Upstream::scripted(&script(&[json!([text("draft")])])).await;
     let stop = json!({ "continue": false, "stopReason": "enough" });
     let gate = TestGateway::start(&upstream, &guard(&stop)).await;
 
     let events = gate
         .agent()
-        .stream(MODEL, &Chat::asking("write").body())
+        .stream(MODEL, &Chat::with_prompt("write").body())
         .await
         .events();
 
@@ -146,16 +147,16 @@ async fn a_hook_may_stop_the_session_there() {
         json!(parts(&events)),
         json!([text("draft"), text("\n\nenough")])
     );
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn an_event_without_hooks_is_not_derived() {
+async fn an_event_that_is_not_listed_in_derive_fires_no_hook() {
     let upstream = Upstream::scripted(&script(&[json!([text("draft")])])).await;
-    let config = guard(&better()) + "events: { derive: [BeforeTool] }\n";
+    let config = guard(&denial()) + "events: { derive: [BeforeTool] }\n";
     let gate = TestGateway::start(&upstream, &config).await;
 
-    Chat::asking("write").ask(&gate).await;
+    Chat::with_prompt("write").send(&gate).await;
 
     assert_eq!(log(&gate), [Value::Null; 0]);
 }

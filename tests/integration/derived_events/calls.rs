@@ -1,8 +1,8 @@
-//! `BeforeTool`: calls are judged before the agent sees them.
+//! `BeforeTool`: tool calls are inspected before the agent receives them.
 
 use serde_json::{Value, json};
 
-use super::{Chat, MODEL, asked, call, log, logging, parts, script, text};
+use super::{Chat, MODEL, call, log, log_command, parts, request_contents, script, text};
 use crate::harness::{TestGateway, Upstream, hook};
 
 const NOT_RUN: &str =
@@ -16,39 +16,42 @@ fn read() -> Value {
     call("read_file", &json!({ "file_path": "b" }))
 }
 
-/// A hook on `write_file` alone.
+/// Config with a `BeforeTool` hook that matches `write_file` only.
 fn on_write(command: &str) -> String {
-    let hook = hook::running("guard", command);
+    let hook = hook::command("guard", command);
     format!(
         "hooks: {}\n",
         json!({ "BeforeTool": [{ "matcher": "write_file", "hooks": [hook] }] })
     )
 }
 
-const REFUSING: &str = "cat > guard.json; echo 'not here' >&2; exit 2";
+const DENY_COMMAND: &str = "cat > guard.json; echo 'not here' >&2; exit 2";
 
 #[tokio::test]
-async fn a_denied_call_is_answered_to_the_model_and_the_agent_hears_the_next_answer() {
-    let signed = json!({ "functionCall": { "id": "c1", "name": "write_file", "args": { "file_path": "a" } }, "thoughtSignature": "c2ln" });
+async fn the_model_gets_an_error_for_a_denied_call_and_the_agent_its_next_answer() {
+    let signed = json!({
+        "functionCall": { "id": "c1", "name": "write_file", "args": { "file_path": "a" } },
+        "thoughtSignature": "c2ln",
+    });
     let first = json!([text("I write."), signed]);
     let upstream = Upstream::scripted(&script(&[first, json!([text("I may not.")])])).await;
-    let gate = TestGateway::start(&upstream, &on_write(REFUSING)).await;
-    let chat = Chat::asking("write a");
+    let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
+    let chat = Chat::with_prompt("write a");
 
-    let unary = chat.ask(&gate).await;
+    let unary = chat.send(&gate).await;
     let streamed = gate.agent().stream(MODEL, &chat.body()).await.events();
 
-    let spoken = json!([{ "text": "I write." }, { "text": "\n\nI may not." }]);
-    assert_eq!(json!(parts(&streamed)), spoken);
-    let whole = &unary["candidates"][0];
+    let expected = json!([{ "text": "I write." }, { "text": "\n\nI may not." }]);
+    assert_eq!(json!(parts(&streamed)), expected);
+    let candidate = &unary["candidates"][0];
     assert_eq!(
-        whole["content"]["parts"],
+        candidate["content"]["parts"],
         json!([{ "text": "I write.\n\nI may not." }])
     );
-    assert_eq!(whole["finishReason"], "STOP");
+    assert_eq!(candidate["finishReason"], "STOP");
     let finished = |it: &&Value| it["candidates"][0].get("finishReason").is_some();
     assert_eq!(streamed.iter().filter(finished).count(), 1);
-    for pair in asked(&upstream).chunks(2) {
+    for pair in request_contents(&upstream).chunks(2) {
         assert_eq!(pair[1][0], pair[0][0]);
         assert_eq!(
             pair[1][1],
@@ -61,95 +64,98 @@ async fn a_denied_call_is_answered_to_the_model_and_the_agent_hears_the_next_ans
             json!({ "role": "user", "parts": [{ "functionResponse": response }] })
         );
     }
-    let seen = gate.json("guard.json");
-    assert_eq!(seen["tool_name"], "write_file");
-    assert_eq!(seen["tool_input"], json!({ "file_path": "a" }));
+    let input = gate.json("guard.json");
+    assert_eq!(input["tool_name"], "write_file");
+    assert_eq!(input["tool_input"], json!({ "file_path": "a" }));
 }
 
 #[tokio::test]
-async fn siblings_of_a_denied_call_are_not_run_and_can_be_asked_for_again() {
+async fn other_calls_beside_a_denied_call_are_not_run_and_can_be_repeated() {
     let both = json!([read(), write()]);
     let upstream = Upstream::scripted(&script(&[both, json!([read()])])).await;
-    let gate = TestGateway::start(&upstream, &on_write(REFUSING)).await;
-    let chat = Chat::asking("go");
+    let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
+    let chat = Chat::with_prompt("go");
 
     let streamed = gate.agent().stream(MODEL, &chat.body()).await.events();
 
     assert_eq!(json!(parts(&streamed)), json!([read()]));
-    let told = &asked(&upstream)[1][2]["parts"];
-    assert_eq!(told[0]["functionResponse"]["response"]["error"], NOT_RUN);
-    let blocked = &told[1]["functionResponse"]["response"]["error"];
+    let results = &request_contents(&upstream)[1][2]["parts"];
+    assert_eq!(results[0]["functionResponse"]["response"]["error"], NOT_RUN);
+    let blocked = &results[1]["functionResponse"]["response"]["error"];
     assert_eq!(*blocked, "Tool execution blocked: not here");
 }
 
 #[tokio::test]
-async fn the_model_is_reminded_of_denied_calls_in_later_requests() {
+async fn a_denied_call_and_its_error_are_part_of_later_requests() {
     let answers = [json!([write()]), json!([read()]), json!([text("done")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let gate = TestGateway::start(&upstream, &on_write(REFUSING)).await;
-    let chat = Chat::asking("go");
-    let heard = chat.ask(&gate).await;
+    let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
+    let chat = Chat::with_prompt("go");
+    let answer = chat.send(&gate).await;
     let chat = chat
-        .heard(&heard)
+        .answer(&answer)
         .result("read_file", &json!({ "output": "b" }));
 
-    chat.ask(&gate).await;
+    chat.send(&gate).await;
 
-    let last = asked(&upstream).pop().unwrap();
-    let calls = |it: &Value| it["parts"][0]["functionCall"]["name"].clone();
+    let last = request_contents(&upstream).pop().unwrap();
+    let called_name = |it: &Value| it["parts"][0]["functionCall"]["name"].clone();
     assert_eq!(last.len(), 5, "{last:?}");
-    assert_eq!(calls(&last[1]), "write_file");
+    assert_eq!(called_name(&last[1]), "write_file");
     assert_eq!(
         last[2]["parts"][0]["functionResponse"]["name"],
         "write_file"
     );
-    assert_eq!(calls(&last[3]), "read_file");
+    assert_eq!(called_name(&last[3]), "read_file");
 }
 
 #[tokio::test]
-async fn a_model_that_does_not_listen_ends_the_turn() {
-    let again = |at: usize| json!([call("write_file", &json!({ "file_path": at }))]);
-    let answers: Vec<Value> = (0..9).map(again).collect();
+async fn the_turn_ends_after_max_denied_rounds() {
+    let write_at = |number: usize| json!([call("write_file", &json!({ "file_path": number }))]);
+    let answers: Vec<Value> = (0..9).map(write_at).collect();
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let config = on_write(REFUSING) + "events: { max_denied_rounds: 2 }\n";
+    let config = on_write(DENY_COMMAND) + "events: { max_denied_rounds: 2 }\n";
     let gate = TestGateway::start(&upstream, &config).await;
 
     let events = gate
         .agent()
-        .stream(MODEL, &Chat::asking("go").body())
+        .stream(MODEL, &Chat::with_prompt("go").body())
         .await
         .events();
 
-    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!(upstream.requests().len(), 3);
     assert_eq!(json!(parts(&events)), json!([{ "text": "not here" }]));
     assert_eq!(events[0]["candidates"][0]["finishReason"], "STOP");
 }
 
 #[tokio::test]
-async fn the_same_denied_call_again_and_again_ends_the_turn() {
+async fn the_turn_ends_after_max_same_denials() {
     let answers: Vec<Value> = (0..9).map(|_| json!([write()])).collect();
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let config = on_write(REFUSING) + "events: { max_same_denials: 2, max_denied_rounds: 9 }\n";
+    let config = on_write(DENY_COMMAND) + "events: { max_same_denials: 2, max_denied_rounds: 9 }\n";
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let answer = Chat::asking("go").ask(&gate).await;
+    let answer = Chat::with_prompt("go").send(&gate).await;
 
-    assert_eq!(upstream.seen().len(), 2);
-    let said = &answer["candidates"][0]["content"]["parts"][0]["text"];
-    assert_eq!(*said, "not here");
+    assert_eq!(upstream.requests().len(), 2);
+    let reason = &answer["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(*reason, "not here");
 }
 
 #[tokio::test]
 async fn arguments_are_rewritten_in_place() {
-    let signed = json!({ "functionCall": { "name": "write_file", "args": { "file_path": "a", "n": 1.50 } }, "thoughtSignature": "c2ln" });
+    let signed = json!({
+        "functionCall": { "name": "write_file", "args": { "file_path": "a", "n": 1.50 } },
+        "thoughtSignature": "c2ln",
+    });
     let upstream = Upstream::scripted(&script(&[json!([signed])])).await;
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "file_path": "safe/a" } } });
-    let config = hook::config(&[("BeforeTool", hook::saying("rewrite", &edit))]);
+    let config = hook::config(&[("BeforeTool", hook::printing("rewrite", &edit))]);
     let gate = TestGateway::start(&upstream, &config).await;
 
     let events = gate
         .agent()
-        .stream(MODEL, &Chat::asking("go").body())
+        .stream(MODEL, &Chat::with_prompt("go").body())
         .await
         .events();
 
@@ -159,15 +165,15 @@ async fn arguments_are_rewritten_in_place() {
 }
 
 #[tokio::test]
-async fn policies_have_the_last_look_at_what_hooks_made_of_a_call() {
+async fn policies_inspect_arguments_that_hooks_edited() {
     let answers = [json!([write()]), json!([text("fine")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "file_path": "/etc/passwd" } } });
     let rules = "policies: [{ policy: tool_guard, rules: [{ tool: write_file, argument: /file_path, within: [/repo, .] }] }]\n";
-    let config = hook::config(&[("BeforeTool", hook::saying("rewrite", &edit))]) + rules;
+    let config = hook::config(&[("BeforeTool", hook::printing("rewrite", &edit))]) + rules;
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let answer = Chat::asking("go").ask(&gate).await;
+    let answer = Chat::with_prompt("go").send(&gate).await;
 
     assert_eq!(
         answer["candidates"][0]["content"]["parts"],
@@ -177,9 +183,12 @@ async fn policies_have_the_last_look_at_what_hooks_made_of_a_call() {
 }
 
 #[tokio::test]
-async fn what_a_hook_wants_asked_is_denied_unless_the_config_allows_it() {
-    let output = json!({ "decision": "ask", "reason": "sure?", "hookSpecificOutput": { "tool_input": { "file_path": "x" } } });
-    let hooks = hook::config(&[("BeforeTool", hook::saying("asking", &output))]);
+async fn a_hook_decision_of_ask_is_denied_unless_the_config_allows_it() {
+    let output = json!({
+        "decision": "ask", "reason": "sure?",
+        "hookSpecificOutput": { "tool_input": { "file_path": "x" } },
+    });
+    let hooks = hook::config(&[("BeforeTool", hook::printing("asking", &output))]);
     for (mode, expected) in [
         ("deny", json!([text("fine")])),
         (
@@ -191,7 +200,7 @@ async fn what_a_hook_wants_asked_is_denied_unless_the_config_allows_it() {
         let upstream = Upstream::scripted(&script(&answers)).await;
         let gate = TestGateway::start(&upstream, &format!("{hooks}ask: {mode}\n")).await;
 
-        let answer = Chat::asking("go").ask(&gate).await;
+        let answer = Chat::with_prompt("go").send(&gate).await;
 
         assert_eq!(
             answer["candidates"][0]["content"]["parts"], expected,
@@ -201,36 +210,36 @@ async fn what_a_hook_wants_asked_is_denied_unless_the_config_allows_it() {
 }
 
 #[tokio::test]
-async fn a_stopped_turn_waits_for_the_next_prompt() {
+async fn a_stopped_turn_makes_no_model_call_until_the_next_prompt() {
     let answers = [json!([text("well"), write()]), json!([text("hello")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
     let stop = json!({ "continue": false, "stopReason": "enough" });
-    let config = hook::config(&[("BeforeTool", hook::saying("stop", &stop))]);
+    let config = hook::config(&[("BeforeTool", hook::printing("stop", &stop))]);
     let gate = TestGateway::start(&upstream, &config).await;
-    let chat = Chat::asking("go");
+    let chat = Chat::with_prompt("go");
 
     let events = gate.agent().stream(MODEL, &chat.body()).await.events();
     assert_eq!(json!(parts(&events)), json!([text("well"), text("enough")]));
-    let looping = Chat::asking("go")
-        .calls("read_file", &json!({}))
+    let looping = Chat::with_prompt("go")
+        .call("read_file", &json!({}))
         .result("read_file", &json!({ "output": "x" }));
-    let told = looping.ask(&gate).await;
+    let stopped = looping.send(&gate).await;
     let next = chat.model("wellenough").user("hello");
 
     assert_eq!(
-        told["candidates"][0]["content"]["parts"][0]["text"],
+        stopped["candidates"][0]["content"]["parts"][0]["text"],
         "enough"
     );
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
     gate.agent().stream(MODEL, &next.body()).await.events();
-    assert_eq!(upstream.seen().len(), 2);
+    assert_eq!(upstream.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn a_call_for_a_helper_of_gemini_cli_is_judged_too() {
+async fn a_tool_call_of_gemini_cli_with_cached_content_is_inspected() {
     let answers = [json!([write()]), json!([text("fine")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let config = on_write(REFUSING) + "coverage: { allow: [\"cachedContents.*\"] }\n";
+    let config = on_write(DENY_COMMAND) + "coverage: { allow: [\"cachedContents.*\"] }\n";
     let gate = TestGateway::start(&upstream, &config).await;
     let agent = gate.agent().sending("user-agent", "GeminiCLI/0.61.0");
     let tools =
@@ -239,24 +248,25 @@ async fn a_call_for_a_helper_of_gemini_cli_is_judged_too() {
         .post("/v1beta/cachedContents", tools.to_string())
         .await
         .json();
-    let body = json!({ "contents": Chat::asking("go").contents, "cachedContent": cache["name"] });
+    let body =
+        json!({ "contents": Chat::with_prompt("go").contents, "cachedContent": cache["name"] });
 
     let answer = agent.generate(MODEL, &body).await.json();
 
-    let said = &answer["candidates"][0]["content"]["parts"];
-    assert_eq!(*said, json!([text("fine")]));
+    let parts = &answer["candidates"][0]["content"]["parts"];
+    assert_eq!(*parts, json!([text("fine")]));
 }
 
 #[tokio::test]
-async fn text_flows_while_calls_wait_for_each_other() {
+async fn text_and_allowed_calls_are_streamed_in_order() {
     let answer = json!([text("a"), text("b"), read(), text("c"), write()]);
     let upstream = Upstream::scripted(&script(std::slice::from_ref(&answer))).await;
-    let config = on_write(&logging("[\"tool_name\"]", &json!({})));
+    let config = on_write(&log_command("[\"tool_name\"]", &json!({})));
     let gate = TestGateway::start(&upstream, &config).await;
 
     let events = gate
         .agent()
-        .stream(MODEL, &Chat::asking("go").body())
+        .stream(MODEL, &Chat::with_prompt("go").body())
         .await
         .events();
 
@@ -266,52 +276,53 @@ async fn text_flows_while_calls_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn tools_of_mcp_servers_say_where_they_come_from() {
+async fn a_tool_of_an_mcp_server_has_mcp_context() {
     let answer = json!([call("mcp_github_search_issues", &json!({}))]);
     let upstream = Upstream::scripted(&script(&[answer])).await;
-    let config = hook::config(&[("BeforeTool", hook::saying("guard", &json!({})))]);
+    let config = hook::config(&[("BeforeTool", hook::printing("guard", &json!({})))]);
     let gate = TestGateway::start(&upstream, &config).await;
 
-    Chat::asking("go").ask(&gate).await;
+    Chat::with_prompt("go").send(&gate).await;
 
     let context = json!({ "server_name": "github", "tool_name": "search_issues" });
     assert_eq!(gate.json("guard.json")["mcp_context"], context);
 }
 
 #[tokio::test]
-async fn arguments_in_pieces_are_refused_where_hooks_would_judge_them() {
+async fn partial_arguments_of_a_hooked_call_are_denied() {
     let piece = json!({ "functionCall": { "name": "write_file", "willContinue": true } });
-    let rest = json!({ "functionCall": { "partialArgs": [{ "jsonPath": "$.file_path", "stringValue": "a" }] } });
+    let partial_args = json!([{ "jsonPath": "$.file_path", "stringValue": "a" }]);
+    let rest = json!({ "functionCall": { "partialArgs": partial_args } });
     let answers = [json!([piece, rest]), json!([text("fine")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let config = hook::config(&[("BeforeTool", hook::saying("guard", &json!({})))]);
+    let config = hook::config(&[("BeforeTool", hook::printing("guard", &json!({})))]);
     let gate = TestGateway::start(&upstream, &config).await;
 
     let events = gate
         .agent()
-        .stream(MODEL, &Chat::asking("go").body())
+        .stream(MODEL, &Chat::with_prompt("go").body())
         .await
         .events();
 
     assert_eq!(json!(parts(&events)), json!([text("fine")]));
-    let told = &asked(&upstream)[1];
-    let called = &told[1]["parts"];
+    let request = &request_contents(&upstream)[1];
+    let call_parts = &request[1]["parts"];
     assert_eq!(
-        *called,
+        *call_parts,
         json!([{ "functionCall": { "name": "write_file" } }])
     );
 }
 
 #[tokio::test]
-async fn a_buffered_answer_is_judged_the_same() {
+async fn a_call_in_a_buffered_answer_is_denied() {
     let answers = [json!([text("I write."), write()]), json!([text("No.")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let config = on_write(REFUSING) + "after_model: buffered\n";
+    let config = on_write(DENY_COMMAND) + "after_model: buffered\n";
     let gate = TestGateway::start(&upstream, &config).await;
 
     let events = gate
         .agent()
-        .stream(MODEL, &Chat::asking("go").body())
+        .stream(MODEL, &Chat::with_prompt("go").body())
         .await
         .events();
 
@@ -322,19 +333,22 @@ async fn a_buffered_answer_is_judged_the_same() {
 }
 
 #[tokio::test]
-async fn an_agent_that_reports_its_tools_itself_is_not_asked_twice() {
+async fn before_tool_is_not_derived_after_the_agent_reports_it() {
     let answers = [json!([write()]), json!([write()])];
     let upstream = Upstream::scripted(&script(&answers)).await;
     let config = hook::config(&[(
         "BeforeTool",
-        hook::running("log", &logging("[\"tool_name\"]", &json!({}))),
+        hook::command("log", &log_command("[\"tool_name\"]", &json!({}))),
     )]);
     let gate = TestGateway::start(&upstream, &config).await;
     let agent = gate.agent().sending("x-hookgate-session", "s-1");
-    let body = Chat::asking("go").body();
+    let body = Chat::with_prompt("go").body();
 
     agent.generate(MODEL, &body).await;
-    let report = json!({ "hook_event_name": "BeforeTool", "session_id": "s-1", "tool_name": "reported", "tool_input": {} });
+    let report = json!({
+        "hook_event_name": "BeforeTool", "session_id": "s-1",
+        "tool_name": "reported", "tool_input": {},
+    });
     gate.agent().report(&report, "").await;
     agent.generate(MODEL, &body).await;
 

@@ -1,24 +1,23 @@
-//! Code Assist alone: the envelope of requests and answers, and whose session
-//! they are of.
+//! Code Assist: the envelope of requests and answers, and the session id in requests.
 
 use serde_json::{Value, json};
 
-use super::{Form, Way};
+use super::{Api, Framing};
 use crate::harness::{TestGateway, Upstream, assert_refused, hook, prompt, respond};
 
 const GENERATE: &str = "/v1internal:generateContent";
 const STREAM: &str = "/v1internal:streamGenerateContent?alt=sse";
 
-/// A hook that looks at everything and says nothing.
-fn looking() -> String {
-    let look = |name: &str| hook::running(name, &format!("cat > {name}.json"));
+/// Config with hooks that save their input and change nothing.
+fn saving_hooks() -> String {
+    let save = |name: &str| hook::command(name, &format!("cat > {name}.json"));
     hook::config(&[
-        ("BeforeModel", look("before")),
-        ("AfterModel", look("after")),
+        ("BeforeModel", save("before")),
+        ("AfterModel", save("after")),
     ])
 }
 
-/// Three chunks in an unusual spelling.
+/// Three chunks with unusual whitespace and order of fields.
 const CHUNKS: [&str; 3] = [
     r#"{ "traceId":"t1" ,"response" : {"candidates":[{"content":{"role":"model","parts":[{"text":"one "}]}}] } }"#,
     r#"{"response":{"candidates":[ {"content":{"role":"model","parts":[{"text":"two "}]}}]},"traceId":"t2","remainingCredits":[{"creditAmount":"1e3"}]}"#,
@@ -26,12 +25,12 @@ const CHUNKS: [&str; 3] = [
 ];
 
 async fn upstream() -> Upstream {
-    Upstream::with(|asked| match asked.query.as_str() {
+    Upstream::with(|request| match request.query.as_str() {
         "alt=sse" => {
             let events = CHUNKS.map(|it| format!("data: {it}\r\n\r\n"));
             respond(200, "text/event-stream", events.concat())
         }
-        _ if asked.path.contains("stream") => {
+        _ if request.path.contains("stream") => {
             let array = format!("[{}]", CHUNKS.join(",\r\n"));
             respond(200, "application/json", array)
         }
@@ -41,9 +40,9 @@ async fn upstream() -> Upstream {
 }
 
 #[tokio::test]
-async fn the_texts_for_a_model_are_in_the_request_alone() {
+async fn content_fields_beside_the_request_are_refused() {
     let upstream = upstream().await;
-    let gate = TestGateway::start(&upstream, &looking()).await;
+    let gate = TestGateway::start(&upstream, &saving_hooks()).await;
     for field in [
         "contents",
         "systemInstruction",
@@ -58,7 +57,7 @@ async fn the_texts_for_a_model_are_in_the_request_alone() {
         let answer = gate.agent().post(GENERATE, body.to_string()).await;
         assert_refused(&answer, 400, "AMBIGUOUS");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
@@ -66,11 +65,11 @@ async fn unedited_content_keeps_its_bytes() {
     let upstream = upstream().await;
     let body = r#"{ "project":"p" , "model" : "models/m","request":{ "contents" : [ {"role":"user","parts":[{"text":"h\u0069"}]}], "n":1.0e2 },"user_prompt_id":"u" }"#;
     for more in ["", "after_model: buffered\n"] {
-        let gate = TestGateway::start(&upstream, &(looking() + more)).await;
+        let gate = TestGateway::start(&upstream, &(saving_hooks() + more)).await;
 
         let answer = gate.agent().post(GENERATE, body).await;
         assert_eq!(answer.text(), CHUNKS[1]);
-        assert_eq!(upstream.seen().pop().unwrap().body, body);
+        assert_eq!(upstream.requests().pop().unwrap().body, body);
         assert_eq!(gate.json("before.json")["llm_request"]["model"], "m");
 
         let answer = gate.agent().post(STREAM, body).await;
@@ -78,7 +77,7 @@ async fn unedited_content_keeps_its_bytes() {
             answer.text(),
             CHUNKS.map(|it| format!("data: {it}\r\n\r\n")).concat()
         );
-        assert_eq!(upstream.seen().pop().unwrap().body, body);
+        assert_eq!(upstream.requests().pop().unwrap().body, body);
 
         let answer = gate
             .agent()
@@ -91,8 +90,8 @@ async fn unedited_content_keeps_its_bytes() {
 #[tokio::test]
 async fn an_edit_is_spliced_into_its_envelope() {
     let upstream = upstream().await;
-    let swap = hook::saying("swap", &hook::request(&json!({ "model": "other" })));
-    let mask = hook::saying("mask", &hook::response(&json!({ "text": "x" })));
+    let swap = hook::printing("swap", &hook::request(&json!({ "model": "other" })));
+    let mask = hook::printing("mask", &hook::response(&json!({ "text": "x" })));
     let gate = TestGateway::start(
         &upstream,
         &hook::config(&[("BeforeModel", swap), ("AfterModel", mask)]),
@@ -103,7 +102,7 @@ async fn an_edit_is_spliced_into_its_envelope() {
     let answer = gate.agent().post(STREAM, body).await;
 
     assert_eq!(
-        upstream.only().body,
+        upstream.only_request().body,
         body.replace("models/m", "models/other")
     );
     let events = crate::harness::event_data(answer.text());
@@ -117,38 +116,38 @@ async fn an_edit_is_spliced_into_its_envelope() {
 }
 
 #[tokio::test]
-async fn one_answer_of_many_chunks_keeps_what_stood_around_the_last() {
+async fn a_merged_answer_keeps_the_envelope_of_its_last_chunk() {
     let upstream = upstream().await;
-    let mask = hook::saying("mask", &hook::response(&json!({ "text": "x" })));
+    let mask = hook::printing("mask", &hook::response(&json!({ "text": "x" })));
     let config = hook::config(&[("AfterModel", mask)]) + "after_model: buffered\n";
     let gate = TestGateway::start(&upstream, &config).await;
 
-    let answer = Way::CodeAssist
-        .ask(&gate, Form::Events, &prompt("hi"))
+    let answer = Api::CodeAssist
+        .send(&gate, Framing::Sse, &prompt("hi"))
         .await;
 
     let events = answer.events();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["traceId"], "t3");
-    assert_eq!(Way::CodeAssist.text(Form::Events, &answer), "x");
+    assert_eq!(Api::CodeAssist.text(Framing::Sse, &answer), "x");
 }
 
 #[tokio::test]
-async fn a_request_names_its_session_unless_the_path_or_a_header_does() {
+async fn the_session_id_in_the_body_applies_unless_path_or_header_set_one() {
     let upstream = upstream().await;
-    let gate = TestGateway::start(&upstream, &looking()).await;
+    let gate = TestGateway::start(&upstream, &saving_hooks()).await;
     let mut request = prompt("hi");
     request["session_id"] = json!("5d2f-11");
-    let body = Way::CodeAssist.wrapped("m", &request).to_string();
+    let body = Api::CodeAssist.wrap("m", &request).to_string();
 
     let by_body = gate.agent().post(GENERATE, body.clone()).await;
     assert_eq!(by_body.header("x-hookgate-session"), "5d2f-11");
     assert_eq!(gate.json("before.json")["session_id"], "5d2f-11");
-    let known = gate.operator().get("/sessions/5d2f-11").await.json();
-    assert_eq!(known["source"], "code_assist", "{known}");
+    let session = gate.operator().get("/sessions/5d2f-11").await.json();
+    assert_eq!(session["source"], "code_assist", "{session}");
 
-    let named = gate.agent().sending("x-hookgate-session", "by-header");
-    let by_header = named.post(GENERATE, body.clone()).await;
+    let agent = gate.agent().sending("x-hookgate-session", "by-header");
+    let by_header = agent.post(GENERATE, body.clone()).await;
     assert_eq!(by_header.header("x-hookgate-session"), "by-header");
     let by_path = gate
         .agent()
@@ -157,17 +156,17 @@ async fn a_request_names_its_session_unless_the_path_or_a_header_does() {
     assert_eq!(by_path.header("x-hookgate-session"), "by-path");
 
     request["session_id"] = json!("no name / at all");
-    let body = Way::CodeAssist.wrapped("m", &request).to_string();
+    let body = Api::CodeAssist.wrap("m", &request).to_string();
     let unnamed = gate.agent().post(GENERATE, body).await;
     assert_eq!(unnamed.status, 200);
     assert!(!unnamed.header("x-hookgate-session").contains(' '));
 }
 
 #[tokio::test]
-async fn tokens_are_counted_of_the_model_that_the_request_names() {
+async fn policies_apply_to_the_model_of_a_token_count() {
     let upstream = Upstream::answering(&json!({ "totalTokens": 7 })).await;
     let config = "policies: [{ policy: model_allow, models: [m, other] }, { policy: model_swap, swap: { m: other } }]\n";
-    let gate = TestGateway::start(&upstream, &(looking() + config)).await;
+    let gate = TestGateway::start(&upstream, &(saving_hooks() + config)).await;
     let mut request = prompt("count me");
     request["model"] = json!("models/m");
     let body = json!({ "request": request }).to_string();
@@ -179,7 +178,7 @@ async fn tokens_are_counted_of_the_model_that_the_request_names() {
 
     assert_eq!(answer.json(), json!({ "totalTokens": 7 }));
     assert_eq!(
-        upstream.only().body,
+        upstream.only_request().body,
         body.replace("models/m", "models/other")
     );
     let seen = gate.json("before.json");
@@ -192,9 +191,9 @@ async fn tokens_are_counted_of_the_model_that_the_request_names() {
 }
 
 #[tokio::test]
-async fn what_means_two_things_is_refused() {
+async fn invalid_and_ambiguous_envelopes_are_refused() {
     let upstream = upstream().await;
-    let gate = TestGateway::start(&upstream, &looking()).await;
+    let gate = TestGateway::start(&upstream, &saving_hooks()).await;
     for (body, reason) in [
         (r#"{"model":"m"}"#, "BAD_DOCUMENT"),
         (r#"{"model":"m","request":[]}"#, "BAD_DOCUMENT"),
@@ -230,44 +229,44 @@ async fn what_means_two_things_is_refused() {
             assert_refused(&answer, 400, reason);
         }
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_wrapped_is_none() {
+async fn an_answer_without_an_envelope_is_an_upstream_error() {
     let bare = r#"{"candidates":[{"content":{"parts":[{"text":"psst"}]}}]}"#;
-    let upstream = Upstream::with(move |asked| match asked.query.as_str() {
+    let upstream = Upstream::with(move |request| match request.query.as_str() {
         "alt=sse" => respond(200, "text/event-stream", format!("data: {bare}\r\n\r\n")),
         _ => respond(200, "application/json", bare),
     })
     .await;
-    let gate = TestGateway::start(&upstream, &looking()).await;
+    let gate = TestGateway::start(&upstream, &saving_hooks()).await;
     for path in [GENERATE, STREAM] {
-        let body = Way::CodeAssist.wrapped("m", &prompt("hi")).to_string();
+        let body = Api::CodeAssist.wrap("m", &prompt("hi")).to_string();
         let answer = gate.agent().post(path, body).await;
         assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
     }
 }
 
 #[tokio::test]
-async fn errors_are_not_wrapped() {
+async fn upstream_errors_pass_without_an_envelope() {
     let error =
         json!({ "error": { "code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED" } });
     let text = error.to_string();
     let upstream = Upstream::with(move |_| respond(429, "application/json", text.clone())).await;
-    let gate = TestGateway::start(&upstream, &looking()).await;
+    let gate = TestGateway::start(&upstream, &saving_hooks()).await;
 
-    let answer = Way::CodeAssist
-        .ask(&gate, Form::Events, &prompt("hi"))
+    let answer = Api::CodeAssist
+        .send(&gate, Framing::Sse, &prompt("hi"))
         .await;
 
     assert_eq!((answer.status, answer.json()), (429, error));
 }
 
 #[tokio::test]
-async fn what_gemini_cli_asks_for_at_its_start_passes() {
+async fn startup_requests_of_gemini_cli_pass_without_hooks() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, &looking()).await;
+    let gate = TestGateway::start(&upstream, &saving_hooks()).await;
     for (method, verb) in [
         ("POST", "loadCodeAssist"),
         ("POST", "onboardUser"),
@@ -288,7 +287,7 @@ async fn what_gemini_cli_asks_for_at_its_start_passes() {
             .ask(method, &format!("/v1internal:{verb}"), body)
             .await;
         assert_eq!(answer.status, 200, "{verb}: {}", answer.text());
-        assert_eq!(upstream.seen().pop().unwrap().body, body);
+        assert_eq!(upstream.requests().pop().unwrap().body, body);
     }
     assert_eq!(
         gate.agent().get("/v1internal/operations/mock").await.json()["done"],
@@ -300,10 +299,10 @@ async fn what_gemini_cli_asks_for_at_its_start_passes() {
 }
 
 #[tokio::test]
-async fn facts_for_conditions_are_those_of_the_inner_request() {
+async fn conditions_use_the_facts_of_the_inner_request() {
     let upstream = Upstream::mock().await;
     let when = |name: &str, condition: &str| {
-        let mut hook = hook::refusing(name, "no");
+        let mut hook = hook::denying(name, "no");
         hook["when"] = json!(condition);
         hook
     };
@@ -316,10 +315,10 @@ async fn facts_for_conditions_are_those_of_the_inner_request() {
     let mut request: Value = prompt("hi");
     request["tools"] = json!([{ "functionDeclarations": [{ "name": "read" }] }]);
 
-    let denied = Way::CodeAssist.ask(&gate, Form::Events, &request).await;
-    assert_eq!(Way::CodeAssist.text(Form::Events, &denied), "no");
-    let other = Way::CodeAssist
-        .ask_model(&gate, Form::Events, "n", &request)
+    let denied = Api::CodeAssist.send(&gate, Framing::Sse, &request).await;
+    assert_eq!(Api::CodeAssist.text(Framing::Sse, &denied), "no");
+    let other = Api::CodeAssist
+        .send_to_model(&gate, Framing::Sse, "n", &request)
         .await;
-    assert_eq!(Way::CodeAssist.text(Form::Events, &other), "You said: hi");
+    assert_eq!(Api::CodeAssist.text(Framing::Sse, &other), "You said: hi");
 }

@@ -1,64 +1,64 @@
-//! Vertex AI alone: names of models in bodies, and what its bodies have besides.
+//! Vertex AI: model names in bodies, and fields that only its bodies have.
 
 use serde_json::json;
 
-use super::{Form, Way};
+use super::{Api, Framing};
 use crate::harness::{TestGateway, Upstream, assert_refused, hook, prompt};
 
-const FULL: &str = "projects/p-1/locations/us-central1/publishers/google/models/m";
+const FULL_MODEL_NAME: &str = "projects/p-1/locations/us-central1/publishers/google/models/m";
 
 #[tokio::test]
-async fn a_model_in_the_body_must_be_that_of_the_path() {
+async fn a_model_in_the_body_must_match_the_path() {
     let upstream = Upstream::mock().await;
-    let swap = hook::saying("swap", &hook::request(&json!({ "model": "other" })));
+    let swap = hook::printing("swap", &hook::request(&json!({ "model": "other" })));
     let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeModel", swap)])).await;
-    for (way, name, fits) in [
-        (Way::Project, FULL, true),
-        (Way::Project, "publishers/google/models/m", true),
-        (Way::Project, "models/m", true),
-        (Way::Project, "m", true),
+    for (api, name, matches) in [
+        (Api::Project, FULL_MODEL_NAME, true),
+        (Api::Project, "publishers/google/models/m", true),
+        (Api::Project, "models/m", true),
+        (Api::Project, "m", true),
         (
-            Way::Project,
+            Api::Project,
             "projects/p-2/locations/us-central1/publishers/google/models/m",
             false,
         ),
-        (Way::Project, "publishers/google/models/n", false),
-        (Way::Project, "publishers/other/models/m", false),
-        (Way::Express, "publishers/google/models/m", true),
-        (Way::Express, FULL, false),
-        (Way::Gemini, "models/m", true),
-        (Way::Gemini, "publishers/google/models/m", false),
+        (Api::Project, "publishers/google/models/n", false),
+        (Api::Project, "publishers/other/models/m", false),
+        (Api::Express, "publishers/google/models/m", true),
+        (Api::Express, FULL_MODEL_NAME, false),
+        (Api::Gemini, "models/m", true),
+        (Api::Gemini, "publishers/google/models/m", false),
     ] {
         let mut request = prompt("hi");
         request["model"] = json!(name);
-        let before = upstream.seen().len();
+        let before = upstream.requests().len();
         let body = request.to_string();
         let answer = gate
             .agent()
-            .post(&way.path("m", "countTokens"), body.clone())
+            .post(&api.path("m", "countTokens"), body.clone())
             .await;
-        if !fits {
+        if !matches {
             assert_refused(&answer, 400, "AMBIGUOUS");
-            assert_eq!(upstream.seen().len(), before);
+            assert_eq!(upstream.requests().len(), before);
             continue;
         }
         assert_eq!(answer.status, 200, "{name}: {}", answer.text());
-        let asked = upstream.seen().pop().unwrap();
-        assert_eq!(asked.path, way.path("other", "countTokens"));
+        let received = upstream.requests().pop().unwrap();
+        assert_eq!(received.path, api.path("other", "countTokens"));
         let renamed = name.strip_suffix('m').unwrap().to_owned() + "other";
         assert_eq!(
-            asked.body,
+            received.body,
             body.replace(&format!("\"{name}\""), &format!("\"{renamed}\""))
         );
     }
 }
 
 #[tokio::test]
-async fn content_that_hooks_do_not_read_is_not_counted() {
+async fn content_in_instances_is_refused() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(
         &upstream,
-        &hook::config(&[("BeforeModel", hook::running("look", "cat"))]),
+        &hook::config(&[("BeforeModel", hook::command("look", "cat"))]),
     )
     .await;
     let mut request = prompt("hi");
@@ -66,29 +66,29 @@ async fn content_that_hooks_do_not_read_is_not_counted() {
     for method in ["countTokens", "generateContent"] {
         let answer = gate
             .agent()
-            .post(&Way::Project.path("m", method), request.to_string())
+            .post(&Api::Project.path("m", method), request.to_string())
             .await;
         assert_refused(&answer, 400, "BAD_DOCUMENT");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn labels_and_embeddings_go_on_as_they_are() {
+async fn labels_pass_unchanged_and_embeddings_reach_hooks() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(
         &upstream,
-        &hook::config(&[("BeforeModel", hook::running("look", "cat > seen.json"))]),
+        &hook::config(&[("BeforeModel", hook::command("look", "cat > seen.json"))]),
     )
     .await;
     let mut request = prompt("hi");
     request["labels"] = json!({ "team": "a" });
 
-    Way::Express.ask(&gate, Form::Unary, &request).await;
-    assert_eq!(upstream.only().json(), request);
+    Api::Express.send(&gate, Framing::Unary, &request).await;
+    assert_eq!(upstream.only_request().json(), request);
 
     let embedding = json!({ "content": { "parts": [{ "text": "embed me" }] } });
-    let path = Way::Project.path("m", "embedContent");
+    let path = Api::Project.path("m", "embedContent");
     let answer = gate.agent().post(&path, embedding.to_string()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let seen = gate.json("seen.json");
@@ -96,7 +96,7 @@ async fn labels_and_embeddings_go_on_as_they_are() {
 }
 
 #[tokio::test]
-async fn models_are_listed_by_each_upstream_that_has_them() {
+async fn model_metadata_requests_pass_to_upstream() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
     for path in [
@@ -104,6 +104,6 @@ async fn models_are_listed_by_each_upstream_that_has_them() {
         "/v1/publishers/google/models/m",
     ] {
         assert_eq!(gate.agent().get(path).await.status, 200);
-        assert_eq!(upstream.seen().pop().unwrap().path, path);
+        assert_eq!(upstream.requests().pop().unwrap().path, path);
     }
 }

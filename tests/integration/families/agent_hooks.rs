@@ -1,11 +1,11 @@
-//! Hooks of Claude Code and Codex on every API.
+//! Claude Code hooks on every API.
 
 use serde_json::{Value, json};
 
-use super::family::{Family, Said, Turn, each};
+use super::family::{Family, Part, Turn, each};
 use crate::harness::{TestGateway, Upstream};
 
-/// A gateway with one hook of Claude Code, for which both tools of the agent are shells.
+/// A gateway with one Claude Code hook, which sees both tools of the agent as `Bash`.
 async fn gate(family: Family, upstream: &Upstream, event: &str, output: &Value) -> TestGateway {
     let command = format!("cat > seen.json; echo '{output}'");
     let hook = json!({ "type": "command", "command": command });
@@ -18,24 +18,27 @@ async fn gate(family: Family, upstream: &Upstream, event: &str, output: &Value) 
 }
 
 #[tokio::test]
-async fn a_permission_of_deny_holds() {
+async fn a_pre_tool_use_denial_withholds_the_call_and_reaches_the_model() {
     let output = json!({ "hookSpecificOutput": {
         "hookEventName": "PreToolUse",
         "permissionDecision": "deny",
         "permissionDecisionReason": "not here",
     }});
-    let answers = [vec![Said::call("rm", "a")], vec![Said::text(&["all good"])]];
+    let answers = [vec![Part::call("rm", "a")], vec![Part::text(&["all good"])]];
     for (family, is_stream) in each() {
         let upstream = family.upstream(answers.to_vec()).await;
         let gate = gate(family, &upstream, "PreToolUse", &output).await;
 
         let answer = family.ask(&gate, is_stream, &[Turn::User("hi")]).await;
 
-        let heard = family.heard(is_stream, &answer);
-        assert_eq!(heard.calls, [], "{family:?}");
-        assert!(heard.text.ends_with("all good"), "{family:?}: {heard:?}");
-        let again = &upstream.seen()[1].body;
-        assert!(again.contains("not here"), "{family:?}: {again}");
+        let parsed = family.parse(is_stream, &answer);
+        assert_eq!(parsed.calls, [], "{family:?}");
+        assert!(parsed.text.ends_with("all good"), "{family:?}: {parsed:?}");
+        let second_request = &upstream.requests()[1].body;
+        assert!(
+            second_request.contains("not here"),
+            "{family:?}: {second_request}"
+        );
         let seen = gate.json("seen.json");
         assert_eq!(seen["tool_name"], "Bash", "{family:?}");
         assert_eq!(seen["tool_input"]["x"], "a", "{family:?}");
@@ -43,27 +46,27 @@ async fn a_permission_of_deny_holds() {
 }
 
 #[tokio::test]
-async fn an_updated_input_is_what_the_agent_runs() {
+async fn the_agent_receives_a_tool_call_with_the_updated_input() {
     let output = json!({ "hookSpecificOutput": {
         "hookEventName": "PreToolUse",
         "permissionDecision": "allow",
         "updatedInput": { "x": "b" },
     }});
     for (family, is_stream) in each() {
-        let upstream = family.upstream(vec![vec![Said::call("rm", "a")]]).await;
+        let upstream = family.upstream(vec![vec![Part::call("rm", "a")]]).await;
         let gate = gate(family, &upstream, "PreToolUse", &output).await;
 
         let answer = family.ask(&gate, is_stream, &[Turn::User("hi")]).await;
 
-        let heard = family.heard(is_stream, &answer);
+        let parsed = family.parse(is_stream, &answer);
         let expected = ("rm".to_owned(), json!({ "x": "b" }).to_string());
-        assert_eq!(heard.calls, [expected], "{family:?}");
-        assert!(heard.wants_tools, "{family:?}");
+        assert_eq!(parsed.calls, [expected], "{family:?}");
+        assert!(parsed.wants_tools, "{family:?}");
     }
 }
 
 #[tokio::test]
-async fn an_updated_output_reaches_the_model() {
+async fn the_model_receives_the_updated_tool_output() {
     let output = json!({ "hookSpecificOutput": {
         "hookEventName": "PostToolUse",
         "updatedToolOutput": "KEY=***",
@@ -74,18 +77,18 @@ async fn an_updated_output_reaches_the_model() {
         Turn::Result("look", "KEY=1"),
     ];
     for (family, is_stream) in each() {
-        let upstream = family.upstream(vec![vec![Said::text(&["ok"])]]).await;
+        let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
         let gate = gate(family, &upstream, "PostToolUse", &output).await;
 
         let answer = family.ask(&gate, is_stream, &turns).await;
 
-        assert_eq!(family.heard(is_stream, &answer).text, "ok", "{family:?}");
-        // As if the tool itself had said it.
-        let said = family.request(
+        assert_eq!(family.parse(is_stream, &answer).text, "ok", "{family:?}");
+        // The same request as if the tool had returned this output.
+        let expected = family.request(
             is_stream,
             &[turns[0], turns[1], Turn::Result("look", "KEY=***")],
         );
-        assert_eq!(upstream.only().json(), said, "{family:?}");
+        assert_eq!(upstream.only_request().json(), expected, "{family:?}");
         assert_eq!(gate.json("seen.json")["tool_name"], "Bash", "{family:?}");
     }
 }

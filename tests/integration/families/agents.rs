@@ -1,17 +1,17 @@
-//! What agents send beside a call: keys, names of sessions, compressed bodies. And what their
-//! callers get: errors, quotas.
+//! Credentials, compressed bodies and token counts on every API.
 
-use data_encoding::HEXLOWER;
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use serde_json::json;
 
-use super::family::{ALL, Family, Said, Turn, each};
-use crate::harness::{Agent, Answer, Asked, TestGateway, Upstream, hook, respond};
+use super::{
+    family::{ALL, Family, Turn},
+    model_api, post, sha256,
+};
+use crate::harness::{ReceivedRequest, TestGateway, Upstream, respond};
 
-const QUIET: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > /dev/null }] }], \
+const NO_OP_HOOKS: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > /dev/null }] }], \
      AfterModel: [{ hooks: [{ command: cat > /dev/null }] }] }\n";
 
-fn name(family: Family) -> &'static str {
+fn upstream_name(family: Family) -> &'static str {
     match family {
         Family::Gemini => "gemini",
         Family::Anthropic => "anthropic",
@@ -19,12 +19,12 @@ fn name(family: Family) -> &'static str {
     }
 }
 
-/// The credentials of a request that came upstream.
-fn credentials(asked: &Asked) -> [String; 3] {
+/// The credentials of a request that upstream received.
+fn sent_credentials(asked: &ReceivedRequest) -> [String; 3] {
     ["x-goog-api-key", "x-api-key", "authorization"].map(|name| asked.header(name).to_owned())
 }
 
-fn credentials_of(family: Family, key: &str) -> [String; 3] {
+fn expected_credentials(family: Family, key: &str) -> [String; 3] {
     let bearer = format!("Bearer {key}");
     match family {
         Family::Gemini => [key, "", ""],
@@ -34,30 +34,14 @@ fn credentials_of(family: Family, key: &str) -> [String; 3] {
     .map(str::to_owned)
 }
 
-fn sha256(text: &str) -> String {
-    HEXLOWER.encode(&Sha256::digest(text))
-}
-
-async fn model(family: Family) -> Upstream {
-    family.upstream(vec![vec![Said::text(&["ok"])]]).await
-}
-
-fn body(family: Family) -> String {
-    family.request(false, &[Turn::User("hi")]).to_string()
-}
-
-async fn post(family: Family, agent: &Agent) -> Answer {
-    agent.post(family.path(false), body(family)).await
-}
-
 #[tokio::test]
-async fn the_key_of_the_config_goes_upstream_alone_in_the_header_of_the_api() {
+async fn the_configured_api_key_replaces_all_credentials_of_the_agent() {
     for family in ALL.iter().copied() {
-        for hooks in ["", QUIET] {
-            let upstream = model(family).await;
+        for hooks in ["", NO_OP_HOOKS] {
+            let upstream = model_api(family).await;
             let config = format!(
                 "upstreams: {{ {}: {{ url: \"{{upstream}}\", api_key: {{ file: key }} }} }}\n{hooks}",
-                name(family)
+                upstream_name(family)
             );
             let files = [("key", "OWN-KEY-4711")];
             let gateway = TestGateway::with_files(&upstream, &config, &files).await;
@@ -71,17 +55,20 @@ async fn the_key_of_the_config_goes_upstream_alone_in_the_header_of_the_api() {
             let answer = post(family, &agent).await;
 
             assert_eq!(answer.status, 200, "{family:?}: {}", answer.text());
-            let asked = upstream.only();
-            assert_eq!(credentials(&asked), credentials_of(family, "OWN-KEY-4711"));
+            let asked = upstream.only_request();
+            assert_eq!(
+                sent_credentials(&asked),
+                expected_credentials(family, "OWN-KEY-4711")
+            );
             assert_eq!(asked.header("openai-organization"), "", "{family:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_subscription_of_claude_goes_upstream_without_a_key_beside_it() {
-    let upstream = model(Family::Anthropic).await;
-    for hooks in ["", QUIET] {
+async fn a_claude_oauth_token_is_forwarded_without_the_api_key() {
+    let upstream = model_api(Family::Anthropic).await;
+    for hooks in ["", NO_OP_HOOKS] {
         let gateway = Family::Anthropic.gateway(&upstream, hooks).await;
         let agent = gateway
             .agent()
@@ -93,8 +80,8 @@ async fn a_subscription_of_claude_goes_upstream_without_a_key_beside_it() {
 
         post(Family::Anthropic, &agent).await;
 
-        let asked = upstream.seen().pop().unwrap();
-        assert_eq!(credentials(&asked), ["", "", "Bearer sk-ant-oat01-x"]);
+        let asked = upstream.requests().pop().unwrap();
+        assert_eq!(sent_credentials(&asked), ["", "", "Bearer sk-ant-oat01-x"]);
         assert_eq!(asked.header("anthropic-beta"), "oauth-2025-04-20,other");
         assert_eq!(asked.header("x-stainless-lang"), "js");
         assert_eq!(asked.header("cookie"), "");
@@ -102,15 +89,15 @@ async fn a_subscription_of_claude_goes_upstream_without_a_key_beside_it() {
 }
 
 #[tokio::test]
-async fn callers_are_known_by_a_key_in_the_header_of_their_api() {
+async fn callers_authenticate_with_a_key_in_any_credential_header() {
     for family in ALL.iter().copied() {
-        let upstream = model(family).await;
+        let upstream = model_api(family).await;
         let config = format!(
             "upstreams: {{ {}: {{ url: \"{{upstream}}\" }} }}
 auth: {{ keys: [{{ name: a, sha256: {}, upstream_keys: {{ {}: {{ file: key }} }} }}] }}\n",
-            name(family),
+            upstream_name(family),
             sha256("a-key"),
-            name(family)
+            upstream_name(family)
         );
         let files = [("key", "FOR-A-4711")];
         let gateway = TestGateway::with_files(&upstream, &config, &files).await;
@@ -122,370 +109,24 @@ auth: {{ keys: [{{ name: a, sha256: {}, upstream_keys: {{ {}: {{ file: key }} }}
         ] {
             let answer = post(family, &gateway.agent().sending(header, value)).await;
             assert_eq!(answer.status, 200, "{family:?} {header}");
-            let asked = upstream.seen().pop().unwrap();
-            assert_eq!(credentials(&asked), credentials_of(family, "FOR-A-4711"));
+            let asked = upstream.requests().pop().unwrap();
+            assert_eq!(
+                sent_credentials(&asked),
+                expected_credentials(family, "FOR-A-4711")
+            );
             assert_eq!(asked.header("x-hookgate-key"), "");
         }
-        let before = upstream.seen().len();
+        let before = upstream.requests().len();
         let answer = post(family, &gateway.agent().sending("x-api-key", "wrong")).await;
         assert_eq!(answer.status, 401);
-        assert_eq!(upstream.seen().len(), before);
-    }
-}
-
-/// Checks that an answer is an error in the form of the API.
-#[track_caller]
-fn assert_error(family: Family, answer: &Answer, status: u16, reason: &str) {
-    assert_eq!(answer.status, status, "{family:?}: {}", answer.text());
-    let error = answer.json();
-    match family {
-        Family::Gemini => assert_eq!(error["error"]["details"][0]["reason"], reason),
-        Family::Anthropic => {
-            assert_eq!(error["type"], "error", "{error}");
-            assert_eq!(error["error"]["reason"], reason);
-            let id = answer.header("x-hookgate-request-id");
-            assert_eq!(error["request_id"], id);
-        }
-        Family::Responses | Family::Chat => {
-            let code = match reason {
-                "POLICY_DENIED" => "content_policy_violation",
-                reason => reason,
-            };
-            assert_eq!(error["error"]["code"], code, "{error}");
-            assert_eq!(error["error"]["param"], Value::Null);
-        }
-    }
-}
-
-#[tokio::test]
-async fn errors_have_the_form_of_the_api_for_every_cause() {
-    let keys = format!(
-        "auth: {{ keys: [{{ name: a, sha256: {} }}] }}\n",
-        sha256("a-key")
-    );
-    for family in ALL.iter().copied() {
-        let upstream = model(family).await;
-        let gateway = family.gateway(&upstream, &keys).await;
-        let known = gateway.agent().sending("x-hookgate-key", "a-key");
-        let known = match family {
-            Family::Gemini => known,
-            Family::Anthropic => known.sending("anthropic-version", "2023-06-01"),
-            Family::Responses | Family::Chat => known.sending("authorization", "Bearer theirs"),
-        };
-        let expected = if family == Family::Gemini {
-            ""
-        } else {
-            "false"
-        };
-        for (answer, status, reason) in [
-            (post(family, &gateway.agent()).await, 401, "UNAUTHENTICATED"),
-            (
-                gateway
-                    .agent()
-                    .post(&format!("/s/x{}", family.path(false)), "{}")
-                    .await,
-                401,
-                "UNAUTHENTICATED",
-            ),
-            (known.post("/v1/nothing", "{}").await, 403, "UNKNOWN_PATH"),
-            (
-                known.get(family.path(false)).await,
-                405,
-                "METHOD_NOT_ALLOWED",
-            ),
-        ] {
-            // `GET` of a conversation is another method of some APIs.
-            if status == 405 && answer.status != 405 {
-                continue;
-            }
-            assert_error(family, &answer, status, reason);
-            assert_eq!(answer.header("x-should-retry"), expected, "{reason}");
-        }
-    }
-}
-
-/// Status of denials that are errors, which agents do not repeat.
-const fn denied(family: Family) -> u16 {
-    match family {
-        Family::Gemini | Family::Anthropic => 403,
-        Family::Responses | Family::Chat => 400,
-    }
-}
-
-#[tokio::test]
-async fn a_denial_as_an_error_has_the_status_that_agents_do_not_repeat() {
-    let deny = "denials: error\n".to_owned()
-        + &hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
-    for (family, is_stream) in each() {
-        let upstream = model(family).await;
-        let gateway = family.gateway(&upstream, &deny).await;
-        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
-        assert_error(family, &answer, denied(family), "POLICY_DENIED");
-        assert!(answer.text().contains("not today"));
-        let expected = if family == Family::Gemini {
-            ""
-        } else {
-            "false"
-        };
-        assert_eq!(answer.header("x-should-retry"), expected);
-        assert!(upstream.seen().is_empty());
-    }
-}
-
-/// opencode repeats a call if the body of an error contains one of these anywhere.
-const REPEATED_BY_OPENCODE: [&str; 6] = ["429", "500", "502", "503", "504", "524"];
-
-#[tokio::test]
-async fn no_denial_contains_a_number_that_agents_repeat_it_for() {
-    let deny = "denials: error\npolicies: [{ policy: request_limits, max_input: 1B }]\n";
-    for family in ALL.iter().copied() {
-        let upstream = model(family).await;
-        let gateway = family.gateway(&upstream, deny).await;
-        for _ in 0..300 {
-            let answer = post(family, &gateway.agent()).await;
-            assert_error(family, &answer, denied(family), "POLICY_DENIED");
-            let text = answer.text();
-            let found = |number: &&str| text.contains(*number);
-            assert_eq!(
-                REPEATED_BY_OPENCODE.iter().find(|it| found(it)),
-                None,
-                "{text}"
-            );
-        }
-        assert!(upstream.seen().is_empty());
-    }
-}
-
-#[tokio::test]
-async fn log_trace_and_metrics_have_the_status_that_the_agent_received() {
-    let answer = json!({ "candidates": [{ "content": { "parts": ["from a hook"] } }] });
-    let answering = hook::saying("answer", &hook::response(&answer));
-    for (family, path, hook) in [
-        (
-            Family::Responses,
-            "/v1/responses",
-            hook::refusing("guard", "no"),
-        ),
-        // Text cannot answer this call, so it is denied.
-        (Family::Responses, "/v1/responses/input_tokens", answering),
-        (
-            Family::Chat,
-            "/v1/chat/completions",
-            hook::refusing("guard", "no"),
-        ),
-    ] {
-        let upstream = model(family).await;
-        let hooks = hook::config(&[("BeforeModel", hook)]);
-        let config = format!("denials: error\naudit: {{ path: audit.jsonl }}\n{hooks}");
-        let gateway = family.gateway(&upstream, &config).await;
-        let answer = gateway.agent().post(path, body(family)).await;
-        assert_eq!(answer.status, 400, "{path}: {}", answer.text());
-
-        let operator = gateway.operator();
-        let metrics = operator.get("/metrics").await;
-        let mut lines = metrics.text().lines();
-        let counted = lines.find(|line| line.starts_with("hookgate_requests_total{"));
-        assert!(counted.unwrap().contains("status=\"400\""), "{counted:?}");
-        let calls = operator.get("/calls").await;
-        assert!(calls.text().contains("\"status\":400"), "{}", calls.text());
-        // The last line of a call may be written after its response.
-        let folder = gateway.stop_keeping().await;
-        let log = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
-        assert!(log.contains("\"status\":400"), "{path}: {log}");
-        assert!(!log.contains("\"status\":403"), "{path}: {log}");
-    }
-}
-
-/// A hook that appends the session and the prompt to a file.
-fn prompts() -> String {
-    let script = "cat >> prompts; echo >> prompts";
-    hook::config(&[("BeforeAgent", hook::running("see", script))])
-}
-
-/// The sessions and prompts that hooks saw so far.
-fn seen(gateway: &TestGateway) -> Vec<(String, String)> {
-    let lines = gateway.file("prompts");
-    let lines = lines.lines().filter(|line| !line.is_empty());
-    let parsed = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    parsed
-        .map(|input| (text(&input["session_id"]), text(&input["prompt"])))
-        .collect()
-}
-
-/// An API family, the headers of an agent, and the session that they name.
-type Case<'a> = (Family, &'a [(&'static str, &'a str)], &'a str);
-
-#[tokio::test]
-async fn agents_name_their_sessions_in_their_own_headers_and_sub_agents_have_their_own() {
-    let claude = ("x-claude-code-session-id", "c-1");
-    let cases: [Case<'_>; 6] = [
-        (Family::Anthropic, &[claude], "c-1"),
-        (
-            Family::Anthropic,
-            &[claude, ("x-claude-code-agent-id", "sub")],
-            "c-1:sub",
-        ),
-        (
-            Family::Anthropic,
-            &[claude, ("x-hookgate-session", "mine")],
-            "mine",
-        ),
-        (
-            Family::Responses,
-            &[("session-id", "x-1"), ("thread-id", "x-1")],
-            "x-1",
-        ),
-        (
-            Family::Responses,
-            &[("session-id", "x-1"), ("thread-id", "x-2")],
-            "x-1:x-2",
-        ),
-        (Family::Responses, &[("x-session-id", "ses_1")], "ses_1"),
-    ];
-    for (family, headers, expected) in cases {
-        let upstream = model(family).await;
-        let gateway = family.gateway(&upstream, &prompts()).await;
-        let mut agent = gateway.agent();
-        for (name, value) in headers {
-            agent = agent.sending(name, value);
-        }
-        // The same prompt again is one turn of the same session.
-        for _ in 0..2 {
-            post(family, &agent).await;
-        }
-        let seen = seen(&gateway);
-        assert_eq!(
-            seen,
-            [(expected.to_owned(), "hi".to_owned())],
-            "{headers:?}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_session_in_the_body_is_taken_unless_it_may_be_that_of_every_user() {
-    let uuid = "2e5bf39a-41ec-499f-9883-d64499ab6084";
-    let user = json!({ "device_id": "d", "account_uuid": "", "session_id": "s-9" }).to_string();
-    for (family, field, value, expected) in [
-        (
-            Family::Responses,
-            "prompt_cache_key",
-            json!(uuid),
-            Some(uuid),
-        ),
-        (Family::Responses, "prompt_cache_key", json!("my-app"), None),
-        (
-            Family::Anthropic,
-            "metadata",
-            json!({ "user_id": user }),
-            Some("s-9"),
-        ),
-        (
-            Family::Anthropic,
-            "metadata",
-            json!({ "user_id": "someone" }),
-            None,
-        ),
-    ] {
-        let upstream = model(family).await;
-        let gateway = family.gateway(&upstream, &prompts()).await;
-        let mut request = family.request(false, &[Turn::User("hi")]);
-        request[field] = value.clone();
-        let agent = gateway.agent();
-        agent.post(family.path(false), request.to_string()).await;
-        let (session, _) = seen(&gateway).remove(0);
-        match expected {
-            Some(expected) => assert_eq!(session, expected),
-            None => assert!(!value.to_string().contains(&session), "{session}"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn helper_calls_of_agents_start_no_turn_and_get_errors_for_denials() {
-    let agent_header = "claude-cli/2.1.330 (external, cli)";
-    for tools in [
-        json!([]),
-        json!([{ "type": "web_search_20250305", "name": "web_search" }]),
-    ] {
-        let family = Family::Anthropic;
-        let upstream = model(family).await;
-        let deny = "  BeforeModel: [{ matcher: \"*\", hooks: [{ command: 'grep -q secret && { echo no >&2; exit 2; }; exit 0' }] }]\n";
-        let config =
-            "hooks:\n  BeforeAgent: [{ hooks: [{ command: 'cat >> prompts; echo >> prompts' }] }]\n"
-                .to_owned() + deny;
-        let gateway = family.gateway(&upstream, &config).await;
-        let agent = gateway
-            .agent()
-            .sending("user-agent", agent_header)
-            .sending("x-claude-code-session-id", "c-1");
-        let mut helper = family.request(false, &[Turn::User("a title, please")]);
-        helper["tools"] = tools;
-        let answer = agent.post("/v1/messages", helper.to_string()).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        post(family, &agent).await;
-
-        let expected = ("c-1".to_owned(), "hi".to_owned());
-        assert_eq!(seen(&gateway), [expected]);
-        helper["messages"][0]["content"] = json!("a secret");
-        let answer = agent.post("/v1/messages", helper.to_string()).await;
-        assert_eq!(answer.status, 403, "{}", answer.text());
-        // Any other client's call without tools is a turn.
-        let sdk = gateway
-            .agent()
-            .sending("user-agent", "Anthropic/Python 2.12.0");
-        helper["messages"][0]["content"] = json!("from an SDK");
-        sdk.post("/v1/messages", helper.to_string()).await;
-        assert_eq!(seen(&gateway).len(), 2);
-    }
-}
-
-#[tokio::test]
-async fn what_agents_add_around_a_prompt_is_no_prompt() {
-    let environment = "<environment_context>\n  <cwd>/x</cwd>\n</environment_context>";
-    let reminder = "<system-reminder>\nbe brief\n</system-reminder>\n";
-    let item = |text: &str| json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": text }] });
-    let block = |text: &str| json!({ "type": "text", "text": text });
-    for (family, field, content) in [
-        (
-            Family::Responses,
-            "input",
-            json!([item(environment), item("read alpha")]),
-        ),
-        (
-            Family::Anthropic,
-            "messages",
-            json!([
-                { "role": "user", "content": [block(reminder), block(reminder), block("one")] },
-                { "role": "assistant", "content": "ok" },
-                { "role": "user", "content": [block(reminder), block("read alpha")] },
-            ]),
-        ),
-    ] {
-        let upstream = model(family).await;
-        let gateway = family.gateway(&upstream, &prompts()).await;
-        let mut request = family.request(false, &[]);
-        request[field] = content;
-        let agent = gateway.agent();
-        let answer = agent.post(family.path(false), request.to_string()).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let prompts: Vec<String> = seen(&gateway)
-            .into_iter()
-            .map(|(_, prompt)| prompt)
-            .collect();
-        assert_eq!(prompts.last().unwrap(), "read alpha", "{family:?}");
-        assert!(
-            prompts.iter().all(|prompt| !prompt.contains('<')),
-            "{prompts:?}"
-        );
+        assert_eq!(upstream.requests().len(), before);
     }
 }
 
 #[tokio::test]
 async fn a_body_in_zstd_is_decoded_within_the_limit() {
     let family = Family::Responses;
-    let upstream = model(family).await;
+    let upstream = model_api(family).await;
     let config = "limits: { body: 100000 }\npolicies: [{ policy: redact, detect: [aws_key] }]\n";
     let gateway = family.gateway(&upstream, config).await;
     let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
@@ -498,7 +139,7 @@ async fn a_body_in_zstd_is_decoded_within_the_limit() {
         .post(family.path(false), zstd(&request.to_string()))
         .await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let asked = upstream.only();
+    let asked = upstream.only_request();
     assert!(asked.body.contains("[REDACTED"), "{}", asked.body);
     assert_eq!(asked.header("content-encoding"), "");
 
@@ -508,10 +149,10 @@ async fn a_body_in_zstd_is_decoded_within_the_limit() {
         let answer = agent.post(family.path(false), body).await;
         assert_eq!(answer.status, status, "{}", answer.text());
     }
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
-/// An answer that reports these numbers, or none.
+/// An answer that reports a usage of 40 tokens, or none.
 fn usage(family: Family, is_reported: bool) -> String {
     let text = "x".repeat(400);
     let usage = match family {

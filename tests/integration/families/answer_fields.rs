@@ -1,40 +1,40 @@
-//! Texts of answers beside the model's text and calls: citations, annotations, tokens, and
+//! Masking of answer fields other than text and calls: citations, annotations, tokens, and
 //! fields that hookgate does not interpret, on every API family.
 
 use serde_json::{Value, json};
 
 use super::{
-    QUIET_TOOL_HOOK, REDACT, SECRET,
-    family::{ALL, Family, Heard, Said, Turn},
+    NO_OP_COMMAND, REDACT, SECRET,
+    family::{ALL, Family, ParsedAnswer, Part, Turn},
 };
-use crate::harness::{Answer, Asked, TestGateway, Upstream, hook, respond};
+use crate::harness::{Answer, ReceivedRequest, TestGateway, Upstream, hook, respond};
 
-const DENY: &str = "policies: [{ policy: redact, detect: [aws_key], action: deny }]\n";
+const REDACT_BY_DENIAL: &str = "policies: [{ policy: redact, detect: [aws_key], action: deny }]\n";
 
 /// A field of an answer.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    /// A word of the event that gets the field; `None` for a body.
+struct Field {
+    /// Text that selects the event with the field; `None` for a JSON answer.
     event: Option<&'static str>,
-    /// The field.
+    /// JSON pointer of the field.
     pointer: &'static str,
 }
 
-const fn body(pointer: &'static str) -> Place {
-    Place {
+const fn body(pointer: &'static str) -> Field {
+    Field {
         event: None,
         pointer,
     }
 }
 
-const fn event(word: &'static str, pointer: &'static str) -> Place {
-    Place {
-        event: Some(word),
+const fn event(marker: &'static str, pointer: &'static str) -> Field {
+    Field {
+        event: Some(marker),
         pointer,
     }
 }
 
-const GEMINI: &[Place] = &[
+const GEMINI: &[Field] = &[
     body("/unknown"),
     body("/candidates/0/citationMetadata"),
     body("/candidates/0/groundingMetadata"),
@@ -47,7 +47,7 @@ const GEMINI: &[Place] = &[
     event("hel", "/candidates/0/logprobsResult"),
 ];
 
-const ANTHROPIC: &[Place] = &[
+const ANTHROPIC: &[Field] = &[
     body("/unknown"),
     body("/container"),
     body("/stop_sequence"),
@@ -70,7 +70,7 @@ const ANTHROPIC: &[Place] = &[
     event("message_stop", "/unknown"),
 ];
 
-const RESPONSES: &[Place] = &[
+const RESPONSES: &[Field] = &[
     body("/unknown"),
     body("/error"),
     body("/usage/unknown"),
@@ -102,7 +102,7 @@ const RESPONSES: &[Place] = &[
     event("response.completed", "/response/output/1/unknown"),
 ];
 
-const CHAT: &[Place] = &[
+const CHAT: &[Field] = &[
     body("/citations"),
     body("/usage/unknown"),
     body("/choices/0/unknown"),
@@ -124,7 +124,7 @@ const CHAT: &[Place] = &[
     event("\"finish_reason\":\"tool_calls\"", "/choices/0/logprobs"),
 ];
 
-const fn places(family: Family) -> &'static [Place] {
+const fn fields(family: Family) -> &'static [Field] {
     match family {
         Family::Gemini => GEMINI,
         Family::Anthropic => ANTHROPIC,
@@ -133,11 +133,11 @@ const fn places(family: Family) -> &'static [Place] {
     }
 }
 
-fn said() -> Vec<Said> {
-    vec![Said::text(&["hel", "lo"]), Said::call("look", "a")]
+fn answer_parts() -> Vec<Part> {
+    vec![Part::text(&["hel", "lo"]), Part::call("look", "a")]
 }
 
-/// What a field holds: tokens that spell the secret in two pieces, or the secret.
+/// Value of a field: tokens that contain the secret in two pieces, or the secret.
 fn value(pointer: &str) -> Value {
     let (first, second) = SECRET.split_at(9);
     let tokens = json!([{ "token": first }, { "token": second }]);
@@ -152,62 +152,62 @@ fn value(pointer: &str) -> Value {
     }
 }
 
-fn plant(answer: &mut Value, pointer: &str) {
+fn insert_secret(answer: &mut Value, pointer: &str) {
     let (object, key) = pointer.rsplit_once('/').unwrap();
     let object = answer.pointer_mut(object);
     let object = object.unwrap_or_else(|| panic!("no {pointer}"));
     object[key] = value(pointer);
 }
 
-/// The answer with the secret at a place.
-fn planted(family: Family, said: &[Said], place: Place) -> String {
-    let Some(word) = place.event else {
-        let mut answer = family.whole(said);
-        plant(&mut answer, place.pointer);
+/// The answer with the secret in one field.
+fn answer_with_secret(family: Family, parts: &[Part], field: Field) -> String {
+    let Some(marker) = field.event else {
+        let mut answer = family.whole(parts);
+        insert_secret(&mut answer, field.pointer);
         return answer.to_string();
     };
-    let events = family.events(said);
+    let events = family.events(parts);
     let line = events
         .lines()
-        .find(|line| line.starts_with("data: {") && line.contains(word));
-    let line = line.unwrap_or_else(|| panic!("no {word} in {events}"));
+        .find(|line| line.starts_with("data: {") && line.contains(marker));
+    let line = line.unwrap_or_else(|| panic!("no {marker} in {events}"));
     let mut event: Value = serde_json::from_str(&line["data: ".len()..]).unwrap();
-    plant(&mut event, place.pointer);
+    insert_secret(&mut event, field.pointer);
     events.replacen(line, &format!("data: {event}"), 1)
 }
 
-/// A model API that answers the prompt `3` with the third place.
-async fn upstream(family: Family, said: Vec<Said>) -> Upstream {
-    Upstream::with(move |asked: Asked| {
-        let mut numbers = places(family).iter().enumerate();
+/// A model API that answers the prompt `place 3` with the secret in field 3.
+async fn upstream(family: Family, parts: Vec<Part>) -> Upstream {
+    Upstream::with(move |asked: ReceivedRequest| {
+        let mut numbers = fields(family).iter().enumerate();
         let is_asked = |number: usize| asked.body.contains(&format!("\"place {number}\""));
-        let place = numbers.find(|(number, _)| is_asked(*number)).unwrap().1;
-        let kind = match place.event {
+        let field = numbers.find(|(number, _)| is_asked(*number)).unwrap().1;
+        let kind = match field.event {
             Some(_) => "text/event-stream",
             None => "application/json",
         };
-        respond(200, kind, planted(family, &said, *place))
+        respond(200, kind, answer_with_secret(family, &parts, *field))
     })
     .await
 }
 
-async fn ask(family: Family, gateway: &TestGateway, number: usize, place: Place) -> Answer {
+async fn ask(family: Family, gateway: &TestGateway, number: usize, field: Field) -> Answer {
     let prompt = format!("place {number}");
     family
-        .ask(gateway, place.event.is_some(), &[Turn::User(&prompt)])
+        .ask(gateway, field.event.is_some(), &[Turn::User(&prompt)])
         .await
 }
 
-/// What a client understands of the answer without the secret.
-fn expected() -> Heard {
-    Heard {
+/// The answer without the secret, as a client parses it.
+fn expected() -> ParsedAnswer {
+    ParsedAnswer {
         text: "hello".to_owned(),
         calls: vec![("look".to_owned(), json!({ "x": "a" }).to_string())],
-        ..Heard::default()
+        ..ParsedAnswer::default()
     }
 }
 
-fn leaks(answer: &Answer) -> bool {
+fn contains_secret(answer: &Answer) -> bool {
     let (first, second) = SECRET.split_at(9);
     answer.text().contains(first) || answer.text().contains(second)
 }
@@ -215,49 +215,57 @@ fn leaks(answer: &Answer) -> bool {
 #[tokio::test]
 async fn redact_masks_the_secret_and_keeps_the_answer() {
     for family in ALL {
-        let upstream = upstream(*family, said()).await;
+        let upstream = upstream(*family, answer_parts()).await;
         let gateway = family.gateway(&upstream, REDACT).await;
-        for (number, place) in places(*family).iter().enumerate() {
-            let answer = ask(*family, &gateway, number, *place).await;
-            assert!(!leaks(&answer), "{family:?} {place:?}: {}", answer.text());
-            if (*family, place.event.is_some()) == (Family::Responses, true) {
-                // Only one of several copies has the field, so a strict client refuses them.
+        for (number, field) in fields(*family).iter().enumerate() {
+            let answer = ask(*family, &gateway, number, *field).await;
+            assert!(
+                !contains_secret(&answer),
+                "{family:?} {field:?}: {}",
+                answer.text()
+            );
+            if (*family, field.event.is_some()) == (Family::Responses, true) {
+                // Only one of several copies has the field, which the strict parser rejects.
                 assert!(answer.text().contains("response.completed"));
                 continue;
             }
-            let heard = family.heard(place.event.is_some(), &answer);
-            let wants_tools = heard.wants_tools;
-            let expected = Heard {
+            let parsed = family.parse(field.event.is_some(), &answer);
+            let wants_tools = parsed.wants_tools;
+            let expected = ParsedAnswer {
                 wants_tools,
                 ..expected()
             };
-            assert_eq!(heard, expected, "{family:?} {place:?}");
+            assert_eq!(parsed, expected, "{family:?} {field:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn redact_masks_the_secret_in_streams_that_are_held() {
+async fn redact_masks_the_secret_in_buffered_streams() {
     let (first, second) = SECRET.split_at(9);
     let masked = vec![
-        Said::text(&["hel", "lo ", first, second]),
-        Said::Thought(vec!["my ".to_owned(), SECRET.to_owned()]),
-        Said::call("look", "a"),
+        Part::text(&["hel", "lo ", first, second]),
+        Part::Thought(vec!["my ".to_owned(), SECRET.to_owned()]),
+        Part::call("look", "a"),
     ];
     let config = format!("{REDACT}after_model: buffered\n");
-    for (family, said) in ALL
+    for (family, parts) in ALL
         .iter()
-        .flat_map(|it| [(*it, said()), (*it, masked.clone())])
+        .flat_map(|it| [(*it, answer_parts()), (*it, masked.clone())])
     {
-        let upstream = upstream(family, said).await;
+        let upstream = upstream(family, parts).await;
         let gateway = family.gateway(&upstream, &config).await;
-        let in_streams = places(family).iter().enumerate();
-        for (number, place) in in_streams.filter(|(_, place)| place.event.is_some()) {
-            let answer = ask(family, &gateway, number, *place).await;
-            assert!(!leaks(&answer), "{family:?} {place:?}: {}", answer.text());
+        let in_streams = fields(family).iter().enumerate();
+        for (number, field) in in_streams.filter(|(_, field)| field.event.is_some()) {
+            let answer = ask(family, &gateway, number, *field).await;
+            assert!(
+                !contains_secret(&answer),
+                "{family:?} {field:?}: {}",
+                answer.text()
+            );
             if family != Family::Responses {
-                let heard = family.heard(true, &answer);
-                assert_eq!(heard.calls, expected().calls, "{family:?} {place:?}");
+                let parsed = family.parse(true, &answer);
+                assert_eq!(parsed.calls, expected().calls, "{family:?} {field:?}");
             }
         }
     }
@@ -266,27 +274,31 @@ async fn redact_masks_the_secret_in_streams_that_are_held() {
 #[tokio::test]
 async fn redact_denies_the_secret() {
     for family in ALL {
-        let upstream = upstream(*family, said()).await;
-        let gateway = family.gateway(&upstream, DENY).await;
-        for (number, place) in places(*family).iter().enumerate() {
-            let answer = ask(*family, &gateway, number, *place).await;
-            assert!(!leaks(&answer), "{family:?} {place:?}: {}", answer.text());
+        let upstream = upstream(*family, answer_parts()).await;
+        let gateway = family.gateway(&upstream, REDACT_BY_DENIAL).await;
+        for (number, field) in fields(*family).iter().enumerate() {
+            let answer = ask(*family, &gateway, number, *field).await;
+            assert!(
+                !contains_secret(&answer),
+                "{family:?} {field:?}: {}",
+                answer.text()
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn without_policies_on_texts_every_byte_passes() {
-    let hooks = hook::config(&[("AfterModel", hook::running("quiet", QUIET_TOOL_HOOK))]);
+    let hooks = hook::config(&[("AfterModel", hook::command("quiet", NO_OP_COMMAND))]);
     for family in ALL {
-        let upstream = upstream(*family, said()).await;
+        let upstream = upstream(*family, answer_parts()).await;
         let gateway = family.gateway(&upstream, &hooks).await;
-        for (number, place) in places(*family).iter().enumerate() {
-            let answer = ask(*family, &gateway, number, *place).await;
+        for (number, field) in fields(*family).iter().enumerate() {
+            let answer = ask(*family, &gateway, number, *field).await;
             assert_eq!(
                 answer.text(),
-                planted(*family, &said(), *place),
-                "{family:?} {place:?}"
+                answer_with_secret(*family, &answer_parts(), *field),
+                "{family:?} {field:?}"
             );
         }
     }

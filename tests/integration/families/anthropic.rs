@@ -1,17 +1,17 @@
-//! What only the Messages API has.
+//! Behaviour that is specific to the Messages API.
 
 use serde_json::{Value, json};
 
 use super::{
     REDACT, SECRET,
-    family::{Family, Said, Turn},
+    family::{Family, Part, Turn},
 };
 use crate::harness::{Answer, TestGateway, Upstream, hook};
 
 const FAMILY: Family = Family::Anthropic;
 
 async fn model() -> Upstream {
-    FAMILY.upstream(vec![vec![Said::text(&["ok"])]]).await
+    FAMILY.upstream(vec![vec![Part::text(&["ok"])]]).await
 }
 
 /// A request with one prompt.
@@ -32,13 +32,13 @@ async fn post(gateway: &TestGateway, path: &str, body: &Value) -> Answer {
 }
 
 #[track_caller]
-fn assert_error(answer: &Answer, status: u16, kind: &str, word: &str) {
+fn assert_error(answer: &Answer, status: u16, kind: &str, expected: &str) {
     assert_eq!(answer.status, status, "{}", answer.text());
     let error = answer.json();
     assert_eq!(error["type"], "error");
     assert_eq!(error["error"]["type"], kind);
     let message = error["error"]["message"].as_str().unwrap();
-    assert!(message.contains(word), "{message}");
+    assert!(message.contains(expected), "{message}");
     assert_eq!(
         error["request_id"],
         answer.header("x-hookgate-request-id"),
@@ -47,7 +47,7 @@ fn assert_error(answer: &Answer, status: u16, kind: &str, word: &str) {
 }
 
 #[tokio::test]
-async fn the_query_of_the_api_goes_upstream() {
+async fn the_query_beta_true_is_forwarded_and_beta_false_is_refused() {
     let upstream = model().await;
     let gateway = FAMILY.gateway(&upstream, REDACT).await;
     let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
@@ -55,7 +55,7 @@ async fn the_query_of_the_api_goes_upstream() {
         .post("/v1/messages?beta=true", prompt().to_string())
         .await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let asked = upstream.only();
+    let asked = upstream.only_request();
     assert_eq!((&*asked.path, &*asked.query), ("/v1/messages", "beta=true"));
     let answer = agent
         .post("/v1/messages?beta=false", prompt().to_string())
@@ -64,9 +64,9 @@ async fn the_query_of_the_api_goes_upstream() {
 }
 
 #[tokio::test]
-async fn a_prompt_is_without_the_reminders_in_front_of_it() {
+async fn system_reminders_are_not_part_of_the_prompt() {
     let upstream = model().await;
-    let hooks = hook::config(&[("BeforeAgent", hook::saying("seen", &json!({})))]);
+    let hooks = hook::config(&[("BeforeAgent", hook::printing("seen", &json!({})))]);
     let gateway = FAMILY.gateway(&upstream, &hooks).await;
     let mut request = prompt();
     request["messages"][0]["content"] = json!([
@@ -78,27 +78,27 @@ async fn a_prompt_is_without_the_reminders_in_front_of_it() {
 }
 
 #[tokio::test]
-async fn counting_tokens_is_inspected_but_starts_nothing() {
+async fn count_tokens_is_inspected_but_starts_no_session_or_turn() {
     let upstream = Upstream::with(|_| {
         crate::harness::respond(200, "application/json", r#"{"input_tokens":5}"#)
     })
     .await;
     let start = hook::config(&[
-        ("SessionStart", hook::saying("start", &json!({}))),
-        ("BeforeAgent", hook::saying("prompt", &json!({}))),
+        ("SessionStart", hook::printing("start", &json!({}))),
+        ("BeforeAgent", hook::printing("prompt", &json!({}))),
     ]);
     let gateway = FAMILY.gateway(&upstream, &format!("{start}{REDACT}")).await;
     let request = json!({ "model": "m", "messages": [{ "role": "user", "content": SECRET }] });
     let answer = post(&gateway, "/v1/messages/count_tokens", &request).await;
     assert_eq!(answer.json(), json!({ "input_tokens": 5 }));
-    let asked = upstream.only();
+    let asked = upstream.only_request();
     assert_eq!(asked.path, "/v1/messages/count_tokens");
     assert!(!asked.body.contains(SECRET), "{}", asked.body);
     assert!(!gateway.path("start.json").exists() && !gateway.path("prompt.json").exists());
 }
 
 #[tokio::test]
-async fn families_that_hooks_cannot_inspect_are_refused_by_name() {
+async fn methods_that_hooks_cannot_inspect_are_refused_by_name() {
     let upstream = model().await;
     let gateway = FAMILY.gateway(&upstream, "").await;
     for (path, name) in [
@@ -115,11 +115,11 @@ async fn families_that_hooks_cannot_inspect_are_refused_by_name() {
         let answer = post(&gateway, path, &json!({})).await;
         assert_error(&answer, 403, "permission_error", name);
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn models_pass() {
+async fn listing_models_passes() {
     let upstream =
         Upstream::with(|_| crate::harness::respond(200, "application/json", r#"{"data":[]}"#))
             .await;
@@ -127,16 +127,16 @@ async fn models_pass() {
     let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
     let answer = agent.get("/v1/models?limit=5").await;
     assert_eq!(answer.json(), json!({ "data": [] }), "{}", answer.text());
-    assert_eq!(upstream.only().query, "limit=5");
+    assert_eq!(upstream.only_request().query, "limit=5");
 }
 
 #[tokio::test]
-async fn content_that_is_stored_upstream_is_refused() {
+async fn stored_content_and_invalid_fields_are_refused() {
     let upstream = model().await;
     let gateway = FAMILY.gateway(&upstream, REDACT).await;
     let file = json!({ "type": "image", "source": { "type": "file", "file_id": "f-1" } });
     let files = json!([{ "role": "user", "content": [file] }]);
-    for (request, word) in [
+    for (request, expected) in [
         (with("container", json!("c-1")), "container"),
         (with("thread", json!({ "type": "continue" })), "thread"),
         (with("messages", files), "file_id"),
@@ -144,9 +144,9 @@ async fn content_that_is_stored_upstream_is_refused() {
         (with("stream", json!("yes")), "stream"),
     ] {
         let answer = post(&gateway, "/v1/messages", &request).await;
-        assert_error(&answer, 400, "invalid_request_error", word);
+        assert_error(&answer, 400, "invalid_request_error", expected);
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn tools_are_withheld_wherever_they_are_declared() {
     request["mcp_servers"] = json!([{ "type": "url", "name": "files", "url": "https://m.test" }]);
     let answer = post(&gateway, "/v1/messages", &request).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let asked = upstream.only();
+    let asked = upstream.only_request();
     assert_eq!(FAMILY.tools(&asked), ["look"]);
     let body = asked.json();
     assert!(body.get("mcp_servers").is_none(), "{body}");
@@ -179,7 +179,7 @@ async fn tools_are_withheld_wherever_they_are_declared() {
 }
 
 #[tokio::test]
-async fn mcp_servers_that_the_api_calls_must_be_allowed() {
+async fn mcp_servers_are_removed_unless_the_policy_allows_them() {
     let toolset = json!({ "type": "mcp_toolset", "mcp_server_name": "files" });
     let mut request = with("tools", json!([toolset]));
     request["mcp_servers"] = json!([{ "type": "url", "name": "files", "url": "https://m.test" }]);
@@ -188,21 +188,21 @@ async fn mcp_servers_that_the_api_calls_must_be_allowed() {
         let config = format!("policies: [{{ policy: tool_guard, {rules} }}]\n");
         let gateway = FAMILY.gateway(&upstream, &config).await;
         post(&gateway, "/v1/messages", &request).await;
-        let body = upstream.only().json();
+        let body = upstream.only_request().json();
         assert_eq!(body.get("mcp_servers").is_some(), passes, "{rules}: {body}");
         assert_eq!(body.get("tools").is_some(), passes, "{rules}: {body}");
     }
 }
 
 #[tokio::test]
-async fn allowed_tools_of_the_api_keep_their_names() {
+async fn an_allowed_hosted_tool_is_forwarded_unchanged() {
     let upstream = model().await;
     let config = "policies: [{ policy: tool_guard, allow: [web_search] }]\n";
     let gateway = FAMILY.gateway(&upstream, config).await;
     let hosted = json!({ "type": "web_search_20250305", "name": "web_search" });
     let request = with("tools", json!([hosted]));
     post(&gateway, "/v1/messages", &request).await;
-    assert_eq!(upstream.only().body, request.to_string());
+    assert_eq!(upstream.only_request().body, request.to_string());
 }
 
 #[tokio::test]
@@ -212,19 +212,19 @@ async fn fallback_models_must_be_allowed() {
     let gateway = FAMILY.gateway(&upstream, config).await;
     let allowed = with("fallbacks", json!([{ "model": "n-2" }]));
     let answer = post(&gateway, "/v1/messages", &allowed).await;
-    assert_eq!(FAMILY.heard(false, &answer).text, "ok");
-    assert_eq!(upstream.only().body, allowed.to_string());
+    assert_eq!(FAMILY.parse(false, &answer).text, "ok");
+    assert_eq!(upstream.only_request().body, allowed.to_string());
     let denied = with("fallbacks", json!([{ "model": "n-2" }, { "model": "big" }]));
     let answer = post(&gateway, "/v1/messages", &denied).await;
-    let text = FAMILY.heard(false, &answer).text;
+    let text = FAMILY.parse(false, &answer).text;
     assert!(text.contains("`big` is not allowed"), "{text}");
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_denial_may_be_an_error() {
+async fn a_denial_can_be_configured_as_an_error() {
     let upstream = model().await;
-    let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let deny = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
     let gateway = FAMILY
         .gateway(&upstream, &format!("{deny}denials: error\n"))
         .await;
@@ -233,20 +233,20 @@ async fn a_denial_may_be_an_error() {
 }
 
 #[tokio::test]
-async fn a_denied_call_goes_back_behind_its_thinking() {
-    let thought = Said::Thought(vec!["h".to_owned(), "m".to_owned()]);
-    let first = vec![thought, Said::call("rm", "/")];
+async fn a_denied_call_is_returned_to_the_model_after_its_thinking_block() {
+    let thought = Part::Thought(vec!["h".to_owned(), "m".to_owned()]);
+    let first = vec![thought, Part::call("rm", "/")];
     for is_stream in [false, true] {
-        let answers = vec![first.clone(), vec![Said::text(&["ok"])]];
+        let answers = vec![first.clone(), vec![Part::text(&["ok"])]];
         let upstream = FAMILY.upstream(answers).await;
         let config = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
         let gateway = FAMILY.gateway(&upstream, config).await;
         let answer = FAMILY.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
-        assert_eq!(FAMILY.heard(is_stream, &answer).text, "ok");
-        let again = upstream.seen().pop().unwrap().json();
-        let messages = again["messages"].as_array().unwrap();
+        assert_eq!(FAMILY.parse(is_stream, &answer).text, "ok");
+        let second_request = upstream.requests().pop().unwrap().json();
+        let messages = second_request["messages"].as_array().unwrap();
         let step = messages[messages.len() - 2]["content"].as_array().unwrap();
-        assert_eq!(step[0]["type"], "thinking", "{again}");
+        assert_eq!(step[0]["type"], "thinking", "{second_request}");
         assert_eq!(step[0]["thinking"], "hm");
         assert!(step[0]["signature"].is_string());
         assert_eq!(step[1]["type"], "tool_use");
@@ -257,10 +257,10 @@ async fn a_denied_call_goes_back_behind_its_thinking() {
 }
 
 #[tokio::test]
-async fn conversations_of_one_agent_session_share_it() {
+async fn conversations_with_one_session_id_share_a_session() {
     let upstream = model().await;
     let record = "cat >> starts.jsonl; echo >> starts.jsonl";
-    let hooks = hook::config(&[("SessionStart", hook::running("start", record))]);
+    let hooks = hook::config(&[("SessionStart", hook::command("start", record))]);
     let gateway = FAMILY.gateway(&upstream, &hooks).await;
     for (session, text) in [("s-1", "one"), ("s-1", "two"), ("s-2", "three")] {
         let mut request = FAMILY.request(false, &[Turn::User(text)]);
@@ -274,10 +274,10 @@ async fn conversations_of_one_agent_session_share_it() {
 }
 
 #[tokio::test]
-async fn edits_of_the_system_prompt_go_behind_the_billing_header() {
+async fn an_edited_system_prompt_follows_the_billing_header() {
     let upstream = model().await;
     let edit = hook::request(&json!({ "systemInstruction": "New." }));
-    let hooks = hook::config(&[("BeforeModel", hook::saying("edit", &edit))]);
+    let hooks = hook::config(&[("BeforeModel", hook::printing("edit", &edit))]);
     let gateway = FAMILY.gateway(&upstream, &hooks).await;
     let header = json!({
         "type": "text", "text": "x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli;",
@@ -286,7 +286,7 @@ async fn edits_of_the_system_prompt_go_behind_the_billing_header() {
     let request = with("system", json!([header, old]));
     let answer = post(&gateway, "/v1/messages", &request).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let body = upstream.only().json();
+    let body = upstream.only_request().json();
     assert_eq!(body["system"][0], header, "{body}");
     assert!(body["system"].to_string().contains("New."), "{body}");
 }

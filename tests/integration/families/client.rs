@@ -1,10 +1,10 @@
-//! What clients understand of an answer, with the rules that they rely on.
+//! Answers parsed as clients of each API parse them, with checks of the wire rules they rely on.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::family::Heard;
+use super::family::ParsedAnswer;
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
@@ -14,55 +14,55 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn parsed(data: &str) -> Value {
+fn parse_json(data: &str) -> Value {
     serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))
 }
 
-pub fn gemini(chunks: &[Value]) -> Heard {
-    let mut heard = Heard::default();
+pub fn gemini(chunks: &[Value]) -> ParsedAnswer {
+    let mut parsed = ParsedAnswer::default();
     for part in chunks
         .iter()
         .flat_map(|it| list(&it["candidates"][0]["content"]["parts"]))
     {
         if part["thought"] == true {
-            heard.thoughts.push_str(text(&part["text"]));
+            parsed.thoughts.push_str(text(&part["text"]));
         } else {
-            heard.text.push_str(text(&part["text"]));
+            parsed.text.push_str(text(&part["text"]));
         }
         if let Some(name) = part["functionCall"]["name"].as_str() {
             let args = part["functionCall"]["args"].to_string();
-            heard.calls.push((name.to_owned(), args));
+            parsed.calls.push((name.to_owned(), args));
         }
     }
     assert_eq!(
         chunks.last().unwrap()["candidates"][0]["finishReason"],
         "STOP"
     );
-    heard.wants_tools = !heard.calls.is_empty();
-    heard
+    parsed.wants_tools = !parsed.calls.is_empty();
+    parsed
 }
 
 #[track_caller]
-pub fn anthropic(message: &Value) -> Heard {
-    let mut heard = Heard::default();
+pub fn anthropic(message: &Value) -> ParsedAnswer {
+    let mut parsed = ParsedAnswer::default();
     assert_eq!(message["type"], "message", "{message}");
     assert_eq!(message["role"], "assistant");
     for block in list(&message["content"]) {
         match text(&block["type"]) {
-            "text" => heard.text.push_str(text(&block["text"])),
-            "thinking" => heard.thoughts.push_str(text(&block["thinking"])),
-            "tool_use" => heard
+            "text" => parsed.text.push_str(text(&block["text"])),
+            "thinking" => parsed.thoughts.push_str(text(&block["thinking"])),
+            "tool_use" => parsed
                 .calls
                 .push((text(&block["name"]).to_owned(), block["input"].to_string())),
             other => panic!("block {other}"),
         }
     }
-    heard.wants_tools = message["stop_reason"] == "tool_use";
+    parsed.wants_tools = message["stop_reason"] == "tool_use";
     assert!(
-        heard.wants_tools || message["stop_reason"] == "end_turn",
+        parsed.wants_tools || message["stop_reason"] == "end_turn",
         "{message}"
     );
-    heard
+    parsed
 }
 
 /// A content block of a stream, as far as it has been read.
@@ -96,21 +96,21 @@ impl StreamedBlock {
         assert!(!self.is_closed, "closed twice");
         self.is_closed = true;
         if self.block["type"] == "tool_use" && !self.arguments.is_empty() {
-            self.block["input"] = parsed(&self.arguments);
+            self.block["input"] = parse_json(&self.arguments);
         }
     }
 }
 
 /// Builds the message as the SDKs do: events by name, blocks by index without gaps.
 #[track_caller]
-pub fn anthropic_stream(events: &[(String, String)]) -> Heard {
+pub fn anthropic_stream(events: &[(String, String)]) -> ParsedAnswer {
     let mut message = json!(null);
     let mut blocks: Vec<StreamedBlock> = Vec::new();
     let mut is_stopped = false;
     for (name, data) in events {
-        let event = parsed(data);
-        assert_eq!(event["type"], **name, "the name of {data}");
-        assert!(!is_stopped, "after the end: {data}");
+        let event = parse_json(data);
+        assert_eq!(event["type"], **name, "event name of {data}");
+        assert!(!is_stopped, "event after the end: {data}");
         match &**name {
             "ping" => (),
             "message_start" => {
@@ -157,8 +157,8 @@ pub fn anthropic_stream(events: &[(String, String)]) -> Heard {
 }
 
 #[track_caller]
-pub fn responses(response: &Value) -> Heard {
-    let mut heard = Heard::default();
+pub fn responses(response: &Value) -> ParsedAnswer {
+    let mut parsed = ParsedAnswer::default();
     assert_eq!(response["object"], "response", "{response}");
     assert_eq!(response["status"], "completed", "{response}");
     for item in list(&response["output"]) {
@@ -166,82 +166,82 @@ pub fn responses(response: &Value) -> Heard {
             "message" => {
                 for part in list(&item["content"]) {
                     assert_eq!(part["type"], "output_text");
-                    heard.text.push_str(text(&part["text"]));
+                    parsed.text.push_str(text(&part["text"]));
                 }
             }
             "reasoning" => {
                 for part in list(&item["summary"]) {
-                    heard.thoughts.push_str(text(&part["text"]));
+                    parsed.thoughts.push_str(text(&part["text"]));
                 }
             }
             "function_call" => {
-                let arguments = parsed(text(&item["arguments"])).to_string();
-                heard
+                let arguments = parse_json(text(&item["arguments"])).to_string();
+                parsed
                     .calls
                     .push((text(&item["name"]).to_owned(), arguments));
             }
             "custom_tool_call" => {
                 let input = json!({ "input": item["input"] }).to_string();
-                heard.calls.push((text(&item["name"]).to_owned(), input));
+                parsed.calls.push((text(&item["name"]).to_owned(), input));
             }
             other => panic!("item {other}"),
         }
     }
-    heard.wants_tools = !heard.calls.is_empty();
-    heard
+    parsed.wants_tools = !parsed.calls.is_empty();
+    parsed
 }
 
-/// Checks that every copy of a text says the same, and that places and numbers have no gap.
+/// Checks that all copies of a text are equal, and that indexes and sequence numbers have no gap.
 #[track_caller]
-pub fn responses_stream(events: &[(String, String)]) -> Heard {
+pub fn responses_stream(events: &[(String, String)]) -> ParsedAnswer {
     let mut items: Vec<Option<Value>> = Vec::new();
     let mut streamed: BTreeMap<(String, u64), String> = BTreeMap::new();
     let mut response = None;
     for (number, (name, data)) in events.iter().enumerate() {
-        let event = parsed(data);
-        assert_eq!(event["type"], **name, "the name of {data}");
+        let event = parse_json(data);
+        assert_eq!(event["type"], **name, "event name of {data}");
         assert_eq!(event["sequence_number"], number, "{data}");
-        assert!(response.is_none(), "after the end: {data}");
-        let place = event["output_index"].as_u64();
-        let is_open = |items: &[Option<Value>]| {
-            assert_eq!(place.map(|it| it + 1), Some(items.len() as u64), "{data}");
+        assert!(response.is_none(), "event after the end: {data}");
+        let index = event["output_index"].as_u64();
+        let check_open = |items: &[Option<Value>]| {
+            assert_eq!(index.map(|it| it + 1), Some(items.len() as u64), "{data}");
             assert!(items.last().unwrap().is_none(), "item is done: {data}");
         };
         match &**name {
             "response.created" => assert_eq!(number, 0),
             "response.in_progress" => (),
             "response.output_item.added" => {
-                assert_eq!(place, Some(items.len() as u64), "{data}");
+                assert_eq!(index, Some(items.len() as u64), "{data}");
                 assert!(items.iter().all(Option::is_some), "two open items");
                 items.push(None);
             }
             "response.output_item.done" => {
-                is_open(&items);
+                check_open(&items);
                 *items.last_mut().unwrap() = Some(event["item"].clone());
             }
             "response.output_text.delta"
             | "response.reasoning_summary_text.delta"
             | "response.custom_tool_call_input.delta"
             | "response.function_call_arguments.delta" => {
-                is_open(&items);
+                check_open(&items);
                 let kind = name.trim_end_matches(".delta").to_owned();
-                let known = streamed.entry((kind, place.unwrap())).or_default();
-                known.push_str(text(&event["delta"]));
+                let deltas = streamed.entry((kind, index.unwrap())).or_default();
+                deltas.push_str(text(&event["delta"]));
             }
             "response.output_text.done"
             | "response.reasoning_summary_text.done"
             | "response.custom_tool_call_input.done"
             | "response.function_call_arguments.done" => {
-                is_open(&items);
+                check_open(&items);
                 let kind = name.trim_end_matches(".done").to_owned();
-                let whole = whole_of(&event);
-                let known = streamed.get(&(kind, place.unwrap())).map_or("", |it| it);
-                assert_eq!(text(whole), known, "{data}");
+                let whole = complete_text(&event);
+                let deltas = streamed.get(&(kind, index.unwrap())).map_or("", |it| it);
+                assert_eq!(text(whole), deltas, "{data}");
             }
             "response.content_part.added"
             | "response.content_part.done"
             | "response.reasoning_summary_part.added"
-            | "response.reasoning_summary_part.done" => is_open(&items),
+            | "response.reasoning_summary_part.done" => check_open(&items),
             "response.completed" => response = Some(event["response"].clone()),
             other => panic!("event {other}: {data}"),
         }
@@ -249,26 +249,26 @@ pub fn responses_stream(events: &[(String, String)]) -> Heard {
     let response = response.expect("no response.completed");
     let done: Vec<Value> = items.into_iter().map(Option::unwrap).collect();
     assert_eq!(json!(done), response["output"], "items differ");
-    let heard = responses(&response);
-    assert_eq!(heard.text, pieces_of(&streamed, "response.output_text"));
-    let thoughts = pieces_of(&streamed, "response.reasoning_summary_text");
-    assert_eq!(heard.thoughts, thoughts);
-    heard
+    let parsed = responses(&response);
+    assert_eq!(parsed.text, deltas_of(&streamed, "response.output_text"));
+    let thoughts = deltas_of(&streamed, "response.reasoning_summary_text");
+    assert_eq!(parsed.thoughts, thoughts);
+    parsed
 }
 
-/// What a `done` event says of all pieces before it.
-fn whole_of(event: &Value) -> &Value {
+/// The complete text in a `done` event.
+fn complete_text(event: &Value) -> &Value {
     let mut fields = ["text", "arguments", "input"].iter();
     fields.find_map(|field| event.get(field)).unwrap()
 }
 
-fn pieces_of(streamed: &BTreeMap<(String, u64), String>, kind: &str) -> String {
-    let known = streamed.iter().filter(|((known, _), _)| known == kind);
-    known.map(|(_, text)| text.as_str()).collect()
+fn deltas_of(streamed: &BTreeMap<(String, u64), String>, kind: &str) -> String {
+    let of_kind = streamed.iter().filter(|((other, _), _)| other == kind);
+    of_kind.map(|(_, text)| text.as_str()).collect()
 }
 
 #[track_caller]
-pub fn chat(completion: &Value) -> Heard {
+pub fn chat(completion: &Value) -> ParsedAnswer {
     let choice = &completion["choices"][0];
     let message = &choice["message"];
     let calls = list(&message["tool_calls"]).iter().map(|call| {
@@ -276,10 +276,10 @@ pub fn chat(completion: &Value) -> Heard {
             let input = json!({ "input": call["custom"]["input"] }).to_string();
             return (text(&call["custom"]["name"]).to_owned(), input);
         }
-        let arguments = parsed(text(&call["function"]["arguments"])).to_string();
+        let arguments = parse_json(text(&call["function"]["arguments"])).to_string();
         (text(&call["function"]["name"]).to_owned(), arguments)
     });
-    let heard = Heard {
+    let parsed = ParsedAnswer {
         text: text(&message["content"]).to_owned(),
         thoughts: text(&message["reasoning_content"]).to_owned(),
         calls: calls.collect(),
@@ -287,25 +287,25 @@ pub fn chat(completion: &Value) -> Heard {
     };
     assert_eq!(message["role"], "assistant", "{completion}");
     assert!(
-        heard.wants_tools || choice["finish_reason"] == "stop",
+        parsed.wants_tools || choice["finish_reason"] == "stop",
         "{completion}"
     );
-    heard
+    parsed
 }
 
 /// Builds the completion as the SDKs do: calls by their index without gaps.
 #[track_caller]
-pub fn chat_stream(events: &[(String, String)]) -> Heard {
+pub fn chat_stream(events: &[(String, String)]) -> ParsedAnswer {
     let ((_, last), chunks) = events.split_last().unwrap();
     assert_eq!(last, "[DONE]");
     let mut message = json!({ "role": null, "content": "", "reasoning_content": "" });
     let mut calls: Vec<Value> = Vec::new();
     let mut reason = json!(null);
     for (_, data) in chunks {
-        let chunk = parsed(data);
+        let chunk = parse_json(data);
         assert_eq!(chunk["object"], "chat.completion.chunk", "{data}");
         for choice in list(&chunk["choices"]) {
-            assert!(reason.is_null(), "after the end: {data}");
+            assert!(reason.is_null(), "choice after the end: {data}");
             let delta = &choice["delta"];
             if let Some(role) = delta["role"].as_str() {
                 message["role"] = role.into();
@@ -320,8 +320,8 @@ pub fn chat_stream(events: &[(String, String)]) -> Heard {
                     calls.push(call.clone());
                 } else {
                     assert_eq!(index + 1, calls.len(), "{data}");
-                    let known = text(&calls[index]["function"]["arguments"]).to_owned();
-                    let all = known + text(&call["function"]["arguments"]);
+                    let before = text(&calls[index]["function"]["arguments"]).to_owned();
+                    let all = before + text(&call["function"]["arguments"]);
                     calls[index]["function"]["arguments"] = all.into();
                 }
             }

@@ -1,12 +1,12 @@
-//! The console with calls of every API: conversation, live tail, sessions, tests and trials.
+//! Console pages for calls of every API: conversation, live tail, sessions, tests and trials.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::family::{ALL, Family, Said, Turn, each};
+use super::family::{ALL, Family, Part, Turn, each};
 use crate::{
-    harness::{Browser, TestGateway, piece, run},
+    harness::{Browser, TestGateway, next_chunk, run},
     trace::{calls, until},
 };
 
@@ -81,8 +81,8 @@ fn long_request(family: Family, is_stream: bool) -> Value {
     request
 }
 
-/// Waits until the content of the last call is kept; the id of the call.
-async fn last_call(gateway: &TestGateway) -> String {
+/// Waits until the content of the last call is stored, and returns the id of the call.
+async fn last_call_id(gateway: &TestGateway) -> String {
     let call = calls(gateway, "", 1).await["calls"][0]["id"].clone();
     let id = call.as_str().unwrap().to_owned();
     let has_content = |found: &Value| found["has_content"] == true;
@@ -95,19 +95,19 @@ async fn the_conversation_shows_every_kind_of_content() {
     let config = "trace: { content: { sample: 1.0 } }
 hooks: { BeforeTool: [{ hooks: [{ name: see, command: cat > /dev/null }] }] }
 ";
-    let said = vec![
-        Said::Thought(vec!["a new ".into(), "thought".into()]),
-        Said::text(&["the ans", "wer"]),
-        Said::call("rm", "oranges"),
+    let parts = vec![
+        Part::Thought(vec!["a new ".into(), "thought".into()]),
+        Part::text(&["the ans", "wer"]),
+        Part::call("rm", "oranges"),
     ];
     for (family, is_stream) in each() {
-        let upstream = family.upstream(vec![said.clone()]).await;
+        let upstream = family.upstream(vec![parts.clone()]).await;
         let gateway = family.gateway(&upstream, config).await;
         let body = long_request(family, is_stream).to_string();
         let answer = family.post(&gateway, is_stream, body).await;
         assert_eq!(answer.status, 200, "{family:?}: {}", answer.text());
 
-        let id = last_call(&gateway).await;
+        let id = last_call_id(&gateway).await;
         let path = format!("/console/calls/{id}?content=1");
         let page = Browser::at(&gateway).get(&path).await.html;
 
@@ -141,18 +141,18 @@ hooks: { BeforeTool: [{ hooks: [{ name: see, command: cat > /dev/null }] }] }
 }
 
 #[tokio::test]
-async fn lists_and_live_tail_have_the_calls_of_one_api() {
+async fn lists_and_live_tail_are_filtered_by_api() {
     let hooks = "hooks: { BeforeModel: [{ hooks: [{ name: see, command: cat > /dev/null }] }] }\n";
     for (family, is_stream) in each() {
         for config in ["", hooks] {
-            let upstream = family.upstream(vec![vec![Said::text(&["ok"])]]).await;
+            let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
             let gateway = family.gateway(&upstream, config).await;
             let name = dialect(family);
             let path = format!("/console/calls/stream?dialect={name}");
             let mut tail = Browser::at(&gateway).open(&path).await;
             family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
 
-            let events = piece(&mut tail).await;
+            let events = next_chunk(&mut tail).await;
             let id = calls(&gateway, &format!("dialect={name}"), 1).await["calls"][0].clone();
             assert_eq!(id["dialect"], name, "{id:#}");
             assert!(events.contains(id["id"].as_str().unwrap()), "{events}");
@@ -166,7 +166,7 @@ async fn lists_and_live_tail_have_the_calls_of_one_api() {
 }
 
 #[tokio::test]
-async fn calls_and_sessions_have_the_counts_of_each_api() {
+async fn calls_show_token_counts_and_sessions_show_prompt_counts() {
     let hooks = "hooks: { AfterModel: [{ hooks: [{ name: see, command: cat > /dev/null }] }] }\n";
     for (family, is_stream) in each() {
         // A stream of Chat Completions has counts only if the agent asks for them.
@@ -174,7 +174,7 @@ async fn calls_and_sessions_have_the_counts_of_each_api() {
             (Family::Gemini, _) | (Family::Chat, true) => Value::Null,
             _ => json!(7),
         };
-        let upstream = family.upstream(vec![vec![Said::text(&["ok"])]]).await;
+        let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
         let gateway = family.gateway(&upstream, hooks).await;
         family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
 
@@ -192,7 +192,7 @@ async fn calls_and_sessions_have_the_counts_of_each_api() {
     }
 }
 
-/// The text between two texts of a page.
+/// The unescaped text between two markers of a page.
 #[track_caller]
 fn text_between(page: &str, start: &str, end: &str) -> String {
     let (_, rest) = page
@@ -209,12 +209,12 @@ fn text_between(page: &str, start: &str, end: &str) -> String {
     escapes.into_iter().fold(text.to_owned(), unescape)
 }
 
-/// A guard on tools or prompts, the answers of the model, and what the guard says.
-fn denials() -> [(&'static str, Vec<Vec<Said>>, &'static str); 3] {
-    let never = vec![vec![Said::text(&["never"])]];
+/// A guard on tools or prompts, the answers of the model, and the reason of the denial.
+fn denials() -> [(&'static str, Vec<Vec<Part>>, &'static str); 3] {
+    let never = vec![vec![Part::text(&["never"])]];
     let called = vec![
-        vec![Said::text(&["let me"]), Said::call("rm", "/")],
-        vec![Said::text(&["I will ", "not."])],
+        vec![Part::text(&["let me"]), Part::call("rm", "/")],
+        vec![Part::text(&["I will ", "not."])],
     ];
     [
         (
@@ -236,7 +236,7 @@ fn denials() -> [(&'static str, Vec<Vec<Said>>, &'static str); 3] {
 }
 
 #[tokio::test]
-async fn a_denial_becomes_a_test_that_passes_and_a_trial_that_is_denied() {
+async fn a_denial_exports_as_a_passing_test_and_is_denied_again_in_a_trial() {
     for (family, is_stream) in each() {
         for (guard, answers, reason) in denials() {
             let upstream = family.upstream(answers).await;
@@ -248,7 +248,7 @@ async fn a_denial_becomes_a_test_that_passes_and_a_trial_that_is_denied() {
             let turns = [Turn::User("about aurora")];
             let answer = family.ask(&gateway, is_stream, &turns).await;
             assert_eq!(answer.status, 200, "{family:?}: {}", answer.text());
-            let id = last_call(&gateway).await;
+            let id = last_call_id(&gateway).await;
             let browser = Browser::at(&gateway);
 
             let page = browser.get("/console/denials").await.html;
@@ -269,7 +269,7 @@ async fn a_denial_becomes_a_test_that_passes_and_a_trial_that_is_denied() {
             let page = browser.post("/console/try", &fields).await.html;
             assert!(page.contains("Verdict: "), "{family:?}: {page}");
             assert!(page.contains(reason), "{family:?} {is_stream}: {page}");
-            let upstream_calls = upstream.seen().len();
+            let upstream_calls = upstream.requests().len();
             assert!(upstream_calls <= 2, "the trial reached the model API");
         }
     }

@@ -1,4 +1,4 @@
-//! The API families: how an agent asks, how the model answers, and what a client reads.
+//! The API families: requests, upstreams with fixed answers, and parsing of answers.
 
 use std::convert::Infallible;
 
@@ -7,7 +7,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::client;
-use crate::harness::{Answer, Asked, TestGateway, Upstream, respond};
+use crate::harness::{Answer, ReceivedRequest, TestGateway, Upstream, respond};
 
 /// An API family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub const ALL: &[Family] = &[
     Family::Chat,
 ];
 
-/// Every family, and whether a stream is asked for.
+/// Every family, each with `false` for a JSON answer and `true` for a stream.
 pub fn each() -> impl Iterator<Item = (Family, bool)> {
     ALL.iter()
         .flat_map(|family| [(*family, false), (*family, true)])
@@ -43,19 +43,19 @@ pub enum Turn<'a> {
     Result(&'a str, &'a str),
 }
 
-/// What the model answers.
+/// A part of an answer of the model.
 #[derive(Debug, Clone)]
-pub enum Said {
+pub enum Part {
     /// A text in pieces.
     Text(Vec<String>),
     Thought(Vec<String>),
     /// Name, and arguments as JSON in pieces.
     Call(String, Vec<String>),
-    /// Name and text of a call whose input is no JSON, where the API has such calls.
+    /// Name and text of a call whose input is not JSON, where the API has such calls.
     FreeText(String, String),
 }
 
-impl Said {
+impl Part {
     pub fn text(pieces: &[&str]) -> Self {
         Self::Text(pieces.iter().map(|it| (*it).to_owned()).collect())
     }
@@ -73,14 +73,14 @@ impl Said {
     }
 }
 
-/// What a client understands of an answer.
+/// An answer as a client parses it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct ParsedAnswer {
     pub text: String,
     pub thoughts: String,
     /// Names and arguments.
     pub calls: Vec<(String, String)>,
-    /// Whether the answer ends with calls to run, in the words of the API.
+    /// `true` if the stop reason of the answer asks the client to run tools.
     pub wants_tools: bool,
 }
 
@@ -186,8 +186,8 @@ impl Family {
         }
     }
 
-    /// The model in a request that came upstream.
-    pub fn model(self, asked: &Asked) -> String {
+    /// The model in a request that upstream received.
+    pub fn model(self, asked: &ReceivedRequest) -> String {
         if self == Self::Gemini {
             let (_, rest) = asked.path.rsplit_once("/models/").unwrap();
             return rest.split_once(':').unwrap().0.to_owned();
@@ -195,8 +195,8 @@ impl Family {
         asked.json()["model"].as_str().unwrap().to_owned()
     }
 
-    /// The names of the declared tools in a request that came upstream.
-    pub fn tools(self, asked: &Asked) -> Vec<String> {
+    /// The names of the declared tools in a request that upstream received.
+    pub fn tools(self, asked: &ReceivedRequest) -> Vec<String> {
         let body = asked.json();
         let tools = match self {
             Self::Gemini => body["tools"][0]["functionDeclarations"].clone(),
@@ -214,29 +214,29 @@ impl Family {
         tools.iter().map(name).collect()
     }
 
-    /// A model API that gives these answers one after the other, the last one for ever.
-    pub async fn upstream(self, answers: Vec<Vec<Said>>) -> Upstream {
+    /// A model API that sends these answers in order and then repeats the last one.
+    pub async fn upstream(self, answers: Vec<Vec<Part>>) -> Upstream {
         let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        Upstream::with(move |asked: Asked| {
-            let at = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let said = &answers[at.min(answers.len() - 1)];
+        Upstream::with(move |asked: ReceivedRequest| {
+            let index = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let parts = &answers[index.min(answers.len() - 1)];
             let is_stream = asked.query.contains("alt=sse")
                 || (self != Self::Gemini && asked.json()["stream"] == true);
             if is_stream {
-                respond(200, "text/event-stream", self.events(said))
+                respond(200, "text/event-stream", self.events(parts))
             } else {
-                respond(200, "application/json", self.whole(said).to_string())
+                respond(200, "application/json", self.whole(parts).to_string())
             }
         })
         .await
     }
 
-    /// A gateway before it.
+    /// A gateway in front of this upstream.
     pub async fn gateway(self, upstream: &Upstream, config: &str) -> TestGateway {
         self.gateway_with_files(upstream, config, &[]).await
     }
 
-    /// A gateway before it, with files in its folder.
+    /// A gateway in front of this upstream, with files in its folder.
     pub async fn gateway_with_files(
         self,
         upstream: &Upstream,
@@ -252,7 +252,7 @@ impl Family {
         TestGateway::with_files(upstream, &format!("{upstreams}{config}"), files).await
     }
 
-    /// Asks the gateway.
+    /// Sends a request with these turns.
     pub async fn ask(self, gateway: &TestGateway, is_stream: bool, turns: &[Turn<'_>]) -> Answer {
         let body = self.request(is_stream, turns).to_string();
         self.post(gateway, is_stream, body).await
@@ -281,9 +281,9 @@ impl Family {
         agent.post(self.path(is_stream), body).await
     }
 
-    /// What a client understands. Checks that the answer is valid.
+    /// Checks that the answer is valid and returns it as a client parses it.
     #[track_caller]
-    pub fn heard(self, is_stream: bool, answer: &Answer) -> Heard {
+    pub fn parse(self, is_stream: bool, answer: &Answer) -> ParsedAnswer {
         assert_eq!(answer.status, 200, "{self:?}: {}", answer.text());
         match (self, is_stream) {
             (Self::Gemini, false) => client::gemini(&[answer.json()]),
@@ -298,7 +298,7 @@ impl Family {
     }
 }
 
-/// Names and data of a stream's events, read by a library.
+/// Names and data of a stream's events, parsed by an SSE library.
 #[track_caller]
 pub fn events(answer: &Answer) -> Vec<(String, String)> {
     let bytes = stream::iter([Ok::<_, Infallible>(answer.body.clone())]);

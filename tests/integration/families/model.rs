@@ -4,20 +4,20 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::family::{Family, Said};
+use super::family::{Family, Part};
 
 impl Family {
     /// The whole answer.
-    pub fn whole(self, said: &[Said]) -> Value {
-        let calls = said.iter().any(Said::is_call);
+    pub fn whole(self, parts: &[Part]) -> Value {
+        let calls = parts.iter().any(Part::is_call);
         match self {
             Self::Gemini => {
-                let parts: Vec<Value> = said.iter().map(gemini_part).collect();
+                let parts: Vec<Value> = parts.iter().map(gemini_part).collect();
                 let content = json!({ "role": "model", "parts": parts });
                 json!({ "candidates": [{ "content": content, "finishReason": "STOP" }], "modelVersion": "m" })
             }
             Self::Anthropic => {
-                let blocks: Vec<Value> = said.iter().enumerate().map(anthropic_block).collect();
+                let blocks: Vec<Value> = parts.iter().enumerate().map(anthropic_block).collect();
                 json!({
                     "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
                     "content": blocks, "stop_reason": if calls { "tool_use" } else { "end_turn" },
@@ -25,11 +25,11 @@ impl Family {
                 })
             }
             Self::Responses => {
-                let items: Vec<Value> = said.iter().enumerate().map(responses_item).collect();
+                let items: Vec<Value> = parts.iter().enumerate().map(responses_item).collect();
                 response(&json!(items), "completed")
             }
             Self::Chat => {
-                let message = chat_message(said);
+                let message = chat_message(parts);
                 let reason = if calls { "tool_calls" } else { "stop" };
                 let choice = json!({ "index": 0, "message": message, "finish_reason": reason, "logprobs": null });
                 json!({
@@ -42,12 +42,12 @@ impl Family {
     }
 
     /// The answer as a stream.
-    pub fn events(self, said: &[Said]) -> String {
+    pub fn events(self, parts: &[Part]) -> String {
         match self {
-            Self::Gemini => gemini_events(said),
-            Self::Anthropic => anthropic_events(said),
-            Self::Responses => responses_events(said),
-            Self::Chat => chat_events(said),
+            Self::Gemini => gemini_events(parts),
+            Self::Anthropic => anthropic_events(parts),
+            Self::Responses => responses_events(parts),
+            Self::Chat => chat_events(parts),
         }
     }
 }
@@ -56,7 +56,7 @@ fn joined(pieces: &[String]) -> String {
     pieces.concat()
 }
 
-/// The arguments of a call whose input is a text, in an API that has no such calls.
+/// Arguments of a call with text input, for an API that has only JSON input.
 fn input(text: &str) -> Value {
     json!({ "input": text })
 }
@@ -65,37 +65,37 @@ fn arguments(pieces: &[String]) -> Value {
     serde_json::from_str(&joined(pieces)).unwrap()
 }
 
-fn gemini_part(said: &Said) -> Value {
-    match said {
-        Said::Text(pieces) => json!({ "text": joined(pieces) }),
-        Said::Thought(pieces) => json!({ "text": joined(pieces), "thought": true }),
-        Said::Call(name, args) => {
+fn gemini_part(part: &Part) -> Value {
+    match part {
+        Part::Text(pieces) => json!({ "text": joined(pieces) }),
+        Part::Thought(pieces) => json!({ "text": joined(pieces), "thought": true }),
+        Part::Call(name, args) => {
             json!({ "functionCall": { "id": "c1", "name": name, "args": arguments(args) } })
         }
-        Said::FreeText(name, text) => {
+        Part::FreeText(name, text) => {
             json!({ "functionCall": { "id": "c1", "name": name, "args": input(text) } })
         }
     }
 }
 
-fn gemini_events(said: &[Said]) -> String {
-    let mut parts = Vec::new();
-    for one in said {
-        match one {
-            Said::Text(pieces) => parts.extend(pieces.iter().map(|it| json!({ "text": it }))),
-            Said::Thought(pieces) => {
-                parts.extend(
+fn gemini_events(parts: &[Part]) -> String {
+    let mut json_parts = Vec::new();
+    for part in parts {
+        match part {
+            Part::Text(pieces) => json_parts.extend(pieces.iter().map(|it| json!({ "text": it }))),
+            Part::Thought(pieces) => {
+                json_parts.extend(
                     pieces
                         .iter()
                         .map(|it| json!({ "text": it, "thought": true })),
                 );
             }
-            Said::Call(..) | Said::FreeText(..) => parts.push(gemini_part(one)),
+            Part::Call(..) | Part::FreeText(..) => json_parts.push(gemini_part(part)),
         }
     }
-    let last = parts.len().saturating_sub(1);
+    let last = json_parts.len().saturating_sub(1);
     let mut stream = String::new();
-    for (index, part) in parts.iter().enumerate() {
+    for (index, part) in json_parts.iter().enumerate() {
         let mut candidate = json!({ "content": { "role": "model", "parts": [part] } });
         if index == last {
             candidate["finishReason"] = "STOP".into();
@@ -106,30 +106,30 @@ fn gemini_events(said: &[Said]) -> String {
     stream
 }
 
-fn anthropic_block((index, said): (usize, &Said)) -> Value {
-    match said {
-        Said::Text(pieces) => json!({ "type": "text", "text": joined(pieces) }),
-        Said::Thought(pieces) => {
+fn anthropic_block((index, part): (usize, &Part)) -> Value {
+    match part {
+        Part::Text(pieces) => json!({ "type": "text", "text": joined(pieces) }),
+        Part::Thought(pieces) => {
             json!({ "type": "thinking", "thinking": joined(pieces), "signature": "c2ln" })
         }
-        Said::Call(name, args) => json!({
+        Part::Call(name, args) => json!({
             "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": arguments(args),
         }),
-        Said::FreeText(name, text) => json!({
+        Part::FreeText(name, text) => json!({
             "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": input(text),
         }),
     }
 }
 
 /// The block at its start, and its deltas.
-fn anthropic_deltas(index: usize, said: &Said) -> (Value, Vec<Value>) {
-    match said {
-        Said::Text(pieces) => {
+fn anthropic_deltas(index: usize, part: &Part) -> (Value, Vec<Value>) {
+    match part {
+        Part::Text(pieces) => {
             let texts = pieces.iter();
             let deltas = texts.map(|piece| json!({ "type": "text_delta", "text": piece }));
             (json!({ "type": "text", "text": "" }), deltas.collect())
         }
-        Said::Thought(pieces) => {
+        Part::Thought(pieces) => {
             let thinking = pieces.iter();
             let thinking =
                 thinking.map(|piece| json!({ "type": "thinking_delta", "thinking": piece }));
@@ -139,7 +139,7 @@ fn anthropic_deltas(index: usize, said: &Said) -> (Value, Vec<Value>) {
                 thinking.chain([signature]).collect(),
             )
         }
-        Said::Call(name, args) => {
+        Part::Call(name, args) => {
             let pieces = args.iter();
             let deltas =
                 pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
@@ -148,14 +148,14 @@ fn anthropic_deltas(index: usize, said: &Said) -> (Value, Vec<Value>) {
                 deltas.collect(),
             )
         }
-        Said::FreeText(name, text) => {
-            let call = Said::call_with(name, &input(text));
+        Part::FreeText(name, text) => {
+            let call = Part::call_with(name, &input(text));
             anthropic_deltas(index, &call)
         }
     }
 }
 
-fn anthropic_events(said: &[Said]) -> String {
+fn anthropic_events(parts: &[Part]) -> String {
     let mut stream = String::new();
     let mut event = |name: &str, mut data: Value| {
         data["type"] = name.into();
@@ -170,8 +170,8 @@ fn anthropic_events(said: &[Said]) -> String {
     } }),
     );
     event("ping", json!({}));
-    for (index, one) in said.iter().enumerate() {
-        let (block, deltas) = anthropic_deltas(index, one);
+    for (index, part) in parts.iter().enumerate() {
+        let (block, deltas) = anthropic_deltas(index, part);
         event(
             "content_block_start",
             json!({ "index": index, "content_block": block }),
@@ -184,7 +184,7 @@ fn anthropic_events(said: &[Said]) -> String {
         }
         event("content_block_stop", json!({ "index": index }));
     }
-    let calls = said.iter().any(Said::is_call);
+    let calls = parts.iter().any(Part::is_call);
     let reason = if calls { "tool_use" } else { "end_turn" };
     event(
         "message_delta",
@@ -205,21 +205,21 @@ fn response(items: &Value, status: &str) -> Value {
     })
 }
 
-fn responses_item((index, said): (usize, &Said)) -> Value {
-    match said {
-        Said::Text(pieces) => json!({
+fn responses_item((index, part): (usize, &Part)) -> Value {
+    match part {
+        Part::Text(pieces) => json!({
             "type": "message", "id": format!("msg_{index}"), "status": "completed", "role": "assistant",
             "content": [{ "type": "output_text", "text": joined(pieces), "annotations": [] }],
         }),
-        Said::Thought(pieces) => json!({
+        Part::Thought(pieces) => json!({
             "type": "reasoning", "id": format!("rs_{index}"),
             "summary": [{ "type": "summary_text", "text": joined(pieces) }], "encrypted_content": "ZW5j",
         }),
-        Said::Call(name, args) => json!({
+        Part::Call(name, args) => json!({
             "type": "function_call", "id": format!("fc_{index}"), "call_id": format!("call_{index}"),
             "name": name, "arguments": joined(args), "status": "completed",
         }),
-        Said::FreeText(name, text) => json!({
+        Part::FreeText(name, text) => json!({
             "type": "custom_tool_call", "id": format!("ctc_{index}"), "call_id": format!("call_{index}"),
             "name": name, "input": text, "status": "completed",
         }),
@@ -227,11 +227,11 @@ fn responses_item((index, said): (usize, &Said)) -> Value {
 }
 
 /// The item at its start, and the events in between.
-fn responses_details(said: &Said, item: &Value) -> (Value, Vec<(&'static str, Value)>) {
+fn responses_details(part: &Part, item: &Value) -> (Value, Vec<(&'static str, Value)>) {
     let mut open = item.clone();
     let mut events = Vec::new();
-    match said {
-        Said::Text(pieces) => {
+    match part {
+        Part::Text(pieces) => {
             open["content"] = json!([]);
             open["status"] = "in_progress".into();
             let part = json!({ "type": "output_text", "text": "", "annotations": [] });
@@ -246,7 +246,7 @@ fn responses_details(said: &Said, item: &Value) -> (Value, Vec<(&'static str, Va
             let fields = json!({ "content_index": 0, "part": item["content"][0] });
             events.push(("content_part.done", fields));
         }
-        Said::Thought(pieces) => {
+        Part::Thought(pieces) => {
             open["summary"] = json!([]);
             let part = json!({ "type": "summary_text", "text": "" });
             let fields = json!({ "summary_index": 0, "part": part });
@@ -260,7 +260,7 @@ fn responses_details(said: &Said, item: &Value) -> (Value, Vec<(&'static str, Va
             let fields = json!({ "summary_index": 0, "part": item["summary"][0] });
             events.push(("reasoning_summary_part.done", fields));
         }
-        Said::Call(_, args) => {
+        Part::Call(_, args) => {
             open["arguments"] = "".into();
             open["status"] = "in_progress".into();
             for piece in args {
@@ -269,7 +269,7 @@ fn responses_details(said: &Said, item: &Value) -> (Value, Vec<(&'static str, Va
             let fields = json!({ "arguments": joined(args) });
             events.push(("function_call_arguments.done", fields));
         }
-        Said::FreeText(_, text) => {
+        Part::FreeText(_, text) => {
             open["input"] = "".into();
             open["status"] = "in_progress".into();
             events.push(("custom_tool_call_input.delta", json!({ "delta": text })));
@@ -279,7 +279,7 @@ fn responses_details(said: &Said, item: &Value) -> (Value, Vec<(&'static str, Va
     (open, events)
 }
 
-fn responses_events(said: &[Said]) -> String {
+fn responses_events(parts: &[Part]) -> String {
     let mut stream = String::new();
     let mut number = 0;
     let mut event = |name: &str, mut data: Value| {
@@ -296,21 +296,21 @@ fn responses_events(said: &[Said]) -> String {
         "response.in_progress",
         json!({ "response": response(&json!([]), "in_progress") }),
     );
-    let items: Vec<Value> = said.iter().enumerate().map(responses_item).collect();
-    for (index, (one, item)) in said.iter().zip(&items).enumerate() {
-        let place = json!({ "item_id": item["id"], "output_index": index });
-        let with = |more: Value| {
-            let mut all = place.as_object().unwrap().clone();
+    let items: Vec<Value> = parts.iter().enumerate().map(responses_item).collect();
+    for (index, (part, item)) in parts.iter().zip(&items).enumerate() {
+        let position = json!({ "item_id": item["id"], "output_index": index });
+        let with_position = |more: Value| {
+            let mut all = position.as_object().unwrap().clone();
             all.extend(more.as_object().unwrap().clone());
             Value::Object(all)
         };
-        let (open, details) = responses_details(one, item);
+        let (open, details) = responses_details(part, item);
         event(
             "response.output_item.added",
             json!({ "output_index": index, "item": open }),
         );
         for (name, fields) in details {
-            event(&format!("response.{name}"), with(fields));
+            event(&format!("response.{name}"), with_position(fields));
         }
         event(
             "response.output_item.done",
@@ -324,18 +324,18 @@ fn responses_events(said: &[Said]) -> String {
     stream
 }
 
-fn chat_message(said: &[Said]) -> Value {
+fn chat_message(parts: &[Part]) -> Value {
     let mut message = json!({ "role": "assistant", "content": null });
     let mut calls = Vec::new();
-    for (index, one) in said.iter().enumerate() {
-        match one {
-            Said::Text(pieces) => message["content"] = joined(pieces).into(),
-            Said::Thought(pieces) => message["reasoning_content"] = joined(pieces).into(),
-            Said::Call(name, args) => calls.push(json!({
+    for (index, part) in parts.iter().enumerate() {
+        match part {
+            Part::Text(pieces) => message["content"] = joined(pieces).into(),
+            Part::Thought(pieces) => message["reasoning_content"] = joined(pieces).into(),
+            Part::Call(name, args) => calls.push(json!({
                 "id": format!("call_{index}"), "type": "function",
                 "function": { "name": name, "arguments": joined(args) },
             })),
-            Said::FreeText(name, text) => calls.push(json!({
+            Part::FreeText(name, text) => calls.push(json!({
                 "id": format!("call_{index}"), "type": "custom",
                 "custom": { "name": name, "input": text },
             })),
@@ -347,33 +347,33 @@ fn chat_message(said: &[Said]) -> Value {
     message
 }
 
-fn chat_events(said: &[Said]) -> String {
+fn chat_events(parts: &[Part]) -> String {
     let mut deltas = vec![json!({ "role": "assistant", "content": "" })];
-    let mut at = 0;
-    for (index, one) in said.iter().enumerate() {
-        match one {
-            Said::Text(pieces) => deltas.extend(pieces.iter().map(|it| json!({ "content": it }))),
-            Said::Thought(pieces) => {
+    let mut call_index = 0;
+    for (index, part) in parts.iter().enumerate() {
+        match part {
+            Part::Text(pieces) => deltas.extend(pieces.iter().map(|it| json!({ "content": it }))),
+            Part::Thought(pieces) => {
                 deltas.extend(pieces.iter().map(|it| json!({ "reasoning_content": it })));
             }
-            Said::Call(name, args) => {
+            Part::Call(name, args) => {
                 let start = json!({
-                    "index": at, "id": format!("call_{index}"), "type": "function",
+                    "index": call_index, "id": format!("call_{index}"), "type": "function",
                     "function": { "name": name, "arguments": "" },
                 });
                 deltas.push(json!({ "tool_calls": [start] }));
                 deltas.extend(args.iter().map(|it| {
-                    json!({ "tool_calls": [{ "index": at, "function": { "arguments": it } }] })
+                    json!({ "tool_calls": [{ "index": call_index, "function": { "arguments": it } }] })
                 }));
-                at += 1;
+                call_index += 1;
             }
-            Said::FreeText(name, text) => {
+            Part::FreeText(name, text) => {
                 let start = json!({
-                    "index": at, "id": format!("call_{index}"), "type": "custom",
+                    "index": call_index, "id": format!("call_{index}"), "type": "custom",
                     "custom": { "name": name, "input": text },
                 });
                 deltas.push(json!({ "tool_calls": [start] }));
-                at += 1;
+                call_index += 1;
             }
         }
     }
@@ -390,7 +390,10 @@ fn chat_events(said: &[Said]) -> String {
     for delta in &deltas {
         event(delta, None);
     }
-    event(&json!({}), Some(if at > 0 { "tool_calls" } else { "stop" }));
+    event(
+        &json!({}),
+        Some(if call_index > 0 { "tool_calls" } else { "stop" }),
+    );
     stream.push_str("data: [DONE]\n\n");
     stream
 }

@@ -1,4 +1,4 @@
-//! What operators see of calls on every API, and what they try without a model.
+//! Recorded content, `explain` and guard proofs for calls of every API.
 
 use std::fs;
 
@@ -7,24 +7,24 @@ use tempfile::TempDir;
 
 use super::{
     SECRET,
-    family::{ALL, Family, Said, Turn, each},
+    family::{ALL, Family, Part, Turn, each},
 };
 use crate::{
     harness::run,
     trace::{calls, until},
 };
 
-/// The fields that only hookgate needs.
-const PRIVATE: &str = "hookgate";
+/// Prefix of fields that only hookgate uses.
+const PRIVATE_FIELD_PREFIX: &str = "hookgate";
 
 #[tokio::test]
-async fn edits_and_contents_are_shown_without_fields_of_the_gateway() {
+async fn edits_and_contents_are_shown_without_private_fields() {
     let config = "trace: { content: { denied_or_edited: true } }
 policies: [{ policy: redact, detect: [aws_key] }, { policy: tool_guard, deny: [rm] }]
 ";
-    let said = vec![Said::text(&["the key ", SECRET]), Said::call("look", "a")];
+    let parts = vec![Part::text(&["the key ", SECRET]), Part::call("look", "a")];
     for (family, is_stream) in each() {
-        let upstream = family.upstream(vec![said.clone()]).await;
+        let upstream = family.upstream(vec![parts.clone()]).await;
         let gateway = family.gateway(&upstream, config).await;
         let turns = [Turn::User(SECRET), Turn::Model("yes"), Turn::User("hi")];
         let answer = family.ask(&gateway, is_stream, &turns).await;
@@ -32,10 +32,10 @@ policies: [{ policy: redact, detect: [aws_key] }, { policy: tool_guard, deny: [r
 
         let id = calls(&gateway, "", 1).await["calls"][0]["id"].clone();
         let operator = gateway.operator();
-        let of_call = format!("/calls/{}", id.as_str().unwrap());
-        let call = until(&operator, &of_call, |found| found["has_content"] == true).await;
-        let of_content = format!("{of_call}/content?reason=ticket+7");
-        let content = operator.get(&of_content).await.json();
+        let call_path = format!("/calls/{}", id.as_str().unwrap());
+        let call = until(&operator, &call_path, |found| found["has_content"] == true).await;
+        let content_path = format!("{call_path}/content?reason=ticket+7");
+        let content = operator.get(&content_path).await.json();
         let changes = &call["call"]["detail"]["request_diff"]["changes"];
         assert_eq!(
             changes[0]["pointer"], "/contents/0/parts/0/text",
@@ -47,7 +47,7 @@ policies: [{ policy: redact, detect: [aws_key] }, { policy: tool_guard, deny: [r
         );
         for page in [&call, &content] {
             for field in ["Source", "Preceding"] {
-                let name = format!("{PRIVATE}{field}");
+                let name = format!("{PRIVATE_FIELD_PREFIX}{field}");
                 assert!(!page.to_string().contains(&name), "{family:?}: {page:#}");
             }
         }
@@ -64,7 +64,7 @@ fn hook_config(family: Family) -> String {
 }
 
 #[test]
-fn explain_shows_the_events_of_a_call_on_every_api() {
+fn explain_reports_answer_and_upstream_body_on_every_api() {
     for family in ALL.iter().copied() {
         let folder = TempDir::new().unwrap();
         let config = hook_config(family)
@@ -72,7 +72,7 @@ fn explain_shows_the_events_of_a_call_on_every_api() {
 policies: [{ policy: redact, detect: [aws_key] }]
 ";
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let action = json!({
+        let call = json!({
             "path": family.path(true),
             "headers": { "anthropic-version": "2023-06-01" },
             "body": family.request(true, &[Turn::User(SECRET)]),
@@ -81,7 +81,7 @@ policies: [{ policy: redact, detect: [aws_key] }]
                 "finishReason": "STOP",
             }] },
         });
-        fs::write(folder.path().join("call.json"), action.to_string()).unwrap();
+        fs::write(folder.path().join("call.json"), call.to_string()).unwrap();
         let arguments = [
             "explain",
             "--config",
@@ -103,7 +103,7 @@ fn guards_are_proven_with_calls_of_every_api() {
     for family in ALL.iter().copied() {
         let folder = TempDir::new().unwrap();
         let request = family.request(false, &[Turn::User("about aurora")]);
-        let own_answer = family.whole(&[Said::call("rm", "/")]);
+        let own_answer = family.whole(&[Part::call("rm", "/")]);
         let shared_answer = json!({ "candidates": [{
             "content": { "role": "model", "parts": [{ "functionCall": { "name": "rm", "args": {} } }] },
         }] });

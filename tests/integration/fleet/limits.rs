@@ -6,14 +6,14 @@ use futures_util::{StreamExt, stream};
 
 use super::{agent, config, replica, replicas, until_metric};
 use crate::harness::{
-    PATIENCE, Redis, TestGateway, Upstream, assert_refused, chunked_head, closed, prompt,
-    write_chunk,
+    Redis, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, chunked_head, prompt,
+    wait_until_closed, write_chunk,
 };
 
 /// Requests that are in flight at the same time.
 const CONCURRENCY: usize = 12;
 
-/// Requests of a caller at each of these gateways in turn; the number of admitted ones.
+/// Sends requests of a caller to these gateways in turn; returns the number admitted.
 async fn admitted(gates: &[TestGateway], name: &str, requests: usize) -> usize {
     let body = &prompt("hi");
     let calls = gates.iter().cycle().take(requests);
@@ -31,7 +31,7 @@ async fn admitted(gates: &[TestGateway], name: &str, requests: usize) -> usize {
     admitted
 }
 
-/// The failed requests to Redis of all gateways.
+/// The number of failed requests to Redis, of all gateways.
 async fn failures(gates: &[TestGateway]) -> u64 {
     let mut failures = 0;
     for gate in gates {
@@ -42,21 +42,25 @@ async fn failures(gates: &[TestGateway]) -> u64 {
 }
 
 #[tokio::test]
-async fn three_gateways_admit_what_one_would() {
+async fn three_gateways_together_admit_the_rate_of_one() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let names = ["a", "b", "c", "d", "e"];
     let callers = names.map(|name| (name, ""));
     let limit = ", requests_per_minute: 60";
     let gates = replicas(&upstream, &redis, &config(&callers, limit)).await;
 
-    // A machine that is too busy for 250 ms has limits of each gateway for a while.
+    // When Redis does not answer within 250 ms, on a busy machine, each gateway applies
+    // its share for a while. The next caller is tried then.
     for name in names {
         let (started, failed) = (Instant::now(), failures(&gates).await);
         let admitted = admitted(&gates, name, 150).await;
         let refilled = started.elapsed().as_secs();
         if failures(&gates).await == failed {
-            let most = 61 + usize::try_from(refilled).unwrap();
-            assert!((60..=most).contains(&admitted), "{admitted} of {most}");
+            let max_admitted = 61 + usize::try_from(refilled).unwrap();
+            assert!(
+                (60..=max_admitted).contains(&admitted),
+                "{admitted} of {max_admitted}"
+            );
             let refused = agent(&gates[2], name).generate("m", &prompt("hi")).await;
             if refused.status == 429 {
                 assert_refused(&refused, 429, "RATE_LIMIT_EXCEEDED");
@@ -72,7 +76,7 @@ async fn three_gateways_admit_what_one_would() {
 }
 
 #[tokio::test]
-async fn limits_are_in_the_redis_of_sessions_unless_they_have_a_store() {
+async fn limits_use_the_session_store_unless_they_have_their_own() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let callers = crate::callers::auth(&[("team-a", ", requests_per_minute: 2")]);
     let sessions = "sessions: { store: { redis: { url: { file: url } } } }\n";
@@ -89,12 +93,12 @@ async fn limits_are_in_the_redis_of_sessions_unless_they_have_a_store() {
 }
 
 #[tokio::test]
-async fn a_redis_that_loads_no_scripts_and_forgets_them_serves_limits() {
+async fn limits_hold_if_redis_cannot_load_scripts_or_has_lost_them() {
     let upstream = Upstream::mock().await;
     let options = ["--save", "", "--rename-command", "SCRIPT", ""];
-    let (fixed, redis) = (Redis::with(&options), Redis::start());
+    let (without_script_command, redis) = (Redis::with(&options), Redis::start());
     let callers = config(&[("team-a", ", requests_per_minute: 2")], "");
-    for redis in [&fixed, &redis] {
+    for redis in [&without_script_command, &redis] {
         let gates = replicas(&upstream, redis, &callers).await;
         assert_eq!(admitted(&gates[..1], "team-a", 1).await, 1);
         redis.ask("SCRIPT FLUSH");
@@ -111,7 +115,7 @@ async fn the_keys_of_a_caller_are_in_one_slot_of_a_cluster() {
     let upstream = Upstream::mock().await;
     let redis = Redis::with(&["--save", "", "--cluster-enabled", "yes"]);
     redis.ask("CLUSTER ADDSLOTSRANGE 0 16383");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !redis.ask("CLUSTER INFO").contains("cluster_state:ok") {
         assert!(Instant::now() < deadline, "the cluster does not start");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -127,14 +131,14 @@ async fn the_keys_of_a_caller_are_in_one_slot_of_a_cluster() {
     }
 }
 
-/// A model API that begins an answer and ends it when the agent leaves.
+/// An upstream that begins a response and ends it when the agent disconnects.
 async fn endless() -> Upstream {
     Upstream::raw(async |_, mut socket| {
         use tokio::io::AsyncWriteExt;
         let head = chunked_head("text/event-stream");
         socket.write_all(head.as_bytes()).await.unwrap();
         write_chunk(&mut socket, b"data: {}\r\n\r\n").await.unwrap();
-        closed(&mut socket).await;
+        wait_until_closed(&mut socket).await;
     })
     .await
 }
@@ -142,7 +146,7 @@ async fn endless() -> Upstream {
 const STREAM: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 
 async fn until_admitted(gate: &TestGateway) -> reqwest::Response {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let body = prompt("hi").to_string();
         let response = agent(gate, "team-a").open(STREAM, body).await;
@@ -181,9 +185,10 @@ async fn calls_in_flight_are_counted_over_all_gateways_until_they_end() {
     assert_refused(&refused, 429, "CONCURRENCY_LIMIT_EXCEEDED");
 }
 
-/// Redis learns of an end with the next request of the caller, not some time after it.
+/// The next request of the caller reports the end of a call to Redis, so that the call
+/// does not count.
 #[tokio::test]
-async fn calls_one_after_another_are_not_calls_at_the_same_time() {
+async fn sequential_calls_do_not_reach_the_concurrency_limit() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let limits = config(&[("team-a", ", in_flight: 2")], "");
     let gate = replica(&upstream, &redis, &limits).await;
@@ -197,7 +202,7 @@ async fn calls_one_after_another_are_not_calls_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn calls_in_flight_count_again_in_a_redis_that_has_lost_them() {
+async fn calls_in_flight_are_restored_after_redis_has_lost_them() {
     let (upstream, mut redis) = (endless().await, Redis::start());
     let limits = config(&[("team-a", ", in_flight: 1")], "");
     let gates = replicas(&upstream, &redis, &limits).await;
@@ -207,7 +212,7 @@ async fn calls_in_flight_count_again_in_a_redis_that_has_lost_them() {
     for gate in &gates {
         until_metric(&gate.operator(), "hookgate_limits_shared", 0).await;
     }
-    redis.start_again();
+    redis.restart();
     for gate in &gates {
         until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
     }
@@ -218,9 +223,9 @@ async fn calls_in_flight_count_again_in_a_redis_that_has_lost_them() {
     assert_refused(&refused, 429, "CONCURRENCY_LIMIT_EXCEEDED");
 }
 
-/// A call of a gateway that has died, which nothing renews.
+/// Simulates the crash by a call whose lease nothing renews.
 #[tokio::test]
-async fn calls_of_a_gateway_that_has_died_end_by_themselves() {
+async fn calls_of_a_crashed_gateway_expire() {
     let (upstream, redis) = (endless().await, Redis::start());
     let gates = replicas(
         &upstream,
@@ -235,7 +240,7 @@ async fn calls_of_a_gateway_that_has_died_end_by_themselves() {
         .find(|line| line.starts_with("hookgate"))
         .unwrap();
     drop(open);
-    let ended = Instant::now() + PATIENCE;
+    let ended = Instant::now() + TEST_TIMEOUT;
     while redis.ask(&format!("ZCARD {key}")).starts_with(":1") {
         assert!(Instant::now() < ended, "the call does not end");
         tokio::time::sleep(Duration::from_millis(10)).await;

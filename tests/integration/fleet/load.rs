@@ -1,5 +1,5 @@
-//! The rate of three gateways under load, with and without an outage of Redis. A few seconds
-//! long; `HOOKGATE_FLEET_MINUTES` makes it as long as an outage in production.
+//! The request rate of three gateways under load, with and without an outage of Redis. Each
+//! run takes seconds; `HOOKGATE_FLEET_MINUTES` makes it as long as an outage in production.
 
 use std::{
     env, fs,
@@ -11,15 +11,15 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 
 use super::{config, until_metric};
-use crate::harness::{Agent, Redis, Served, Upstream, prompt};
+use crate::harness::{Agent, Redis, ServerProcess, Upstream, prompt};
 
-/// Pause of a connection after a refusal.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause of a connection after a refused request.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
 /// A gateway in a process of its own.
 struct Replica {
     _folder: TempDir,
-    _served: Served,
+    _served: ServerProcess,
     agent: Agent,
     operator: Agent,
 }
@@ -34,7 +34,7 @@ impl Replica {
         );
         let config = format!("{upstreams}\n{config}");
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let mut served = Served::folder(folder.path());
+        let mut served = ServerProcess::folder(folder.path());
         Self {
             agent: Agent::at(served.addr()).sending("x-hookgate-key", "team-a-key"),
             operator: Agent::at(served.operators()),
@@ -55,11 +55,11 @@ async fn replicas(upstream: &Upstream, redis: &Redis, limits: &str) -> Vec<Repli
     replicas
 }
 
-/// A load, and the part of its time in which Redis is away.
+/// A load, and the fractions of its duration at which an outage of Redis begins and ends.
 struct Load {
     per_minute: u32,
     connections: usize,
-    time: Duration,
+    duration: Duration,
     outage: Option<(f64, f64)>,
 }
 
@@ -70,14 +70,14 @@ impl Load {
             Some(minutes) => Self {
                 per_minute: 6000,
                 connections: 300,
-                time: Duration::from_mins(minutes),
+                duration: Duration::from_mins(minutes),
                 outage,
             },
-            // Few enough that the first burst is soon spent, also by a slow machine.
+            // A low rate, whose first burst is soon spent even on a slow machine.
             None => Self {
                 per_minute: 120,
                 connections: 30,
-                time: Duration::from_secs(6),
+                duration: Duration::from_secs(6),
                 outage,
             },
         }
@@ -93,14 +93,14 @@ impl Load {
         let admitted = Arc::<Mutex<Vec<f64>>>::default();
         let workers = (0..self.connections).map(|at| {
             let agent = replicas[at % replicas.len()].agent.clone();
-            let (admitted, time) = (Arc::clone(&admitted), self.time);
+            let (admitted, duration) = (Arc::clone(&admitted), self.duration);
             tokio::spawn(async move {
                 let body = prompt("hi");
-                while started.elapsed() < time {
+                while started.elapsed() < duration {
                     let sent = started.elapsed().as_secs_f64();
                     match agent.generate("m", &body).await.status {
                         200 => admitted.lock().unwrap().push(sent),
-                        429 => tokio::time::sleep(PAUSE).await,
+                        429 => tokio::time::sleep(REFUSAL_PAUSE).await,
                         other => panic!("{other}"),
                     }
                 }
@@ -108,11 +108,12 @@ impl Load {
         });
         let workers: Vec<_> = workers.collect();
         if let Some((begin, end)) = self.outage {
-            let at = |part: f64| tokio::time::Instant::from_std(started + self.time.mul_f64(part));
+            let at =
+                |part: f64| tokio::time::Instant::from_std(started + self.duration.mul_f64(part));
             tokio::time::sleep_until(at(begin)).await;
             redis.kill();
             tokio::time::sleep_until(at(end)).await;
-            redis.start_again();
+            redis.restart();
         }
         for worker in join_all(workers).await {
             worker.unwrap();
@@ -135,7 +136,7 @@ fn largest_window(times: &[f64], from: f64, seconds: f64) -> usize {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-const fn number(count: usize) -> f64 {
+const fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
@@ -151,24 +152,24 @@ async fn three_gateways_under_load_admit_the_rate_of_one() {
     let admitted = load.run(&replicas, &mut redis).await;
 
     let at_most = f64::from(load.per_minute) + load.per_second() * started.elapsed().as_secs_f64();
-    let at_least = f64::from(load.per_minute) + load.per_second() * load.time.as_secs_f64();
+    let at_least = f64::from(load.per_minute) + load.per_second() * load.duration.as_secs_f64();
     println!(
         "admitted {} of {at_least:.0} to {at_most:.0}",
         admitted.len()
     );
     assert!(
-        number(admitted.len()) <= at_most * 1.01 + 1.0,
+        as_f64(admitted.len()) <= at_most * 1.01 + 1.0,
         "{} of {at_most}",
         admitted.len()
     );
     assert!(
-        number(admitted.len()) >= f64::from(load.per_minute),
+        as_f64(admitted.len()) >= f64::from(load.per_minute),
         "{}",
         admitted.len()
     );
     if env::var_os("HOOKGATE_FLEET_MINUTES").is_some() {
         assert!(
-            number(admitted.len()) >= at_least * 0.99,
+            as_f64(admitted.len()) >= at_least * 0.99,
             "{} of {at_least}",
             admitted.len()
         );
@@ -188,8 +189,8 @@ async fn an_outage_of_redis_admits_no_second_burst() {
     let admitted = load.run(&replicas, &mut redis).await;
 
     // The first burst is that of the limit itself.
-    let window = load.time.as_secs_f64().min(60.0);
-    let from = load.time.as_secs_f64() * 0.25;
+    let window = load.duration.as_secs_f64().min(60.0);
+    let from = load.duration.as_secs_f64() * 0.25;
     let largest = largest_window(&admitted, from, window);
     let allowed = load.per_second() * window;
     println!(
@@ -197,7 +198,7 @@ async fn an_outage_of_redis_admits_no_second_burst() {
         admitted.len()
     );
     assert!(
-        number(largest) <= allowed * 1.2 + 3.0,
+        as_f64(largest) <= allowed * 1.2 + 3.0,
         "{largest} of {allowed}"
     );
 }
@@ -205,7 +206,7 @@ async fn an_outage_of_redis_admits_no_second_burst() {
 /// Prints the time that shared limits add to a call; bounds would depend on the machine.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures of the run")]
-async fn a_call_asks_redis_once_for_all_of_its_limits() {
+async fn a_call_checks_all_of_its_limits_in_one_redis_script() {
     const CALLS: u64 = 200;
     const RATE: &str = ", requests_per_minute: 1000000";
     const ALL: &str = ", requests_per_minute: 1000000, tokens_per_day: 1000000000, in_flight: 100";

@@ -1,4 +1,4 @@
-//! The script in Redis admits what `governor` admits in a process.
+//! The rate limit in the Redis script, compared with `governor` in a process.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -17,8 +17,8 @@ const NANOSECONDS_PER_MINUTE: u64 = 60_000_000_000;
 /// A wall-clock time, in microseconds.
 const START_US: u64 = 1_900_000_000_123_456;
 
-/// Runs the script for a caller without calls and tokens, at a time that is given instead
-/// of that of Redis. Returns the code of the answer and the time to wait.
+/// Runs the script for a caller without calls and tokens, at this time instead of that of
+/// Redis. Returns the result code and the time to wait in nanoseconds.
 async fn admit_at(
     redis: &mut MultiplexedConnection,
     caller: &str,
@@ -34,7 +34,7 @@ async fn admit_at(
     let tolerance_ns = interval_ns * u64::from(per_minute.get() - 1);
     let mut command = redis::cmd("EVAL");
     command.arg(script).arg(3).arg(&limit_keys(caller));
-    // A lease; nothing to take over; a request, its tokens, and limits.
+    // The lease, no local counts, the request and its tokens, the limits.
     command.arg(30_000).arg(&[0; 7]).arg("id").arg(0);
     command.arg(&[interval_ns, tolerance_ns, 0, 0]);
     let (code, wait_ns, _spent, _count): (u8, u64, u64, u64) =

@@ -1,4 +1,4 @@
-//! Heartbeats: which replica has which config, and decision logs that became shorter.
+//! Fleet status: config revisions of replicas, and truncated decision logs.
 
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
@@ -7,13 +7,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::{
-    Agent, Browser, PATIENCE, Redis, Served, TestGateway, Upstream, decision_log, prompt, run,
+    Agent, Browser, Redis, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, decision_log,
+    prompt, run,
 };
 
-/// A replica as a process, with its own folder.
+/// A replica in a process of its own, with its own folder.
 struct Replica {
     folder: TempDir,
-    served: Served,
+    served: ServerProcess,
     operators: Agent,
     agents: Agent,
     admin: SocketAddr,
@@ -28,7 +29,7 @@ impl Replica {
     }
 
     fn serve(folder: TempDir) -> Self {
-        let mut served = Served::folder(folder.path());
+        let mut served = ServerProcess::folder(folder.path());
         let (agents, admin) = (served.addr(), served.operators());
         Self {
             agents: Agent::at(agents),
@@ -43,15 +44,15 @@ impl Replica {
         self.operators.get("/fleet").await.json()
     }
 
-    /// Waits until the fleet is as it should be.
-    async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let deadline = std::time::Instant::now() + PATIENCE;
+    /// Waits until the fleet fulfils a condition, and returns it.
+    async fn until(&self, condition: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
         loop {
             let fleet = self.fleet().await;
             if holds(&fleet) {
                 return fleet;
             }
-            assert!(std::time::Instant::now() < deadline, "{what}: {fleet}");
+            assert!(std::time::Instant::now() < deadline, "{condition}: {fleet}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -139,7 +140,7 @@ async fn a_replica_with_an_older_config_lags_until_it_has_the_new_one() {
 }
 
 #[tokio::test]
-async fn a_refused_reload_is_seen_by_the_fleet() {
+async fn a_refused_reload_is_in_the_fleet_status_of_other_replicas() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let one = Replica::start(&upstream, &redis, "");
     let other = Replica::start(&upstream, &redis, "");
@@ -155,7 +156,7 @@ async fn a_refused_reload_is_seen_by_the_fleet() {
 }
 
 #[tokio::test]
-async fn a_replica_that_ends_leaves_the_fleet() {
+async fn a_replica_that_shuts_down_leaves_the_fleet() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let one = Replica::start(&upstream, &redis, "");
     let other = Replica::start(&upstream, &redis, "");
@@ -163,7 +164,7 @@ async fn a_replica_that_ends_leaves_the_fleet() {
         .await;
 
     other.served.terminate();
-    let (ended, _log) = other.served.ended(PATIENCE);
+    let (ended, _log) = other.served.ended(TEST_TIMEOUT);
 
     assert!(ended.success());
     one.until("one replica", |fleet| replicas(fleet).len() == 1)
@@ -171,7 +172,7 @@ async fn a_replica_that_ends_leaves_the_fleet() {
 }
 
 #[tokio::test]
-async fn a_decision_log_whose_end_was_cut_off_is_reported() {
+async fn a_truncated_decision_log_is_reported() {
     let (upstream, redis) = (Upstream::mock().await, Redis::start());
     let audit = "audit: { path: decisions.jsonl, mode: durable }\n";
     let one = Replica::start(&upstream, &redis, "");
@@ -214,7 +215,7 @@ async fn a_decision_log_whose_end_was_cut_off_is_reported() {
 }
 
 #[tokio::test]
-async fn without_redis_there_is_no_fleet() {
+async fn the_fleet_status_is_an_error_without_redis() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, "").await;
     let answer = gate.operator().get("/fleet").await;

@@ -7,12 +7,12 @@ use hookgate::auth::MAX_RESERVED_OUTPUT;
 use serde_json::json;
 
 use super::{agent, config, replicas};
-use crate::harness::{PATIENCE, Redis, TestGateway, Upstream, assert_refused, prompt, respond};
+use crate::harness::{Redis, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, respond};
 
 const BUDGET: u64 = 500_000;
 const TOKENS_PER_CALL: u64 = 20_000;
 
-/// A model API whose answers cost this many tokens.
+/// An upstream whose responses cost this many tokens.
 async fn costly(tokens: u64) -> Upstream {
     let part = json!({ "parts": [{ "text": "a" }], "role": "model" });
     let answer = json!({
@@ -23,7 +23,7 @@ async fn costly(tokens: u64) -> Upstream {
     Upstream::with(move |_| respond(200, "application/json", answer.clone())).await
 }
 
-/// The tokens that Redis has for the only caller.
+/// The tokens that Redis has counted for the only caller.
 fn spent(redis: &Redis) -> u64 {
     let keys = redis.ask("KEYS hookgate:limits:*:tokens");
     let Some(key) = keys.lines().find(|line| line.starts_with("hookgate")) else {
@@ -35,8 +35,8 @@ fn spent(redis: &Redis) -> u64 {
 }
 
 async fn until_spent(redis: &Redis, tokens: u64) {
-    // A gateway on a busy machine loses Redis more than once.
-    let deadline = Instant::now() + 6 * PATIENCE;
+    // On a busy machine a gateway may lose its connection to Redis more than once.
+    let deadline = Instant::now() + 6 * TEST_TIMEOUT;
     while spent(redis) != tokens {
         assert!(Instant::now() < deadline, "{} of {tokens}", spent(redis));
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -44,7 +44,7 @@ async fn until_spent(redis: &Redis, tokens: u64) {
 }
 
 #[tokio::test]
-async fn a_hundred_calls_at_once_spend_no_more_than_the_budget_and_its_bound() {
+async fn a_hundred_concurrent_calls_exceed_the_budget_by_its_bound_at_most() {
     let (upstream, redis) = (costly(TOKENS_PER_CALL).await, Redis::start());
     let budget = format!(", tokens_per_day: {BUDGET}, in_flight: 100");
     let gates = replicas(&upstream, &redis, &config(&[("team-a", &budget)], "")).await;
@@ -66,7 +66,7 @@ async fn a_hundred_calls_at_once_spend_no_more_than_the_budget_and_its_bound() {
 }
 
 #[tokio::test]
-async fn tokens_spent_at_one_gateway_are_spent_at_all() {
+async fn tokens_spent_at_one_gateway_count_at_all_gateways() {
     let (upstream, redis) = (costly(60).await, Redis::start());
     let gates = replicas(
         &upstream,
@@ -90,28 +90,28 @@ async fn tokens_spent_at_one_gateway_are_spent_at_all() {
 }
 
 #[tokio::test]
-async fn tokens_of_an_outage_count_afterwards_also_if_redis_forgets() {
+async fn tokens_of_an_outage_count_after_redis_has_lost_its_data() {
     let (upstream, limits) = (
         costly(30).await,
         config(&[("team-a", ", tokens_per_day: 1000")], ""),
     );
-    let ask = async |gate: &TestGateway| {
+    let call_status = async |gate: &TestGateway| {
         agent(gate, "team-a")
             .generate("m", &prompt("hi"))
             .await
             .status
     };
-    // That which loses Redis first finds it first.
+    // The gateway that loses Redis first also reconnects first.
     for first in [0, 1] {
         let mut redis = Redis::start();
         let gates = replicas(&upstream, &redis, &limits).await;
-        assert_eq!(ask(&gates[0]).await, 200);
+        assert_eq!(call_status(&gates[0]).await, 200);
         until_spent(&redis, 30).await;
 
         redis.kill();
-        assert_eq!(ask(&gates[first]).await, 200);
-        assert_eq!(ask(&gates[1 - first]).await, 200);
-        redis.start_again();
+        assert_eq!(call_status(&gates[first]).await, 200);
+        assert_eq!(call_status(&gates[1 - first]).await, 200);
+        redis.restart();
 
         until_spent(&redis, 90).await;
     }

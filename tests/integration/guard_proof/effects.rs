@@ -1,11 +1,11 @@
-//! Proofs have no effect beside their result.
+//! Side effects of proofs: none on sessions, upstreams, the decision log, metrics and quotas.
 
 use std::fs;
 
 use serde_json::json;
 
-use super::{GUARD, Proving};
-use crate::harness::{PATIENCE, eventually, prompt};
+use super::{GUARD, ProofGateway};
+use crate::harness::{TEST_TIMEOUT, eventually, prompt};
 
 const CONFIG: &str = "\
 proof: { every: 50ms }
@@ -38,11 +38,11 @@ hooks:
 ";
 
 #[tokio::test]
-async fn proofs_reach_no_session_no_upstream_no_decision_log_no_metric_and_no_quota() {
-    let gateway = Proving::start(CONFIG, &[("guard.sh", GUARD)]).await;
-    eventually("many proofs", PATIENCE, || gateway.runs().len() > 30).await;
+async fn proofs_affect_no_session_upstream_decision_log_metric_or_quota() {
+    let gateway = ProofGateway::start(CONFIG, &[("guard.sh", GUARD)]).await;
+    eventually("many proofs", TEST_TIMEOUT, || gateway.runs().len() > 30).await;
 
-    assert_eq!(gateway.upstream.seen().len(), 0);
+    assert_eq!(gateway.upstream.requests().len(), 0);
     let sessions = gateway.operator.get("/sessions").await;
     assert_eq!(
         sessions.json()["sessions"],
@@ -80,19 +80,19 @@ async fn proofs_reach_no_session_no_upstream_no_decision_log_no_metric_and_no_qu
         "tool_guard",
         "request_limits",
     ] {
-        gateway.proven(name, true).await;
+        gateway.wait_for_proof(name, true).await;
     }
 
-    // The only call that the session may make is left.
+    // The session's quota of one call is unused.
     let called = gateway.agent.generate("m", &prompt("hello")).await;
     assert!(called.text().contains("You said"), "{}", called.text());
-    assert_eq!(gateway.upstream.seen().len(), 1);
+    assert_eq!(gateway.upstream.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn hooks_recognize_a_proof_by_its_session() {
-    let gateway = Proving::start(CONFIG, &[("guard.sh", GUARD)]).await;
-    eventually("proofs", PATIENCE, || !gateway.runs().is_empty()).await;
+async fn proofs_have_a_session_id_with_a_prefix_and_no_transcript() {
+    let gateway = ProofGateway::start(CONFIG, &[("guard.sh", GUARD)]).await;
+    eventually("proofs", TEST_TIMEOUT, || !gateway.runs().is_empty()).await;
 
     for input in gateway.runs() {
         let session = input["session_id"].as_str().unwrap();

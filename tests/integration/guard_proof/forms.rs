@@ -1,4 +1,4 @@
-//! The forms of cases, and what counts as denied, allowed and masked.
+//! Forms of proof cases, and the outcomes that count as denied, allowed and masked.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::harness::run;
 
-/// What `check --prove` prints for a config with these files: exit code and problems.
+/// Runs `check --prove` on a config with these files. Returns the exit code and the problems.
 fn prove(config: &str, files: &[(&str, &str)]) -> (i32, Vec<String>) {
     let folder = TempDir::new().unwrap();
     for (name, text) in files {
@@ -40,7 +40,7 @@ fn assert_problem(config: &str, problem: &str) {
 }
 
 #[test]
-fn policies_are_proven_by_every_form() {
+fn policies_can_be_proven_by_every_form_of_case() {
     assert_proven(
         "\
 policies:
@@ -89,7 +89,7 @@ policies:
 }
 
 #[test]
-fn hooks_are_proven_by_every_form() {
+fn hooks_can_be_proven_by_every_form_of_case() {
     let hook = "\
 input=$(cat)
 case $input in
@@ -121,7 +121,7 @@ hooks:
 }
 
 #[test]
-fn a_guard_is_proven_with_what_its_settings_show_it() {
+fn proofs_use_the_input_settings_and_the_condition_of_a_hook() {
     let hook = |fields: &str, search: &str, case: &str| {
         format!(
             "hooks: {{ BeforeModel: [{{ hooks: [{{ name: x, command: \"if grep -q {search}; then exit 2; fi\", {fields}, must_deny: [{case}] }}] }}] }}\n"
@@ -143,7 +143,7 @@ fn a_guard_is_proven_with_what_its_settings_show_it() {
 }
 
 #[test]
-fn only_what_the_guard_itself_does_counts() {
+fn a_denial_by_another_guard_does_not_prove_a_guard() {
     let config = "\
 policies:
   - { policy: prompt_guard, deny: [aurora] }
@@ -158,7 +158,7 @@ hooks:
 }
 
 #[test]
-fn a_guard_that_observes_is_proven_by_what_it_would_do() {
+fn a_guard_in_observe_mode_can_be_proven() {
     assert_proven(
         "\
 policies:
@@ -172,7 +172,7 @@ hooks:
 }
 
 #[test]
-fn a_mask_that_leaves_the_secret_or_denies_is_no_mask() {
+fn a_mask_that_leaves_the_secret_or_denies_is_not_proven() {
     let hook = |output: &str| {
         format!(
             "hooks: {{ AfterModel: [{{ hooks: [{{ name: x, command: \"echo '{output}'\", \
@@ -195,7 +195,7 @@ fn a_mask_that_leaves_the_secret_or_denies_is_no_mask() {
 }
 
 #[test]
-fn a_python_hook_whose_file_is_missing_denies_everything_and_is_found_by_must_allow() {
+fn must_allow_detects_a_hook_that_denies_because_its_script_is_missing() {
     let hook = |cases: &str| {
         format!(
             "hooks: {{ BeforeModel: [{{ hooks: [{{ name: x, command: python3 missing.py, {cases} }}] }}] }}\n"
@@ -217,7 +217,7 @@ fn a_guard_that_runs_on_none_of_its_cases_is_not_proven() {
 }
 
 #[test]
-fn files_of_test_cases_are_proofs() {
+fn test_case_files_can_be_used_as_proof_cases() {
     let cases = "\
 config: c.yaml
 cases:
@@ -280,8 +280,11 @@ fn hooks_of_a_settings_file_are_proven() {
         config,
         &[("settings.json", settings), ("denied.yaml", cases)],
     );
-    let dead = settings.replace("exit 2", "true");
-    let (_, problems) = prove(config, &[("settings.json", &dead), ("denied.yaml", cases)]);
+    let broken = settings.replace("exit 2", "true");
+    let (_, problems) = prove(
+        config,
+        &[("settings.json", &broken), ("denied.yaml", cases)],
+    );
     assert_eq!(
         problems,
         [
@@ -354,7 +357,7 @@ fn dry_runs_do_not_run_proofs() {
 }
 
 #[test]
-fn the_example_is_proven_and_its_cases_pass() {
+fn the_guards_of_the_example_config_are_proven() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let arguments = ["check", "--prove", "config/examples/proof.yaml"];
     let (code, stdout, stderr) = run(&arguments, root);

@@ -1,14 +1,16 @@
-//! Guards that do not work are found when the config is loaded.
+//! Proofs at load time: a config whose guards fail their proofs is rejected.
 
 use std::{fs, time::Instant};
 
 use tempfile::TempDir;
 
-use super::{CASES, GUARD, Proving, hook};
-use crate::harness::{PATIENCE, Served, Upstream, processes, respond, run, serving};
+use super::{CASES, GUARD, ProofGateway, hook_config};
+use crate::harness::{
+    ServerProcess, TEST_TIMEOUT, Upstream, processes, respond, run, serve_command,
+};
 
-/// What `serve` prints to stderr when it refuses a config with these files.
-fn refused(config: &str, files: &[(&str, &str)]) -> String {
+/// Returns the stderr of `serve`, which must reject a config with these files.
+fn rejection(config: &str, files: &[(&str, &str)]) -> String {
     let folder = TempDir::new().unwrap();
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
@@ -37,11 +39,11 @@ fn refused(config: &str, files: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn an_interpreter_that_is_missing_is_found() {
+fn a_missing_interpreter_fails_the_proof() {
     for on_failure in ["open", "closed"] {
         let fields = format!("command: nosuchsh guard.sh, on_failure: {on_failure}");
 
-        let stderr = refused(&hook("BeforeTool", &fields), &[("guard.sh", GUARD)]);
+        let stderr = rejection(&hook_config("BeforeTool", &fields), &[("guard.sh", GUARD)]);
 
         let deny = "hook `shell` on BeforeTool: must deny a call of `run_shell_command`, but failed: exit code 127";
         assert!(stderr.contains(deny), "{stderr}");
@@ -50,10 +52,10 @@ fn an_interpreter_that_is_missing_is_found() {
 }
 
 #[test]
-fn an_emptied_script_is_found_with_the_position_of_its_case() {
-    let config = hook("BeforeTool", "command: bash guard.sh");
+fn a_failed_proof_of_an_empty_script_is_reported_with_its_position() {
+    let config = hook_config("BeforeTool", "command: bash guard.sh");
 
-    let stderr = refused(&config, &[("guard.sh", "")]);
+    let stderr = rejection(&config, &[("guard.sh", "")]);
 
     let column = config.lines().last().unwrap().find("{ tool_call").unwrap() + 1;
     let expected = format!(
@@ -68,12 +70,12 @@ fn an_emptied_script_is_found_with_the_position_of_its_case() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_an_empty_object_is_found() {
+async fn an_http_hook_that_returns_an_empty_object_fails_the_proof() {
     let server = Upstream::with(|_| respond(200, "application/json", "{}".to_owned())).await;
     let fields = format!("type: http, url: \"http://{}/\"", server.addr);
 
-    let config = hook("BeforeTool", &fields);
-    let stderr = tokio::task::spawn_blocking(move || refused(&config, &[]))
+    let config = hook_config("BeforeTool", &fields);
+    let stderr = tokio::task::spawn_blocking(move || rejection(&config, &[]))
         .await
         .unwrap();
 
@@ -81,38 +83,38 @@ async fn a_server_that_answers_an_empty_object_is_found() {
 }
 
 #[test]
-fn a_wrong_matcher_is_found() {
+fn a_matcher_that_does_not_match_fails_the_proof() {
     let config = format!(
         "hooks: {{ BeforeTool: [{{ matcher: ^shell$, hooks: [{{ name: shell, command: bash guard.sh, {CASES} }}] }}] }}\n"
     );
 
-    let stderr = refused(&config, &[("guard.sh", GUARD)]);
+    let stderr = rejection(&config, &[("guard.sh", GUARD)]);
 
     let reason = "but did not run: its matcher does not match";
     assert!(stderr.contains(reason), "{stderr}");
 }
 
 #[test]
-fn a_wrong_event_is_found() {
-    let stderr = refused(
-        &hook("AfterTool", "command: bash guard.sh"),
+fn a_hook_on_the_wrong_event_fails_the_proof() {
+    let stderr = rejection(
+        &hook_config("AfterTool", "command: bash guard.sh"),
         &[("guard.sh", GUARD)],
     );
 
     let reason =
         "but did not run: it is on AfterTool, and the case fires AfterModel and BeforeTool";
     assert!(stderr.contains(reason), "{stderr}");
-    let stderr = refused(&hook("BeforeTol", "command: bash guard.sh"), &[]);
+    let stderr = rejection(&hook_config("BeforeTol", "command: bash guard.sh"), &[]);
     assert!(stderr.contains("unknown event `BeforeTol`"), "{stderr}");
 }
 
 #[test]
-fn a_disabled_hook_is_found() {
-    let guard = hook("BeforeTool", "command: bash guard.sh");
+fn a_disabled_hook_with_a_proof_is_rejected() {
+    let guard = hook_config("BeforeTool", "command: bash guard.sh");
     for switch in ["disabled: [shell]", "enabled: false"] {
         let config = format!("hooksConfig: {{ {switch} }}\n{guard}");
 
-        let stderr = refused(&config, &[("guard.sh", GUARD)]);
+        let stderr = rejection(&config, &[("guard.sh", GUARD)]);
 
         let reason = "hook `shell` on BeforeTool: has a proof, but is disabled at hookgate.yaml:2:";
         assert!(stderr.contains(reason), "{stderr}");
@@ -120,21 +122,21 @@ fn a_disabled_hook_is_found() {
 }
 
 #[test]
-fn a_condition_that_is_false_is_found() {
-    let refused = |when: &str| {
+fn a_condition_that_is_false_fails_the_proof() {
+    let rejection = |when: &str| {
         let fields = format!("command: bash guard.sh, when: '{when}'");
-        refused(&hook("BeforeTool", &fields), &[("guard.sh", GUARD)])
+        rejection(&hook_config("BeforeTool", &fields), &[("guard.sh", GUARD)])
     };
 
-    let constant = refused("false");
+    let constant = rejection("false");
     assert!(constant.contains("`when` is always false"), "{constant}");
-    let dynamic = refused("tool.name == \"shell\"");
+    let dynamic = rejection("tool.name == \"shell\"");
     let reason = "but did not run: its `when` is false";
     assert!(dynamic.contains(reason), "{dynamic}");
 }
 
 #[test]
-fn every_guard_that_fails_is_reported_at_once() {
+fn all_failed_proofs_are_reported_together() {
     let config = "\
 policies:
   - { policy: model_allow, models: [a], must_deny: [{ model: a }] }
@@ -144,7 +146,7 @@ hooks:
     - hooks: [{ name: words, command: 'true', must_deny: [{ prompt: x }], must_allow: [{ prompt: y }] }]
 ";
 
-    let stderr = refused(config, &[]);
+    let stderr = rejection(config, &[]);
 
     let problems: Vec<&str> = stderr
         .lines()
@@ -161,7 +163,7 @@ hooks:
 }
 
 #[test]
-fn a_hook_that_hangs_is_ended() {
+fn a_hanging_hook_times_out_and_its_processes_are_killed() {
     let folder = TempDir::new().unwrap();
     let config = format!(
         "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:9\" }} }}\nproof: {{ timeout: 300ms }}\n\
@@ -170,20 +172,20 @@ fn a_hook_that_hangs_is_ended() {
     fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
     let started = Instant::now();
 
-    let served = Served::start(serving(folder.path()));
+    let served = ServerProcess::start(serve_command(folder.path()));
     let mark = served.mark.clone();
-    let (status, stderr) = served.ended(PATIENCE);
+    let (status, stderr) = served.ended(TEST_TIMEOUT);
 
     assert_eq!(status.code(), Some(78), "{stderr}");
     assert!(stderr.contains("but has no result after 300ms"), "{stderr}");
-    assert!(started.elapsed() < PATIENCE);
+    assert!(started.elapsed() < TEST_TIMEOUT);
     assert_eq!(processes(&mark), Vec::<u32>::new());
 }
 
 #[tokio::test]
 async fn a_reload_with_a_guard_that_fails_keeps_the_previous_config() {
-    let config = hook("BeforeTool", "command: bash guard.sh, on_failure: closed");
-    let gateway = Proving::start(&config, &[("guard.sh", GUARD)]).await;
+    let config = hook_config("BeforeTool", "command: bash guard.sh, on_failure: closed");
+    let gateway = ProofGateway::start(&config, &[("guard.sh", GUARD)]).await;
     let changes = [
         ("bash guard.sh", "nosuchsh guard.sh", "exit code 127"),
         ("bash guard.sh", "bash other.sh", "allowed it"),
@@ -205,7 +207,7 @@ async fn a_reload_with_a_guard_that_fails_keeps_the_previous_config() {
             "its `when`",
         ),
     ];
-    gateway.write("other.sh", "");
+    gateway.write_file("other.sh", "");
 
     for (from, to, reason) in changes {
         gateway.write_config(&config.replacen(from, to, 1));
@@ -222,7 +224,7 @@ async fn a_reload_with_a_guard_that_fails_keeps_the_previous_config() {
             "{to}: {}",
             reloaded.text()
         );
-        gateway.proven("shell", true).await;
+        gateway.wait_for_proof("shell", true).await;
     }
     gateway.write_config(&config.replacen("every: 200ms", "every: 1h", 1));
     let reloaded = gateway.operator.post("/reload", "").await;
@@ -230,7 +232,7 @@ async fn a_reload_with_a_guard_that_fails_keeps_the_previous_config() {
 }
 
 #[test]
-fn check_reports_closed_guards_without_a_proof() {
+fn check_warns_about_fail_closed_hooks_without_a_proof() {
     let folder = TempDir::new().unwrap();
     let config = "\
 upstreams: { gemini: { url: https://example.org } }
@@ -257,11 +259,11 @@ hooks:
 }
 
 #[test]
-fn check_runs_proofs_when_asked() {
+fn check_runs_proofs_only_with_the_prove_flag() {
     let folder = TempDir::new().unwrap();
     let config = format!(
         "upstreams: {{ gemini: {{ url: https://example.org }} }}\n{}",
-        hook("BeforeTool", "command: bash guard.sh, on_failure: closed")
+        hook_config("BeforeTool", "command: bash guard.sh, on_failure: closed")
     );
     fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
     fs::write(folder.path().join("guard.sh"), GUARD).unwrap();
@@ -287,7 +289,7 @@ fn check_runs_proofs_when_asked() {
 }
 
 #[test]
-fn many_guards_that_hang_have_one_time_together() {
+fn hanging_proofs_share_one_total_timeout() {
     let case = "must_deny: [{ tool_call: { name: run_shell_command } }]";
     let hooks = (0..80).map(|number| {
         format!("        - {{ name: g{number}, command: sleep 600; true {number}, {case} }}\n")
@@ -298,9 +300,10 @@ fn many_guards_that_hang_have_one_time_together() {
     );
     let started = Instant::now();
 
-    let stderr = refused(&config, &[]);
+    let stderr = rejection(&config, &[]);
 
-    // Eight at a time, so each of the two commands would need ten seconds.
+    // Eight proofs run at a time, so each of the two commands would need ten seconds without the
+    // total timeout.
     let elapsed = started.elapsed();
     assert!(elapsed.as_secs() < 15, "{elapsed:?}");
     let lines = |text: &str| stderr.lines().filter(|line| line.contains(text)).count();

@@ -1,4 +1,5 @@
-//! Guards that stop working are found within one period, and again when they work.
+//! Repeated proofs: a guard that stops working is unproven within one period, and proven again
+//! once it works.
 
 use std::{
     collections::BTreeMap,
@@ -12,27 +13,27 @@ use std::{
 
 use serde_json::Value;
 
-use super::{GUARD, Proving, hook};
-use crate::harness::{PATIENCE, Upstream, eventually, processes, prompt, respond};
+use super::{GUARD, ProofGateway, hook_config};
+use crate::harness::{TEST_TIMEOUT, Upstream, eventually, processes, prompt, respond};
 
 const FAILED: &str = "Hook shell failed: its last proof failed";
 
 #[tokio::test]
-async fn an_interpreter_that_disappears_is_found_and_closed_refuses_until_it_is_back() {
-    let config = hook(
+async fn a_fail_closed_hook_denies_calls_while_its_interpreter_is_missing() {
+    let config = hook_config(
         "BeforeTool",
         "command: guardsh guard.sh, on_failure: closed",
     );
-    let gateway = Proving::start(&config, &[("guard.sh", GUARD)]).await;
-    gateway.proven("shell", true).await;
+    let gateway = ProofGateway::start(&config, &[("guard.sh", GUARD)]).await;
+    gateway.wait_for_proof("shell", true).await;
     assert_eq!(gateway.report_call().await["decision"], Value::Null);
-    let (there, away) = (
+    let (installed, moved) = (
         gateway.folder.path().join("bin/guardsh"),
         gateway.folder.path().join("guardsh"),
     );
 
-    fs::rename(&there, &away).unwrap();
-    gateway.proven("shell", false).await;
+    fs::rename(&installed, &moved).unwrap();
+    gateway.wait_for_proof("shell", false).await;
 
     let refused = gateway.report_call().await;
     assert_eq!(refused["decision"], "deny");
@@ -50,14 +51,14 @@ async fn an_interpreter_that_disappears_is_found_and_closed_refuses_until_it_is_
         "{error}"
     );
 
-    fs::rename(&away, &there).unwrap();
-    gateway.proven("shell", true).await;
+    fs::rename(&moved, &installed).unwrap();
+    gateway.wait_for_proof("shell", true).await;
 
     assert_eq!(gateway.report_call().await["decision"], Value::Null);
     let ready = gateway.operator.get("/readyz").await;
     assert_eq!(ready.text(), r#"{"status":"ok"}"#);
     gateway.served.terminate();
-    let (_, log) = gateway.served.ended(PATIENCE);
+    let (_, log) = gateway.served.ended(TEST_TIMEOUT);
     let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
     assert_eq!(
         (lines("guard not proven"), lines("guard proven again")),
@@ -68,22 +69,22 @@ async fn an_interpreter_that_disappears_is_found_and_closed_refuses_until_it_is_
 }
 
 #[tokio::test]
-async fn an_emptied_script_is_found_and_open_passes() {
-    let config = hook("BeforeTool", "command: bash guard.sh");
-    let gateway = Proving::start(&config, &[("guard.sh", GUARD)]).await;
-    gateway.proven("shell", true).await;
+async fn a_fail_open_hook_allows_calls_while_its_script_is_empty() {
+    let config = hook_config("BeforeTool", "command: bash guard.sh");
+    let gateway = ProofGateway::start(&config, &[("guard.sh", GUARD)]).await;
+    gateway.wait_for_proof("shell", true).await;
 
-    gateway.write("guard.sh", "");
-    gateway.proven("shell", false).await;
+    gateway.write_file("guard.sh", "");
+    gateway.wait_for_proof("shell", false).await;
 
     assert_eq!(gateway.report_call().await["decision"], Value::Null);
-    gateway.write("guard.sh", GUARD);
-    gateway.proven("shell", true).await;
+    gateway.write_file("guard.sh", GUARD);
+    gateway.wait_for_proof("shell", true).await;
 }
 
 // The server runs beside the test, which waits for the gateway to start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_begins_to_answer_an_empty_object_is_found() {
+async fn an_http_hook_that_starts_to_return_an_empty_object_becomes_unproven() {
     let is_empty = Arc::new(AtomicBool::new(false));
     let answers_empty = Arc::clone(&is_empty);
     let server = Upstream::with(move |asked| {
@@ -100,19 +101,19 @@ async fn a_server_that_begins_to_answer_an_empty_object_is_found() {
         "type: http, url: \"http://{}/\", on_failure: closed",
         server.addr
     );
-    let gateway = Proving::start(&hook("BeforeTool", &fields), &[]).await;
-    gateway.proven("shell", true).await;
+    let gateway = ProofGateway::start(&hook_config("BeforeTool", &fields), &[]).await;
+    gateway.wait_for_proof("shell", true).await;
 
     is_empty.store(true, Ordering::Relaxed);
-    gateway.proven("shell", false).await;
+    gateway.wait_for_proof("shell", false).await;
 
     assert_eq!(gateway.report_call().await["reason"], FAILED);
     is_empty.store(false, Ordering::Relaxed);
-    gateway.proven("shell", true).await;
+    gateway.wait_for_proof("shell", true).await;
 }
 
 #[tokio::test]
-async fn an_unproven_guard_on_requests_keeps_them_from_the_model() {
+async fn an_unproven_fail_closed_guard_keeps_requests_from_upstream() {
     let config = "\
 denials: error
 proof: { every: 200ms }
@@ -121,15 +122,15 @@ hooks:
     - hooks:
         - { name: words, command: bash guard.sh, on_failure: closed, must_deny: [{ prompt: please rm -rf it }] }
 ";
-    let gateway = Proving::start(config, &[("guard.sh", GUARD)]).await;
+    let gateway = ProofGateway::start(config, &[("guard.sh", GUARD)]).await;
     assert_eq!(
         gateway.agent.generate("m", &prompt("hello")).await.status,
         200
     );
 
-    gateway.write("guard.sh", "");
-    gateway.proven("words", false).await;
-    let asked = gateway.upstream.seen().len();
+    gateway.write_file("guard.sh", "");
+    gateway.wait_for_proof("words", false).await;
+    let asked = gateway.upstream.requests().len();
     let refused = gateway.agent.generate("m", &prompt("hello")).await;
 
     assert_eq!(refused.status, 403, "{}", refused.text());
@@ -138,40 +139,40 @@ hooks:
             .text()
             .contains("Hook words failed: its last proof failed")
     );
-    assert_eq!(gateway.upstream.seen().len(), asked);
+    assert_eq!(gateway.upstream.requests().len(), asked);
 }
 
 #[tokio::test]
-async fn a_proof_that_hangs_is_bounded_and_ends_at_shutdown() {
-    let config = hook("BeforeTool", "command: bash guard.sh, on_failure: closed");
+async fn a_hanging_proof_times_out_and_ends_at_shutdown() {
+    let config = hook_config("BeforeTool", "command: bash guard.sh, on_failure: closed");
     let config = config.replacen("every: 200ms", "every: 200ms, timeout: 300ms", 1);
-    let gateway = Proving::start(&config, &[("guard.sh", GUARD)]).await;
-    gateway.proven("shell", true).await;
+    let gateway = ProofGateway::start(&config, &[("guard.sh", GUARD)]).await;
+    gateway.wait_for_proof("shell", true).await;
 
-    gateway.write("guard.sh", "sleep 600 & wait");
-    gateway.proven("shell", false).await;
+    gateway.write_file("guard.sh", "sleep 600 & wait");
+    gateway.wait_for_proof("shell", false).await;
 
     let hooks = gateway.operator.get("/hooks").await.json();
     let error = hooks[0]["proof"]["error"].as_str().unwrap();
     assert!(error.contains("has no result after 300ms"), "{error}");
     let mark = gateway.served.mark.clone();
-    // The gateway, bash and sleep, and those of the run before, which are ending.
+    // The gateway, bash and sleep, and those of the previous run, which are ending.
     assert!(processes(&mark).len() <= 5, "{:?}", processes(&mark));
     gateway.served.terminate();
-    let (status, log) = gateway.served.ended(PATIENCE);
+    let (status, log) = gateway.served.ended(TEST_TIMEOUT);
     assert!(status.success(), "{log}");
     assert_eq!(processes(&mark), Vec::<u32>::new());
 }
 
 #[tokio::test]
 async fn a_reload_ends_the_proof_of_the_previous_config() {
-    let config = hook("BeforeTool", "command: bash guard.sh, timeout: 100s");
+    let config = hook_config("BeforeTool", "command: bash guard.sh, timeout: 100s");
     let config = config.replacen("every: 200ms", "every: 200ms, timeout: 100s", 1);
-    let gateway = Proving::start(&config, &[("guard.sh", GUARD)]).await;
-    gateway.write("guard.sh", "sleep 987 & wait");
+    let gateway = ProofGateway::start(&config, &[("guard.sh", GUARD)]).await;
+    gateway.write_file("guard.sh", "sleep 987 & wait");
     let mark = gateway.served.mark.clone();
     let is_hanging = || processes(&mark).len() >= 3;
-    eventually("a proof hangs", PATIENCE, is_hanging).await;
+    eventually("a proof hangs", TEST_TIMEOUT, is_hanging).await;
 
     gateway.write_config("");
     let reloaded = gateway.operator.post("/reload", "").await;
@@ -193,7 +194,7 @@ async fn a_reload_ends_the_proof_of_the_previous_config() {
 }
 
 #[tokio::test]
-async fn one_case_of_each_list_runs_in_a_period_and_all_of_them_in_turn() {
+async fn each_period_runs_one_case_of_each_list_in_rotation() {
     let case = |command: &str| {
         format!("{{ tool_call: {{ name: run_shell_command, args: {{ command: {command} }} }} }}")
     };
@@ -205,8 +206,8 @@ async fn one_case_of_each_list_runs_in_a_period_and_all_of_them_in_turn() {
         case("rm -rf c"),
         case("ls"),
     );
-    let gateway = Proving::start(&config, &[("guard.sh", GUARD)]).await;
-    let by_proof = || {
+    let gateway = ProofGateway::start(&config, &[("guard.sh", GUARD)]).await;
+    let commands_by_proof = || {
         let mut proofs: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for input in gateway.runs() {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -215,11 +216,14 @@ async fn one_case_of_each_list_runs_in_a_period_and_all_of_them_in_turn() {
         }
         proofs
     };
-    eventually("five proofs", PATIENCE, || by_proof().len() >= 6).await;
+    eventually("five proofs", TEST_TIMEOUT, || {
+        commands_by_proof().len() >= 6
+    })
+    .await;
 
-    let mut proofs = by_proof();
+    let mut proofs = commands_by_proof();
     let last = proofs.keys().last().cloned().unwrap();
-    // It may still be running.
+    // The last proof may still be running.
     proofs.remove(&last);
     let mut proofs = proofs.into_values();
     assert_eq!(proofs.next().unwrap().len(), 4);
@@ -235,7 +239,7 @@ async fn one_case_of_each_list_runs_in_a_period_and_all_of_them_in_turn() {
 }
 
 #[tokio::test]
-async fn a_worker_proves_all_of_its_cases_with_one_process() {
+async fn a_worker_runs_all_of_its_proof_cases_in_one_process() {
     let worker = "\
 import json, os, sys
 with open('pids', 'a') as file: file.write(f'{os.getpid()}\\n')
@@ -247,11 +251,12 @@ for line in sys.stdin:
     print(json.dumps({'id': call['id'], 'output': output}), flush=True)
 ";
     let fields = "type: worker, command: python3 worker.py, on_failure: closed";
-    let gateway = Proving::start(&hook("BeforeTool", fields), &[("worker.py", worker)]).await;
+    let gateway =
+        ProofGateway::start(&hook_config("BeforeTool", fields), &[("worker.py", worker)]).await;
 
-    eventually("three proofs", PATIENCE, || gateway.runs().len() >= 6).await;
+    eventually("three proofs", TEST_TIMEOUT, || gateway.runs().len() >= 6).await;
 
-    gateway.proven("shell", true).await;
+    gateway.wait_for_proof("shell", true).await;
     let pids = fs::read_to_string(gateway.folder.path().join("pids")).unwrap();
     assert_eq!(pids.lines().count(), 1, "{pids}");
 }

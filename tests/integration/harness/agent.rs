@@ -1,4 +1,4 @@
-//! Someone who calls models through the gate.
+//! HTTP client of the gateway, as agents and operators have one.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Version};
 use serde_json::{Value, json};
 
-/// An agent, which may send some headers with every call.
+/// A client that may send additional headers with every request.
 #[derive(Clone)]
 pub struct Agent {
     pub base: String,
@@ -19,7 +19,7 @@ impl Agent {
         Self::at_base(&format!("http://{addr}"))
     }
 
-    /// An agent with connections of its own, at the address of another one.
+    /// Returns a client with its own connections.
     pub fn at_base(base: &str) -> Self {
         let client = client().build().unwrap();
         Self {
@@ -29,8 +29,8 @@ impl Agent {
         }
     }
 
-    /// The same agent, which speaks TLS: it trusts the authority of `ca`, and shows
-    /// `identity` (certificate and key) if it is asked; all in PEM.
+    /// Uses TLS: trusts the authority of `ca` and has the client certificate `identity`
+    /// (certificate and key); all in PEM.
     pub fn over_tls(mut self, ca: &str, identity: Option<&str>) -> Self {
         let ca = reqwest::Certificate::from_pem(ca.as_bytes()).unwrap();
         let mut client = reqwest::Client::builder().no_proxy().tls_certs_only([ca]);
@@ -43,39 +43,39 @@ impl Agent {
         self
     }
 
-    /// The same agent, which also sends this header.
+    /// Adds a header to every request.
     pub fn sending(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
         let value = HeaderValue::from_bytes(value.as_ref()).unwrap();
         self.headers.insert(name, value);
         self
     }
 
-    /// The same agent, which connects from this address.
+    /// Connects from this address.
     pub fn from(mut self, address: IpAddr) -> Self {
         self.client = client().local_address(address).build().unwrap();
         self
     }
 
-    /// The same agent, which speaks HTTP/2 without asking (prior knowledge).
+    /// Uses HTTP/2 with prior knowledge.
     pub fn over_http2(mut self) -> Self {
         let client = client().http2_prior_knowledge();
         self.client = client.build().unwrap();
         self
     }
 
-    /// One answer.
+    /// Calls `generateContent`.
     pub async fn generate(&self, model: &str, body: &Value) -> Answer {
         let path = format!("/v1beta/models/{model}:generateContent");
         self.post(&path, body.to_string()).await
     }
 
-    /// An answer as server-sent events.
+    /// Calls `streamGenerateContent` with server-sent events.
     pub async fn stream(&self, model: &str, body: &Value) -> Answer {
         let path = format!("/v1beta/models/{model}:streamGenerateContent?alt=sse");
         self.post(&path, body.to_string()).await
     }
 
-    /// An answer in chunks, as a JSON array.
+    /// Calls `streamGenerateContent` with a JSON array of chunks.
     pub async fn array(&self, model: &str, body: &Value) -> Answer {
         let path = format!("/v1beta/models/{model}:streamGenerateContent");
         self.post(&path, body.to_string()).await
@@ -87,12 +87,12 @@ impl Agent {
         self.post(&path, event.to_string()).await
     }
 
-    /// POSTs this exact text.
+    /// Sends a POST request with this exact body.
     pub async fn post(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
         Answer::of(self.open(path, body).await).await
     }
 
-    /// Sends this exact text by any method; a text that is empty is none.
+    /// Sends a request with this exact body, or without a body if it is empty.
     pub async fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
         let method: http::Method = method.parse().unwrap();
         let request = self.client.request(method, format!("{}{path}", self.base));
@@ -110,7 +110,7 @@ impl Agent {
         Answer::of(request.send().await.unwrap()).await
     }
 
-    /// The value of one series of `/metrics`, such as `hookgate_requests_total{…}`.
+    /// Returns the value of one series of `/metrics`, such as `hookgate_requests_total{…}`.
     pub async fn metric(&self, series: &str) -> u64 {
         let metrics = self.get("/metrics").await;
         let mut lines = metrics.text().lines();
@@ -119,14 +119,13 @@ impl Agent {
         value.parse().unwrap()
     }
 
-    /// POSTs this exact text, and leaves it to the caller to read the answer
-    /// piece by piece (`chunk()`), or to drop it.
+    /// Sends a POST request with this exact body. Returns the response before its body.
     pub async fn open(&self, path: &str, body: impl Into<reqwest::Body>) -> reqwest::Response {
-        self.try_to_open(path, body).await.unwrap()
+        self.try_open(path, body).await.unwrap()
     }
 
-    /// The same, where there may be no answer.
-    pub async fn try_to_open(
+    /// Sends a request like [`Self::open`]. Returns the error of the connection if there is one.
+    pub async fn try_open(
         &self,
         path: &str,
         body: impl Into<reqwest::Body>,
@@ -149,13 +148,13 @@ fn client() -> reqwest::ClientBuilder {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub version: Version,
     pub headers: HeaderMap,
-    /// The exact bytes.
+    /// The exact bytes of the body.
     pub body: Bytes,
 }
 
@@ -169,19 +168,19 @@ impl Answer {
         }
     }
 
-    /// The exact text of the body.
+    /// Returns the exact text of the body.
     pub fn text(&self) -> &str {
         str::from_utf8(&self.body).unwrap()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         let parsed = serde_json::from_slice(&self.body);
         parsed.unwrap_or_else(|it| panic!("{it}: {}", self.text()))
     }
 
-    /// The chunks of an SSE answer.
+    /// Returns the chunks of a response in server-sent events.
     #[track_caller]
     pub fn events(&self) -> Vec<Value> {
         let data = event_data(self.text());
@@ -189,20 +188,20 @@ impl Answer {
         data.into_iter().map(parse).collect()
     }
 
-    /// Whether it is the last on its connection. HTTP/2 has a frame for that.
+    /// Returns whether the gateway closes the connection after it. HTTP/2 has a frame for that.
     pub fn is_last(&self) -> bool {
         self.version == Version::HTTP_2 || self.header("connection") == "close"
     }
 
-    /// A header's value, or the empty text.
+    /// Returns the value of a header, or the empty text.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value.map_or("", |it| it.to_str().unwrap())
     }
 }
 
-/// The data of each event of a stream written in the one form that the gateway
-/// and the mock write: `data: …\r\n\r\n`, with bare `\r\n` in between.
+/// Returns the data of each event of a stream in the form that the gateway and the mock
+/// write: `data: …\r\n\r\n`, with bare `\r\n` in between.
 #[track_caller]
 pub fn event_data(text: &str) -> Vec<&str> {
     let mut rest = text;
@@ -222,7 +221,7 @@ pub fn event_data(text: &str) -> Vec<&str> {
     data
 }
 
-/// A request with one prompt.
+/// Returns a Gemini request with one prompt.
 pub fn prompt(text: &str) -> Value {
     json!({ "contents": [{ "role": "user", "parts": [{ "text": text }] }] })
 }

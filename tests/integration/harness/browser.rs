@@ -1,4 +1,4 @@
-//! A browser at the console: it keeps one cookie, follows no redirect, and sends forms.
+//! A browser of the console: keeps one cookie, follows no redirects and submits forms.
 
 use std::net::SocketAddr;
 
@@ -15,9 +15,9 @@ pub struct Browser {
     cookie: String,
 }
 
-/// A page, or a redirect to one.
+/// A page, or a redirect to another.
 #[derive(Debug)]
-pub struct Visited {
+pub struct Page {
     pub status: u16,
     pub headers: HeaderMap,
     pub html: String,
@@ -40,8 +40,8 @@ impl Browser {
         }
     }
 
-    /// Sends the login form, and keeps the cookie of the answer.
-    pub async fn log_in(&mut self, token: &str, next: &str) -> Visited {
+    /// Submits the login form and keeps the cookie of the response.
+    pub async fn log_in(&mut self, token: &str, next: &str) -> Page {
         let fields = [("token", token), ("next", next)];
         let answer = self.post("/console/login", &fields).await;
         if let Some((cookie, _)) = answer.header("set-cookie").split_once(';') {
@@ -50,24 +50,24 @@ impl Browser {
         answer
     }
 
-    pub async fn get(&self, path: &str) -> Visited {
+    pub async fn get(&self, path: &str) -> Page {
         let request = self.client.get(format!("{}{path}", self.base));
         self.send(request).await
     }
 
-    /// Sends a form of the console itself.
-    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Visited {
+    /// Submits a form as a page of the console does.
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         let origin = [("origin", "null"), ("sec-fetch-site", "same-origin")];
         self.post_from(path, fields, &origin).await
     }
 
-    /// Sends a form with these headers.
+    /// Submits a form with these headers.
     pub async fn post_from(
         &self,
         path: &str,
         fields: &[(&str, &str)],
         headers: &[(&str, &str)],
-    ) -> Visited {
+    ) -> Page {
         let mut body = form_urlencoded::Serializer::new(String::new());
         body.extend_pairs(fields);
         let mut request = self
@@ -81,26 +81,26 @@ impl Browser {
         self.send(request).await
     }
 
-    /// The open answer to a request for a stream.
+    /// Opens a stream. Returns its response before the body.
     pub async fn open(&self, path: &str) -> reqwest::Response {
         let request = self.client.get(format!("{}{path}", self.base));
         request.header("cookie", &self.cookie).send().await.unwrap()
     }
 
-    /// The token of the forms on a page.
+    /// Returns the CSRF token of the forms on a page.
     pub async fn csrf(&self, path: &str) -> String {
         let page = self.get(path).await;
         let (_, rest) = page.html.split_once("name=\"csrf\" value=\"").unwrap();
         rest.split_once('"').unwrap().0.to_owned()
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Visited {
+    async fn send(&self, request: reqwest::RequestBuilder) -> Page {
         let request = match self.cookie.as_str() {
             "" => request,
             cookie => request.header("cookie", cookie),
         };
         let response = request.send().await.unwrap();
-        Visited {
+        Page {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             html: response.text().await.unwrap(),
@@ -108,8 +108,8 @@ impl Browser {
     }
 }
 
-impl Visited {
-    /// A header's value, or the empty text.
+impl Page {
+    /// Returns the value of a header, or the empty text.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value.map_or("", |value| value.to_str().unwrap())

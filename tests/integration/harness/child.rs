@@ -21,8 +21,8 @@ pub fn hookgate(arguments: &[&str]) -> Command {
     command
 }
 
-/// A gateway on free ports, with the `hookgate.yaml` of a folder.
-pub fn serving(folder: &Path) -> Command {
+/// `hookgate serve` on free ports with the `hookgate.yaml` of a folder.
+pub fn serve_command(folder: &Path) -> Command {
     let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
     command
         .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
@@ -30,7 +30,7 @@ pub fn serving(folder: &Path) -> Command {
     command
 }
 
-/// Runs a command that ends by itself; gives its exit code and outputs.
+/// Runs a command to its end. Returns its exit code, standard output and standard error.
 pub fn run(arguments: &[&str], directory: &Path) -> (i32, String, String) {
     let output = hookgate(arguments).current_dir(directory).output().unwrap();
     let Output {
@@ -42,7 +42,7 @@ pub fn run(arguments: &[&str], directory: &Path) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// The same for a command that reads its standard input.
+/// Runs a command with `input` as its standard input, like [`run`].
 pub fn run_with_input(arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut command = hookgate(arguments);
     command.stdin(Stdio::piped());
@@ -61,17 +61,17 @@ pub fn run_with_input(arguments: &[&str], input: &str) -> (i32, String, String) 
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// A command that goes on, in a process. Killed when dropped.
-pub struct Served {
+/// A running server process. Killed when dropped.
+pub struct ServerProcess {
     child: Child,
     stdout: BufReader<ChildStdout>,
     stderr: Option<JoinHandle<String>>,
-    /// What it and all that it starts carry in their environment.
+    /// Variable in the environment of the process and of all its descendants.
     pub mark: String,
 }
 
-impl Served {
-    /// Starts it. Hooks inherit variables whose name begins with `LC_`.
+impl ServerProcess {
+    /// Starts the process. Hooks inherit variables whose name begins with `LC_`.
     pub fn start(mut command: Command) -> Self {
         let mark = format!("LC_HOOKGATE_MARK={}", Uuid::new_v4());
         let (name, value) = mark.split_once('=').unwrap();
@@ -95,65 +95,65 @@ impl Served {
         }
     }
 
-    /// Starts [`serving`].
+    /// Starts [`serve_command`].
     pub fn folder(folder: &Path) -> Self {
-        Self::start(serving(folder))
+        Self::start(serve_command(folder))
     }
 
-    /// The next line that it prints.
+    /// Returns the next line of standard output.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Where it says that it listens.
+    /// Returns the address for agents, which is printed first.
     pub fn addr(&mut self) -> SocketAddr {
         let line = self.line();
         let addr = line.strip_prefix("listening on ").and_then(address);
-        let addr = addr.unwrap_or_else(|| panic!("it says {line:?}"));
+        let addr = addr.unwrap_or_else(|| panic!("unexpected line {line:?}"));
         addr.parse().unwrap()
     }
 
-    /// Where it says that operators connect.
+    /// Returns the address of the admin listener, which is printed second.
     pub fn operators(&mut self) -> SocketAddr {
         let line = self.line();
         let addr = line.strip_prefix("admin on ").and_then(address);
-        addr.unwrap_or_else(|| panic!("it says {line:?}"))
+        addr.unwrap_or_else(|| panic!("unexpected line {line:?}"))
             .parse()
             .unwrap()
     }
 
-    /// Its number.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Kills it, and waits until it has ended.
+    /// Kills the process and waits for its end.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().cast_signed()).unwrap();
         kill_process(id, signal).unwrap();
     }
 
-    /// Waits for its end; gives how it ended and what it logged.
+    /// Waits for the end of the process. Returns its exit status and its standard error.
     pub fn ended(mut self, within: Duration) -> (ExitStatus, String) {
         let deadline = Instant::now() + within;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "it does not end");
+            assert!(Instant::now() < deadline, "the process does not end");
             thread::sleep(Duration::from_millis(10));
         };
         let stderr = self.stderr.take().unwrap();
@@ -161,7 +161,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may be gone already, which is what is wanted.
         self.child.kill().ok();
@@ -169,7 +169,7 @@ impl Drop for Served {
     }
 }
 
-/// What follows the scheme of a URL.
+/// Returns the part of a URL after its scheme.
 fn address(url: &str) -> Option<&str> {
     Some(url.split_once("://")?.1)
 }

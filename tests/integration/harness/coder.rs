@@ -1,4 +1,4 @@
-//! An agent with tools, which behaves as gemini-cli does.
+//! A simulated coding agent with tools that behaves like gemini-cli.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Agent, Answer};
 const MODEL: &str = "gemini-2.5-pro";
 const CONTEXT: &str = "<session_context>\nThis is the Gemini CLI.\n</session_context>";
 
-/// Runs tools on files of its own, and sends its whole history with every call.
+/// A coding agent that runs tools on files in memory and sends its whole history with every call.
 pub struct Coder {
     agent: Agent,
     history: Vec<Value>,
@@ -17,12 +17,12 @@ pub struct Coder {
     pub files: BTreeMap<String, String>,
     /// The function calls that it ran, in order.
     pub ran: Vec<Value>,
-    /// Every answer that it got, in order.
+    /// The answers that it received, in order.
     pub answers: Vec<Answer>,
 }
 
 impl Coder {
-    /// Knows nothing of hooks.
+    /// Returns a coding agent with an empty history.
     pub fn new(agent: Agent) -> Self {
         let user_agent = format!("GeminiCLI/0.61.0/{MODEL} (linux; x64; terminal)");
         Self {
@@ -34,8 +34,8 @@ impl Coder {
         }
     }
 
-    /// Goes through a turn: asks, and runs what the model wants to be run, until
-    /// it wants nothing more. Gives all that it said.
+    /// Runs one turn: sends the prompt and runs the requested tools until the model requests none.
+    /// Returns all texts of the model.
     #[track_caller]
     pub fn ask(&mut self, prompt: &str) -> impl Future<Output = String> {
         let mut said = vec![json!({ "text": prompt })];
@@ -50,7 +50,7 @@ impl Coder {
         }
     }
 
-    /// One model call: the text of its answer, and the function calls.
+    /// Makes one model call. Returns the text and the function calls of its answer.
     async fn step(&mut self, said: Vec<Value>) -> (String, Vec<Value>) {
         self.say(said);
         let request =
@@ -73,7 +73,7 @@ impl Coder {
         (text, calls)
     }
 
-    /// Two contents of the user in a row are one.
+    /// Appends to the history. Consecutive contents of the user are merged.
     fn say(&mut self, parts: Vec<Value>) {
         match self.history.last_mut() {
             Some(last) if last["role"] == "user" => {
@@ -83,7 +83,7 @@ impl Coder {
         }
     }
 
-    /// Runs a function call; gives the part that tells its result.
+    /// Runs a function call. Returns its `functionResponse` part.
     fn run(&mut self, call: &Value) -> Value {
         self.ran.push(call.clone());
         let argument = |name: &str| call["args"][name].as_str().unwrap_or_default().to_owned();

@@ -1,10 +1,10 @@
-//! The decision log of a gateway.
+//! Reader of decision logs.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// The lines of a log, whose chain must hold.
+/// Returns the records of a log and asserts that its hash chain is valid.
 #[track_caller]
 pub fn decision_log(path: &Path) -> Vec<Value> {
     chained_log::verify(path).unwrap_or_else(|it| panic!("{it}"));

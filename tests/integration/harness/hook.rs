@@ -1,8 +1,8 @@
-//! Hooks, as a config has them.
+//! Configs of hooks and their outputs.
 
 use serde_json::{Value, json};
 
-/// A config with hooks: each is an event and the hook that runs on it.
+/// Returns a config with hooks, each with its event.
 pub fn config(hooks: &[(&str, Value)]) -> String {
     let mut events = json!({});
     for (event, hook) in hooks {
@@ -19,36 +19,36 @@ pub fn config(hooks: &[(&str, Value)]) -> String {
     format!("hooks: {events}\n")
 }
 
-/// A hook that prints this output, and saves its input as `<name>.json`.
-pub fn saying(name: &str, output: &Value) -> Value {
+/// Returns a hook that prints this output and saves its input as `<name>.json`.
+pub fn printing(name: &str, output: &Value) -> Value {
     let output = output.to_string().replace('\'', r"'\''");
-    running(name, &format!("cat > {name}.json; echo '{output}'"))
+    command(name, &format!("cat > {name}.json; echo '{output}'"))
 }
 
-/// A hook that refuses by its exit code, and saves its input as `<name>.json`.
-pub fn refusing(name: &str, reason: &str) -> Value {
-    running(
+/// Returns a hook that denies by its exit code and saves its input as `<name>.json`.
+pub fn denying(name: &str, reason: &str) -> Value {
+    command(
         name,
         &format!("cat > {name}.json; echo '{reason}' >&2; exit 2"),
     )
 }
 
-/// A hook that runs this command.
-pub fn running(name: &str, command: &str) -> Value {
+/// Returns a hook that runs this command.
+pub fn command(name: &str, command: &str) -> Value {
     json!({ "name": name, "command": command })
 }
 
-/// The output of a `BeforeModel` hook that changes the request.
+/// Returns the output of a `BeforeModel` hook that edits the request.
 pub fn request(llm_request: &Value) -> Value {
     json!({ "hookSpecificOutput": { "llm_request": llm_request } })
 }
 
-/// The output of a hook that answers, or changes the answer.
+/// Returns the output of a hook that answers or edits the answer.
 pub fn response(llm_response: &Value) -> Value {
     json!({ "hookSpecificOutput": { "llm_response": llm_response } })
 }
 
-/// The output of a hook that selects tools.
+/// Returns the output of a hook that selects tools.
 pub fn tools(selection: &Value) -> Value {
     json!({ "hookSpecificOutput": { "toolConfig": selection } })
 }

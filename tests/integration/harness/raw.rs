@@ -1,12 +1,12 @@
-//! Requests byte by byte, for what no HTTP client would send.
+//! Raw requests that no HTTP client would send.
 
 use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::exchange_bytes;
+use super::send_and_read_bytes;
 
-/// The first response on a connection, as it came.
+/// The first response on a connection.
 #[derive(Debug)]
 pub struct Raw {
     /// 0 if there was no response.
@@ -16,9 +16,9 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Sends these bytes, and reads until the connection ends.
+    /// Sends these bytes and reads until the connection is closed.
     pub async fn send(addr: SocketAddr, bytes: &[u8]) -> Self {
-        let answer = exchange_bytes(addr, bytes).await;
+        let answer = send_and_read_bytes(addr, bytes).await;
         let end = answer.windows(4).position(|it| it == b"\r\n\r\n");
         let end = end.map_or(answer.len(), |it| it + 4);
         let head = String::from_utf8_lossy(&answer[..end]).into_owned();
@@ -30,7 +30,7 @@ impl Raw {
         }
     }
 
-    /// POSTs a body to a target, with these lines as headers.
+    /// Sends a POST request to a target, with these lines as headers.
     pub async fn post(addr: SocketAddr, target: &str, lines: &str, body: &[u8]) -> Self {
         let mut bytes = format!(
             "POST {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
@@ -42,12 +42,12 @@ impl Raw {
         Self::send(addr, &bytes).await
     }
 
-    /// Whether it is a good answer that is JSON to its end.
-    pub fn reads_as_whole(&self) -> bool {
+    /// Returns whether the response is successful and its body complete JSON.
+    pub fn is_complete_json(&self) -> bool {
         self.status == 200 && serde_json::from_slice::<Value>(&self.body).is_ok()
     }
 
-    /// The reason of an error of the gateway's own; empty if it is none.
+    /// Returns the reason of an error of the gateway itself, or the empty text.
     pub fn reason(&self) -> String {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let info = &body["error"]["details"][0];

@@ -1,4 +1,4 @@
-//! A real Redis, of which a test may do as it likes.
+//! A Redis server of a test.
 
 use std::{
     io::{Read, Write},
@@ -11,9 +11,9 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::PATIENCE;
+use super::TEST_TIMEOUT;
 
-/// The server, on a free port. Killed when dropped.
+/// A Redis server on a free port. Killed when dropped.
 pub struct Redis {
     port: u16,
     folder: TempDir,
@@ -22,13 +22,12 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one that forgets everything when it ends.
+    /// Starts a server without persistence.
     pub fn start() -> Self {
         Self::with(&["--save", ""])
     }
 
-    /// Starts one with these options. What it keeps it finds again when it is
-    /// started again.
+    /// Starts a server with these options. Its data folder survives [`Self::restart`].
     pub fn with(options: &[&str]) -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
@@ -43,33 +42,33 @@ impl Redis {
         }
     }
 
-    /// Where it is.
+    /// Returns the URL of the server.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it at once.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again, on the same port.
-    pub fn start_again(&mut self) {
+    /// Starts the server again on the same port.
+    pub fn restart(&mut self) {
         self.child = serve(self.port, &self.folder, &self.more);
     }
 
-    /// Lets it hang: connections are accepted, and nothing answers.
+    /// Suspends the server: connections are accepted, but nothing is answered.
     pub fn hang(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
-    pub fn go_on(&self) {
+    /// Resumes the suspended server.
+    pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Sends a command of words without blanks; the raw answer.
+    /// Sends a command whose arguments contain no spaces. Returns the raw response.
     pub fn ask(&self, command: &str) -> String {
         ask(self.port, command).unwrap()
     }
@@ -97,7 +96,7 @@ fn serve(port: u16, folder: &TempDir, more: &[String]) -> Child {
         .stdout(Stdio::null())
         .spawn();
     let child = child.expect("these tests need `redis-server` (Debian: apt install redis-server)");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     // It answers something, `NOAUTH` and `LOADING` included.
     while ask(port, "PING").is_none_or(|it| it.starts_with("-LOADING")) {
         assert!(Instant::now() < deadline, "redis-server does not answer");
@@ -108,7 +107,7 @@ fn serve(port: u16, folder: &TempDir, more: &[String]) -> Child {
 
 fn ask(port: u16, command: &str) -> Option<String> {
     let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
-    socket.set_read_timeout(Some(PATIENCE)).ok()?;
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
     socket
         .write_all(format!("{command}\r\nQUIT\r\n").as_bytes())
         .ok()?;

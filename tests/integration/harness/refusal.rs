@@ -1,11 +1,10 @@
-//! What every error of the gateway's own looks like.
+//! Assertions on errors of the gateway itself.
 
 use serde_json::{Value, json};
 
 use super::Answer;
 
-/// Checks that an answer is an error in Google's shape, whole and with nothing
-/// in it that the agent should not see.
+/// Asserts that an answer is a complete error in the form of Google's APIs that reveals no internals.
 #[track_caller]
 pub fn assert_refused(answer: &Answer, status: u16, reason: &str) {
     let text = answer.text();

@@ -1,4 +1,4 @@
-//! The gateway under test, in this process, on free ports.
+//! A gateway in the process of the tests, on free ports.
 
 use std::{net::SocketAddr, path::PathBuf, sync::LazyLock};
 
@@ -18,7 +18,7 @@ use super::{Agent, Running, Upstream, until_dropped};
 /// their CPU time.
 static REGISTRY: LazyLock<Registry> = LazyLock::new(hook::registry);
 
-/// The real gateway. Stops when dropped.
+/// A running gateway. Stops when dropped.
 pub struct TestGateway {
     pub agents: SocketAddr,
     pub operators: SocketAddr,
@@ -28,12 +28,12 @@ pub struct TestGateway {
 }
 
 impl TestGateway {
-    /// Starts with this config (YAML); see [`Self::with_files`].
+    /// Starts a gateway with this config in YAML; see [`Self::with_files`].
     pub async fn start(upstream: &Upstream, config: &str) -> Self {
         Self::with_files(upstream, config, &[]).await
     }
 
-    /// Starts with this config, and files in its directory, which is also the
+    /// Starts a gateway with this config and files in its directory, which is also the
     /// working directory of hooks. `listen`, `admin` and `upstreams` are filled
     /// in unless the config has them; `{upstream}` is replaced by the base URL.
     pub async fn with_files(upstream: &Upstream, config: &str, files: &[(&str, &str)]) -> Self {
@@ -60,40 +60,40 @@ impl TestGateway {
         }
     }
 
-    /// Somebody who calls models.
+    /// Returns a client of the agents' listener.
     pub fn agent(&self) -> Agent {
         Agent::at(self.agents)
     }
 
-    /// Somebody who calls the admin port.
+    /// Returns a client of the admin listener.
     pub fn operator(&self) -> Agent {
         Agent::at(self.operators)
     }
 
-    /// A file in the hooks' working directory.
+    /// Returns the path of a file in the working directory of hooks.
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.path().join(file)
     }
 
-    /// What hooks wrote to a file; empty if there is none.
+    /// Reads a file in the working directory of hooks; empty if it does not exist.
     pub fn file(&self, file: &str) -> String {
         std::fs::read_to_string(self.path(file)).unwrap_or_default()
     }
 
-    /// JSON that hooks wrote to a file.
+    /// Reads a JSON file in the working directory of hooks.
     #[track_caller]
     pub fn json(&self, file: &str) -> Value {
         let text = self.file(file);
         serde_json::from_str(&text).unwrap_or_else(|it| panic!("{it}: {file}: {text}"))
     }
 
-    /// Shuts down, and waits for the end.
+    /// Shuts down gracefully and waits for the end.
     pub async fn stop(self) {
-        drop(self.stop_keeping().await);
+        drop(self.stop_and_keep_files().await);
     }
 
-    /// The same; what hooks and the gateway wrote is left.
-    pub async fn stop_keeping(self) -> TempDir {
+    /// Shuts down like [`Self::stop`]. Returns the directory with all files.
+    pub async fn stop_and_keep_files(self) -> TempDir {
         drop(self.running);
         self.served.await.unwrap();
         self.folder

@@ -1,5 +1,5 @@
-//! A model API that remembers what it was asked: the embedded mock, a handler
-//! of a test's own, or bytes on a socket.
+//! A model API that records its requests: the embedded mock, a handler of a test, or bytes on a
+//! socket.
 
 use std::{
     net::SocketAddr,
@@ -33,33 +33,33 @@ use tokio::{
 
 use super::{Running, until_dropped};
 
-/// One request as it came.
+/// One received request.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub method: Method,
     pub path: String,
     pub query: String,
     pub headers: HeaderMap,
     /// The exact text of the body.
     pub body: String,
-    /// The body as it came, which may be compressed.
+    /// The received bytes of the body, which may be compressed.
     pub bytes: Bytes,
 }
 
-impl Asked {
-    /// The body as JSON.
+impl ReceivedRequest {
+    /// Returns the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|it| panic!("{it}: {}", self.body))
     }
 
-    /// A header's value, or the empty text.
+    /// Returns the value of a header, or the empty text.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value.map_or("", |it| it.to_str().unwrap())
     }
 }
 
-/// A model API that remembers. Gone when dropped.
+/// A model API that records its requests. Stops when dropped.
 pub struct Upstream {
     pub addr: SocketAddr,
     seen: Seen,
@@ -67,15 +67,15 @@ pub struct Upstream {
     _running: Running,
 }
 
-type Seen = Arc<Mutex<Vec<Asked>>>;
+type Seen = Arc<Mutex<Vec<ReceivedRequest>>>;
 
 impl Upstream {
-    /// The embedded mock, which answers from the request.
+    /// Starts the embedded mock, which answers from the request.
     pub async fn mock() -> Self {
         Self::mock_with(MockConfig::default()).await
     }
 
-    /// The embedded mock with a script: one JSON per line.
+    /// Starts the embedded mock with a script: one JSON per line.
     pub async fn scripted(lines: &str) -> Self {
         let script = Some(Script::parse(lines).unwrap());
         Self::mock_with(MockConfig {
@@ -85,25 +85,24 @@ impl Upstream {
         .await
     }
 
-    /// The embedded mock, set up otherwise.
+    /// Starts the embedded mock with other settings.
     pub async fn mock_with(config: MockConfig) -> Self {
-        Self::serving(mock_model_api::router(config)).await
+        Self::with_router(mock_model_api::router(config)).await
     }
 
-    /// Answers every request by `handler`; [`respond`] makes its responses.
+    /// Answers every request with `handler`; [`respond`] makes its responses.
     pub async fn with<F>(handler: F) -> Self
     where
-        F: Fn(Asked) -> Response + Clone + Send + Sync + 'static,
+        F: Fn(ReceivedRequest) -> Response + Clone + Send + Sync + 'static,
     {
         let answer = |request: Request| async move {
-            let asked = request.extensions().get::<Asked>().unwrap();
+            let asked = request.extensions().get::<ReceivedRequest>().unwrap();
             handler(asked.clone())
         };
-        Self::serving(Router::new().fallback(answer)).await
+        Self::with_router(Router::new().fallback(answer)).await
     }
 
-    /// Answers every request with this JSON: as the only event of a stream if
-    /// one is asked for.
+    /// Answers every request with this JSON, as the only event of a stream if one is requested.
     pub async fn answering(answer: &Value) -> Self {
         let text = answer.to_string();
         Self::with(move |asked| {
@@ -116,8 +115,8 @@ impl Upstream {
         .await
     }
 
-    /// Answers every request by a router.
-    pub async fn serving(router: Router) -> Self {
+    /// Answers every request with a router.
+    pub async fn with_router(router: Router) -> Self {
         let seen = Seen::default();
         let router = router.layer(middleware::from_fn_with_state(Arc::clone(&seen), remember));
         Self::accepting(seen, move |socket| {
@@ -137,7 +136,7 @@ impl Upstream {
     /// the connection ends when it drops the socket.
     pub async fn raw<F, R>(handler: F) -> Self
     where
-        F: Fn(Asked, TcpStream) -> R + Clone + Send + Sync + 'static,
+        F: Fn(ReceivedRequest, TcpStream) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
         let seen = Seen::default();
@@ -179,26 +178,26 @@ impl Upstream {
         }
     }
 
-    /// Everything it was asked, in order.
-    pub fn seen(&self) -> Vec<Asked> {
+    /// Returns all requests in order.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// How many connections it has taken.
+    /// Returns the number of accepted connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// The only thing it was asked.
+    /// Returns the only request.
     #[track_caller]
-    pub fn only(&self) -> Asked {
-        let mut seen = self.seen();
-        assert_eq!(seen.len(), 1, "{seen:#?}");
-        seen.remove(0)
+    pub fn only_request(&self) -> ReceivedRequest {
+        let mut requests = self.requests();
+        assert_eq!(requests.len(), 1, "{requests:#?}");
+        requests.remove(0)
     }
 }
 
-/// A response of a fake upstream.
+/// Returns a response of a fake upstream.
 pub fn respond(status: u16, media_type: &str, body: impl Into<Body>) -> Response {
     Response::builder()
         .status(status)
@@ -219,7 +218,7 @@ async fn remember(State(seen): State<Seen>, request: Request, next: Next) -> Res
     else {
         return respond(400, "text/plain", "the body broke off");
     };
-    let asked = Asked {
+    let asked = ReceivedRequest {
         method: head.method.clone(),
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
@@ -234,7 +233,7 @@ async fn remember(State(seen): State<Seen>, request: Request, next: Next) -> Res
 
 async fn converse<F, R>(mut socket: TcpStream, seen: Seen, handler: F)
 where
-    F: Fn(Asked, TcpStream) -> R,
+    F: Fn(ReceivedRequest, TcpStream) -> R,
     R: Future<Output = ()>,
 {
     if let Some(asked) = read_request(&mut socket).await {
@@ -243,8 +242,8 @@ where
     }
 }
 
-/// One request off a socket: its head, and its body if that has a length.
-async fn read_request(socket: &mut TcpStream) -> Option<Asked> {
+/// Reads one request from a socket: its headers, and its body if it has a length.
+async fn read_request(socket: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|it| it == b"\r\n\r\n") {
@@ -272,7 +271,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<Asked> {
         (socket.read_buf(&mut bytes).await.ok()? > 0).then_some(())?;
     }
     let body = Bytes::from(bytes).slice(end..end + length);
-    Some(Asked {
+    Some(ReceivedRequest {
         method,
         path: path.to_owned(),
         query: query.to_owned(),

@@ -1,4 +1,4 @@
-//! What the tests of streams and faults see of sockets and processes.
+//! Sockets, response bodies, deadlines and processes.
 
 use std::{fs, io, net::SocketAddr, time::Duration};
 
@@ -9,8 +9,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// Longer than anything here takes, unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Deadline of waits in tests; longer than anything takes unless it hangs.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub enum End {
     Broken,
 }
 
-/// What is left of a body, and how it ends.
-pub async fn rest(response: &mut reqwest::Response) -> (String, End) {
+/// Reads the rest of a body. Returns it and how it ended.
+pub async fn read_to_end(response: &mut reqwest::Response) -> (String, End) {
     let mut bytes = Vec::new();
     let end = loop {
-        let piece = timeout(PATIENCE, response.chunk()).await;
+        let piece = timeout(TEST_TIMEOUT, response.chunk()).await;
         match piece.expect("the stream hangs") {
             Ok(Some(piece)) => bytes.extend_from_slice(&piece),
             Ok(None) => break End::Clean,
@@ -33,19 +33,19 @@ pub async fn rest(response: &mut reqwest::Response) -> (String, End) {
     (String::from_utf8(bytes).unwrap(), end)
 }
 
-/// The next bytes of a body.
-pub async fn piece(response: &mut reqwest::Response) -> String {
-    let piece = timeout(PATIENCE, response.chunk()).await;
+/// Returns the next bytes of a body.
+pub async fn next_chunk(response: &mut reqwest::Response) -> String {
+    let piece = timeout(TEST_TIMEOUT, response.chunk()).await;
     let piece = piece.expect("the stream hangs").unwrap();
     String::from_utf8(piece.expect("the stream ended").to_vec()).unwrap()
 }
 
-/// The head of an answer in HTTP chunks.
+/// Returns the headers of a response with chunked transfer encoding.
 pub fn chunked_head(media_type: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ntransfer-encoding: chunked\r\n\r\n")
 }
 
-/// One HTTP chunk, which no reader joins with the next.
+/// Writes one HTTP chunk in one packet.
 pub async fn write_chunk(socket: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
     let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
     chunk.extend_from_slice(bytes);
@@ -53,62 +53,63 @@ pub async fn write_chunk(socket: &mut TcpStream, bytes: &[u8]) -> io::Result<()>
     socket.write_all(&chunk).await
 }
 
-/// Ends a chunked answer cleanly.
+/// Writes the last chunk of a response.
 pub async fn write_last_chunk(socket: &mut TcpStream) {
     socket.write_all(b"0\r\n\r\n").await.unwrap();
 }
 
-/// Waits until the other side has closed the connection.
-pub async fn closed(socket: &mut TcpStream) {
+/// Waits until the peer has closed the connection.
+pub async fn wait_until_closed(socket: &mut TcpStream) {
     let mut bytes = [0; 4096];
     while matches!(socket.read(&mut bytes).await, Ok(1..)) {}
 }
 
-/// Sends these bytes as they are, and reads until the connection ends.
-pub async fn exchange(addr: SocketAddr, bytes: &[u8]) -> String {
-    let answer = exchange_bytes(addr, bytes).await;
+/// Sends these bytes and reads until the connection is closed.
+pub async fn send_and_read(addr: SocketAddr, bytes: &[u8]) -> String {
+    let answer = send_and_read_bytes(addr, bytes).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The same, whatever the answer is made of. The gateway may hang up as soon as
-/// it has seen enough.
-pub async fn exchange_bytes(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+/// Sends these bytes and reads until the connection is closed, which may happen before all of
+/// them are sent.
+pub async fn send_and_read_bytes(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(addr).await.unwrap();
     socket.write_all(bytes).await.ok();
     let mut answer = Vec::new();
-    let read = timeout(PATIENCE, socket.read_to_end(&mut answer)).await;
+    let read = timeout(TEST_TIMEOUT, socket.read_to_end(&mut answer)).await;
     read.expect("the connection hangs").ok();
     answer
 }
 
-/// Waits for a sign that something happened.
-pub async fn signalled(signs: &mut mpsc::UnboundedReceiver<()>, what: &str) {
-    let sign = timeout(PATIENCE, signs.recv()).await;
-    sign.ok()
+/// Waits for a signal of a fake upstream or hook.
+pub async fn wait_for_signal(signals: &mut mpsc::UnboundedReceiver<()>, what: &str) {
+    let signal = timeout(TEST_TIMEOUT, signals.recv()).await;
+    signal
+        .ok()
         .flatten()
-        .unwrap_or_else(|| panic!("not seen: {what}"));
+        .unwrap_or_else(|| panic!("no signal: {what}"));
 }
 
-/// A socket that does not listen. While it exists, no other server gets its port.
+/// Returns a bound socket that does not listen, which reserves its port.
 pub fn closed_port() -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     socket
 }
 
-/// Waits until something holds that nothing tells of.
-pub async fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) {
+/// Polls until a condition is true.
+pub async fn eventually(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + within;
-    while !holds() {
+    while !condition() {
         assert!(Instant::now() < deadline, "not within {within:?}: {what}");
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The processes that carry this text in their environment.
+/// Returns the IDs of processes with this text in their environment.
 pub fn processes(marker: &str) -> Vec<u32> {
-    let carries = |id: &u32| {
-        // Some vanish while they are looked at.
+    let has_marker = |id: &u32| {
+        // A process may end while this reads its environment.
         let variables = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         variables
             .windows(marker.len())
@@ -117,5 +118,5 @@ pub fn processes(marker: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").unwrap();
     let names = entries.filter_map(|it| it.ok()?.file_name().into_string().ok());
     let ids = names.filter_map(|it| it.parse().ok());
-    ids.filter(carries).collect()
+    ids.filter(has_marker).collect()
 }

@@ -1,11 +1,11 @@
-//! Hooks judge what the model answers.
+//! `AfterModel` hooks: edits and denials of answers.
 
 use serde_json::{Value, json};
 
 use super::MODEL;
 use crate::harness::{TestGateway, Upstream, hook, prompt};
 
-/// One answer of three chunks, for each way to ask.
+/// Upstream script with one answer of three chunks for each framing.
 fn script() -> String {
     let chunk = |text| {
         json!({ "candidates": [{
@@ -22,16 +22,16 @@ fn script() -> String {
     .join("\n")
 }
 
-/// Answers by this command; the input is in `$input`.
+/// Gateway with an `AfterModel` hook that runs this command; its input is in `$input`.
 async fn start(command: &str, more: &str) -> (Upstream, TestGateway) {
     let upstream = Upstream::scripted(&script()).await;
     let command = format!("input=$(cat); echo \"$input\" >> seen; {command}");
-    let hooks = hook::config(&[("AfterModel", hook::running("after", &command))]);
+    let hooks = hook::config(&[("AfterModel", hook::command("after", &command))]);
     let gate = TestGateway::start(&upstream, &(hooks + more)).await;
     (upstream, gate)
 }
 
-/// If the answer holds a secret, prints this output.
+/// Command that prints this output if the answer contains `secret`.
 fn on_secret(output: &Value) -> String {
     format!("case ${{input#*llm_response}} in *secret*) echo '{output}';; esac")
 }
@@ -57,7 +57,7 @@ fn texts(chunks: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn each_chunk_is_replaced_alone() {
+async fn each_chunk_is_replaced_separately() {
     let (_upstream, gate) = start(&on_secret(&masked()), "").await;
     let (agent, body) = (gate.agent(), prompt("hello"));
 
@@ -74,7 +74,7 @@ async fn each_chunk_is_replaced_alone() {
 }
 
 #[tokio::test]
-async fn a_refused_chunk_is_the_last() {
+async fn a_denied_chunk_is_the_last_one() {
     let (_upstream, gate) = start(&on_secret(&denial()), "denials: error").await;
     let body = prompt("hello");
 
@@ -87,11 +87,11 @@ async fn a_refused_chunk_is_the_last() {
         assert_eq!(chunks[1]["modelVersion"], MODEL);
     }
     let seen = gate.file("seen");
-    assert_eq!(seen.lines().count(), 4, "the third chunk is not judged");
+    assert_eq!(seen.lines().count(), 4, "the third chunk is not inspected");
 }
 
 #[tokio::test]
-async fn a_refused_answer_is_a_message_of_the_model_or_an_error() {
+async fn a_denied_answer_is_a_model_message_or_an_error_as_configured() {
     for (denials, status) in [("message", 200), ("error", 403)] {
         let more = format!("denials: {denials}");
         let (_upstream, gate) = start(&on_secret(&denial()), &more).await;
@@ -106,7 +106,7 @@ async fn a_refused_answer_is_a_message_of_the_model_or_an_error() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_the_stream_with_its_own_words() {
+async fn a_stop_ends_the_stream_with_its_reason() {
     let stop = json!({ "continue": false, "stopReason": "enough" });
     let (_upstream, gate) = start(&on_secret(&stop), "").await;
 
@@ -120,10 +120,10 @@ async fn a_hook_sees_the_request_as_sent_and_the_answer_in_order() {
     let upstream = Upstream::scripted(&script()).await;
     let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "edited" }] }));
     let hooks = hook::config(&[
-        ("BeforeModel", hook::saying("before", &edit)),
+        ("BeforeModel", hook::printing("before", &edit)),
         (
             "AfterModel",
-            hook::running("after", "cat >> seen; echo >> seen"),
+            hook::command("after", "cat >> seen; echo >> seen"),
         ),
     ]);
     let gate = TestGateway::start(&upstream, &hooks).await;
@@ -144,7 +144,7 @@ async fn a_hook_sees_the_request_as_sent_and_the_answer_in_order() {
 }
 
 #[tokio::test]
-async fn a_buffered_answer_is_judged_once_and_passes_as_it_came() {
+async fn a_buffered_answer_is_inspected_once_and_passes_unchanged() {
     let (_upstream, gate) = start("echo '{}'", "after_model: buffered").await;
 
     let stream = gate.agent().stream(MODEL, &prompt("hello")).await;
@@ -167,7 +167,7 @@ async fn a_buffered_answer_is_replaced_as_a_whole() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_refused_buffered_answer_is_sent() {
+async fn no_part_of_a_denied_buffered_answer_is_sent() {
     let (_upstream, gate) = start(&on_secret(&denial()), "after_model: buffered").await;
 
     let stream = gate.agent().stream(MODEL, &prompt("hello")).await;
@@ -176,9 +176,9 @@ async fn nothing_of_a_refused_buffered_answer_is_sent() {
 }
 
 #[tokio::test]
-async fn an_error_of_upstream_is_not_judged() {
+async fn an_upstream_error_is_not_inspected() {
     let upstream = Upstream::scripted("").await;
-    let hooks = hook::config(&[("AfterModel", hook::saying("after", &denial()))]);
+    let hooks = hook::config(&[("AfterModel", hook::printing("after", &denial()))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;

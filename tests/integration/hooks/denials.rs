@@ -1,34 +1,34 @@
-//! Hooks refuse, stop, or answer in place of the model.
+//! `BeforeModel` hooks: denials, stops and synthetic responses.
 
 use serde_json::{Value, json};
 
 use super::MODEL;
 use crate::harness::{Agent, Answer, TestGateway, Upstream, hook, prompt};
 
-/// How an answer is asked for.
+/// Framing of an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Form {
+enum Framing {
     Unary,
-    Events,
+    Sse,
     Array,
 }
 
-const FORMS: [Form; 3] = [Form::Unary, Form::Events, Form::Array];
+const FRAMINGS: [Framing; 3] = [Framing::Unary, Framing::Sse, Framing::Array];
 
-impl Form {
-    async fn ask(self, agent: &Agent, body: &Value) -> Answer {
+impl Framing {
+    async fn send(self, agent: &Agent, body: &Value) -> Answer {
         match self {
             Self::Unary => agent.generate(MODEL, body).await,
-            Self::Events => agent.stream(MODEL, body).await,
+            Self::Sse => agent.stream(MODEL, body).await,
             Self::Array => agent.array(MODEL, body).await,
         }
     }
 
-    /// The one document of an answer that hooks made.
+    /// Single document of a synthetic response.
     fn document(self, answer: &Answer) -> Value {
         let mut chunks = match self {
             Self::Unary => vec![answer.json()],
-            Self::Events => answer.events(),
+            Self::Sse => answer.events(),
             Self::Array => answer.json().as_array().unwrap().clone(),
         };
         assert_eq!(chunks.len(), 1, "{}", answer.text());
@@ -36,17 +36,17 @@ impl Form {
     }
 }
 
-/// An answer in place of the model's.
+/// Asserts that an answer is a synthetic response with this text.
 #[track_caller]
-fn check_denial(form: Form, answer: &Answer, text: &str) {
+fn assert_synthetic_response(framing: Framing, answer: &Answer, text: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let kind = match form {
-        Form::Events => "text/event-stream",
-        Form::Unary | Form::Array => "application/json; charset=UTF-8",
+    let media_type = match framing {
+        Framing::Sse => "text/event-stream",
+        Framing::Unary | Framing::Array => "application/json; charset=UTF-8",
     };
-    assert_eq!(answer.header("content-type"), kind);
-    let mut told = form.document(answer);
-    let id = told.as_object_mut().unwrap().shift_remove("responseId");
+    assert_eq!(answer.header("content-type"), media_type);
+    let mut document = framing.document(answer);
+    let id = document.as_object_mut().unwrap().shift_remove("responseId");
     assert!(id.is_some_and(|it| it.as_str().is_some_and(|it| it.len() > 8)));
     let expected = json!({
         "candidates": [{
@@ -57,11 +57,11 @@ fn check_denial(form: Form, answer: &Answer, text: &str) {
         "usageMetadata": { "promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0 },
         "modelVersion": MODEL,
     });
-    assert_eq!(told, expected);
+    assert_eq!(document, expected);
 }
 
 #[track_caller]
-fn check_error(answer: &Answer, reason: &str) {
+fn assert_denial_error(answer: &Answer, reason: &str) {
     assert_eq!(answer.status, 403, "{}", answer.text());
     let id = answer.header("x-hookgate-request-id");
     assert!(!id.is_empty());
@@ -81,7 +81,7 @@ fn check_error(answer: &Answer, reason: &str) {
 
 async fn start(output: &Value, more: &str) -> (Upstream, TestGateway) {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeModel", hook::saying("guard", output))]);
+    let hooks = hook::config(&[("BeforeModel", hook::printing("guard", output))]);
     let gate = TestGateway::start(&upstream, &(hooks + more)).await;
     (upstream, gate)
 }
@@ -93,51 +93,51 @@ fn denial() -> Value {
 #[tokio::test]
 async fn a_denial_is_a_message_of_the_model() {
     let (upstream, gate) = start(&denial(), "").await;
-    for form in FORMS {
-        let answer = form.ask(&gate.agent(), &prompt("hello")).await;
+    for framing in FRAMINGS {
+        let answer = framing.send(&gate.agent(), &prompt("hello")).await;
 
-        check_denial(form, &answer, "not today");
+        assert_synthetic_response(framing, &answer, "not today");
         assert_eq!(answer.header("x-hookgate-action"), "deny");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_denial_is_an_error_if_the_config_says_so() {
+async fn a_denial_is_an_error_if_configured() {
     let (upstream, gate) = start(&denial(), "denials: error").await;
-    for form in FORMS {
-        let answer = form.ask(&gate.agent(), &prompt("hello")).await;
+    for framing in FRAMINGS {
+        let answer = framing.send(&gate.agent(), &prompt("hello")).await;
 
-        check_error(&answer, "not today");
+        assert_denial_error(&answer, "not today");
         assert_eq!(answer.header("x-hookgate-action"), "deny");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_call_that_wants_json_is_refused_by_an_error() {
+async fn a_denied_call_for_json_output_gets_an_error() {
     let (upstream, gate) = start(&denial(), "").await;
-    let wishes = [
+    let json_options = [
         json!({ "generationConfig": { "responseMimeType": "application/json" } }),
         json!({ "generation_config": { "response_schema": { "type": "OBJECT" } } }),
         json!({ "generationConfig": { "responseJsonSchema": { "type": "object" } } }),
     ];
-    for wish in wishes {
+    for options in json_options {
         let mut body = prompt("hello");
         body.as_object_mut()
             .unwrap()
-            .extend(wish.as_object().unwrap().clone());
-        for form in FORMS {
-            let answer = form.ask(&gate.agent(), &body).await;
+            .extend(options.as_object().unwrap().clone());
+        for framing in FRAMINGS {
+            let answer = framing.send(&gate.agent(), &body).await;
 
-            check_error(&answer, "not today");
+            assert_denial_error(&answer, "not today");
         }
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_helper_call_of_gemini_cli_is_refused_by_an_error() {
+async fn a_denied_helper_call_of_gemini_cli_gets_an_error() {
     let (_upstream, gate) = start(&denial(), "").await;
     let agent = gate
         .agent()
@@ -146,66 +146,66 @@ async fn a_helper_call_of_gemini_cli_is_refused_by_an_error() {
     with_tools["tools"] = json!([{ "functionDeclarations": [{ "name": "f" }] }]);
 
     let helper = agent.generate(MODEL, &prompt("hello")).await;
-    let talk = agent.stream(MODEL, &prompt("hello")).await;
+    let streamed = agent.stream(MODEL, &prompt("hello")).await;
     let subagent = agent.generate(MODEL, &with_tools).await;
 
-    check_error(&helper, "not today");
-    check_denial(Form::Events, &talk, "not today");
-    check_denial(Form::Unary, &subagent, "not today");
+    assert_denial_error(&helper, "not today");
+    assert_synthetic_response(Framing::Sse, &streamed, "not today");
+    assert_synthetic_response(Framing::Unary, &subagent, "not today");
 }
 
 #[tokio::test]
-async fn a_stop_has_a_message_of_its_own() {
+async fn a_stop_is_answered_with_its_stop_reason() {
     let stop = json!({ "continue": false, "stopReason": "enough", "reason": "other" });
     let (upstream, gate) = start(&stop, "").await;
-    for form in FORMS {
-        let answer = form.ask(&gate.agent(), &prompt("hello")).await;
+    for framing in FRAMINGS {
+        let answer = framing.send(&gate.agent(), &prompt("hello")).await;
 
-        check_denial(form, &answer, "enough");
+        assert_synthetic_response(framing, &answer, "enough");
         assert_eq!(answer.header("x-hookgate-action"), "stop");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_refusal_without_words_has_some() {
+async fn a_denial_without_a_reason_has_a_default_reason() {
     let (_upstream, gate) = start(&json!({ "decision": "block" }), "").await;
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
-    check_denial(Form::Unary, &answer, "No reason provided");
+    assert_synthetic_response(Framing::Unary, &answer, "No reason provided");
 }
 
 #[tokio::test]
-async fn a_hook_answers_in_place_of_the_model() {
+async fn a_hook_can_supply_a_synthetic_response() {
     let output = hook::response(&json!({ "candidates": [{ "content": { "parts": ["cached"] } }] }));
     let (upstream, gate) = start(&output, "denials: error").await;
-    for form in FORMS {
-        let answer = form.ask(&gate.agent(), &prompt("hello")).await;
+    for framing in FRAMINGS {
+        let answer = framing.send(&gate.agent(), &prompt("hello")).await;
 
-        check_denial(form, &answer, "cached");
+        assert_synthetic_response(framing, &answer, "cached");
         assert_eq!(answer.header("x-hookgate-action"), "respond");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn an_answer_with_a_denial_is_sent_and_counts_as_a_denial() {
+async fn a_synthetic_response_with_a_denial_is_sent_and_reported_as_a_denial() {
     let mut output = hook::response(&json!({ "text": "an answer" }));
     output["decision"] = json!("deny");
     output["reason"] = json!("a reason");
     let (upstream, gate) = start(&output, "denials: error").await;
-    for form in FORMS {
-        let answer = form.ask(&gate.agent(), &prompt("hello")).await;
+    for framing in FRAMINGS {
+        let answer = framing.send(&gate.agent(), &prompt("hello")).await;
 
-        check_denial(form, &answer, "an answer");
+        assert_synthetic_response(framing, &answer, "an answer");
         assert_eq!(answer.header("x-hookgate-action"), "deny");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_stop_outranks_an_answer() {
+async fn a_stop_takes_precedence_over_a_synthetic_response() {
     let mut output = hook::response(&json!({ "text": "an answer" }));
     output["continue"] = json!(false);
     output["stopReason"] = json!("enough");
@@ -213,11 +213,11 @@ async fn a_stop_outranks_an_answer() {
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
-    check_denial(Form::Unary, &answer, "enough");
+    assert_synthetic_response(Framing::Unary, &answer, "enough");
 }
 
 #[tokio::test]
-async fn a_malformed_answer_weakens_no_denial() {
+async fn a_malformed_synthetic_response_does_not_cancel_a_denial() {
     for malformed in [json!(5), json!({}), json!({ "candidates": "x" })] {
         let mut output = hook::response(&malformed);
         output["decision"] = json!("deny");
@@ -226,16 +226,16 @@ async fn a_malformed_answer_weakens_no_denial() {
 
         let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
-        check_denial(Form::Unary, &answer, "not today");
+        assert_synthetic_response(Framing::Unary, &answer, "not today");
     }
 }
 
 #[tokio::test]
-async fn a_malformed_answer_alone_changes_nothing() {
+async fn a_malformed_synthetic_response_is_ignored() {
     let (upstream, gate) = start(&hook::response(&json!({ "candidates": "x" })), "").await;
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
     assert_eq!(answer.status, 200);
-    assert_eq!(upstream.only().json(), prompt("hello"));
+    assert_eq!(upstream.only_request().json(), prompt("hello"));
 }

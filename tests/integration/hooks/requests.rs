@@ -1,93 +1,94 @@
-//! Hooks change what upstream is asked.
+//! `BeforeModel` hooks: edits of requests.
 
 use serde_json::{Value, json};
 
 use super::MODEL;
 use crate::harness::{TestGateway, Upstream, hook, prompt};
 
-/// Odd in every way that an agent's body may be: spaces, numbers, both
-/// spellings, escapes, unknown fields, signatures.
-const ODD: &str = concat!(
+/// Request body with unusual spaces, numbers and escapes, both spellings of fields, unknown
+/// fields and signatures.
+const UNUSUAL_BODY: &str = concat!(
     r#"{ "contents" : [{"parts":[{"text":"my \u0073ecret"},{"thoughtSignature":"c2ln","text":"hidden","thought":true}], "role":"user", "x":1.50 },"#,
     r#"{"role":"model", "parts" :[{"functionCall":{"name":"f","args":{"n":1E2,"big":12345678901234567890123}},"thought_signature":"c2ln"}]},"#,
     r#"{"role":"user","parts":[{"functionResponse":{"name":"f", "response":{"r":0.10}}}]},{"role":"user","parts":[{"text":"go on"}]}], "#,
     r#""generation_config":{"temperature":1.0, "x":{"b":1,"a":2}}, "unknown":[ ] }"#,
 );
 
+/// Sends a body through a hook with this output, and returns the body that upstream received.
 async fn upstream_body(output: &Value, body: &str) -> String {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeModel", hook::saying("hook", output))]);
+    let hooks = hook::config(&[("BeforeModel", hook::printing("hook", output))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
     let path = format!("/v1beta/models/{MODEL}:generateContent");
 
     let answer = gate.agent().post(&path, body.to_owned()).await;
 
     assert_eq!(answer.status, 200, "{}", answer.text());
-    upstream.only().body
+    upstream.only_request().body
 }
 
 #[tokio::test]
-async fn a_model_swap_changes_the_path_that_upstream_sees() {
+async fn a_model_swap_changes_the_path_that_upstream_receives() {
     let upstream = Upstream::mock().await;
     let swap = hook::request(&json!({ "model": "gemini-2.5-flash" }));
-    let hooks = hook::config(&[("BeforeModel", hook::saying("swap", &swap))]);
+    let hooks = hook::config(&[("BeforeModel", hook::printing("swap", &swap))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
 
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
 
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let asked = upstream.only();
+    let request = upstream.only_request();
     assert_eq!(
-        asked.path,
+        request.path,
         "/v1beta/models/gemini-2.5-flash:generateContent"
     );
-    assert_eq!(asked.json(), prompt("hello"));
+    assert_eq!(request.json(), prompt("hello"));
 }
 
 #[tokio::test]
-async fn hooks_that_say_nothing_change_no_byte() {
-    assert_eq!(upstream_body(&json!({}), ODD).await, ODD);
+async fn hooks_with_an_empty_output_change_no_byte() {
+    assert_eq!(upstream_body(&json!({}), UNUSUAL_BODY).await, UNUSUAL_BODY);
 }
 
 #[tokio::test]
-async fn an_edited_message_leaves_every_other_byte_alone() {
+async fn an_edited_message_changes_no_other_byte() {
     let edit = hook::request(&json!({ "messages": [
         { "role": "user", "content": "my [x]" },
         { "role": "user", "content": "go on" },
     ] }));
 
-    let sent = upstream_body(&edit, ODD).await;
+    let sent = upstream_body(&edit, UNUSUAL_BODY).await;
 
-    assert_eq!(sent, ODD.replace(r"my \u0073ecret", "my [x]"));
+    assert_eq!(sent, UNUSUAL_BODY.replace(r"my \u0073ecret", "my [x]"));
 }
 
 #[tokio::test]
-async fn an_inserted_message_never_parts_a_call_from_its_result() {
+async fn an_inserted_message_never_separates_a_call_from_its_result() {
     let edit = hook::request(&json!({ "messages": [
         { "role": "user", "content": "my secret" },
         { "role": "user", "content": "mind the rules" },
         { "role": "user", "content": "go on" },
     ] }));
 
-    let sent = upstream_body(&edit, ODD).await;
+    let sent = upstream_body(&edit, UNUSUAL_BODY).await;
 
     let sent: Value = serde_json::from_str(&sent).unwrap();
-    let odd: Value = serde_json::from_str(ODD).unwrap();
+    let original: Value = serde_json::from_str(UNUSUAL_BODY).unwrap();
     let mut contents = sent["contents"].as_array().unwrap().clone();
-    let at = contents
+    let index = contents
         .iter()
         .position(|it| it["parts"][0]["text"] == "mind the rules");
-    let at = at.unwrap();
-    assert!([1, 3].contains(&at), "{sent}");
-    contents.remove(at);
-    assert_eq!(Value::Array(contents), odd["contents"]);
+    let index = index.unwrap();
+    assert!([1, 3].contains(&index), "{sent}");
+    contents.remove(index);
+    assert_eq!(Value::Array(contents), original["contents"]);
 }
 
 #[tokio::test]
-async fn a_deleted_message_leaves_calls_and_results() {
+async fn deleting_messages_keeps_calls_and_results() {
     let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "go on" }] }));
 
-    let sent = upstream_body(&edit, ODD).await;
+    let sent = upstream_body(&edit, UNUSUAL_BODY).await;
 
     assert!(!sent.contains("ecret"), "{sent}");
     for kept in [
@@ -133,20 +134,20 @@ async fn an_edit_that_cannot_be_applied_changes_no_byte() {
         json!({ "unknown": 1 }),
         json!(5),
     ] {
-        let sent = upstream_body(&hook::request(&edit), ODD).await;
+        let sent = upstream_body(&hook::request(&edit), UNUSUAL_BODY).await;
 
-        assert_eq!(sent, ODD, "{edit}");
+        assert_eq!(sent, UNUSUAL_BODY, "{edit}");
     }
 }
 
 #[tokio::test]
-async fn a_hook_sees_the_text_alone() {
+async fn a_hook_receives_texts_without_thoughts_calls_and_results() {
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeModel", hook::saying("hook", &json!({})))]);
+    let hooks = hook::config(&[("BeforeModel", hook::printing("hook", &json!({})))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
     let path = format!("/v1beta/models/{MODEL}:generateContent");
 
-    gate.agent().post(&path, ODD).await;
+    gate.agent().post(&path, UNUSUAL_BODY).await;
 
     let seen = gate.json("hook.json");
     assert_eq!(seen["hook_event_name"], "BeforeModel");
@@ -164,7 +165,7 @@ async fn a_hook_sees_the_text_alone() {
 }
 
 #[tokio::test]
-async fn parameters_are_set_and_deleted_one_by_one() {
+async fn generation_parameters_are_set_and_deleted_individually() {
     let body = r#"{"contents":[{"parts":[{"text":"q"}]}],"generationConfig":{"temperature":0.70,"topK":40,"x":1.0}}"#;
     let edit = hook::request(&json!({ "config": {
         "temperature": 0, "topK": null, "maxOutputTokens": 5, "unknown": 1,
@@ -172,12 +173,12 @@ async fn parameters_are_set_and_deleted_one_by_one() {
 
     let sent = upstream_body(&edit, body).await;
 
-    let wanted = r#""generationConfig":{"temperature":0,"x":1.0,"maxOutputTokens":5}"#;
-    assert!(sent.contains(wanted), "{sent}");
+    let expected = r#""generationConfig":{"temperature":0,"x":1.0,"maxOutputTokens":5}"#;
+    assert!(sent.contains(expected), "{sent}");
 }
 
 #[tokio::test]
-async fn parameters_are_added_to_a_request_without_any() {
+async fn generation_parameters_are_added_to_a_request_without_any() {
     let edit = hook::request(&json!({ "config": { "temperature": 0 } }));
 
     let sent = upstream_body(&edit, &prompt("q").to_string()).await;
@@ -186,7 +187,7 @@ async fn parameters_are_added_to_a_request_without_any() {
     assert_eq!(sent["generationConfig"], json!({ "temperature": 0 }));
 }
 
-/// Counts and embeddings: a path's method, its body, and the body as edited.
+/// Token counts and embeddings: the method, the body, and the edited body.
 const OTHER_CALLS: [(&str, &str, &str); 4] = [
     (
         "countTokens",
@@ -211,12 +212,12 @@ const OTHER_CALLS: [(&str, &str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn counts_and_embeddings_are_edited_too() {
+async fn token_counts_and_embeddings_are_edited() {
     let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "[x]" }] }));
     let hooks = hook::config(&[
-        ("BeforeModel", hook::saying("hook", &edit)),
-        ("BeforeToolSelection", hook::saying("tools", &json!({}))),
-        ("AfterModel", hook::saying("after", &json!({}))),
+        ("BeforeModel", hook::printing("hook", &edit)),
+        ("BeforeToolSelection", hook::printing("tools", &json!({}))),
+        ("AfterModel", hook::printing("after", &json!({}))),
     ]);
     for (method, body, edited) in OTHER_CALLS {
         let upstream = Upstream::mock().await;
@@ -229,18 +230,18 @@ async fn counts_and_embeddings_are_edited_too() {
         let seen = gate.json("hook.json");
         let messages = json!([{ "role": "user", "content": "secret" }]);
         assert_eq!(seen["llm_request"]["messages"], messages, "{method}");
-        assert_eq!(upstream.only().body, edited, "{method}");
+        assert_eq!(upstream.only_request().body, edited, "{method}");
         assert_eq!(gate.file("tools.json") + &gate.file("after.json"), "");
     }
 }
 
 #[tokio::test]
-async fn counts_and_embeddings_are_refused_by_an_error() {
-    let hooks = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+async fn token_counts_and_embeddings_are_denied_with_an_error() {
+    let hooks = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
     let synthetic = hook::response(&json!({ "text": "an answer" }));
-    let answering = hook::config(&[("BeforeModel", hook::saying("hook", &synthetic))]);
+    let synthetic_config = hook::config(&[("BeforeModel", hook::printing("hook", &synthetic))]);
     for (method, body, _) in OTHER_CALLS {
-        for config in [&hooks, &answering] {
+        for config in [&hooks, &synthetic_config] {
             let upstream = Upstream::mock().await;
             let gate = TestGateway::start(&upstream, config).await;
 
@@ -251,14 +252,14 @@ async fn counts_and_embeddings_are_refused_by_an_error() {
             let error = &answer.json()["error"];
             assert_eq!(error["status"], "PERMISSION_DENIED");
             assert_eq!(error["details"][0]["reason"], "POLICY_DENIED");
-            assert!(upstream.seen().is_empty());
+            assert!(upstream.requests().is_empty());
         }
     }
 }
 
 #[tokio::test]
-async fn lists_of_models_pass_without_hooks() {
-    let hooks = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+async fn model_metadata_requests_run_no_hooks() {
+    let hooks = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &hooks).await;
 
@@ -268,8 +269,8 @@ async fn lists_of_models_pass_without_hooks() {
     assert_eq!((list.status, one.status), (200, 200));
     assert!(list.json()["models"].is_array());
     assert_eq!(one.json()["name"], "models/gemini-2.5-pro");
-    let asked = upstream.seen();
-    let lines = asked
+    let requests = upstream.requests();
+    let lines = requests
         .iter()
         .map(|it| format!("{} {}?{}", it.method, it.path, it.query));
     assert_eq!(

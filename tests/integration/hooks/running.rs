@@ -1,13 +1,14 @@
-//! Which hooks run, in what order, and what their failure means.
+//! Selection, order and failure modes of hooks.
 
 use serde_json::{Value, json};
 
 use super::MODEL;
 use crate::harness::{Answer, TestGateway, Upstream, hook, prompt};
 
-async fn ask(hooks: &str) -> (Answer, Upstream, TestGateway) {
+/// Starts a gateway with this config, and makes one call.
+async fn call_with(config: &str) -> (Answer, Upstream, TestGateway) {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, hooks).await;
+    let gate = TestGateway::start(&upstream, config).await;
     let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
     (answer, upstream, gate)
 }
@@ -17,9 +18,9 @@ fn with(mut hook: Value, key: &str, value: Value) -> Value {
     hook
 }
 
-/// Hooks that fail, each in its own way, and how that is reported.
-fn failing() -> [(Value, &'static str); 3] {
-    let hook = |command| hook::running("broken", command);
+/// Failing hooks (exit code, signal, timeout), each with the start of its error message.
+fn failing_hooks() -> [(Value, &'static str); 3] {
+    let hook = |command| hook::command("broken", command);
     [
         (hook("echo oops >&2; exit 1"), "Hook broken failed: "),
         (hook("kill -9 $$"), "Hook broken failed: "),
@@ -32,42 +33,42 @@ fn failing() -> [(Value, &'static str); 3] {
 
 #[tokio::test]
 async fn a_failing_hook_lets_the_call_pass_if_it_fails_open() {
-    for (broken, _) in failing() {
-        let (answer, upstream, _gate) = ask(&hook::config(&[("BeforeModel", broken)])).await;
+    for (broken, _) in failing_hooks() {
+        let (answer, upstream, _gate) = call_with(&hook::config(&[("BeforeModel", broken)])).await;
 
         assert_eq!(answer.status, 200);
-        assert_eq!(upstream.only().json(), prompt("hello"));
+        assert_eq!(upstream.only_request().json(), prompt("hello"));
     }
 }
 
 #[tokio::test]
 async fn a_failing_hook_refuses_the_call_if_it_fails_closed() {
-    for (broken, reason) in failing() {
+    for (broken, reason) in failing_hooks() {
         let closed = with(broken.clone(), "on_failure", json!("closed"));
         let own = hook::config(&[("BeforeModel", closed)]);
         let default = hook::config(&[("BeforeModel", broken)]);
         let default = default + "hook_defaults: { on_failure: closed }";
         for hooks in [own, default] {
-            let (answer, upstream, _gate) = ask(&(hooks + "\ndenials: error")).await;
+            let (answer, upstream, _gate) = call_with(&(hooks + "\ndenials: error")).await;
 
             assert_eq!(answer.status, 403);
             let message = answer.json()["error"]["message"].clone();
             assert!(message.as_str().unwrap().starts_with(reason), "{message}");
-            assert!(upstream.seen().is_empty());
+            assert!(upstream.requests().is_empty());
         }
     }
 }
 
 #[tokio::test]
-async fn a_hook_that_observes_changes_nothing() {
+async fn a_hook_in_observe_mode_changes_nothing() {
     let guard = with(
-        hook::refusing("guard", "not today"),
+        hook::denying("guard", "not today"),
         "mode",
         json!("observe"),
     );
-    let swap = hook::saying("swap", &hook::request(&json!({ "model": "other" })));
+    let swap = hook::printing("swap", &hook::request(&json!({ "model": "other" })));
     let swap = with(swap, "mode", json!("observe"));
-    let broken = with(failing()[0].0.clone(), "mode", json!("observe"));
+    let broken = with(failing_hooks()[0].0.clone(), "mode", json!("observe"));
     let broken = with(broken, "on_failure", json!("closed"));
     let hooks = [
         ("BeforeModel", guard),
@@ -75,32 +76,32 @@ async fn a_hook_that_observes_changes_nothing() {
         ("BeforeModel", broken),
     ];
 
-    let (answer, upstream, gate) = ask(&hook::config(&hooks)).await;
+    let (answer, upstream, gate) = call_with(&hook::config(&hooks)).await;
 
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("x-hookgate-action"), "pass");
     assert_eq!(
-        upstream.only().path,
+        upstream.only_request().path,
         format!("/v1beta/models/{MODEL}:generateContent")
     );
     let event = gate.json("guard.json");
-    let told = gate.agent().report(&event, "explain=1").await.json();
-    let would: Vec<&Value> = told["hookgate"]["hooks"]
+    let explained = gate.agent().report(&event, "explain=1").await.json();
+    let would: Vec<&Value> = explained["hookgate"]["hooks"]
         .as_array()
         .unwrap()
         .iter()
         .map(|it| &it["would"])
         .collect();
     assert_eq!(would, ["deny", "proceed", "deny"]);
-    assert_eq!(told["hookgate"]["verdict"], "proceed");
+    assert_eq!(explained["hookgate"]["verdict"], "proceed");
 }
 
-fn pair(sequential: bool) -> String {
-    let first = hook::saying(
+fn two_editing_hooks(sequential: bool) -> String {
+    let first = hook::printing(
         "first",
         &hook::request(&json!({ "config": { "temperature": 0 } })),
     );
-    let second = hook::saying(
+    let second = hook::printing(
         "second",
         &hook::request(&json!({ "config": { "topP": 1 } })),
     );
@@ -109,31 +110,31 @@ fn pair(sequential: bool) -> String {
 }
 
 #[tokio::test]
-async fn sequential_hooks_see_the_edits_of_those_before() {
-    let (_answer, upstream, gate) = ask(&pair(true)).await;
+async fn sequential_hooks_see_the_edits_of_earlier_hooks() {
+    let (_answer, upstream, gate) = call_with(&two_editing_hooks(true)).await;
 
     let seen = gate.json("second.json");
     assert_eq!(seen["llm_request"]["config"], json!({ "temperature": 0 }));
     let both = json!({ "temperature": 0, "topP": 1 });
-    assert_eq!(upstream.only().json()["generationConfig"], both);
+    assert_eq!(upstream.only_request().json()["generationConfig"], both);
 }
 
 #[tokio::test]
-async fn parallel_hooks_see_the_same_and_their_edits_add_up() {
-    let (_answer, upstream, gate) = ask(&pair(false)).await;
+async fn parallel_hooks_get_the_same_input_and_their_edits_are_merged() {
+    let (_answer, upstream, gate) = call_with(&two_editing_hooks(false)).await;
 
     assert_eq!(gate.file("first.json"), gate.file("second.json"));
     assert_eq!(gate.json("first.json")["llm_request"]["config"], json!({}));
     let both = json!({ "temperature": 0, "topP": 1 });
-    assert_eq!(upstream.only().json()["generationConfig"], both);
+    assert_eq!(upstream.only_request().json()["generationConfig"], both);
 }
 
 #[tokio::test]
 async fn parallel_hooks_run_at_the_same_time() {
-    // Each waits for the other; one after the other, they would time out.
-    let meet = |own: &str, other: &str| {
+    // Each hook waits for the other; in sequence they would time out.
+    let wait_for_other = |own: &str, other: &str| {
         let command = format!("touch {own}; until [ -e {other} ]; do sleep 0.01; done");
-        let hook = hook::running(own, &command);
+        let hook = hook::command(own, &command);
         with(
             with(hook, "timeout", json!(20_000)),
             "on_failure",
@@ -141,22 +142,22 @@ async fn parallel_hooks_run_at_the_same_time() {
         )
     };
     let hooks = [
-        ("BeforeModel", meet("left", "right")),
-        ("BeforeModel", meet("right", "left")),
+        ("BeforeModel", wait_for_other("left", "right")),
+        ("BeforeModel", wait_for_other("right", "left")),
     ];
 
-    let (answer, upstream, _gate) = ask(&hook::config(&hooks)).await;
+    let (answer, upstream, _gate) = call_with(&hook::config(&hooks)).await;
 
     assert_eq!(answer.header("x-hookgate-action"), "pass");
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn the_same_hook_in_two_groups_runs_once() {
-    let count = |name| ("BeforeModel", hook::running(name, "echo run >> count"));
+    let count = |name| ("BeforeModel", hook::command(name, "echo run >> count"));
 
     let (answer, _upstream, gate) =
-        ask(&hook::config(&[count("one"), count("one"), count("other")])).await;
+        call_with(&hook::config(&[count("one"), count("one"), count("other")])).await;
 
     assert_eq!(gate.file("count"), "run\nrun\n");
     let names = answer.header("x-hookgate-hooks").split(", ");
@@ -166,12 +167,12 @@ async fn the_same_hook_in_two_groups_runs_once() {
 
 #[tokio::test]
 async fn a_disabled_hook_does_not_run() {
-    let hooks = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let hooks = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
     for switch in ["{ disabled: [guard] }", "{ enabled: false }"] {
-        let (answer, upstream, _gate) = ask(&format!("{hooks}hooksConfig: {switch}")).await;
+        let (answer, upstream, _gate) = call_with(&format!("{hooks}hooksConfig: {switch}")).await;
 
         assert_eq!(answer.header("x-hookgate-action"), "pass");
-        assert_eq!(upstream.seen().len(), 1);
+        assert_eq!(upstream.requests().len(), 1);
     }
 }
 
@@ -182,7 +183,7 @@ async fn hooks_of_a_settings_file_run_before_those_of_the_config() {
         { "type": "command", "name": "first", "command": "echo first >> order" },
     ] }] }, "ui": { "theme": "dark" } });
     let second = json!([{ "sequential": true, "hooks": [
-        hook::running("second", "echo second >> order"),
+        hook::command("second", "echo second >> order"),
     ] }]);
     let config = format!(
         "hook_files: [{{ path: settings.json }}]\nhooks: {}",

@@ -1,4 +1,4 @@
-//! Hooks choose which tools a model may call.
+//! `BeforeToolSelection` hooks: the tools that a model may call.
 
 use serde_json::{Value, json};
 
@@ -17,11 +17,13 @@ fn with_tools() -> Value {
     })
 }
 
-/// A script whose answer, in one piece and in chunks, reads and deletes; shown
-/// that it may not, it only reads.
-fn calls() -> String {
+/// Upstream script, as a whole and in chunks: the first answer calls `read_file` and
+/// `delete_file`, the next one only `read_file`.
+fn script() -> String {
     let part = |name| json!({ "functionCall": { "name": name, "args": {} } });
-    let chunk = |parts: Value| json!({ "candidates": [{ "content": { "role": "model", "parts": parts }, "index": 0 }] });
+    let chunk = |parts: Value| -> Value {
+        json!({ "candidates": [{ "content": { "role": "model", "parts": parts }, "index": 0 }] })
+    };
     let whole = chunk(json!([{ "text": "well" }, part("read_file"), part("delete_file")]));
     let chunks = [
         chunk(json!([{ "text": "well" }])),
@@ -30,32 +32,34 @@ fn calls() -> String {
     ];
     let line = |method, response| json!({ "method": method, "response": response }).to_string();
     let streamed = line("generateContentStream", json!(chunks));
-    let again = chunk(json!([part("read_file")]));
-    let streamed = [streamed, line("generateContentStream", json!([again]))].join("\n");
+    let retry = chunk(json!([part("read_file")]));
+    let streamed = [streamed, line("generateContentStream", json!([retry]))].join("\n");
     [
         line("generateContent", whole),
-        line("generateContent", again),
+        line("generateContent", retry),
         streamed.clone(),
         streamed,
     ]
     .join("\n")
 }
 
-async fn selected(selection: &Value) -> Value {
+/// Returns the request that upstream receives after a hook with this selection.
+async fn request_after_selection(selection: &Value) -> Value {
     let upstream = Upstream::mock().await;
-    let hook = hook::saying("hook", &hook::tools(selection));
+    let hook = hook::printing("hook", &hook::tools(selection));
     let hooks = hook::config(&[("BeforeToolSelection", hook)]);
     let gate = TestGateway::start(&upstream, &hooks).await;
 
     let answer = gate.agent().generate(MODEL, &with_tools()).await;
 
     assert_eq!(answer.status, 200, "{}", answer.text());
-    upstream.only().json()
+    upstream.only_request().json()
 }
 
 #[tokio::test]
 async fn a_list_without_a_mode_removes_the_other_declarations() {
-    let sent = selected(&json!({ "allowedFunctionNames": ["read_file", "ghost"] })).await;
+    let sent =
+        request_after_selection(&json!({ "allowedFunctionNames": ["read_file", "ghost"] })).await;
 
     assert_eq!(
         sent["tools"],
@@ -68,9 +72,9 @@ async fn a_list_without_a_mode_removes_the_other_declarations() {
 }
 
 #[tokio::test]
-async fn a_list_with_mode_any_is_handed_on() {
+async fn a_list_with_mode_any_is_forwarded_without_unknown_names() {
     let list = json!({ "mode": "ANY", "allowedFunctionNames": ["read_file", "ghost"] });
-    let sent = selected(&list).await;
+    let sent = request_after_selection(&list).await;
 
     assert_eq!(sent["tools"], with_tools()["tools"]);
     assert_eq!(
@@ -80,13 +84,13 @@ async fn a_list_with_mode_any_is_handed_on() {
 }
 
 #[tokio::test]
-async fn mode_none_and_a_list_of_ghosts_allow_no_call() {
+async fn mode_none_and_a_list_of_unknown_names_allow_no_call() {
     for selection in [
         json!({ "mode": "NONE" }),
         json!({ "allowedFunctionNames": ["ghost"] }),
         json!({ "functionCallingConfig": { "mode": "NONE" } }),
     ] {
-        let sent = selected(&selection).await;
+        let sent = request_after_selection(&selection).await;
 
         let none = json!({ "functionCallingConfig": { "mode": "NONE" } });
         assert_eq!(sent["toolConfig"], none, "{selection}");
@@ -96,13 +100,13 @@ async fn mode_none_and_a_list_of_ghosts_allow_no_call() {
 #[tokio::test]
 async fn a_selection_without_declared_functions_changes_nothing() {
     let upstream = Upstream::mock().await;
-    let hook = hook::saying("hook", &hook::tools(&json!({ "mode": "NONE" })));
+    let hook = hook::printing("hook", &hook::tools(&json!({ "mode": "NONE" })));
     let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeToolSelection", hook)])).await;
     let body = crate::harness::prompt("hello");
 
     gate.agent().generate(MODEL, &body).await;
 
-    assert_eq!(upstream.only().body, body.to_string());
+    assert_eq!(upstream.only_request().body, body.to_string());
 }
 
 #[tokio::test]
@@ -110,8 +114,8 @@ async fn tools_are_selected_from_the_request_as_edited() {
     let upstream = Upstream::mock().await;
     let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "edited" }] }));
     let hooks = hook::config(&[
-        ("BeforeModel", hook::saying("model", &edit)),
-        ("BeforeToolSelection", hook::saying("tools", &json!({}))),
+        ("BeforeModel", hook::printing("model", &edit)),
+        ("BeforeToolSelection", hook::printing("tools", &json!({}))),
     ]);
     let gate = TestGateway::start(&upstream, &hooks).await;
 
@@ -121,10 +125,10 @@ async fn tools_are_selected_from_the_request_as_edited() {
     assert_eq!(seen["llm_request"]["messages"][0]["content"], "edited");
 }
 
-/// What `calls` comes to when only `read_file` is allowed, by a hook or a policy.
-async fn check_bound(event: &str, output: &Value) {
-    let upstream = Upstream::scripted(&calls()).await;
-    let hooks = hook::config(&[(event, hook::saying("hook", output))]);
+/// Asserts that only the call of `read_file` reaches the agent after this hook output.
+async fn assert_only_read_file_is_called(event: &str, output: &Value) {
+    let upstream = Upstream::scripted(&script()).await;
+    let hooks = hook::config(&[(event, hook::printing("hook", output))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
     let (agent, body) = (gate.agent(), with_tools());
 
@@ -147,20 +151,20 @@ async fn check_bound(event: &str, output: &Value) {
 async fn a_call_outside_the_list_never_reaches_the_agent() {
     let list = json!({ "allowedFunctionNames": ["read_file"] });
 
-    check_bound("BeforeToolSelection", &hook::tools(&list)).await;
+    assert_only_read_file_is_called("BeforeToolSelection", &hook::tools(&list)).await;
 }
 
 #[tokio::test]
-async fn a_list_in_the_request_binds_the_answer_too() {
+async fn an_allow_list_in_the_request_applies_to_the_answer() {
     let list = json!({ "toolConfig": { "mode": "ANY", "allowedFunctionNames": ["read_file"] } });
 
-    check_bound("BeforeModel", &hook::request(&list)).await;
+    assert_only_read_file_is_called("BeforeModel", &hook::request(&list)).await;
 }
 
 #[tokio::test]
-async fn tools_are_not_bound_without_a_selection() {
-    let upstream = Upstream::scripted(&calls()).await;
-    let hooks = hook::config(&[("BeforeToolSelection", hook::saying("hook", &json!({})))]);
+async fn calls_are_not_restricted_without_a_selection() {
+    let upstream = Upstream::scripted(&script()).await;
+    let hooks = hook::config(&[("BeforeToolSelection", hook::printing("hook", &json!({})))]);
     let gate = TestGateway::start(&upstream, &hooks).await;
 
     let answer = gate.agent().generate(MODEL, &with_tools()).await;

@@ -1,4 +1,4 @@
-//! Agents that speak HTTP/2.
+//! HTTP/2 connections from agents.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,13 +12,16 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::{
-    harness::{Agent, End, PATIENCE, Served, TestGateway, Upstream, piece, prompt, rest},
+    harness::{
+        Agent, End, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, next_chunk, prompt,
+        read_to_end,
+    },
     tls::{self, Authority},
 };
 
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 
-/// A connection of HTTP/2 whose frames the test decides.
+/// Opens an HTTP/2 connection on which a test sends its own requests.
 pub async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
     let socket = TcpStream::connect(addr).await.unwrap();
     let (sender, connection) = h2::client::handshake(socket).await.unwrap();
@@ -26,11 +29,11 @@ pub async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
     sender.ready().await.unwrap()
 }
 
-/// Sends a request with this target and `Host`, and returns the status and the body.
+/// Sends a request, and returns the status and the body of the response.
 async fn call(sender: &mut SendRequest<Bytes>, request: Request<()>, body: &str) -> (u16, String) {
     let (response, mut stream) = sender.send_request(request, false).unwrap();
     stream.send_data(body.to_owned().into(), true).unwrap();
-    let response = tokio::time::timeout(PATIENCE, response).await.unwrap();
+    let response = tokio::time::timeout(TEST_TIMEOUT, response).await.unwrap();
     let (head, mut body) = response.unwrap().into_parts();
     let mut text = Vec::new();
     while let Some(data) = body.data().await {
@@ -42,7 +45,7 @@ async fn call(sender: &mut SendRequest<Bytes>, request: Request<()>, body: &str)
 }
 
 #[tokio::test]
-async fn both_versions_are_served_on_one_port() {
+async fn http1_and_http2_are_served_on_one_port() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, "").await;
     let first = gateway.agent().generate("m", &prompt("hi")).await;
@@ -55,11 +58,11 @@ async fn both_versions_are_served_on_one_port() {
     let next = second.text().replace("mock-2", "mock-1");
     assert_eq!(first.text(), next);
     assert_eq!(stream.version(), Version::HTTP_2);
-    assert_eq!(rest(&mut stream).await.1, End::Clean);
+    assert_eq!(read_to_end(&mut stream).await.1, End::Clean);
 }
 
 #[tokio::test]
-async fn tls_clients_choose_the_version() {
+async fn tls_clients_negotiate_the_http_version() {
     let upstream = Upstream::mock().await;
     let authority = Authority::new("hookgate test");
     for (limits, expected) in [
@@ -78,12 +81,12 @@ async fn tls_clients_choose_the_version() {
 }
 
 #[tokio::test]
-async fn without_streams_the_preface_is_an_error() {
+async fn the_http2_preface_is_an_error_if_http2_is_disabled() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, "limits: { http2_streams: 0 }\n").await;
 
     let agent = gateway.agent().over_http2();
-    let refused = agent.try_to_open(SSE, prompt("hi").to_string()).await;
+    let refused = agent.try_open(SSE, prompt("hi").to_string()).await;
 
     assert!(refused.is_err());
 }
@@ -109,7 +112,7 @@ async fn a_tool_call_is_denied_on_every_stream_of_a_connection() {
     }
 }
 
-/// A request that declares the tool.
+/// Returns a request that declares the tool `delete`.
 fn request_with_tool() -> serde_json::Value {
     let mut request = prompt("delete all");
     request["tools"] = json!([{ "functionDeclarations": [{ "name": "delete" }] }]);
@@ -117,7 +120,7 @@ fn request_with_tool() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_target_with_two_meanings_is_refused() {
+async fn a_host_header_that_differs_from_the_authority_is_refused() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, "").await;
     let mut sender = connect(gateway.agents).await;
@@ -132,11 +135,11 @@ async fn a_target_with_two_meanings_is_refused() {
     assert_eq!(same.0, 200, "{}", same.1);
     assert_eq!(other.0, 400, "{}", other.1);
     assert!(other.1.contains("request target must be a path"));
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_connection_ends_after_its_streams_when_the_gateway_drains() {
+async fn graceful_shutdown_closes_a_connection_after_its_streams() {
     let upstream = Upstream::mock_with(MockConfig {
         chunks: 10,
         interval: Duration::from_millis(100),
@@ -149,24 +152,24 @@ async fn a_connection_ends_after_its_streams_when_the_gateway_drains() {
         upstream.addr
     );
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-    let mut served = Served::folder(folder.path());
+    let mut served = ServerProcess::folder(folder.path());
     let addr = served.addr();
     let mut sender = connect(addr).await;
     let agent = Agent::at(addr).over_http2();
     let mut stream = agent.open(SSE, prompt("a long answer").to_string()).await;
-    piece(&mut stream).await;
+    next_chunk(&mut stream).await;
 
     served.terminate();
     let url = format!("http://{addr}{SSE}");
     let during = Request::post(&url).body(()).unwrap();
     let during = call(&mut sender, during, &prompt("hi").to_string()).await;
-    let (_, end) = rest(&mut stream).await;
+    let (_, end) = read_to_end(&mut stream).await;
 
     assert_eq!(during.0, 200, "{}", during.1);
     assert_eq!(end, End::Clean);
-    let ended = tokio::task::spawn_blocking(move || served.ended(PATIENCE));
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
     assert_eq!(ended.await.unwrap().0.code(), Some(0));
-    // The connection had no stream left, and the client was informed (GOAWAY).
+    // The connection had no open stream, and the gateway closed it with GOAWAY.
     let closed = sender.ready().await.unwrap_err();
     assert!(closed.is_go_away() || closed.is_io(), "{closed}");
 }

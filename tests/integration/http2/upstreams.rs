@@ -1,4 +1,4 @@
-//! Model APIs that are called over HTTP/2.
+//! HTTP/2 connections to model APIs.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use h2::{Reason, server};
 use http::Response;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::{End, TestGateway, Upstream, prompt, rest};
+use crate::harness::{End, TestGateway, Upstream, prompt, read_to_end};
 
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 const HOOKED: &str = "hooks: { AfterModel: [{ hooks: [{ \
@@ -31,32 +31,33 @@ async fn calls_share_a_connection() {
     for answer in answers {
         assert!(answer.text().contains("You said: hi"), "{}", answer.text());
     }
-    // One for each event loop at most.
+    // At most one connection for each event loop.
     let cores = std::thread::available_parallelism().unwrap().get();
     assert!(upstream.connections() <= cores);
 }
 
-/// A model API that sends an event, and then resets the stream or ends the connection.
-async fn breaking(how: Break) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+/// Starts a model API that sends an event, and then resets the stream or closes the connection.
+/// Returns its address and the number of its calls.
+async fn start_aborting_upstream(abort: Abort) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
-            tokio::spawn(break_off(socket, how, Arc::clone(&counted)));
+            tokio::spawn(send_event_and_abort(socket, abort, Arc::clone(&counted)));
         }
     });
     (addr, calls)
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Break {
+enum Abort {
     Stream,
     Connection,
 }
 
-async fn break_off(socket: TcpStream, how: Break, calls: Arc<AtomicUsize>) {
+async fn send_event_and_abort(socket: TcpStream, abort: Abort, calls: Arc<AtomicUsize>) {
     let mut connection = server::handshake(socket).await.unwrap();
     while let Some(Ok((_request, mut respond))) = connection.accept().await {
         calls.fetch_add(1, Ordering::SeqCst);
@@ -65,13 +66,13 @@ async fn break_off(socket: TcpStream, how: Break, calls: Arc<AtomicUsize>) {
             .send_response(head.body(()).unwrap(), false)
             .unwrap();
         body.send_data("data: {\"n\":1}\n\n".into(), false).unwrap();
-        match how {
-            // After the data has been sent.
-            Break::Stream => drop(tokio::spawn(async move {
+        match abort {
+            // The reset must not overtake the data.
+            Abort::Stream => drop(tokio::spawn(async move {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 body.send_reset(Reason::INTERNAL_ERROR);
             })),
-            Break::Connection => {
+            Abort::Connection => {
                 let data_sent = std::time::Duration::from_millis(100);
                 tokio::time::timeout(data_sent, connection.accept())
                     .await
@@ -83,10 +84,10 @@ async fn break_off(socket: TcpStream, how: Break, calls: Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_breaks_for_the_agent() {
-    for how in [Break::Stream, Break::Connection] {
+async fn a_stream_truncated_by_the_upstream_is_truncated_for_the_agent() {
+    for abort in [Abort::Stream, Abort::Connection] {
         for hooks in ["", HOOKED] {
-            let (addr, calls) = breaking(how).await;
+            let (addr, calls) = start_aborting_upstream(abort).await;
             let unused = Upstream::mock().await;
             let config = HTTP2.replace("{upstream}", &format!("http://{addr}"));
             let gateway = TestGateway::start(&unused, &format!("{config}{hooks}")).await;
@@ -94,10 +95,10 @@ async fn a_stream_that_breaks_off_breaks_for_the_agent() {
             for number in 1..=3 {
                 let body = prompt("hi").to_string();
                 let mut answer = gateway.agent().open(SSE, body).await;
-                let (text, end) = rest(&mut answer).await;
+                let (text, end) = read_to_end(&mut answer).await;
 
-                assert_eq!(end, End::Broken, "{how:?} {hooks} {text}");
-                assert!(text.contains("\"n\":1"), "{how:?} {hooks} {text}");
+                assert_eq!(end, End::Broken, "{abort:?} {hooks} {text}");
+                assert!(text.contains("\"n\":1"), "{abort:?} {hooks} {text}");
                 assert_eq!(calls.load(Ordering::SeqCst), number, "no call is repeated");
             }
         }
@@ -105,7 +106,7 @@ async fn a_stream_that_breaks_off_breaks_for_the_agent() {
 }
 
 #[tokio::test]
-async fn an_upstream_without_http2_is_an_error_with_a_reason() {
+async fn an_upstream_that_does_not_support_http2_is_unreachable() {
     let upstream = Upstream::raw(|_, socket| async move { drop(socket) }).await;
     let gateway = TestGateway::start(&upstream, HTTP2).await;
 

@@ -1,10 +1,10 @@
-//! Requests that another parser could read differently, or that hooks cannot see through.
+//! Ambiguous, malformed or uninspectable requests and events, which are not forwarded.
 
 use super::{PATH, gateway};
 use crate::harness::Upstream;
 
 #[tokio::test]
-async fn what_hooks_cannot_see_never_goes_upstream() {
+async fn ambiguous_or_uninspectable_requests_are_refused() {
     let upstream = Upstream::mock().await;
     let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
     for body in [
@@ -55,11 +55,11 @@ async fn what_hooks_cannot_see_never_goes_upstream() {
         .post(&query, r#"{"model":"m","messages":[]}"#)
         .await;
     assert_eq!(answer.status, 400);
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn events_that_hooks_cannot_read_break_the_stream() {
+async fn malformed_events_are_not_forwarded_and_truncate_the_stream() {
     use crate::harness::respond;
     for event in [
         r#"{"choices":[{"index":0,"delta":{"content":["a"]}}]}"#,

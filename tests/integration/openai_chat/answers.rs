@@ -1,20 +1,20 @@
-//! Answers: denials, answers of hooks, edits and masks, whole and in a stream.
+//! Answers: denials, synthetic responses, masks and token counts, as JSON and as a stream.
 
 use serde_json::{Value, json};
 
-use super::{FORMS, Form, PATH, ask, chat, choices, end, events, gateway, text};
+use super::{FORMS, Form, PATH, ask, chat, choices, events, finish_reason, gateway, text};
 use crate::harness::{Upstream, hook, respond};
 
 #[tokio::test]
-async fn a_denial_is_an_answer_of_the_model() {
+async fn a_denial_is_sent_as_a_completion() {
     let upstream = Upstream::mock().await;
-    let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let deny = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
     let gate = gateway(&upstream, &deny).await;
     for form in FORMS {
         let answer = ask(&gate, form, &chat("hello")).await;
         assert_eq!(answer.status, 200);
         assert_eq!(text(form, &answer), "not today");
-        assert_eq!(end(form, &answer), "stop");
+        assert_eq!(finish_reason(form, &answer), "stop");
     }
     let answer = ask(&gate, Form::Stream, &chat("hello")).await;
     let events = events(&answer);
@@ -28,13 +28,13 @@ async fn a_denial_is_an_answer_of_the_model() {
     assert_eq!(whole["object"], "chat.completion");
     assert_eq!(whole["choices"][0]["message"]["role"], "assistant");
     assert_eq!(whole["usage"]["total_tokens"], 0);
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_denial_is_an_error_of_the_api() {
+async fn a_denial_configured_as_an_error_is_an_openai_error() {
     let upstream = Upstream::mock().await;
-    let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let deny = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
     let gate = gateway(&upstream, &format!("{deny}denials: error\n")).await;
     for form in FORMS {
         let answer = ask(&gate, form, &chat("hello")).await;
@@ -49,19 +49,19 @@ async fn a_denial_is_an_error_of_the_api() {
 }
 
 #[tokio::test]
-async fn a_hook_answers_in_the_form_of_the_api() {
+async fn a_synthetic_response_has_the_form_of_the_api() {
     let upstream = Upstream::mock().await;
     let candidate =
         json!({ "content": { "parts": ["from a hook"] }, "finishReason": "MAX_TOKENS" });
     let output = hook::response(&json!({ "candidates": [candidate] }));
-    let answering = hook::saying("answer", &output);
+    let answering = hook::printing("answer", &output);
     let gate = gateway(&upstream, &hook::config(&[("BeforeModel", answering)])).await;
     for form in FORMS {
         let answer = ask(&gate, form, &chat("hello")).await;
         assert_eq!(text(form, &answer), "from a hook");
-        assert_eq!(end(form, &answer), "length");
+        assert_eq!(finish_reason(form, &answer), "length");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn thoughts_refusals_and_arguments_are_masked() {
         .filter_map(|call| call["function"]["arguments"].as_str())
         .collect();
     assert!(serde_json::from_str::<Value>(&arguments).unwrap()["k"].is_string());
-    assert_eq!(end(Form::Stream, &answer), "tool_calls");
+    assert_eq!(finish_reason(Form::Stream, &answer), "tool_calls");
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn every_choice_is_masked() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_stream_is_filtered_all_the_same() {
+async fn a_json_answer_to_a_stream_request_is_masked_and_streamed() {
     let body = json!({ "id": "1", "object": "chat.completion", "model": "m", "choices": [
         { "index": 0, "message": { "role": "assistant", "content": "AKIAIOSFODNN7EXAMPLE!" }, "finish_reason": "stop" },
     ]});
@@ -149,11 +149,11 @@ async fn an_upstream_that_does_not_stream_is_filtered_all_the_same() {
 
     assert!(!answer.text().contains("AKIA"), "{}", answer.text());
     assert!(text(Form::Stream, &answer).ends_with('!'));
-    assert_eq!(end(Form::Stream, &answer), "stop");
+    assert_eq!(finish_reason(Form::Stream, &answer), "stop");
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_never_looks_complete() {
+async fn a_truncated_stream_never_appears_complete() {
     let choice = json!({ "index": 0, "delta": { "content": "a" }, "finish_reason": null });
     let event = format!("data: {}\n\n", json!({ "choices": [choice] }));
     let upstream = Upstream::with(move |_| respond(200, "text/event-stream", event.clone())).await;
@@ -165,7 +165,7 @@ async fn a_stream_that_breaks_off_never_looks_complete() {
     let status = answer.status().as_u16();
 
     let mut received = Vec::new();
-    let broken = loop {
+    let is_truncated = loop {
         match answer.chunk().await {
             Ok(Some(piece)) => received.extend(piece),
             Ok(None) => break false,
@@ -173,8 +173,8 @@ async fn a_stream_that_breaks_off_never_looks_complete() {
         }
     };
     let received = String::from_utf8_lossy(&received);
-    // Nothing was sent before the end is known, so it may be an error.
-    assert!(broken || status == 502, "{received}");
+    // If no byte was sent before the stream broke off, the answer may be an error.
+    assert!(is_truncated || status == 502, "{received}");
     assert!(!received.contains("[DONE]"), "{received}");
 }
 

@@ -1,4 +1,4 @@
-//! Requests: what hooks see of them, and what of their edits goes upstream.
+//! Requests: the stable form that hooks receive, edits by hooks, masks and refusals.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const SPACED: &str = r#"{ "model": "m" , "messages": [ {"role":"system","content
 #[tokio::test]
 async fn hooks_see_the_stable_form() {
     let upstream = Upstream::mock().await;
-    let see = hook::saying("see", &json!({}));
+    let see = hook::printing("see", &json!({}));
     let gate = gateway(&upstream, &hook::config(&[("BeforeModel", see)])).await;
     let body = json!({
         "model": "qwen/qwen3-coder",
@@ -45,7 +45,7 @@ async fn hooks_see_the_stable_form() {
 }
 
 #[tokio::test]
-async fn hooks_edit_messages_parameters_and_the_system_instruction() {
+async fn hooks_edit_messages_and_parameters() {
     let upstream = Upstream::mock().await;
     let edit = hook::request(&json!({
         "messages": [{ "role": "user", "content": "changed" }],
@@ -53,7 +53,7 @@ async fn hooks_edit_messages_parameters_and_the_system_instruction() {
     }));
     let gate = gateway(
         &upstream,
-        &hook::config(&[("BeforeModel", hook::saying("edit", &edit))]),
+        &hook::config(&[("BeforeModel", hook::printing("edit", &edit))]),
     )
     .await;
 
@@ -65,12 +65,12 @@ async fn hooks_edit_messages_parameters_and_the_system_instruction() {
         .replace(" }", " ,\"max_completion_tokens\":4}")
         .replace("}} ,\"max_completion_tokens\":4}", "}} }");
     let sent: Value = serde_json::from_str(&expected).unwrap();
-    assert_eq!(upstream.only().json(), sent);
+    assert_eq!(upstream.only_request().json(), sent);
 }
 
 #[tokio::test]
-async fn a_hook_and_a_policy_choose_another_model() {
-    let swap = hook::saying(
+async fn a_hook_or_a_policy_replaces_the_model() {
+    let swap = hook::printing(
         "swap",
         &hook::request(&json!({ "model": "qwen/qwen3:free" })),
     );
@@ -83,14 +83,14 @@ async fn a_hook_and_a_policy_choose_another_model() {
         for form in FORMS {
             let answer = ask(&gate, form, &chat("hello")).await;
             assert_eq!(text(form, &answer), "You said: hello");
-            let asked = upstream.seen().pop().unwrap();
+            let asked = upstream.requests().pop().unwrap();
             assert_eq!(asked.json()["model"], "qwen/qwen3:free");
         }
     }
 }
 
 #[tokio::test]
-async fn a_list_of_models_holds_for_the_other_models_of_a_request() {
+async fn the_model_allow_list_applies_to_fallback_models() {
     let upstream = Upstream::mock().await;
     let gate = gateway(
         &upstream,
@@ -104,11 +104,11 @@ async fn a_list_of_models_holds_for_the_other_models_of_a_request() {
         let is_answered = text(Form::Whole, &answer) == "You said: hello";
         assert_eq!(is_answered, is_allowed, "{}", answer.text());
     }
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn secrets_are_masked_wherever_a_model_reads_them() {
+async fn secrets_are_masked_in_every_text_of_a_request() {
     let upstream = Upstream::mock().await;
     let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
     let secret = "AKIAIOSFODNN7EXAMPLE";
@@ -127,7 +127,7 @@ async fn secrets_are_masked_wherever_a_model_reads_them() {
 
     ask(&gate, Form::Whole, &body).await;
 
-    let asked = upstream.only();
+    let asked = upstream.only_request();
     assert!(!asked.body.contains("AKIA"), "{}", asked.body);
     let sent = asked.json();
     let masked = sent["messages"][0]["content"].clone();
@@ -138,14 +138,14 @@ async fn secrets_are_masked_wherever_a_model_reads_them() {
 }
 
 #[tokio::test]
-async fn texts_to_embed_are_masked_and_tokens_are_refused() {
+async fn embedding_input_is_masked_and_token_input_is_refused() {
     let upstream = Upstream::mock().await;
     let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
     let body = |input: Value| json!({ "model": "m", "input": input }).to_string();
     for path in ["/v1/embeddings", "/embeddings", "/v1/moderations"] {
         let input = json!(["a", "AKIAIOSFODNN7EXAMPLE"]);
         gate.agent().post(path, body(input)).await;
-        let asked = upstream.seen().pop().unwrap();
+        let asked = upstream.requests().pop().unwrap();
         assert_eq!(asked.json()["input"][0], "a");
         assert!(!asked.body.contains("AKIA"), "{}", asked.body);
 
@@ -156,7 +156,7 @@ async fn texts_to_embed_are_masked_and_tokens_are_refused() {
 }
 
 #[tokio::test]
-async fn stored_and_legacy_completions_are_refused_by_name() {
+async fn stored_and_legacy_completions_are_refused() {
     let upstream = Upstream::mock().await;
     let gate = gateway(&upstream, "").await;
     for (method, path) in [
@@ -170,5 +170,5 @@ async fn stored_and_legacy_completions_are_refused_by_name() {
         assert_eq!(answer.status, 403, "{path}: {}", answer.text());
         assert_eq!(answer.json()["error"]["code"], "METHOD_REFUSED");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Form, ask, gateway, pieces, text};
+use super::{Form, ask, gateway, text, upstream_streaming};
 use crate::harness::hook;
 
 fn tools() -> Value {
@@ -13,16 +13,16 @@ fn conversation(messages: &[Value]) -> Value {
     json!({ "model": "m", "messages": messages, "tools": tools() })
 }
 
-/// A hook that appends its event to a file.
-fn counting(event: &'static str) -> (&'static str, Value) {
+/// A hook that saves its event, and appends a line to a file for each event.
+fn counting_hook(event: &'static str) -> (&'static str, Value) {
     let command = format!("cat > {event}.json; echo x >> {event}.count");
-    (event, hook::running(event, &command))
+    (event, hook::command(event, &command))
 }
 
 #[tokio::test]
 async fn a_conversation_is_one_session_with_prompts_and_results() {
-    let upstream = pieces(&["done"]).await;
-    let hooks = ["SessionStart", "BeforeAgent", "AfterTool"].map(counting);
+    let upstream = upstream_streaming(&["done"]).await;
+    let hooks = ["SessionStart", "BeforeAgent", "AfterTool"].map(counting_hook);
     let gate = gateway(&upstream, &hook::config(&hooks)).await;
     let count = |event: &str| gate.file(&format!("{event}.count")).lines().count();
     let mut messages = vec![
@@ -35,7 +35,7 @@ async fn a_conversation_is_one_session_with_prompts_and_results() {
         json!({ "role": "assistant", "content": "done" }),
         json!({ "role": "user", "content": "second" }),
     ]);
-    // Another system text is no other conversation.
+    // A changed system message does not start another session.
     messages[0] = json!({ "role": "system", "content": "be long" });
     ask(&gate, Form::Stream, &conversation(&messages)).await;
 
@@ -60,12 +60,12 @@ async fn a_conversation_is_one_session_with_prompts_and_results() {
 }
 
 #[tokio::test]
-async fn prompts_get_context_and_hidden_results_stay_hidden() {
-    let upstream = pieces(&["done"]).await;
+async fn context_is_added_to_prompts_and_hidden_results_remain_hidden() {
+    let upstream = upstream_streaming(&["done"]).await;
     let context = json!({ "hookSpecificOutput": { "additionalContext": "remember" } });
     let hooks = [
-        ("BeforeAgent", hook::saying("context", &context)),
-        ("AfterTool", hook::refusing("hide", "hidden")),
+        ("BeforeAgent", hook::printing("context", &context)),
+        ("AfterTool", hook::denying("hide", "hidden")),
     ];
     let gate = gateway(&upstream, &hook::config(&hooks)).await;
     let call = json!({ "name": "look", "arguments": "{}" });
@@ -82,7 +82,7 @@ async fn prompts_get_context_and_hidden_results_stay_hidden() {
     let answer = ask(&gate, Form::Stream, &conversation(&messages)).await;
 
     assert_eq!(text(Form::Stream, &answer), "done");
-    let sent = upstream.seen().pop().unwrap().json();
+    let sent = upstream.requests().pop().unwrap().json();
     let sent = sent["messages"].as_array().unwrap();
     let prompt = sent.last().unwrap()["content"].as_str().unwrap();
     assert!(
@@ -99,9 +99,9 @@ async fn prompts_get_context_and_hidden_results_stay_hidden() {
 }
 
 #[tokio::test]
-async fn the_session_header_of_an_agent_names_its_session() {
-    let upstream = pieces(&["done"]).await;
-    let gate = gateway(&upstream, &hook::config(&[counting("SessionStart")])).await;
+async fn the_session_header_identifies_the_session() {
+    let upstream = upstream_streaming(&["done"]).await;
+    let gate = gateway(&upstream, &hook::config(&[counting_hook("SessionStart")])).await;
     let agent = gate.agent().sending("x-hookgate-session", "s-1");
     for prompt in ["one", "two"] {
         let body = conversation(&[json!({ "role": "user", "content": prompt })]);

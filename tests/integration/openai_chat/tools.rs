@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{FORMS, Form, ask, chat, choices, end, events, gateway, text};
-use crate::harness::{Asked, Upstream, hook, respond};
+use super::{FORMS, Form, ask, chat, choices, events, finish_reason, gateway, text};
+use crate::harness::{ReceivedRequest, Upstream, hook, respond};
 
 fn with_tools(prompt: &str) -> Value {
     let mut body = chat(prompt);
@@ -18,7 +18,7 @@ fn with_tools(prompt: &str) -> Value {
 /// A model that calls tools, and repeats the result of the first one.
 #[expect(clippy::too_many_lines, reason = "one script of the model")]
 async fn model() -> Upstream {
-    Upstream::with(|asked: Asked| {
+    Upstream::with(|asked: ReceivedRequest| {
         let request = asked.json();
         let messages = request["messages"].as_array().unwrap();
         let results = messages.iter().filter(|message| message["role"] == "tool");
@@ -41,11 +41,11 @@ async fn model() -> Upstream {
                 "function": { "name": name, "arguments": "{\"path\":\"a\"}" } })
         };
         let calls = json!([call(0, "read"), call(1, "rm")]);
-        let told = results.first().map(|result| format!("I see: {result}"));
+        let reply = results.first().map(|result| format!("I see: {result}"));
         if !is_stream {
-            let body = match told {
-                Some(told) => body(
-                    json!({ "role": "assistant", "content": told }),
+            let body = match reply {
+                Some(reply) => body(
+                    json!({ "role": "assistant", "content": reply }),
                     "stop".into(),
                 ),
                 None => body(
@@ -59,8 +59,8 @@ async fn model() -> Upstream {
             json!({ "role": "assistant", "content": "" }),
             Value::Null,
         )];
-        if let Some(told) = told {
-            stream.push(body(json!({ "content": told }), Value::Null));
+        if let Some(reply) = reply {
+            stream.push(body(json!({ "content": reply }), Value::Null));
             stream.push(body(json!({}), "stop".into()));
         } else {
             stream.push(body(json!({ "content": "I try. " }), Value::Null));
@@ -92,16 +92,16 @@ fn calls(form: Form, answer: &crate::harness::Answer) -> Vec<String> {
     names.flatten().map(str::to_owned).collect()
 }
 
-fn denying(tool: &str) -> String {
+fn hook_denying(tool: &str) -> String {
     let command =
         format!(r#"grep -q '"tool_name":"{tool}"' && {{ echo "no {tool}" >&2; exit 2; }}; exit 0"#);
-    hook::config(&[("BeforeTool", hook::running("guard", &command))])
+    hook::config(&[("BeforeTool", hook::command("guard", &command))])
 }
 
 #[tokio::test]
-async fn a_denied_call_is_answered_to_the_model() {
+async fn a_denied_call_is_returned_to_the_model_as_a_tool_result() {
     let upstream = model().await;
-    let gate = gateway(&upstream, &denying("rm")).await;
+    let gate = gateway(&upstream, &hook_denying("rm")).await;
     for form in FORMS {
         let answer = ask(&gate, form, &with_tools("go")).await;
 
@@ -109,8 +109,8 @@ async fn a_denied_call_is_answered_to_the_model() {
         assert!(received.starts_with("I try. "), "{received}");
         assert!(received.contains("I see: "), "{received}");
         assert_eq!(calls(form, &answer), [""; 0]);
-        assert_eq!(end(form, &answer), "stop");
-        let asked = upstream.seen().pop().unwrap().json();
+        assert_eq!(finish_reason(form, &answer), "stop");
+        let asked = upstream.requests().pop().unwrap().json();
         let messages = asked["messages"].as_array().unwrap();
         let [_, step, read, rm] = messages.as_slice() else {
             panic!("{messages:#?}");
@@ -147,19 +147,19 @@ async fn hosted_tools_are_withheld_by_name() {
 
     ask(&gate, Form::Whole, &body).await;
 
-    assert_eq!(upstream.only().json(), chat("go"));
+    assert_eq!(upstream.only_request().json(), chat("go"));
 }
 
 #[tokio::test]
-async fn a_selection_of_tools_binds_the_request_and_the_answer() {
+async fn a_tool_selection_applies_to_the_request_and_the_answer() {
     let upstream = model().await;
     let selection = json!({ "mode": "ANY", "allowedFunctionNames": ["read"] });
-    let select = hook::saying("select", &hook::tools(&selection));
+    let select = hook::printing("select", &hook::tools(&selection));
     let gate = gateway(&upstream, &hook::config(&[("BeforeToolSelection", select)])).await;
 
     let answer = ask(&gate, Form::Whole, &with_tools("go")).await;
 
     let expected = json!({ "type": "function", "function": { "name": "read" } });
-    assert_eq!(upstream.seen()[0].json()["tool_choice"], expected);
+    assert_eq!(upstream.requests()[0].json()["tool_choice"], expected);
     assert!(!calls(Form::Whole, &answer).contains(&"rm".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! A collector that is slow, away or ill, and one that changes.
+//! Collectors that hang, are unreachable, reject exports or are replaced by a reload.
 
 use std::{
     fs,
@@ -14,11 +14,13 @@ use hookgate::{config::Config, hook as hooks};
 use tempfile::TempDir;
 
 use super::{collector, spans, telemetry};
-use crate::harness::{Agent, PATIENCE, Served, TestGateway, Upstream, eventually, prompt, respond};
+use crate::harness::{
+    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, respond,
+};
 
-/// Waits until the metrics hold a line.
-async fn counted(operator: &Agent, line: &str) {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until the metrics contain this text.
+async fn until_metric(operator: &Agent, line: &str) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let metrics = operator.get("/metrics").await;
         if metrics.text().contains(line) {
@@ -37,42 +39,45 @@ async fn call(agent: &Agent, times: usize) {
 }
 
 #[tokio::test]
-async fn a_collector_that_hangs_or_is_away_costs_nothing() {
+async fn a_hanging_or_unreachable_collector_blocks_neither_calls_nor_shutdown() {
     let hanging = Upstream::raw(|_, socket| async move {
         std::future::pending::<()>().await;
         drop(socket);
     })
     .await;
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let away = free.local_addr().unwrap();
+    let unreachable = free.local_addr().unwrap();
     drop(free);
-    for addr in [hanging.addr, away] {
+    for addr in [hanging.addr, unreachable] {
         let upstream = Upstream::mock().await;
         let config = format!("telemetry: {{ otlp: {{ endpoint: \"http://{addr}\" }} }}\n");
         let gate = TestGateway::start(&upstream, &config).await;
         call(&gate.agent(), 1).await;
         if addr == hanging.addr {
-            eventually("it is asked", PATIENCE, || hanging.connections() == 2).await;
+            eventually("the collector is called", TEST_TIMEOUT, || {
+                hanging.connections() == 2
+            })
+            .await;
         }
         let started = Instant::now();
 
         call(&gate.agent(), 20).await;
 
-        let waited = started.elapsed();
-        assert!(waited < Duration::from_secs(5), "{waited:?}");
+        let elapsed = started.elapsed();
+        assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
 
         let started = Instant::now();
         gate.stop().await;
-        let waited = started.elapsed();
-        assert!(waited < Duration::from_secs(4), "{waited:?}");
+        let elapsed = started.elapsed();
+        assert!(elapsed < Duration::from_secs(4), "{elapsed:?}");
     }
 }
 
 #[tokio::test]
-async fn what_a_collector_puts_off_comes_later() {
-    let asked = Arc::new(AtomicUsize::new(0));
+async fn an_export_is_retried_after_a_503_response() {
+    let requests = Arc::new(AtomicUsize::new(0));
     let collector = Upstream::with(move |_| {
-        let status = [503, 200][asked.fetch_add(1, Ordering::Relaxed).min(1)];
+        let status = [503, 200][requests.fetch_add(1, Ordering::Relaxed).min(1)];
         respond(status, "application/json", "{}")
     })
     .await;
@@ -82,26 +87,27 @@ async fn what_a_collector_puts_off_comes_later() {
     call(&gate.agent(), 3).await;
 
     let line = r#"hookgate_otlp_items_total{signal="traces",outcome="sent"} 3"#;
-    counted(&gate.operator(), line).await;
+    until_metric(&gate.operator(), line).await;
     gate.stop().await;
-    let bodies: Vec<String> = collector.seen().into_iter().map(|it| it.body).collect();
+    let bodies: Vec<String> = collector.requests().into_iter().map(|it| it.body).collect();
     assert_eq!(bodies.len(), 2);
-    assert_eq!(bodies[0], bodies[1], "nothing is lost or told twice");
+    assert_eq!(bodies[0], bodies[1], "the retry has the same spans");
 }
 
 #[tokio::test]
-async fn what_a_collector_refuses_is_counted() {
-    let refusing = Upstream::with(|_| respond(401, "application/json", "{}")).await;
-    let partial = r#"{"partialSuccess":{"rejectedSpans":"2"}}"#;
-    let picking = Upstream::with(move |_| respond(200, "application/json", partial)).await;
-    let leading = Upstream::with(|_| {
+async fn rejected_spans_are_counted_as_dropped_and_not_retried() {
+    let unauthorized = Upstream::with(|_| respond(401, "application/json", "{}")).await;
+    let partial_body = r#"{"partialSuccess":{"rejectedSpans":"2"}}"#;
+    let partial_success =
+        Upstream::with(move |_| respond(200, "application/json", partial_body)).await;
+    let redirecting = Upstream::with(|_| {
         let mut answer = respond(307, "text/plain", "");
-        let elsewhere = "http://127.0.0.1:9/".parse().unwrap();
-        answer.headers_mut().insert("location", elsewhere);
+        let location = "http://127.0.0.1:9/".parse().unwrap();
+        answer.headers_mut().insert("location", location);
         answer
     })
     .await;
-    for (collector, dropped) in [(&refusing, 3), (&picking, 2), (&leading, 3)] {
+    for (collector, dropped) in [(&unauthorized, 3), (&partial_success, 2), (&redirecting, 3)] {
         let upstream = Upstream::mock().await;
         let gate = TestGateway::start(&upstream, &telemetry(collector, ", logs: false")).await;
 
@@ -109,15 +115,15 @@ async fn what_a_collector_refuses_is_counted() {
 
         let line =
             format!(r#"hookgate_otlp_items_total{{signal="traces",outcome="dropped"}} {dropped}"#);
-        counted(&gate.operator(), &line).await;
+        until_metric(&gate.operator(), &line).await;
         gate.stop().await;
-        assert_eq!(collector.seen().len(), 1);
+        assert_eq!(collector.requests().len(), 1);
     }
 }
 
-// The collector must hear while this test waits for the end.
+// The collector needs a thread while this test blocks until the gateway has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_goes_on_with_the_same_collector_and_tells_another_from_then_on() {
+async fn a_reload_keeps_an_unchanged_exporter_and_switches_to_a_new_collector() {
     let (upstream, first, second) = (Upstream::mock().await, collector().await, collector().await);
     let folder = TempDir::new().unwrap();
     let write = |collector: &Upstream, level: &str| {
@@ -131,7 +137,7 @@ async fn a_reload_goes_on_with_the_same_collector_and_tells_another_from_then_on
     };
     fs::write(folder.path().join("key"), "Bearer of-the-collector\n").unwrap();
     write(&first, "info");
-    let mut served = Served::folder(folder.path());
+    let mut served = ServerProcess::folder(folder.path());
     let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
 
     call(&agent, 1).await;
@@ -143,27 +149,27 @@ async fn a_reload_goes_on_with_the_same_collector_and_tells_another_from_then_on
     call(&agent, 1).await;
 
     served.terminate();
-    let (ended, log) = served.ended(PATIENCE);
+    let (ended, log) = served.ended(TEST_TIMEOUT);
     assert!(ended.success(), "{log}");
     assert_eq!((spans(&first).len(), spans(&second).len()), (2, 1));
-    let instances: Vec<_> = first
-        .seen()
+    let resources: Vec<_> = first
+        .requests()
         .iter()
         .map(|it| it.json()["resourceSpans"][0]["resource"].clone())
         .collect();
     assert!(
-        instances.windows(2).all(|it| it[0] == it[1]),
-        "{instances:?}"
+        resources.windows(2).all(|it| it[0] == it[1]),
+        "{resources:?}"
     );
-    for asked in first.seen().iter().chain(&second.seen()) {
-        assert_eq!(asked.header("authorization"), "Bearer of-the-collector");
-        assert_eq!(asked.header("content-type"), "application/json");
+    for request in first.requests().iter().chain(&second.requests()) {
+        assert_eq!(request.header("authorization"), "Bearer of-the-collector");
+        assert_eq!(request.header("content-type"), "application/json");
     }
     assert!(!log.contains("of-the-collector"));
 }
 
 #[test]
-fn a_config_that_cannot_be_meant_is_refused_with_its_place() {
+fn an_invalid_otlp_config_is_refused_with_its_line() {
     let cases = [
         ("endpoint: nowhere", "/telemetry/otlp/endpoint"),
         ("endpoint: 'http://u:p@x'", "/telemetry/otlp/endpoint"),

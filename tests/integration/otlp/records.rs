@@ -1,4 +1,4 @@
-//! Lines of the decision log as log records.
+//! Lines of the decision log as OTLP log records.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,12 @@ use super::{attribute, collector, records, spans, telemetry};
 use crate::harness::{TestGateway, Upstream, hook, prompt, run_with_input};
 
 #[tokio::test]
-async fn lines_are_exported_without_content_with_and_without_a_file() {
-    let no = hook::saying(
+async fn log_records_contain_no_content_with_and_without_a_log_file() {
+    let denying = hook::printing(
         "no",
         &json!({ "decision": "deny", "reason": "a secret reason" }),
     );
-    let hooks = hook::config(&[("BeforeTool", no)]);
+    let hooks = hook::config(&[("BeforeTool", denying)]);
     for audit in ["", "audit: { path: audit.jsonl, content: true }\n"] {
         let upstream = Upstream::mock().await;
         let collector = collector().await;
@@ -26,9 +26,9 @@ async fn lines_are_exported_without_content_with_and_without_a_file() {
         agent.report(&event, "").await;
         agent.post("/v1/a-secret-path", "").await;
 
-        let held = gate.stop_keeping().await;
+        let folder = gate.stop_and_keep_files().await;
         if !audit.is_empty() {
-            let file = std::fs::read_to_string(held.path().join("audit.jsonl")).unwrap();
+            let file = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
             assert!(file.contains("a secret prompt") && file.contains("a secret reason"));
             assert!(file.contains("a secret argument") && file.contains("a-secret-path"));
         }
@@ -38,7 +38,7 @@ async fn lines_are_exported_without_content_with_and_without_a_file() {
             .map(|it| attribute(it, "hookgate.kind"))
             .collect();
         let of_agents = ["request", "outcome", "event", "rejected"];
-        // A file has lines about itself, too.
+        // A log file adds a first and a last line about itself.
         let (records, kinds) = match audit {
             "" => (&records[..], &kinds[..]),
             _ => (&records[1..], &kinds[1..kinds.len() - 1]),
@@ -61,21 +61,21 @@ async fn lines_are_exported_without_content_with_and_without_a_file() {
         assert_eq!(body(1)["response"]["sha256"].as_str().unwrap().len(), 64);
         assert_eq!(body(2)["reason"]["sha256"].as_str().unwrap().len(), 64);
         assert_eq!(body(2)["verdict"], "deny");
-        for asked in collector.seen() {
-            assert!(!asked.body.contains("secret"), "{}", asked.body);
+        for request in collector.requests() {
+            assert!(!request.body.contains("secret"), "{}", request.body);
         }
     }
 }
 
 #[tokio::test]
-async fn a_flood_of_rejected_requests_is_counted_and_not_exported_one_by_one() {
+async fn a_flood_of_rejected_requests_is_not_exported_one_by_one() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
     let gate = TestGateway::start(&upstream, &telemetry(&collector, ", traces: false")).await;
 
     let agent = gate.agent();
-    let knocks = (0..400).map(|_| agent.post("/nowhere", ""));
-    futures_util::future::join_all(knocks).await;
+    let requests = (0..400).map(|_| agent.post("/nowhere", ""));
+    futures_util::future::join_all(requests).await;
 
     gate.stop().await;
     let records = records(&collector);
@@ -83,14 +83,14 @@ async fn a_flood_of_rejected_requests_is_counted_and_not_exported_one_by_one() {
     assert!(spans(&collector).is_empty());
 }
 
-/// What a collector received of a log, one line each.
-fn copy(collector: &Upstream) -> String {
+/// The log as a collector received it, one line per record.
+fn exported_log(collector: &Upstream) -> String {
     let body = |it: &Value| format!("{}\n", it["body"]["stringValue"].as_str().unwrap());
     records(collector).iter().map(body).collect()
 }
 
 #[tokio::test]
-async fn the_copy_of_a_collector_is_the_file_and_verifies() {
+async fn the_exported_log_equals_the_log_file_and_verifies() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
     let config = telemetry(&collector, "") + "audit: { path: audit.jsonl }\n";
@@ -100,12 +100,12 @@ async fn the_copy_of_a_collector_is_the_file_and_verifies() {
             .generate("m", &prompt(&format!("{number}")))
             .await;
     }
-    let folder = gate.stop_keeping().await;
+    let folder = gate.stop_and_keep_files().await;
 
-    let copy = copy(&collector);
+    let exported = exported_log(&collector);
 
     let file = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
-    assert_eq!(copy, file);
+    assert_eq!(exported, file);
     for (record, line) in records(&collector).iter().zip(file.lines()) {
         let line: Value = serde_json::from_str(line).unwrap();
         assert_eq!(
@@ -116,12 +116,12 @@ async fn the_copy_of_a_collector_is_the_file_and_verifies() {
         assert_eq!(attribute(record, "hookgate.audit.hash"), line["hash"]);
     }
     let verify = |text: &str| run_with_input(&["audit", "verify", "--stdin"], text);
-    let (code, out, _) = verify(&copy);
+    let (code, out, _) = verify(&exported);
     assert!(
         code == 0 && out.contains("valid: 12 lines from 1 to 12"),
         "{out}"
     );
-    let lines: Vec<&str> = copy.split_inclusive('\n').collect();
+    let lines: Vec<&str> = exported.split_inclusive('\n').collect();
 
     let repeated = [&lines[3..8], &lines[5..]].concat().concat();
     let (code, out, _) = verify(&repeated);
@@ -134,7 +134,7 @@ async fn the_copy_of_a_collector_is_the_file_and_verifies() {
         "{error}"
     );
 
-    let changed = copy.replacen("\"status\":200", "\"status\":201", 1);
+    let changed = exported.replacen("\"status\":200", "\"status\":201", 1);
     let (code, _, error) = verify(&changed);
     assert!(
         code == 1 && error.contains("input line 3: hash mismatch"),
@@ -143,7 +143,7 @@ async fn the_copy_of_a_collector_is_the_file_and_verifies() {
 }
 
 #[tokio::test]
-async fn a_copy_without_content_verifies_by_the_place_of_its_lines() {
+async fn an_exported_log_with_masked_fields_verifies_by_position() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
     let config = telemetry(&collector, "") + "audit: { path: audit.jsonl, content: true }\n";
@@ -151,13 +151,13 @@ async fn a_copy_without_content_verifies_by_the_place_of_its_lines() {
     gate.agent().generate("m", &prompt("a secret prompt")).await;
     gate.stop().await;
 
-    let copy = copy(&collector);
+    let exported = exported_log(&collector);
 
-    assert!(!copy.contains("secret"), "{copy}");
-    let (code, out, _) = run_with_input(&["audit", "verify", "--stdin"], &copy);
+    assert!(!exported.contains("secret"), "{exported}");
+    let (code, out, _) = run_with_input(&["audit", "verify", "--stdin"], &exported);
     let masked = "of 1 lines with masked fields only the place is verified";
     assert!(code == 0 && out.contains(masked), "{out}");
-    let moved = copy.replacen("\"seq\":2,", "\"seq\":3,", 1);
+    let moved = exported.replacen("\"seq\":2,", "\"seq\":3,", 1);
     let (code, _, error) = run_with_input(&["audit", "verify", "--stdin"], &moved);
     assert!(code == 1 && error.contains("not intact"), "{error}");
 }

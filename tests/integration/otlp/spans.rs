@@ -1,14 +1,14 @@
-//! What spans hold, and how they hang together.
+//! Spans: attributes, status, parents and trace context.
 
 use serde_json::{Value, json};
 
 use super::{attribute, collector, only, spans, telemetry};
-use crate::harness::{TestGateway, Upstream, exchange, hook, prompt, respond};
+use crate::harness::{TestGateway, Upstream, hook, prompt, respond, send_and_read};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const AGENTS_SPAN: &str = "b7ad6b7169203331";
 
-/// An agent's `traceparent`, which says that it is not sampled.
+/// An agent's `traceparent` without the sampled flag.
 fn parent() -> String {
     format!("00-{TRACE}-{AGENTS_SPAN}-00")
 }
@@ -19,33 +19,43 @@ fn answer() -> Value {
             "content": { "role": "model", "parts": [{ "text": "fine" }] },
             "finishReason": "STOP",
         }],
-        "usageMetadata": { "promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18 },
+        "usageMetadata": {
+            "promptTokenCount": 11,
+            "candidatesTokenCount": 7,
+            "totalTokenCount": 18,
+        },
         "modelVersion": "gemini-2.5-pro-002",
     })
 }
 
-/// Nanoseconds since 1970.
-fn time(span: &Value, end: &str) -> i128 {
-    span[end].as_str().unwrap().parse().unwrap()
+/// A timestamp of a span, in nanoseconds since 1970.
+fn timestamp(span: &Value, field: &str) -> i128 {
+    span[field].as_str().unwrap().parse().unwrap()
 }
 
 #[track_caller]
 fn assert_within(inner: &Value, outer: &Value) {
-    // Clocks that run and clocks that are set are not the same.
+    // The monotonic and the wall clock differ slightly.
     let slack = 20_000_000;
     let (from, to) = ("startTimeUnixNano", "endTimeUnixNano");
-    assert!(time(inner, from) >= time(outer, from) - slack, "{inner:#}");
-    assert!(time(inner, to) <= time(outer, to) + slack, "{inner:#}");
-    assert!(time(inner, from) <= time(inner, to), "{inner:#}");
+    assert!(
+        timestamp(inner, from) >= timestamp(outer, from) - slack,
+        "{inner:#}"
+    );
+    assert!(
+        timestamp(inner, to) <= timestamp(outer, to) + slack,
+        "{inner:#}"
+    );
+    assert!(timestamp(inner, from) <= timestamp(inner, to), "{inner:#}");
     assert_eq!(inner["traceId"], outer["traceId"]);
     assert_eq!(inner["parentSpanId"], outer["spanId"]);
 }
 
 #[tokio::test]
-async fn a_call_goes_on_with_the_agents_trace_and_so_does_upstream() {
+async fn a_call_continues_the_agents_trace_and_propagates_it_upstream() {
     let upstream = Upstream::answering(&answer()).await;
     let collector = collector().await;
-    let hooks = hook::config(&[("BeforeModel", hook::saying("look", &json!({})))]);
+    let hooks = hook::config(&[("BeforeModel", hook::printing("look", &json!({})))]);
     let config = telemetry(&collector, ", service_name: gate-7") + &hooks;
     let gate = TestGateway::start(&upstream, &config).await;
     let agent = gate.agent().sending("traceparent", parent());
@@ -88,16 +98,16 @@ async fn a_call_goes_on_with_the_agents_trace_and_so_does_upstream() {
     assert_eq!(attribute(hook, "hookgate.hook.status"), "ok");
     assert_eq!(spans.len(), 3);
 
-    let asked = upstream.only();
+    let upstream_request = upstream.only_request();
     let sent = format!("00-{TRACE}-{}-01", call["spanId"].as_str().unwrap());
-    assert_eq!(asked.header("traceparent"), sent);
-    assert_eq!(asked.header("tracestate"), "vendor=1");
-    let resource = &collector.seen()[0].json()["resourceSpans"][0]["resource"];
+    assert_eq!(upstream_request.header("traceparent"), sent);
+    assert_eq!(upstream_request.header("tracestate"), "vendor=1");
+    let resource = &collector.requests()[0].json()["resourceSpans"][0]["resource"];
     assert_eq!(attribute(resource, "service.name"), "gate-7");
 }
 
 #[tokio::test]
-async fn what_is_no_trace_begins_one() {
+async fn a_missing_or_invalid_traceparent_starts_a_new_trace() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
     let gate = TestGateway::start(&upstream, &telemetry(&collector, "")).await;
@@ -115,17 +125,21 @@ async fn what_is_no_trace_begins_one() {
     let spans = spans(&collector);
     assert_eq!(spans.len(), 2);
     assert_ne!(spans[0]["traceId"], spans[1]["traceId"]);
-    for (span, asked) in spans.iter().zip(upstream.seen()) {
+    for (span, upstream_request) in spans.iter().zip(upstream.requests()) {
         assert_eq!(span["parentSpanId"], Value::Null);
         let id = |name: &str| span[name].as_str().unwrap().to_owned();
         let sent = format!("00-{}-{}-01", id("traceId"), id("spanId"));
-        assert_eq!(asked.header("traceparent"), sent);
-        assert_eq!(asked.header("tracestate"), "", "it was of another trace");
+        assert_eq!(upstream_request.header("traceparent"), sent);
+        assert_eq!(
+            upstream_request.header("tracestate"),
+            "",
+            "the tracestate belongs to another trace"
+        );
     }
 }
 
 #[tokio::test]
-async fn two_traceparents_are_none() {
+async fn duplicate_traceparent_headers_start_a_new_trace() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
     let gate = TestGateway::start(&upstream, &telemetry(&collector, "")).await;
@@ -137,18 +151,25 @@ async fn two_traceparents_are_none() {
         body.len()
     );
 
-    let answer = exchange(gate.agents, request.as_bytes()).await;
+    let answer = send_and_read(gate.agents, request.as_bytes()).await;
 
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     gate.stop().await;
     assert_ne!(spans(&collector)[0]["traceId"], TRACE);
-    let asked = upstream.only();
-    assert_eq!(asked.headers.get_all("traceparent").iter().count(), 1);
-    assert!(!asked.header("traceparent").contains(TRACE));
+    let upstream_request = upstream.only_request();
+    assert_eq!(
+        upstream_request
+            .headers
+            .get_all("traceparent")
+            .iter()
+            .count(),
+        1
+    );
+    assert!(!upstream_request.header("traceparent").contains(TRACE));
 }
 
 #[tokio::test]
-async fn without_spans_the_agents_headers_travel_unchanged() {
+async fn without_spans_the_agents_traceparent_is_forwarded_unchanged() {
     for config in [
         String::new(),
         telemetry(&collector().await, ", traces: false"),
@@ -159,13 +180,13 @@ async fn without_spans_the_agents_headers_travel_unchanged() {
 
         agent.generate("m", &prompt("hi")).await;
 
-        assert_eq!(upstream.only().header("traceparent"), parent());
+        assert_eq!(upstream.only_request().header("traceparent"), parent());
         gate.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_refusal_an_error_and_a_failed_hook_are_different_statuses() {
+async fn denied_calls_upstream_errors_and_failed_hooks_set_the_span_status() {
     let upstream = Upstream::with(|_| respond(503, "application/json", "{}")).await;
     let collector = collector().await;
     let config = telemetry(&collector, "")
@@ -189,28 +210,28 @@ hooks:
     assert_eq!(attribute(refused, "error.type"), "403");
     assert_eq!(attribute(refused, "gen_ai.response.model"), "");
     assert_eq!(refused["status"]["code"], 2);
-    let no = only(&spans, "hook says-no");
-    assert_eq!(attribute(no, "hookgate.hook.status"), "block");
-    assert_eq!(no["status"], Value::Null);
+    let blocking = only(&spans, "hook says-no");
+    assert_eq!(attribute(blocking, "hookgate.hook.status"), "block");
+    assert_eq!(blocking["status"], Value::Null);
     let failed = only(&spans, "generate_content failing");
     assert_eq!(attribute(failed, "error.type"), "503");
     assert_eq!(
         attribute(failed, "hookgate.method"),
         "streamGenerateContent"
     );
-    let falls: Vec<_> = spans
+    let failing: Vec<_> = spans
         .iter()
         .filter(|it| it["name"] == "hook falls")
         .collect();
-    assert_eq!(falls.len(), 2);
-    assert!(falls.iter().all(|it| it["status"]["code"] == 2));
+    assert_eq!(failing.len(), 2);
+    assert!(failing.iter().all(|it| it["status"]["code"] == 2));
 }
 
 #[tokio::test]
 async fn all_chunks_of_a_stream_are_one_span() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
-    let hooks = hook::config(&[("AfterModel", hook::saying("after", &json!({})))]);
+    let hooks = hook::config(&[("AfterModel", hook::printing("after", &json!({})))]);
     let gate = TestGateway::start(&upstream, &(telemetry(&collector, "") + &hooks)).await;
 
     gate.agent().stream("m", &prompt("a b c d e f")).await;
@@ -227,17 +248,17 @@ async fn all_chunks_of_a_stream_are_one_span() {
 }
 
 #[tokio::test]
-async fn a_reported_event_is_a_span_of_the_agents() {
+async fn a_reported_event_is_a_span_in_the_agents_trace() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
-    let hooks = hook::config(&[("BeforeTool", hook::saying("look", &json!({})))]);
+    let hooks = hook::config(&[("BeforeTool", hook::printing("look", &json!({})))]);
     let gate = TestGateway::start(&upstream, &(telemetry(&collector, "") + &hooks)).await;
     let agent = gate.agent().sending("traceparent", parent());
     let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "ls", "tool_input": {} });
 
-    let told = agent.report(&event, "").await;
+    let reported = agent.report(&event, "").await;
 
-    assert_eq!(told.status, 200);
+    assert_eq!(reported.status, 200);
     gate.stop().await;
     let spans = spans(&collector);
     let event = only(&spans, "BeforeTool");
@@ -249,7 +270,7 @@ async fn a_reported_event_is_a_span_of_the_agents() {
 }
 
 #[tokio::test]
-async fn other_apis_and_operations_have_names_of_their_own() {
+async fn other_apis_and_operations_have_their_own_span_names() {
     let upstream = Upstream::mock().await;
     let collector = collector().await;
     let gate = TestGateway::start(&upstream, &telemetry(&collector, "")).await;

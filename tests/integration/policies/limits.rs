@@ -1,4 +1,4 @@
-//! `request_limits`: how much may be asked for.
+//! `request_limits`: limits on parameters, request size, calls and tokens.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -6,30 +6,32 @@ use serde_json::{Value, json};
 use super::MODEL;
 use crate::harness::{Agent, TestGateway, Upstream, hook, prompt};
 
-fn asking(config: &Value) -> Value {
+fn prompt_with_config(config: &Value) -> Value {
     let mut body = prompt("hi");
     body["generationConfig"] = config.clone();
     body
 }
 
 #[tokio::test]
-async fn parameters_are_clamped_and_others_stay() {
+async fn parameters_are_clamped_to_their_limits_or_set_if_missing() {
     let upstream = Upstream::mock().await;
     let config =
         "policies: [{ policy: request_limits, max_output_tokens: 100, max_temperature: 0.5 }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
-    let agent = gate.agent();
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent();
 
-    for given in [
+    for parameters in [
         json!({ "maxOutputTokens": 5000, "temperature": 1, "topK": 3 }),
         json!({ "max_output_tokens": 50, "temperature": 0.25 }),
         json!({}),
     ] {
-        agent.generate(MODEL, &asking(&given)).await;
+        agent
+            .generate(MODEL, &prompt_with_config(&parameters))
+            .await;
     }
 
     let sent: Vec<Value> = upstream
-        .seen()
+        .requests()
         .iter()
         .map(|it| it.json()["generationConfig"].clone())
         .collect();
@@ -48,11 +50,11 @@ async fn parameters_are_clamped_and_others_stay() {
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_parameter_is_over_its_limit() {
+async fn a_parameter_is_limited_in_every_number_form_and_spelling() {
     let upstream = Upstream::mock().await;
     let config =
         "policies: [{ policy: request_limits, max_output_tokens: 100, max_temperature: 0.5 }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
     let path = format!("/v1beta/models/{MODEL}:generateContent");
     let numbers = [
         "99999",
@@ -71,7 +73,7 @@ async fn no_spelling_of_a_parameter_is_over_its_limit() {
         let body = format!(
             r#"{{"contents":[],"generation_config":{{"max_output_tokens":{number},"temperature":{number}}}}}"#
         );
-        gate.agent().post(&path, body).await;
+        gateway.agent().post(&path, body).await;
     }
     for config in [
         r#"{"maxOutputTokens":1,"max_output_tokens":99999}"#,
@@ -79,13 +81,17 @@ async fn no_spelling_of_a_parameter_is_over_its_limit() {
         r#""maxOutputTokens""#,
     ] {
         let body = format!(r#"{{"contents":[],"generationConfig":{config}}}"#);
-        assert_eq!(gate.agent().post(&path, body).await.status, 400, "{config}");
+        assert_eq!(
+            gateway.agent().post(&path, body).await.status,
+            400,
+            "{config}"
+        );
     }
 
-    let seen = upstream.seen();
+    let seen = upstream.requests();
     assert_eq!(seen.len(), numbers.len());
-    for (asked, number) in seen.iter().zip(numbers) {
-        let config = &asked.json()["generation_config"];
+    for (request, number) in seen.iter().zip(numbers) {
+        let config = &request.json()["generation_config"];
         assert_eq!(config["max_output_tokens"], 100, "{number}");
         let temperature = config["temperature"].as_f64().unwrap();
         assert!((0.0..=0.5).contains(&temperature), "{number}");
@@ -93,43 +99,43 @@ async fn no_spelling_of_a_parameter_is_over_its_limit() {
 }
 
 #[tokio::test]
-async fn calls_at_the_same_time_are_counted_each() {
+async fn concurrent_calls_do_not_exceed_the_call_limit() {
     let upstream = Upstream::mock().await;
     let config = "policies: [{ policy: request_limits, max_calls: 3 }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
-    let agent = gate.agent().sending("x-hookgate-session", "one");
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "one");
 
-    let denials = join_all((0..12).map(|_| denied(&agent))).await;
+    let denials = join_all((0..12).map(|_| is_denied(&agent))).await;
 
     assert_eq!(denials.into_iter().filter(|it| !it).count(), 3);
-    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!(upstream.requests().len(), 3);
 }
 
 #[tokio::test]
 async fn a_hook_cannot_raise_a_limit() {
     let upstream = Upstream::mock().await;
     let raise = hook::request(&json!({ "config": { "maxOutputTokens": 9000 } }));
-    let hooks = hook::config(&[("BeforeModel", hook::saying("raise", &raise))]);
+    let hooks = hook::config(&[("BeforeModel", hook::printing("raise", &raise))]);
     let config =
         format!("policies: [{{ policy: request_limits, max_output_tokens: 100 }}]\n{hooks}");
-    let gate = TestGateway::start(&upstream, &config).await;
+    let gateway = TestGateway::start(&upstream, &config).await;
 
-    gate.agent().generate(MODEL, &prompt("hi")).await;
+    gateway.agent().generate(MODEL, &prompt("hi")).await;
 
-    let sent = &upstream.only().json()["generationConfig"];
+    let sent = &upstream.only_request().json()["generationConfig"];
     assert_eq!(*sent, json!({ "maxOutputTokens": 100 }));
 }
 
 #[tokio::test]
 async fn a_request_that_is_too_large_is_refused() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(
+    let gateway = TestGateway::start(
         &upstream,
         "policies: [{ policy: request_limits, max_input: 1kB }]\n",
     )
     .await;
 
-    let answer = gate
+    let answer = gateway
         .agent()
         .generate(MODEL, &prompt(&"x".repeat(1000)))
         .await;
@@ -139,10 +145,10 @@ async fn a_request_that_is_too_large_is_refused() {
         "{}",
         answer.text()
     );
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
-async fn denied(agent: &Agent) -> bool {
+async fn is_denied(agent: &Agent) -> bool {
     let answer = agent.generate(MODEL, &prompt("hi")).await;
     answer.header("x-hookgate-action") == "deny"
 }
@@ -150,38 +156,42 @@ async fn denied(agent: &Agent) -> bool {
 #[tokio::test]
 async fn calls_are_counted_by_session_and_caller() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(
+    let gateway = TestGateway::start(
         &upstream,
         "policies: [{ policy: request_limits, max_calls: 2 }]\n",
     )
     .await;
     let (one, two) = (
-        gate.agent().sending("x-hookgate-session", "one"),
-        gate.agent().sending("x-hookgate-session", "two"),
+        gateway.agent().sending("x-hookgate-session", "one"),
+        gateway.agent().sending("x-hookgate-session", "two"),
     );
 
-    let denials = [denied(&one).await, denied(&one).await, denied(&one).await];
+    let denials = [
+        is_denied(&one).await,
+        is_denied(&one).await,
+        is_denied(&one).await,
+    ];
 
     assert_eq!(denials, [false, false, true]);
-    assert!(!denied(&two).await);
-    assert!(!denied(&one.sending("x-goog-api-key", "k")).await);
-    assert_eq!(upstream.seen().len(), 4);
+    assert!(!is_denied(&two).await);
+    assert!(!is_denied(&one.sending("x-goog-api-key", "k")).await);
+    assert_eq!(upstream.requests().len(), 4);
 }
 
 #[tokio::test]
-async fn tokens_are_counted_once_per_answer() {
+async fn tokens_are_counted_once_per_streamed_response() {
     let chunk = |tokens: u64| json!({ "candidates": [{ "content": { "parts": [{ "text": "x" }] } }], "usageMetadata": { "totalTokenCount": tokens } });
     let lines = format!(
         "{}\n",
         json!({ "method": "generateContentStream", "response": [chunk(10), chunk(20), chunk(30)] })
     );
     let upstream = Upstream::scripted(&lines.repeat(4)).await;
-    let gate = TestGateway::start(
+    let gateway = TestGateway::start(
         &upstream,
         "policies: [{ policy: request_limits, max_tokens: 60 }]\n",
     )
     .await;
-    let agent = gate.agent().sending("x-hookgate-session", "one");
+    let agent = gateway.agent().sending("x-hookgate-session", "one");
 
     let mut actions = Vec::new();
     for _ in 0..3 {

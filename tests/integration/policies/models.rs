@@ -1,4 +1,4 @@
-//! `model_allow` and `model_swap`.
+//! `model_allow` and `model_swap`: an allow list of models, and replacement of models.
 
 use serde_json::json;
 
@@ -10,46 +10,49 @@ const ALLOW: &str = "policies: [{ policy: model_allow, models: [gemini-2.5-pro, 
 #[tokio::test]
 async fn a_model_that_is_not_listed_never_reaches_upstream() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, ALLOW).await;
+    let gateway = TestGateway::start(&upstream, ALLOW).await;
 
-    let answer = gate.agent().generate("gemini-3-pro", &prompt("hi")).await;
+    let answer = gateway
+        .agent()
+        .generate("gemini-3-pro", &prompt("hi"))
+        .await;
 
-    let told = &answer.json()["candidates"][0]["content"]["parts"][0]["text"];
-    assert_eq!(told, "The model `gemini-3-pro` is not allowed here.");
+    let text = &answer.json()["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(text, "The model `gemini-3-pro` is not allowed here.");
     assert_eq!(answer.header("x-hookgate-action"), "deny");
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_listed_model_is_asked_byte_for_byte() {
+async fn a_request_for_a_listed_model_is_forwarded_byte_for_byte() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, ALLOW).await;
+    let gateway = TestGateway::start(&upstream, ALLOW).await;
     let body = r#" {"contents":[{"role":"user","parts":[{"text":"hi \u00e9"}]}],"n": 1.0e1}"#;
 
     let path = "/v1beta/models/gemini-2.5-flash:generateContent";
-    let answer = gate.agent().post(path, body).await;
+    let answer = gateway.agent().post(path, body).await;
 
     assert_eq!(answer.status, 200);
-    assert_eq!(upstream.only().body, body);
+    assert_eq!(upstream.only_request().body, body);
 }
 
 #[tokio::test]
-async fn counting_and_embedding_are_for_listed_models_too() {
+async fn token_counts_and_embeddings_of_unlisted_models_are_denied() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, ALLOW).await;
+    let gateway = TestGateway::start(&upstream, ALLOW).await;
 
     for operation in ["countTokens", "embedContent"] {
         let path = format!("/v1beta/models/other:{operation}");
-        let answer = gate.agent().post(&path, "{}").await;
+        let answer = gateway.agent().post(&path, "{}").await;
         assert_eq!(answer.status, 403, "{operation}");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_body_names_no_other_model_than_the_path() {
+async fn models_in_the_body_and_spelling_variants_do_not_bypass_the_list() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, ALLOW).await;
+    let gateway = TestGateway::start(&upstream, ALLOW).await;
     let content = json!({ "parts": [{ "text": "a" }] });
 
     for (operation, body) in [
@@ -67,46 +70,46 @@ async fn a_body_names_no_other_model_than_the_path() {
         ),
     ] {
         let path = format!("/v1beta/models/{MODEL}:{operation}");
-        let answer = gate.agent().post(&path, body.to_string()).await;
+        let answer = gateway.agent().post(&path, body.to_string()).await;
         assert_refused(&answer, 400, "AMBIGUOUS");
     }
     for name in ["GEMINI-2.5-pro", "gemini-2.5-pro@001", "tunedModels%2Fx"] {
-        gate.agent().generate(name, &prompt("hi")).await;
+        gateway.agent().generate(name, &prompt("hi")).await;
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_hook_is_no_way_around_the_list() {
+async fn a_hook_cannot_select_a_model_that_is_not_listed() {
     let upstream = Upstream::mock().await;
-    let swap = hook::saying("swap", &hook::request(&json!({ "model": "gemini-3-pro" })));
+    let swap = hook::printing("swap", &hook::request(&json!({ "model": "gemini-3-pro" })));
     let config = format!("{ALLOW}{}", hook::config(&[("BeforeModel", swap)]));
-    let gate = TestGateway::start(&upstream, &config).await;
+    let gateway = TestGateway::start(&upstream, &config).await;
 
-    let answer = gate.agent().generate(MODEL, &prompt("hi")).await;
+    let answer = gateway.agent().generate(MODEL, &prompt("hi")).await;
 
     assert_eq!(answer.header("x-hookgate-action"), "deny");
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn another_model_that_answers_is_not_heard() {
-    let saying = |model: &str| json!({ "candidates": [{ "content": { "parts": [{ "text": "heard" }] } }], "modelVersion": model });
-    for (model, heard) in [
+async fn a_response_from_an_unlisted_model_is_withheld() {
+    let response_from = |model: &str| json!({ "candidates": [{ "content": { "parts": [{ "text": "heard" }] } }], "modelVersion": model });
+    for (model, is_delivered) in [
         ("gemini-2.5-pro", true),
         ("models/gemini-2.5-pro-preview-05-06", true),
         ("gemini-2.5-prototype", false),
         ("some-flash", true),
         ("gemini-3-pro", false),
     ] {
-        let upstream = Upstream::answering(&saying(model)).await;
-        let gate = TestGateway::start(&upstream, ALLOW).await;
+        let upstream = Upstream::answering(&response_from(model)).await;
+        let gateway = TestGateway::start(&upstream, ALLOW).await;
 
         for answer in [
-            gate.agent().generate(MODEL, &prompt("hi")).await,
-            gate.agent().stream(MODEL, &prompt("hi")).await,
+            gateway.agent().generate(MODEL, &prompt("hi")).await,
+            gateway.agent().stream(MODEL, &prompt("hi")).await,
         ] {
-            assert_eq!(answer.text().contains("heard"), heard, "{model}");
+            assert_eq!(answer.text().contains("heard"), is_delivered, "{model}");
         }
     }
 }
@@ -114,7 +117,7 @@ async fn another_model_that_answers_is_not_heard() {
 #[tokio::test]
 async fn a_model_is_swapped_by_name_caller_session_and_size() {
     let upstream = Upstream::mock().await;
-    let key_of_k = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a";
+    let fingerprint_of_k = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a";
     let config = format!(
         "policies:
   - policy: model_swap
@@ -122,13 +125,16 @@ async fn a_model_is_swapped_by_name_caller_session_and_size() {
     rules:
       - {{ larger_than: 10kB, to: for-large }}
       - {{ model: 'gemini-3*', smaller_than: 10kB, to: for-three }}
-      - {{ caller: {key_of_k}, to: for-k }}
+      - {{ caller: {fingerprint_of_k}, to: for-k }}
       - {{ session: 'ci-*', to: for-ci }}
 "
     );
-    let gate = TestGateway::start(&upstream, &config).await;
-    let (agent, k) = (gate.agent(), gate.agent().sending("x-goog-api-key", "k"));
-    let ci = gate.agent().sending("x-hookgate-session", "ci-7");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let (agent, k) = (
+        gateway.agent(),
+        gateway.agent().sending("x-goog-api-key", "k"),
+    );
+    let ci = gateway.agent().sending("x-hookgate-session", "ci-7");
     let long = prompt(&"x".repeat(10_000));
 
     agent.generate(MODEL, &prompt("hi")).await;
@@ -138,8 +144,8 @@ async fn a_model_is_swapped_by_name_caller_session_and_size() {
     ci.stream(MODEL, &prompt("hi")).await;
     agent.generate("other", &prompt("hi")).await;
 
-    let asked = upstream.seen();
-    let models = asked.iter().map(|it| it.path.as_str());
+    let requests = upstream.requests();
+    let models = requests.iter().map(|it| it.path.as_str());
     let models: Vec<&str> = models
         .map(|it| it.rsplit_once('/').unwrap().1.split(':').next().unwrap())
         .collect();

@@ -1,4 +1,4 @@
-//! `prompt_guard` and `respond`: what users say.
+//! `prompt_guard` and `respond`: policies on the user's prompt.
 
 use serde_json::{Value, json};
 
@@ -13,22 +13,22 @@ policies:
 #[tokio::test]
 async fn a_prompt_that_matches_never_reaches_upstream() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, GUARD).await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
 
-    let answer = gate
+    let answer = gateway
         .agent()
         .stream(MODEL, &prompt("what of Project Aurora?"))
         .await;
 
-    let told = &answer.events()[0]["candidates"][0]["content"]["parts"][0]["text"];
-    assert_eq!(told, "not outside the company");
-    assert!(upstream.seen().is_empty());
+    let text = &answer.events()[0]["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(text, "not outside the company");
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn only_what_the_user_says_anew_is_judged() {
+async fn history_and_session_context_are_not_checked() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, GUARD).await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
     let body = json!({ "contents": [
         { "role": "user", "parts": [{ "text": "codename 7" }] },
         { "role": "model", "parts": [{ "text": "project aurora" }] },
@@ -40,39 +40,42 @@ async fn only_what_the_user_says_anew_is_judged() {
     ] });
 
     for body in [body, first] {
-        let answer = gate.agent().generate(MODEL, &body).await;
+        let answer = gateway.agent().generate(MODEL, &body).await;
         assert_eq!(answer.header("x-hookgate-action"), "pass");
     }
 
-    assert_eq!(upstream.seen().len(), 2);
+    assert_eq!(upstream.requests().len(), 2);
 }
 
-/// Requests in which somebody says `project aurora`.
-fn hidden_prompts() -> Vec<(&'static str, Value)> {
-    let said = json!({ "text": "project aurora" });
+/// Operations and request bodies that contain `project aurora` in an unusual form.
+fn disguised_prompts() -> Vec<(&'static str, Value)> {
+    let aurora = json!({ "text": "project aurora" });
     let other = json!({ "text": "a" });
     let content = |role: &str, part: &Value| json!({ "role": role, "parts": [part] });
     let user = |parts: Value| json!({ "contents": [{ "role": "user", "parts": parts }] });
-    let told_with = |rest: &str| json!({ "text": format!("<session_context>{rest}") });
-    let closed = told_with("project aurora</session_context>");
+    let context_with = |rest: &str| json!({ "text": format!("<session_context>{rest}") });
+    let closed = context_with("project aurora</session_context>");
     let generated = [
         user(json!([{ "text": "project au" }, { "text": "rora" }])),
         user(json!([{ "text": "project aurora", "thought": true }])),
-        user(json!([told_with("project aurora")])),
-        user(json!([told_with("</session_context>project aurora")])),
-        json!({ "contents": [content("user", &said), content("model", &json!({ "text": "" }))] }),
+        user(json!([context_with("project aurora")])),
+        user(json!([context_with("</session_context>project aurora")])),
+        json!({ "contents": [content("user", &aurora), content("model", &json!({ "text": "" }))] }),
         json!({ "contents": [content("user", &other), content("model", &other), content("user", &closed)] }),
     ];
     let embedded = [
-        json!({ "content": content("model", &said) }),
+        json!({ "content": content("model", &aurora) }),
         json!({ "content": content("user", &other), "title": "project aurora" }),
     ];
     let requests = ["user", "model", "user"].map(|it| content(it, &other));
     let mut requests = requests.map(|it| json!({ "content": it }));
-    requests[0]["content"] = content("user", &said);
+    requests[0]["content"] = content("user", &aurora);
     let counted = [
-        json!({ "generateContentRequest": { "contents": [] }, "contents": [content("user", &said)] }),
-        json!({ "generate_content_request": { "contents": [content("user", &said)] } }),
+        json!({
+            "generateContentRequest": { "contents": [] },
+            "contents": [content("user", &aurora)],
+        }),
+        json!({ "generate_content_request": { "contents": [content("user", &aurora)] } }),
     ];
     let mut all: Vec<(&str, Value)> = Vec::new();
     all.extend(generated.map(|it| ("generateContent", it)));
@@ -83,25 +86,25 @@ fn hidden_prompts() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn no_form_of_a_request_hides_a_prompt() {
+async fn a_matching_prompt_never_reaches_upstream_in_any_request_form() {
     let upstream = Upstream::mock().await;
     let config = "policies: [{ policy: prompt_guard, deny: ['project aurora'] }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
 
-    for (operation, body) in hidden_prompts() {
+    for (operation, body) in disguised_prompts() {
         let path = format!("/v1beta/models/{MODEL}:{operation}");
-        gate.agent().post(&path, body.to_string()).await;
-        assert!(upstream.seen().is_empty(), "{operation}: {body}");
+        gateway.agent().post(&path, body.to_string()).await;
+        assert!(upstream.requests().is_empty(), "{operation}: {body}");
     }
 }
 
 #[tokio::test]
-async fn a_reported_prompt_is_judged_too() {
+async fn a_reported_prompt_is_checked() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, GUARD).await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
     let report = async |text: &str| {
         let input = json!({ "hook_event_name": "BeforeAgent", "prompt": text });
-        gate.agent().report(&input, "").await.json()
+        gateway.agent().report(&input, "").await.json()
     };
 
     assert_eq!(report("hello").await, json!({}));
@@ -110,35 +113,41 @@ async fn a_reported_prompt_is_judged_too() {
 }
 
 #[tokio::test]
-async fn a_fixed_answer_asks_no_model() {
+async fn a_fixed_response_does_not_call_upstream() {
     let upstream = Upstream::mock().await;
     let config = "policies: [{ policy: respond, match: '(?i)^ping$', text: pong }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
 
-    let answer = gate.agent().generate(MODEL, &prompt(" PING\n")).await;
+    let answer = gateway.agent().generate(MODEL, &prompt(" PING\n")).await;
 
-    let told = &answer.json()["candidates"][0]["content"]["parts"][0]["text"];
+    let text = &answer.json()["candidates"][0]["content"]["parts"][0]["text"];
     assert_eq!(
-        (told.as_str(), answer.header("x-hookgate-action")),
+        (text.as_str(), answer.header("x-hookgate-action")),
         (Some("pong"), "respond")
     );
     let path = format!("/v1beta/models/{MODEL}:countTokens");
-    gate.agent().post(&path, prompt("ping").to_string()).await;
-    gate.agent().generate(MODEL, &prompt("ping me later")).await;
-    assert_eq!(upstream.seen().len(), 2);
+    gateway
+        .agent()
+        .post(&path, prompt("ping").to_string())
+        .await;
+    gateway
+        .agent()
+        .generate(MODEL, &prompt("ping me later"))
+        .await;
+    assert_eq!(upstream.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn a_denial_outranks_a_fixed_answer() {
+async fn a_denial_outranks_a_fixed_response() {
     let upstream = Upstream::mock().await;
     let config = "
 policies:
   - { policy: respond, match: '.', text: pong }
   - { policy: model_allow, models: [other] }
 ";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
 
-    let answer = gate.agent().generate(MODEL, &prompt("ping")).await;
+    let answer = gateway.agent().generate(MODEL, &prompt("ping")).await;
 
     assert_eq!(answer.header("x-hookgate-action"), "deny");
 }

@@ -1,4 +1,4 @@
-//! `tool_guard`: on declarations, on calls in answers, on `BeforeTool` events.
+//! `tool_guard`: tool declarations, calls in responses and `BeforeTool` events.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::MODEL;
 use crate::harness::{Agent, TestGateway, Upstream, hook, prompt, respond};
 
-fn body() -> Value {
+fn request_with_tools() -> Value {
     json!({
         "contents": [{ "role": "user", "parts": [{ "text": "go" }] }],
         "tools": [
@@ -19,7 +19,7 @@ fn body() -> Value {
     })
 }
 
-fn calling(name: &str, arguments: &Value) -> Vec<Value> {
+fn parts_with_call(name: &str, arguments: &Value) -> Vec<Value> {
     vec![
         json!({ "text": "first" }),
         json!({ "functionCall": { "name": name, "args": arguments }, "thoughtSignature": "c2ln" }),
@@ -27,14 +27,14 @@ fn calling(name: &str, arguments: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_is_not_offered() {
+async fn declarations_of_tools_that_are_not_allowed_are_removed() {
     let upstream = Upstream::mock().await;
     let config = "policies: [{ policy: tool_guard, allow: ['*_file'], deny: ['write_*'] }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
 
-    gate.agent().generate(MODEL, &body()).await;
+    gateway.agent().generate(MODEL, &request_with_tools()).await;
 
-    let tools = &upstream.only().json()["tools"];
+    let tools = &upstream.only_request().json()["tools"];
     assert_eq!(
         *tools,
         json!([{ "functionDeclarations": [{ "name": "read_file" }] }])
@@ -42,75 +42,75 @@ async fn what_is_not_allowed_is_not_offered() {
 }
 
 #[tokio::test]
-async fn what_is_allowed_is_offered_byte_for_byte() {
+async fn a_request_with_allowed_tools_is_forwarded_byte_for_byte() {
     let upstream = Upstream::mock().await;
     let config = "policies: [{ policy: tool_guard, deny: [other] }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
-    let body = serde_json::to_string_pretty(&body()).unwrap();
+    let gateway = TestGateway::start(&upstream, config).await;
+    let body = serde_json::to_string_pretty(&request_with_tools()).unwrap();
 
     let path = format!("/v1beta/models/{MODEL}:generateContent");
-    gate.agent().post(&path, body.clone()).await;
+    gateway.agent().post(&path, body.clone()).await;
 
-    assert_eq!(upstream.only().body, body);
+    assert_eq!(upstream.only_request().body, body);
 }
 
-/// A model that says and calls this, in a chunk per part; after a refusal of
-/// a call it repeats the reason.
-async fn model(parts: Vec<Value>) -> Upstream {
-    Upstream::with(move |asked| {
-        let request = asked.json();
+/// An upstream that responds with these parts, streamed as one chunk per part.
+/// After the refusal of a call it responds with the reason.
+async fn upstream_with(parts: Vec<Value>) -> Upstream {
+    Upstream::with(move |received| {
+        let request = received.json();
         let last = request["contents"].as_array().unwrap().last().unwrap();
         let parts = match &last["parts"][0]["functionResponse"]["response"]["error"] {
-            Value::String(told) => vec![json!({ "text": told })],
+            Value::String(reason) => vec![json!({ "text": reason })],
             _ => parts.clone(),
         };
-        let answer = |parts: &[Value]| json!({ "candidates": [{ "content": { "role": "model", "parts": parts } }] });
-        if asked.query.contains("alt=sse") {
+        let response = |parts: &[Value]| json!({ "candidates": [{ "content": { "role": "model", "parts": parts } }] });
+        if received.query.contains("alt=sse") {
             let mut events = String::new();
             for part in &parts {
-                write!(events, "data: {}\r\n\r\n", answer(std::slice::from_ref(part))).unwrap();
+                write!(events, "data: {}\r\n\r\n", response(std::slice::from_ref(part))).unwrap();
             }
             respond(200, "text/event-stream", events)
         } else {
-            respond(200, "application/json", answer(&parts).to_string())
+            respond(200, "application/json", response(&parts).to_string())
         }
     })
     .await
 }
 
-/// The parts that an agent hears, of a stream or not, neighbouring texts as one.
-async fn heard(agent: &Agent) -> [Vec<Value>; 2] {
-    let unary = agent.generate(MODEL, &body()).await.json();
-    let events = agent.stream(MODEL, &body()).await.events();
-    [parts(&[unary]), parts(&events)]
+/// The parts that an agent receives, unary and streamed, with adjacent texts joined.
+async fn received_parts(agent: &Agent) -> [Vec<Value>; 2] {
+    let unary = agent.generate(MODEL, &request_with_tools()).await.json();
+    let events = agent.stream(MODEL, &request_with_tools()).await.events();
+    [merged_parts(&[unary]), merged_parts(&events)]
 }
 
-fn parts(chunks: &[Value]) -> Vec<Value> {
-    let mut heard: Vec<Value> = Vec::new();
+fn merged_parts(chunks: &[Value]) -> Vec<Value> {
+    let mut merged: Vec<Value> = Vec::new();
     let lists = chunks
         .iter()
         .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
     for part in lists.flatten() {
-        let texts = heard
+        let texts = merged
             .last()
             .map(|it| (it["text"].as_str(), part["text"].as_str()));
         match texts {
             Some((Some(before), Some(text))) => {
                 let joined = json!({ "text": format!("{before}{text}") });
-                heard.pop();
-                heard.push(joined);
+                merged.pop();
+                merged.push(joined);
             }
-            _ => heard.push(part.clone()),
+            _ => merged.push(part.clone()),
         }
     }
-    heard
+    merged
 }
 
 #[track_caller]
-fn check(parts: &[Value], blocked: Option<&str>) {
-    if let Some(why) = blocked {
-        let told = format!("first\n\nTool execution blocked: {why}");
-        assert_eq!(parts, [json!({ "text": told })]);
+fn assert_parts(parts: &[Value], blocked: Option<&str>) {
+    if let Some(reason) = blocked {
+        let text = format!("first\n\nTool execution blocked: {reason}");
+        assert_eq!(parts, [json!({ "text": text })]);
     } else {
         assert_eq!(parts[0]["text"], "first");
         assert_eq!(parts[1]["thoughtSignature"], "c2ln");
@@ -129,7 +129,7 @@ policies:
 ";
 
 #[tokio::test]
-async fn a_call_in_an_answer_is_held_to_the_rules() {
+async fn rules_apply_to_calls_in_responses_and_reported_calls() {
     let cases = [
         (
             "delete_all",
@@ -184,26 +184,30 @@ async fn a_call_in_an_answer_is_held_to_the_rules() {
         ),
     ];
     for (name, arguments, blocked) in cases {
-        assert_held_to_the_rules(name, &arguments, blocked).await;
+        assert_rules_apply(name, &arguments, blocked).await;
     }
 }
 
-/// Both in a model's answer and as an agent reports it.
-async fn assert_held_to_the_rules(name: &str, arguments: &Value, blocked: Option<&str>) {
-    let upstream = model(calling(name, arguments)).await;
-    let gate = TestGateway::start(&upstream, RULES).await;
+/// Checks a call both in a response and as a reported event.
+async fn assert_rules_apply(name: &str, arguments: &Value, blocked: Option<&str>) {
+    let upstream = upstream_with(parts_with_call(name, arguments)).await;
+    let gateway = TestGateway::start(&upstream, RULES).await;
 
-    for parts in heard(&gate.agent()).await {
-        check(&parts, blocked);
+    for parts in received_parts(&gateway.agent()).await {
+        assert_parts(&parts, blocked);
     }
     let input = json!({ "hook_event_name": "BeforeTool", "tool_name": name, "tool_input": arguments, "cwd": "/home/me" });
-    let said = gate.agent().report(&input, "").await.json();
-    assert_eq!(said["decision"].as_str(), blocked.map(|_| "deny"), "{said}");
-    assert_eq!(said["reason"].as_str(), blocked, "{said}");
+    let output = gateway.agent().report(&input, "").await.json();
+    assert_eq!(
+        output["decision"].as_str(),
+        blocked.map(|_| "deny"),
+        "{output}"
+    );
+    assert_eq!(output["reason"].as_str(), blocked, "{output}");
 }
 
 #[tokio::test]
-async fn a_reported_call_is_judged_in_the_agents_directory() {
+async fn relative_paths_are_resolved_in_the_agents_directory() {
     let upstream = Upstream::mock().await;
     let config = "
 policies:
@@ -211,10 +215,10 @@ policies:
     reason: ask the platform team
     rules: [{ tool: '*', argument: /path, within: [/work/repo] }]
 ";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
     let report = async |path: &str| {
         let input = json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": { "path": path }, "cwd": "/work/repo/app" });
-        gate.agent().report(&input, "").await.json()
+        gateway.agent().report(&input, "").await.json()
     };
 
     assert_eq!(report("../lib/a").await, json!({}));
@@ -222,60 +226,66 @@ policies:
     assert_eq!(report("../../other").await, refused);
 }
 
-/// The parts that an agent hears of a stream of these parts, each in a chunk.
-async fn heard_in_pieces(config: &str, pieces: &[Value]) -> Vec<Value> {
-    let upstream = model(pieces.to_vec()).await;
-    let gate = TestGateway::start(&upstream, config).await;
-    parts(&gate.agent().stream(MODEL, &body()).await.events())
+/// The parts that an agent receives if upstream streams these parts, one per chunk.
+async fn streamed_parts(config: &str, parts: &[Value]) -> Vec<Value> {
+    let upstream = upstream_with(parts.to_vec()).await;
+    let gateway = TestGateway::start(&upstream, config).await;
+    merged_parts(
+        &gateway
+            .agent()
+            .stream(MODEL, &request_with_tools())
+            .await
+            .events(),
+    )
 }
 
-fn pieces_of(name: &str) -> Vec<Value> {
-    let piece = |last: &str| json!([{ "jsonPath": "$.command", "stringValue": last, "willContinue": true }]);
+fn call_in_chunks(name: &str) -> Vec<Value> {
+    let arguments = |text: &str| json!([{ "jsonPath": "$.command", "stringValue": text, "willContinue": true }]);
     vec![
         json!({ "functionCall": { "name": name, "willContinue": true } }),
-        json!({ "functionCall": { "partialArgs": piece("rm "), "willContinue": true } }),
-        json!({ "functionCall": { "partial_args": piece("-rf"), "will_continue": true } }),
+        json!({ "functionCall": { "partialArgs": arguments("rm "), "willContinue": true } }),
+        json!({ "functionCall": { "partial_args": arguments("-rf"), "will_continue": true } }),
         json!({ "functionCall": {} }),
     ]
 }
 
 #[tokio::test]
-async fn the_pieces_of_a_call_go_its_way() {
+async fn a_call_in_chunks_is_allowed_or_blocked_as_a_whole() {
     let config = "
 policies:
   - policy: tool_guard
     allow: [write_file, read_file]
     rules: [{ tool: write_file, argument: /command, commands: [ls], optional: true }]
 ";
-    for (name, why) in [
+    for (name, reason) in [
         ("run_shell_command", "is not allowed here"),
         ("write_file", "may not be called with arguments in pieces"),
     ] {
-        let heard = heard_in_pieces(config, &pieces_of(name)).await;
-        let text = format!("Tool execution blocked: The tool `{name}` {why}.");
-        assert_eq!(heard, [json!({ "text": text })]);
+        let received = streamed_parts(config, &call_in_chunks(name)).await;
+        let text = format!("Tool execution blocked: The tool `{name}` {reason}.");
+        assert_eq!(received, [json!({ "text": text })]);
     }
     assert_eq!(
-        heard_in_pieces(config, &pieces_of("read_file")).await,
-        pieces_of("read_file")
+        streamed_parts(config, &call_in_chunks("read_file")).await,
+        call_in_chunks("read_file")
     );
 }
 
 #[tokio::test]
-async fn a_selection_holds_for_the_pieces_of_a_call() {
+async fn a_tool_selection_applies_to_a_call_in_chunks() {
     let select = hook::tools(&json!({ "mode": "AUTO", "allowedFunctionNames": ["read_file"] }));
-    let config = hook::config(&[("BeforeToolSelection", hook::saying("select", &select))]);
+    let config = hook::config(&[("BeforeToolSelection", hook::printing("select", &select))]);
 
-    let allowed = heard_in_pieces(&config, &pieces_of("read_file")).await;
-    let refused = heard_in_pieces(&config, &pieces_of("write_file")).await;
+    let allowed = streamed_parts(&config, &call_in_chunks("read_file")).await;
+    let refused = streamed_parts(&config, &call_in_chunks("write_file")).await;
 
-    assert_eq!(allowed, pieces_of("read_file"));
+    assert_eq!(allowed, call_in_chunks("read_file"));
     assert_eq!(refused.len(), 1);
     assert!(refused[0]["functionCall"].is_null(), "{refused:?}");
 }
 
 #[tokio::test]
-async fn no_form_of_a_call_hides_it() {
+async fn a_denied_call_is_blocked_in_every_form() {
     let config = "
 policies:
   - policy: tool_guard
@@ -292,18 +302,18 @@ policies:
         json!({ "functionCall": { "name": "cat", "args": { "path": [["/etc"]] } } }),
         json!({ "functionCall": { "name": "cat", "partialArgs": [{ "jsonPath": "$.path", "stringValue": "/etc" }] } }),
     ] {
-        let heard = heard_in_pieces(config, std::slice::from_ref(&part)).await;
-        let text = heard[0]["text"].as_str().unwrap_or_default();
+        let received = streamed_parts(config, std::slice::from_ref(&part)).await;
+        let text = received[0]["text"].as_str().unwrap_or_default();
         assert!(
             text.starts_with("Tool execution blocked: "),
-            "{part}: {heard:?}"
+            "{part}: {received:?}"
         );
-        assert_eq!(heard.len(), 1);
+        assert_eq!(received.len(), 1);
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_means_two_things_is_not_heard() {
+async fn an_ambiguous_call_in_a_response_is_refused() {
     let config = "policies: [{ policy: tool_guard, deny: [rm] }]\n";
     for call in [
         r#"{"functionCall":{"name":"ls"},"function_call":{"name":"rm"}}"#,
@@ -314,17 +324,17 @@ async fn an_answer_that_means_two_things_is_not_heard() {
         let answer = format!(r#"{{"candidates":[{{"content":{{"parts":[{call}]}}}}]}}"#);
         let upstream =
             Upstream::with(move |_| respond(200, "application/json", answer.clone())).await;
-        let gate = TestGateway::start(&upstream, config).await;
-        let answer = gate.agent().generate(MODEL, &prompt("go")).await;
+        let gateway = TestGateway::start(&upstream, config).await;
+        let answer = gateway.agent().generate(MODEL, &prompt("go")).await;
         assert_eq!(answer.status, 502, "{call}");
     }
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_declaration_hides_it() {
+async fn a_declaration_is_checked_in_every_spelling() {
     let upstream = Upstream::mock().await;
     let config = "policies: [{ policy: tool_guard, allow: [ls] }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
     let body = json!({
         "contents": [],
         "tools": [
@@ -335,14 +345,14 @@ async fn no_spelling_of_a_declaration_hides_it() {
         "tool_config": { "function_calling_config": { "mode": "ANY", "allowed_function_names": ["rm", "ls"] } },
     });
 
-    gate.agent().generate(MODEL, &body).await;
+    gateway.agent().generate(MODEL, &body).await;
 
     let expected = json!({
         "contents": [],
         "tools": [{ "function_declarations": [{ "name": "ls" }] }],
         "tool_config": { "function_calling_config": { "mode": "ANY", "allowed_function_names": ["ls"] } },
     });
-    assert_eq!(upstream.only().json(), expected);
+    assert_eq!(upstream.only_request().json(), expected);
     let path = format!("/v1beta/models/{MODEL}:generateContent");
     for tools in [
         r#"{"functionDeclarations":[{"name":"rm"}]}"#,
@@ -350,11 +360,11 @@ async fn no_spelling_of_a_declaration_hides_it() {
         r#"[{"functionDeclarations":{"name":"rm"}}]"#,
         r#"[{"functionDeclarations":[],"function_declarations":[{"name":"rm"}]}]"#,
     ] {
-        let answer = gate
+        let answer = gateway
             .agent()
             .post(&path, format!(r#"{{"tools":{tools}}}"#))
             .await;
         assert_eq!(answer.status, 400, "{tools}");
     }
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
 }

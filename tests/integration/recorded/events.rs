@@ -1,5 +1,4 @@
-//! What recorded requests bring about, with hooks on every event, as a person
-//! can read it.
+//! Readable snapshot of the events that recorded requests cause.
 
 use std::{
     fmt::Write,
@@ -9,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Recorded, inner, requests};
+use super::{RecordedRequest, requests, without_envelope};
 use crate::harness::{TestGateway, Upstream, assert_refused, hook, respond};
 
 const EVENTS: [&str; 7] = [
@@ -22,28 +21,28 @@ const EVENTS: [&str; 7] = [
     "AfterAgent",
 ];
 
-/// In one piece: tools that answer at once are reported at once.
-const WRITE: &str = "line=$(cat); echo \"$line\" >> log";
+/// Appends an event with one write, because events of parallel tools run at the same time.
+const APPEND_EVENT: &str = "line=$(cat); echo \"$line\" >> log";
 
 #[tokio::test]
-async fn recorded_requests_bring_their_events_about() {
-    let mut told = String::new();
+async fn recorded_requests_cause_their_events() {
+    let mut report = String::new();
     for requests in requests().chunk_by(|a, b| a.file == b.file) {
-        writeln!(told, "{}", requests[0].file).unwrap();
-        replay(requests, &mut told).await;
-        told.push('\n');
+        writeln!(report, "{}", requests[0].file).unwrap();
+        replay(requests, &mut report).await;
+        report.push('\n');
     }
 
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }
 
-/// Asks one request after the other; the model answers as it did then.
-async fn replay(requests: &[Recorded], told: &mut String) {
-    let says = Arc::new(Mutex::new(Value::Null));
-    let answer = Arc::clone(&says);
+/// Sends the requests in order, to a model that gives the recorded answers.
+async fn replay(requests: &[RecordedRequest], report: &mut String) {
+    let next_answer = Arc::new(Mutex::new(Value::Null));
+    let shared_answer = Arc::clone(&next_answer);
     let upstream = Upstream::with(move |asked| {
-        let (content, reason) = match answer.lock().unwrap().clone() {
-            // What agents take back was not answered well.
+        let (content, reason) = match shared_answer.lock().unwrap().clone() {
+            // An answer that is in no later request has failed.
             Value::Null => (
                 json!({ "role": "model", "parts": [{ "text": "…" }] }),
                 "OTHER",
@@ -61,16 +60,16 @@ async fn replay(requests: &[Recorded], told: &mut String) {
         }
     })
     .await;
-    let hooks = EVENTS.map(|it| (it, hook::running(it, WRITE)));
+    let hooks = EVENTS.map(|it| (it, hook::command(it, APPEND_EVENT)));
     let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
     let mut sessions: Vec<String> = Vec::new();
     for (at, recorded) in requests.iter().enumerate() {
         let mut later = requests[at + 1..].iter();
-        let content = later.find_map(|it| answer_in(recorded, it));
-        *says.lock().unwrap() = content.unwrap_or_default();
-        let agent = gate.agent().sending("user-agent", &recorded.agent);
+        let content = later.find_map(|it| recorded_answer_to(recorded, it));
+        *next_answer.lock().unwrap() = content.unwrap_or_default();
+        let agent = gate.agent().sending("user-agent", &recorded.user_agent);
         let response = agent.post(&recorded.path, recorded.body.clone()).await;
-        if inner(recorded).get("cachedContent").is_some() {
+        if without_envelope(recorded).get("cachedContent").is_some() {
             assert_refused(&response, 403, "UNKNOWN_CACHE");
             continue;
         }
@@ -80,15 +79,15 @@ async fn replay(requests: &[Recorded], told: &mut String) {
             sessions.push(id.clone());
         }
         let session = sessions.iter().position(|it| *it == id).unwrap() + 1;
-        let events = events(&gate).join(", ");
-        writeln!(told, "{:>4}  s{session}  {events}", at + 1).unwrap();
+        let events = take_events(&gate).join(", ");
+        writeln!(report, "{:>4}  s{session}  {events}", at + 1).unwrap();
     }
 }
 
-/// What the model said to `asked`, if `later` is a request that knows it.
-fn answer_in(asked: &Recorded, later: &Recorded) -> Option<Value> {
-    let contents = |it: &Recorded| {
-        let contents = inner(it)["contents"].take();
+/// The answer of the model to `asked`, if the history of `later` contains it.
+fn recorded_answer_to(asked: &RecordedRequest, later: &RecordedRequest) -> Option<Value> {
+    let contents = |it: &RecordedRequest| {
+        let contents = without_envelope(it)["contents"].take();
         contents.as_array().cloned().unwrap_or_default()
     };
     let (before, after) = (contents(asked), contents(later));
@@ -96,8 +95,8 @@ fn answer_in(asked: &Recorded, later: &Recorded) -> Option<Value> {
     (after.starts_with(&before) && next["role"] == "model").then(|| next.clone())
 }
 
-/// The events since the last time, one after the other.
-fn events(gate: &TestGateway) -> Vec<String> {
+/// The events since the previous call of this function, in order.
+fn take_events(gate: &TestGateway) -> Vec<String> {
     let log = fs::read_to_string(gate.path("log")).unwrap_or_default();
     fs::remove_file(gate.path("log")).ok();
     let mut events: Vec<String> = Vec::new();
@@ -126,10 +125,10 @@ fn events(gate: &TestGateway) -> Vec<String> {
         });
     }
     events.dedup();
-    // Tools that answer at once are reported in any order.
-    let of_tools = |it: &String| it.starts_with("AfterTool");
-    for together in events.chunk_by_mut(|a, b| of_tools(a) && of_tools(b)) {
-        together.sort();
+    // Events of parallel tools have no fixed order.
+    let is_tool_event = |it: &String| it.starts_with("AfterTool");
+    for tool_events in events.chunk_by_mut(|a, b| is_tool_event(a) && is_tool_event(b)) {
+        tool_events.sort();
     }
     events
 }

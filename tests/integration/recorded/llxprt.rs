@@ -1,5 +1,5 @@
-//! Requests that `LLxprt Code` sent with each of its three providers, and answers read as its
-//! providers read them. The program itself is in no registry, so it does not run here.
+//! Recorded requests of `LLxprt Code` with each of its three providers, and answers parsed as its
+//! providers parse them. The program is in no package registry, so it does not run here.
 
 use std::{collections::BTreeMap, fs, io::Read};
 
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use super::files;
 use crate::harness::{Answer, TestGateway, Upstream, hook, respond};
 
-/// A request, and the answer of the model at that time.
+/// A recorded request and the recorded answer of the model.
 struct Exchange {
     path: String,
     body: Value,
     sse: String,
 }
 
-/// What the history of `LLxprt Code` holds of an answer: its text, and names and arguments of its calls.
-type Heard = (String, Vec<(String, Value)>);
+/// Text of an answer, and names and arguments of its calls, as in the history of `LLxprt Code`.
+type ParsedAnswer = (String, Vec<(String, Value)>);
 
 /// A call, and the request with its result, for each provider.
 fn recordings() -> Vec<[Exchange; 2]> {
@@ -40,8 +40,8 @@ fn recordings() -> Vec<[Exchange; 2]> {
     recordings
 }
 
-/// A model that answers a request with a result as it did after the call, and others with the
-/// call.
+/// A model that sends the second recorded answer to requests with a tool result, and the first,
+/// which contains the call, to others.
 async fn model(recording: &[Exchange; 2]) -> Upstream {
     let answers = recording.each_ref().map(|exchange| exchange.sse.clone());
     Upstream::with(move |asked| {
@@ -89,10 +89,10 @@ fn results(body: &Value) -> Vec<String> {
     results
 }
 
-/// Reads an answer as `parseResponsesStream.ts`, `AnthropicStreamProcessor.ts` and the provider
+/// Parses an answer as `parseResponsesStream.ts`, `AnthropicStreamProcessor.ts` and the provider
 /// for chat completions do: names of calls from their beginning, arguments from their pieces,
 /// and the call at its end.
-fn read(path: &str, answer: &Answer) -> Heard {
+fn parse(path: &str, answer: &Answer) -> ParsedAnswer {
     let lines = answer.text().lines();
     let events = lines.filter_map(|line| line.strip_prefix("data: "));
     let events = events.filter(|data| *data != "[DONE]");
@@ -100,9 +100,9 @@ fn read(path: &str, answer: &Answer) -> Heard {
         .map(|data| serde_json::from_str(data).unwrap())
         .collect();
     match path {
-        "/v1/messages" => read_messages(&events),
-        "/v1/responses" => read_responses(&events),
-        _ => read_chat(&events),
+        "/v1/messages" => parse_messages(&events),
+        "/v1/responses" => parse_responses(&events),
+        _ => parse_chat(&events),
     }
 }
 
@@ -114,8 +114,8 @@ fn arguments(json: &str) -> Value {
     serde_json::from_str(json).expect("complete arguments")
 }
 
-fn read_messages(events: &[Value]) -> Heard {
-    let (mut said, mut calls, mut open) = (String::new(), Vec::new(), None);
+fn parse_messages(events: &[Value]) -> ParsedAnswer {
+    let (mut answer_text, mut calls, mut open) = (String::new(), Vec::new(), None);
     for event in events {
         let (block, delta) = (&event["content_block"], &event["delta"]);
         match (text(&event["type"]), &mut open) {
@@ -123,30 +123,32 @@ fn read_messages(events: &[Value]) -> Heard {
                 open = Some((text(&block["name"]).to_owned(), String::new()));
             }
             ("content_block_delta", Some((_, json))) => json.push_str(text(&delta["partial_json"])),
-            ("content_block_delta", None) => said.push_str(text(&delta["text"])),
+            ("content_block_delta", None) => answer_text.push_str(text(&delta["text"])),
             ("content_block_stop", _) => {
                 calls.extend(open.take().map(|(name, json)| (name, arguments(&json))));
             }
             _ => (),
         }
     }
-    (said, calls)
+    (answer_text, calls)
 }
 
-fn read_responses(events: &[Value]) -> Heard {
-    let (mut said, mut calls) = (String::new(), Vec::new());
+fn parse_responses(events: &[Value]) -> ParsedAnswer {
+    let (mut answer_text, mut calls) = (String::new(), Vec::new());
     let mut open: BTreeMap<String, (String, String)> = BTreeMap::new();
     for event in events {
         let item = &event["item"];
         let id = event["item_id"].as_str().unwrap_or(text(&item["id"]));
         match text(&event["type"]) {
-            "response.output_text.delta" => said.push_str(text(&event["delta"])),
+            "response.output_text.delta" => answer_text.push_str(text(&event["delta"])),
             "response.output_item.added" if item["type"] == "function_call" => {
-                let begun = (text(&item["name"]), text(&item["arguments"]));
-                open.insert(id.to_owned(), (begun.0.to_owned(), begun.1.to_owned()));
+                let start = (text(&item["name"]), text(&item["arguments"]));
+                open.insert(id.to_owned(), (start.0.to_owned(), start.1.to_owned()));
             }
             "response.function_call_arguments.delta" => {
-                let (_, json) = open.get_mut(id).expect("the call has begun");
+                let (_, json) = open
+                    .get_mut(id)
+                    .expect("a call starts before its arguments");
                 json.push_str(text(&event["delta"]));
             }
             "response.function_call_arguments.done" | "response.output_item.done" => {
@@ -157,15 +159,15 @@ fn read_responses(events: &[Value]) -> Heard {
         }
     }
     assert!(open.is_empty(), "calls without an end: {open:?}");
-    (said, calls)
+    (answer_text, calls)
 }
 
-fn read_chat(events: &[Value]) -> Heard {
-    let mut said = String::new();
+fn parse_chat(events: &[Value]) -> ParsedAnswer {
+    let mut answer_text = String::new();
     let mut calls: BTreeMap<u64, (String, String)> = BTreeMap::new();
     for event in events {
         let delta = &event["choices"][0]["delta"];
-        said.push_str(text(&delta["content"]));
+        answer_text.push_str(text(&delta["content"]));
         for piece in list(&delta["tool_calls"]) {
             let call = calls.entry(piece["index"].as_u64().unwrap()).or_default();
             let function = &piece["function"];
@@ -176,11 +178,11 @@ fn read_chat(events: &[Value]) -> Heard {
     let calls = calls
         .into_values()
         .map(|(name, json)| (name, arguments(&json)));
-    (said, calls.collect())
+    (answer_text, calls.collect())
 }
 
 /// The next request of the agent: its history, the text of the answer, and a prompt.
-fn next_request(exchange: &Exchange, said: &str) -> Value {
+fn next_request(exchange: &Exchange, answer_text: &str) -> Value {
     let mut body = exchange.body.clone();
     let list = if body.get("input").is_some() {
         "input"
@@ -188,17 +190,17 @@ fn next_request(exchange: &Exchange, said: &str) -> Value {
         "messages"
     };
     let turns = body[list].as_array_mut().unwrap();
-    turns.push(json!({ "role": "assistant", "content": said }));
+    turns.push(json!({ "role": "assistant", "content": answer_text }));
     turns.push(json!({ "role": "user", "content": "And now?" }));
     body
 }
 
 #[tokio::test]
 async fn recorded_requests_of_llxprt_and_their_answers_pass_hooks_unchanged() {
-    let quiet = |name: &str| hook::running(name, &format!("cat > {name}.json"));
+    let quiet = |name: &str| hook::command(name, &format!("cat > {name}.json"));
     let hooks = hook::config(&[
         ("BeforeModel", quiet("model")),
-        ("AfterModel", hook::running("answer", "cat > /dev/null")),
+        ("AfterModel", hook::command("answer", "cat > /dev/null")),
         ("BeforeTool", quiet("call")),
         ("AfterTool", quiet("result")),
     ]);
@@ -210,8 +212,8 @@ async fn recorded_requests_of_llxprt_and_their_answers_pass_hooks_unchanged() {
 
         let answer = ask(&gateway, path, &call.body).await;
         assert_eq!(answer.text(), call.sse, "{path}");
-        assert_eq!(upstream.only().json(), call.body, "{path}");
-        let (_, calls) = read(path, &answer);
+        assert_eq!(upstream.only_request().json(), call.body, "{path}");
+        let (_, calls) = parse(path, &answer);
         let [(name, arguments)] = &calls[..] else {
             panic!("{path}: {calls:?}")
         };
@@ -224,7 +226,7 @@ async fn recorded_requests_of_llxprt_and_their_answers_pass_hooks_unchanged() {
 
         let answer = ask(&gateway, path, &result.body).await;
         assert_eq!(answer.text(), result.sse, "{path}");
-        assert_eq!(upstream.seen()[1].json(), result.body, "{path}");
+        assert_eq!(upstream.requests()[1].json(), result.body, "{path}");
         let shown = gateway.json("result.json");
         assert_eq!(shown["tool_name"], "read_file", "{path}");
         assert!(
@@ -240,7 +242,7 @@ async fn recorded_requests_of_llxprt_and_their_answers_pass_hooks_unchanged() {
 }
 
 #[tokio::test]
-async fn a_denied_call_is_no_call_for_llxprt_and_is_in_the_history_of_its_next_request() {
+async fn a_denied_call_is_hidden_from_llxprt_and_restored_in_its_next_request() {
     let rule = "{ tool: read_file, argument: /file_path, not_matches: alpha }";
     let config =
         format!("policies: [{{ policy: tool_guard, rules: [{rule}], reason: not this file }}]\n");
@@ -252,18 +254,18 @@ async fn a_denied_call_is_no_call_for_llxprt_and_is_in_the_history_of_its_next_r
 
         let answer = ask(&gateway, path, &call.body).await;
 
-        let (said, calls) = read(path, &answer);
+        let (answer_text, calls) = parse(path, &answer);
         assert!(calls.is_empty(), "{path}: {calls:?}");
         assert!(
-            said.ends_with("The file says: alpha contents."),
-            "{path}: {said}"
+            answer_text.ends_with("The file says: alpha contents."),
+            "{path}: {answer_text}"
         );
-        let reasons = results(&upstream.seen()[1].json());
+        let reasons = results(&upstream.requests()[1].json());
         assert_eq!(reasons.len(), 1, "{path}");
         assert!(reasons[0].contains("not this file"), "{path}: {reasons:?}");
 
-        ask(&gateway, path, &next_request(call, &said)).await;
-        let asked = upstream.seen().pop().unwrap().json();
+        ask(&gateway, path, &next_request(call, &answer_text)).await;
+        let asked = upstream.requests().pop().unwrap().json();
         assert_eq!(results(&asked), reasons, "{path}");
         assert_eq!(
             history(&asked).last().unwrap()["content"],
@@ -275,7 +277,7 @@ async fn a_denied_call_is_no_call_for_llxprt_and_is_in_the_history_of_its_next_r
 
 #[tokio::test]
 async fn a_recorded_result_that_a_hook_hides_never_reaches_the_model() {
-    let hooks = hook::config(&[("AfterTool", hook::refusing("hide", "not for models"))]);
+    let hooks = hook::config(&[("AfterTool", hook::denying("hide", "not for models"))]);
     for recording in recordings() {
         let upstream = model(&recording).await;
         let gateway = gateway(&upstream, &hooks).await;
@@ -283,7 +285,7 @@ async fn a_recorded_result_that_a_hook_hides_never_reaches_the_model() {
 
         let answer = ask(&gateway, &result.path, &result.body).await;
 
-        let asked = upstream.only();
+        let asked = upstream.only_request();
         assert!(!asked.body.contains("alpha contents"), "{}", result.path);
         let shown = results(&asked.json());
         assert!(
@@ -291,7 +293,11 @@ async fn a_recorded_result_that_a_hook_hides_never_reaches_the_model() {
             "{}: {shown:?}",
             result.path
         );
-        let (said, _) = read(&result.path, &answer);
-        assert_eq!(said, "The file says: alpha contents.", "{}", result.path);
+        let (answer_text, _) = parse(&result.path, &answer);
+        assert_eq!(
+            answer_text, "The file says: alpha contents.",
+            "{}",
+            result.path
+        );
     }
 }

@@ -1,28 +1,28 @@
-//! The content of a line: bodies, cuts, rounds, events.
+//! Content of recorded exchanges: bodies, chunk boundaries, rounds and events.
 
 use data_encoding::HEXLOWER;
 use hookgate::recording::{AnswerBody, RecordedBody};
 use sha2::{Digest, Sha256};
 
-use super::{RECORD, assert_valid, only, recorded};
+use super::{RECORD, assert_valid, only_exchange, recorded};
 use crate::{
-    families::family::{Family, Said, Turn, each},
+    families::family::{Family, Part, Turn, each},
     harness::{Upstream, hook, prompt},
 };
 
 const GUARD: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
 
 #[tokio::test]
-async fn every_api_is_recorded_as_it_passed() {
-    let said = vec![Said::text(&["hel", "lo"]), Said::call("look", "é")];
+async fn exchanges_of_every_api_are_recorded_byte_for_byte() {
+    let outputs = vec![Part::text(&["hel", "lo"]), Part::call("look", "é")];
     for config in [RECORD.to_owned(), format!("{RECORD}{GUARD}")] {
         for (family, is_stream) in each() {
-            let upstream = family.upstream(vec![said.clone()]).await;
+            let upstream = family.upstream(vec![outputs.clone()]).await;
             let gateway = family.gateway(&upstream, &config).await;
             let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
-            let asked = upstream.seen().pop().unwrap();
+            let asked = upstream.requests().pop().unwrap();
 
-            let exchange = only(recorded(gateway).await);
+            let exchange = only_exchange(recorded(gateway).await);
 
             assert_valid(&exchange);
             let sent = exchange.sent_bytes(&exchange.rounds[0]).unwrap();
@@ -30,9 +30,9 @@ async fn every_api_is_recorded_as_it_passed() {
             let response = exchange.rounds[0].response.as_ref().unwrap();
             assert!(response.complete && response.status == 200, "{family:?}");
             let expected = if is_stream {
-                family.events(&said)
+                family.events(&outputs)
             } else {
-                family.whole(&said).to_string()
+                family.whole(&outputs).to_string()
             };
             assert_eq!(response.bytes().unwrap(), expected.as_bytes(), "{family:?}");
             assert_eq!(
@@ -49,17 +49,17 @@ async fn every_api_is_recorded_as_it_passed() {
 }
 
 #[tokio::test]
-async fn a_denied_tool_has_its_events_and_both_rounds() {
+async fn an_exchange_with_a_denied_tool_has_its_events_and_both_rounds() {
     for (family, is_stream) in each() {
         let answers = vec![
-            vec![Said::text(&["a"]), Said::call("rm", "x")],
-            vec![Said::text(&["sorry"])],
+            vec![Part::text(&["a"]), Part::call("rm", "x")],
+            vec![Part::text(&["sorry"])],
         ];
         let upstream = family.upstream(answers).await;
         let gateway = family.gateway(&upstream, &format!("{RECORD}{GUARD}")).await;
         family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
 
-        let exchange = only(recorded(gateway).await);
+        let exchange = only_exchange(recorded(gateway).await);
 
         assert_valid(&exchange);
         assert_eq!(exchange.rounds.len(), 2, "{family:?}");
@@ -82,10 +82,10 @@ async fn a_denied_tool_has_its_events_and_both_rounds() {
 }
 
 #[tokio::test]
-async fn hooks_have_the_hash_of_their_input_and_their_output() {
+async fn hook_runs_are_recorded_with_input_hash_and_output() {
     let script = r#"cat > input; echo '{"systemMessage":"hello"}'"#;
     let upstream = Upstream::mock().await;
-    let hooks = hook::config(&[("BeforeModel", hook::running("note", script))]);
+    let hooks = hook::config(&[("BeforeModel", hook::command("note", script))]);
     let gateway = crate::harness::TestGateway::start(&upstream, &format!("{RECORD}{hooks}")).await;
     gateway
         .agent()
@@ -118,32 +118,32 @@ async fn hooks_have_the_hash_of_their_input_and_their_output() {
         (&*run.name, &*run.kind, run.definition.len()),
         ("note", "command", 64)
     );
-    let places: Vec<_> = exchanges
+    let sessions: Vec<_> = exchanges
         .iter()
         .map(|exchange| exchange.session.clone().unwrap())
         .collect();
     assert_eq!(
-        (&*places[0].id, places[0].place, places[1].place),
+        (&*sessions[0].id, sessions[0].place, sessions[1].place),
         ("s1", 0, 1)
     );
 }
 
 #[tokio::test]
-async fn chunks_are_cut_where_they_arrived() {
+async fn recorded_chunks_keep_the_received_chunk_boundaries() {
     let family = Family::Gemini;
-    let said: Vec<Said> = vec![Said::Text(
+    let outputs: Vec<Part> = vec![Part::Text(
         (0..20).map(|number| format!("piece {number} ")).collect(),
     )];
-    let events = family.events(&said);
-    let cuts: Vec<String> = events
+    let events = family.events(&outputs);
+    let sent_chunks: Vec<String> = events
         .split_inclusive("\r\n\r\n")
         .map(str::to_owned)
         .collect();
-    let pieces = cuts.clone();
+    let response_chunks = sent_chunks.clone();
     let upstream = Upstream::with(move |_| {
-        let pieces = pieces.clone().into_iter();
-        let pieces = futures_util::stream::iter(pieces.map(Ok::<_, std::io::Error>));
-        let body = axum::body::Body::from_stream(pieces);
+        let chunks = response_chunks.clone().into_iter();
+        let chunks = futures_util::stream::iter(chunks.map(Ok::<_, std::io::Error>));
+        let body = axum::body::Body::from_stream(chunks);
         let mut response = axum::response::Response::new(body);
         let media_type = http::HeaderValue::from_static("text/event-stream");
         response.headers_mut().insert("content-type", media_type);
@@ -153,7 +153,7 @@ async fn chunks_are_cut_where_they_arrived() {
     let gateway = family.gateway(&upstream, &format!("{RECORD}{GUARD}")).await;
     family.ask(&gateway, true, &[Turn::User("hi")]).await;
 
-    let exchange = only(recorded(gateway).await);
+    let exchange = only_exchange(recorded(gateway).await);
 
     let chunks = &exchange.rounds[0].response.as_ref().unwrap().chunks;
     let joined: String = chunks
@@ -165,19 +165,19 @@ async fn chunks_are_cut_where_they_arrived() {
         .collect();
     assert_eq!(joined, events);
     assert!(chunks.windows(2).all(|pair| pair[0].ms <= pair[1].ms));
-    // The network may join pieces, and never cuts them here.
-    let mut ends = chunks.iter().scan(0, |end, chunk| {
+    // The network may join chunks, but does not split them here.
+    let mut recorded_ends = chunks.iter().scan(0, |end, chunk| {
         *end += chunk.bytes.bytes().unwrap().len();
         Some(*end)
     });
-    let known: Vec<usize> = cuts
+    let sent_ends: Vec<usize> = sent_chunks
         .iter()
-        .scan(0, |end, cut| {
-            *end += cut.len();
+        .scan(0, |end, chunk| {
+            *end += chunk.len();
             Some(*end)
         })
         .collect();
-    assert!(ends.all(|end| known.contains(&end)));
+    assert!(recorded_ends.all(|end| sent_ends.contains(&end)));
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_rejected_call_is_recorded_without_a_round() {
         .post("/v1beta/models/m:generateContent", "{\"a\":")
         .await;
 
-    let exchange = only(recorded(gateway).await);
+    let exchange = only_exchange(recorded(gateway).await);
 
     assert_eq!(exchange.rounds, []);
     assert_eq!(exchange.request, RecordedBody::Text("{\"a\":".to_owned()));

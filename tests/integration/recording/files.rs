@@ -1,4 +1,4 @@
-//! Segments: encryption, damage, retention, a path that cannot be written, a queue that is full.
+//! Segments: encryption, damage, retention, write failures and memory limits.
 
 use std::{
     fs::{self, File},
@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::{RECORD, exchanges};
-use crate::harness::{Agent, PATIENCE, TestGateway, Upstream, eventually, prompt, run};
+use crate::harness::{Agent, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, run};
 
 pub const IDENTITY: &str =
     "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
@@ -18,7 +18,7 @@ pub const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexv
 pub const OTHER_IDENTITY: &str =
     "AGE-SECRET-KEY-1RHQXGMWXPQ7LU272J3WADENGYJ0CDSMPNTQWX65RR3728ZE9U5MQ3VZCY7";
 
-/// Records one call; returns the folder of the gateway and its segment.
+/// Records one call. Returns the folder of the gateway and the segment.
 async fn one_segment(settings: &str) -> (TempDir, PathBuf) {
     let upstream = Upstream::mock().await;
     let config = format!("record: {{ path: recordings{settings} }}\n");
@@ -27,14 +27,14 @@ async fn one_segment(settings: &str) -> (TempDir, PathBuf) {
         .agent()
         .generate("m", &prompt("hello recording"))
         .await;
-    let folder = gateway.stop_keeping().await;
+    let folder = gateway.stop_and_keep_files().await;
     let segment = only_file(&folder.path().join("recordings"));
     (folder, segment)
 }
 
 /// Waits until a metric has a value.
-async fn counted(operator: &Agent, metric: &str, expected: u64) {
-    let deadline = Instant::now() + PATIENCE;
+async fn wait_for_metric(operator: &Agent, metric: &str, expected: u64) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while operator.metric(metric).await != expected {
         assert!(Instant::now() < deadline, "{metric} is not {expected}");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -48,12 +48,13 @@ fn only_file(folder: &Path) -> PathBuf {
     path
 }
 
-fn command(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
+/// Runs `hookgate recording`. Returns exit code, standard output and standard error.
+fn recording_command(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
     run(&[&["recording"], arguments].concat(), folder.path())
 }
 
 #[tokio::test]
-async fn a_recording_is_the_owners_alone() {
+async fn recording_files_are_accessible_only_to_their_owner() {
     let (folder, segment) = one_segment("").await;
 
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -63,26 +64,26 @@ async fn a_recording_is_the_owners_alone() {
 }
 
 #[tokio::test]
-async fn commands_show_export_and_verify() {
+async fn recordings_can_be_shown_exported_and_verified() {
     let (folder, _) = one_segment("").await;
 
-    let (code, shown, _) = command(&folder, &["show", "recordings"]);
+    let (code, shown, _) = recording_command(&folder, &["show", "recordings"]);
     assert_eq!(code, 0);
     assert!(
         shown.contains(" pass gemini POST /v1beta/models/m:generateContent status=200 rounds=1"),
         "{shown}"
     );
     let id = shown.split(' ').nth(1).unwrap();
-    let (code, line, _) = command(&folder, &["show", "recordings", "--id", id]);
+    let (code, line, _) = recording_command(&folder, &["show", "recordings", "--id", id]);
     assert!(code == 0 && line.contains("hello recording"));
-    let (code, _, error) = command(&folder, &["show", "recordings", "--id", "none"]);
+    let (code, _, error) = recording_command(&folder, &["show", "recordings", "--id", "none"]);
     assert!(
         code == 1 && error.contains("no exchange with the id `none`"),
         "{error}"
     );
-    let (code, exported, _) = command(&folder, &["export", "recordings"]);
+    let (code, exported, _) = recording_command(&folder, &["export", "recordings"]);
     assert_eq!((code, exported), (0, line));
-    let (code, har, _) = command(&folder, &["export", "recordings", "--har"]);
+    let (code, har, _) = recording_command(&folder, &["export", "recordings", "--har"]);
     let har: serde_json::Value = serde_json::from_str(&har).unwrap();
     let entry = &har["log"]["entries"][0];
     assert_eq!((code, &entry["response"]["status"]), (0, &200.into()));
@@ -92,21 +93,22 @@ async fn commands_show_export_and_verify() {
             .unwrap()
             .contains("hello recording")
     );
-    let (code, verified, _) = command(&folder, &["verify", "recordings"]);
+    let (code, verified, _) = recording_command(&folder, &["verify", "recordings"]);
     assert_eq!((code, &*verified), (0, "1 segments, 1 exchanges\n"));
     let (code, schema, _) = run(&["schema", "--recording"], folder.path());
     assert!(code == 0 && schema.contains("RecordedExchange"));
 }
 
 #[tokio::test]
-async fn an_encrypted_recording_opens_with_its_key_alone() {
+async fn an_encrypted_recording_can_be_read_only_with_its_key() {
     let (folder, segment) = one_segment(&format!(", encrypt_to: [{RECIPIENT}]")).await;
     fs::write(folder.path().join("key.txt"), IDENTITY).unwrap();
     fs::write(folder.path().join("other.txt"), OTHER_IDENTITY).unwrap();
 
     let bytes = fs::read(&segment).unwrap();
     assert!(bytes.starts_with(b"age-encryption.org/v1\n"));
-    let (code, shown, error) = command(&folder, &["export", "recordings", "--identity", "key.txt"]);
+    let (code, shown, error) =
+        recording_command(&folder, &["export", "recordings", "--identity", "key.txt"]);
     assert!(code == 0 && shown.contains("hello recording"), "{error}");
     let name = segment.file_name().unwrap().to_str().unwrap();
     for (arguments, expected) in [
@@ -114,7 +116,7 @@ async fn an_encrypted_recording_opens_with_its_key_alone() {
         (&[], "encrypted; `--identity` names the file with the key"),
     ] {
         let arguments = [&["verify", "recordings"], arguments].concat();
-        let (code, verified, error) = command(&folder, &arguments);
+        let (code, verified, error) = recording_command(&folder, &arguments);
         assert_eq!((code, &*verified), (1, "1 segments, 0 exchanges\n"));
         assert!(
             error.contains(&format!("{name}: byte 0: {expected}")),
@@ -124,7 +126,7 @@ async fn an_encrypted_recording_opens_with_its_key_alone() {
 }
 
 #[tokio::test]
-async fn damaged_segments_are_named_and_the_rest_is_read() {
+async fn damaged_and_truncated_segments_are_reported_and_the_rest_is_read() {
     for settings in [String::new(), format!(", encrypt_to: [{RECIPIENT}]")] {
         let (folder, segment) = one_segment(&settings).await;
         let key = folder.path().join("key.txt");
@@ -147,7 +149,7 @@ async fn damaged_segments_are_named_and_the_rest_is_read() {
         .unwrap();
 
         let (code, verified, error) =
-            command(&folder, &["verify", "recordings", "--identity", "key.txt"]);
+            recording_command(&folder, &["verify", "recordings", "--identity", "key.txt"]);
 
         assert_eq!(
             (code, &*verified),
@@ -164,7 +166,7 @@ async fn damaged_segments_are_named_and_the_rest_is_read() {
 }
 
 #[tokio::test]
-async fn a_frame_that_is_damaged_costs_only_its_own_lines() {
+async fn a_damaged_frame_loses_only_its_own_exchanges() {
     let (folder, segment) = one_segment("").await;
     let good = fs::read(&segment).unwrap();
     let mut bad = good.clone();
@@ -172,7 +174,7 @@ async fn a_frame_that_is_damaged_costs_only_its_own_lines() {
     bad[last] ^= 1;
     fs::write(&segment, [&*good, &bad, &good].concat()).unwrap();
 
-    let (code, verified, error) = command(&folder, &["verify", "recordings"]);
+    let (code, verified, error) = recording_command(&folder, &["verify", "recordings"]);
 
     assert_eq!(
         (code, &*verified),
@@ -201,12 +203,12 @@ async fn old_segments_are_removed_at_start() {
 
     let gateway = TestGateway::start(&upstream, &config).await;
 
-    eventually("the old segment is removed", PATIENCE, || !old.exists()).await;
+    eventually("the old segment is removed", TEST_TIMEOUT, || !old.exists()).await;
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn a_path_that_cannot_be_written_costs_no_call() {
+async fn an_unwritable_path_fails_no_call_and_is_counted() {
     let upstream = Upstream::mock().await;
     let files = [("recordings", "a file, not a folder")];
     let gateway = TestGateway::with_files(&upstream, RECORD, &files).await;
@@ -216,7 +218,7 @@ async fn a_path_that_cannot_be_written_costs_no_call() {
     }
 
     let operator = gateway.operator();
-    counted(&operator, "hookgate_recording_dropped_total", 3).await;
+    wait_for_metric(&operator, "hookgate_recording_dropped_total", 3).await;
     assert!(operator.metric("hookgate_recording_failures_total").await >= 2);
     assert_eq!(
         operator.metric("hookgate_recording_exchanges_total").await,
@@ -225,7 +227,7 @@ async fn a_path_that_cannot_be_written_costs_no_call() {
 }
 
 #[tokio::test]
-async fn exchanges_without_memory_are_dropped_and_counted() {
+async fn an_exchange_above_the_memory_limit_is_dropped_and_counted() {
     let upstream = Upstream::mock().await;
     let config = format!("{RECORD}limits: {{ body: 40MiB, memory: 200MiB }}\n");
     let gateway = TestGateway::start(&upstream, &config).await;
@@ -235,9 +237,9 @@ async fn exchanges_without_memory_are_dropped_and_counted() {
     gateway.agent().generate("m", &prompt("small")).await;
 
     let operator = gateway.operator();
-    counted(&operator, "hookgate_recording_dropped_total", 1).await;
-    counted(&operator, "hookgate_recording_exchanges_total", 1).await;
-    let folder = gateway.stop_keeping().await;
+    wait_for_metric(&operator, "hookgate_recording_dropped_total", 1).await;
+    wait_for_metric(&operator, "hookgate_recording_exchanges_total", 1).await;
+    let folder = gateway.stop_and_keep_files().await;
     assert_eq!(exchanges(&folder.path().join("recordings")).len(), 1);
 }
 

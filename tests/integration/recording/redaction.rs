@@ -1,46 +1,47 @@
-//! What recordings never hold.
+//! Masking of secrets and credentials in recordings.
 
 use serde_json::json;
 
 use super::{RECORD, plain_text};
 use crate::{
-    families::family::{Family, Said, Turn, each},
+    families::family::{Family, Part, Turn, each},
     harness::{TestGateway, Upstream, prompt},
 };
 
-/// A key in the form of AWS's, which all detectors mask.
+/// A key in AWS's format, which all detectors mask.
 const SECRET: &str = "AKIAIOSFODNN7EXAMPLQ";
 
-async fn text_of(gateway: TestGateway) -> String {
-    let folder = gateway.stop_keeping().await;
+/// Stops the gateway and returns the decompressed lines of its recording.
+async fn recorded_text(gateway: TestGateway) -> String {
+    let folder = gateway.stop_and_keep_files().await;
     plain_text(&folder.path().join("recordings"))
 }
 
 #[tokio::test]
-async fn a_secret_is_masked_at_every_cut_of_every_api() {
+async fn a_secret_split_over_two_chunks_is_masked_in_every_api() {
     for family in [
         Family::Gemini,
         Family::Anthropic,
         Family::Responses,
         Family::Chat,
     ] {
-        let cuts = (0..=SECRET.len()).step_by(3).map(|cut| {
-            let (one, two) = SECRET.split_at(cut);
-            vec![Said::text(&["see ", one, two, " now"])]
+        let answers = (0..=SECRET.len()).step_by(3).map(|cut| {
+            let (first, second) = SECRET.split_at(cut);
+            vec![Part::text(&["see ", first, second, " now"])]
         });
-        let cuts: Vec<Vec<Said>> = cuts.collect();
-        let upstream = family.upstream(cuts.clone()).await;
+        let answers: Vec<Vec<Part>> = answers.collect();
+        let upstream = family.upstream(answers.clone()).await;
         let gateway = family.gateway(&upstream, RECORD).await;
-        for _ in 0..cuts.len() {
+        for _ in 0..answers.len() {
             let answer = family.ask(&gateway, true, &[Turn::User("hi")]).await;
             assert_eq!(answer.status, 200);
         }
 
-        let text = text_of(gateway).await;
+        let text = recorded_text(gateway).await;
 
-        assert_eq!(text.lines().count(), cuts.len());
+        assert_eq!(text.lines().count(), answers.len());
         assert!(!text.contains(SECRET), "{family:?}");
-        // Without their escapes, the texts of a line give the secret nowhere.
+        // Each line has the label in place of the secret.
         for line in text.lines() {
             assert!(line.contains("[REDACTED:aws_key]"), "{family:?}: {line}");
         }
@@ -51,7 +52,7 @@ async fn a_secret_is_masked_at_every_cut_of_every_api() {
 async fn secrets_of_requests_tools_and_hooks_are_masked() {
     for (family, is_stream) in each() {
         let upstream = family
-            .upstream(vec![vec![Said::call("look", SECRET)]])
+            .upstream(vec![vec![Part::call("look", SECRET)]])
             .await;
         let hooks = format!(
             "hooks: {{ BeforeTool: [{{ hooks: [{{ command: 'echo {SECRET} >&2; exit 2' }}] }}] }}\n"
@@ -64,7 +65,7 @@ async fn secrets_of_requests_tools_and_hooks_are_masked() {
         ];
         family.ask(&gateway, is_stream, &turns).await;
 
-        let text = text_of(gateway).await;
+        let text = recorded_text(gateway).await;
 
         assert!(
             text.contains("REDACTED") && !text.contains(SECRET),
@@ -74,7 +75,7 @@ async fn secrets_of_requests_tools_and_hooks_are_masked() {
 }
 
 #[tokio::test]
-async fn patterns_of_redact_policies_are_masked() {
+async fn matches_of_redact_policy_patterns_are_masked() {
     let upstream = Upstream::mock().await;
     let policy = "policies: [{ policy: redact, detect: [], patterns: { ticket: 'TICKET-[0-9]{4}' }, on: [answer] }]\n";
     let gateway = TestGateway::start(&upstream, &format!("{RECORD}{policy}")).await;
@@ -83,7 +84,7 @@ async fn patterns_of_redact_policies_are_masked() {
         .generate("m", &prompt("about TICKET-0042"))
         .await;
 
-    let text = text_of(gateway).await;
+    let text = recorded_text(gateway).await;
 
     assert!(
         text.contains("[REDACTED:ticket]") && !text.contains("TICKET-0042"),
@@ -92,13 +93,13 @@ async fn patterns_of_redact_policies_are_masked() {
 }
 
 #[tokio::test]
-async fn nothing_is_masked_only_if_that_is_said() {
+async fn redaction_can_be_disabled() {
     let upstream = Upstream::mock().await;
     let config = "record: { path: recordings, redact: none }\n";
     let gateway = TestGateway::start(&upstream, config).await;
     gateway.agent().generate("m", &prompt(SECRET)).await;
 
-    assert!(text_of(gateway).await.contains(SECRET));
+    assert!(recorded_text(gateway).await.contains(SECRET));
 }
 
 #[tokio::test]
@@ -126,7 +127,7 @@ async fn credentials_are_never_recorded() {
         let agent = gateway.agent().sending("x-goog-api-key", CANARIES[1]);
         agent.generate("m", &prompt("hi")).await;
 
-        let text = text_of(gateway).await;
+        let text = recorded_text(gateway).await;
 
         assert_eq!(text.lines().count(), 2);
         for canary in CANARIES {

@@ -1,4 +1,4 @@
-//! Which exchanges are recorded.
+//! Selection of recorded exchanges: sampling, callers and outcomes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::harness::{TestGateway, Upstream, prompt};
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [secret] }]\n";
 
 #[tokio::test]
-async fn sessions_are_recorded_whole_or_not_at_all() {
+async fn sampling_records_whole_sessions() {
     let upstream = Upstream::mock().await;
     for hooks in ["", "policies: [{ policy: model_allow, models: ['*'] }]\n"] {
         let config = format!("record: {{ path: recordings, what: {{ sample: 0.5 }} }}\n{hooks}");
@@ -40,18 +40,18 @@ async fn sessions_are_recorded_whole_or_not_at_all() {
 async fn only_the_named_callers_are_recorded() {
     let upstream = Upstream::mock().await;
     let sha256 = |key: &str| HEXLOWER.encode(&Sha256::digest(key));
-    let (one, two) = (
+    let (recorded_key, other_key) = (
         "key-of-team-a-0123456789abcdef",
         "key-of-team-b-0123456789abcdef",
     );
     let config = format!(
         "record: {{ path: recordings, what: {{ callers: [team-a] }} }}\n\
          auth: {{ keys: [{{ name: team-a, sha256: {} }}, {{ name: team-b, sha256: {} }}] }}\n",
-        sha256(one),
-        sha256(two)
+        sha256(recorded_key),
+        sha256(other_key)
     );
     let gateway = TestGateway::start(&upstream, &config).await;
-    for key in [one, two, one] {
+    for key in [recorded_key, other_key, recorded_key] {
         let agent = gateway.agent().sending("x-hookgate-key", key);
         assert_eq!(agent.generate("m", &prompt("hi")).await.status, 200);
     }
@@ -59,14 +59,14 @@ async fn only_the_named_callers_are_recorded() {
     let callers: Vec<String> = recorded(gateway)
         .await
         .into_iter()
-        .map(|it| it.caller)
+        .map(|exchange| exchange.caller)
         .collect();
 
     assert_eq!(callers, ["team-a", "team-a"]);
 }
 
 #[tokio::test]
-async fn only_denied_exchanges_are_recorded_if_that_is_said() {
+async fn recording_can_be_limited_to_denied_exchanges() {
     let upstream = Upstream::mock().await;
     let config = format!("record: {{ path: recordings, what: {{ only: [denied] }} }}\n{GUARD}");
     let gateway = TestGateway::start(&upstream, &config).await;

@@ -1,4 +1,4 @@
-//! The command: exit codes, forms of the report, damaged recordings, and what it never does.
+//! The command `replay`: exit codes, report formats, damaged recordings, and isolation.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     changes::base,
     conversations::{Call, REASON, Topic},
-    recorded::Recorded,
+    recorded::RecordedCalls,
 };
 use crate::{
     families::family::ALL,
@@ -15,19 +15,20 @@ use crate::{
     recording::{IDENTITY, OTHER_IDENTITY, RECIPIENT},
 };
 
-async fn recorded() -> Recorded {
+/// Records 16 calls, and writes `next.yaml`, which allows the tool `rm`.
+async fn record_calls() -> RecordedCalls {
     let calls = ALL.iter().flat_map(|family| {
         [Topic::Text, Topic::Look, Topic::Remove, Topic::SecretAnswer]
             .map(|topic| Call::single(*family, true, topic, "ci"))
     });
-    let recorded = Recorded::of(&base(), calls).await;
-    recorded.config("next.yaml", &base().replace("deny: [rm]", "deny: ['*<&']"));
+    let recorded = RecordedCalls::record(&base(), calls).await;
+    recorded.write_config("next.yaml", &base().replace("deny: [rm]", "deny: ['*<&']"));
     recorded
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_exit_code_follows_the_expression() {
-    let recorded = recorded().await;
+async fn the_fail_on_expression_sets_the_exit_code() {
+    let recorded = record_calls().await;
     let code = |expression: &str| recorded.replay("next.yaml", &["--fail-on", expression]).0;
 
     assert_eq!(code("newly_allowed > 0"), 1);
@@ -46,8 +47,8 @@ async fn the_exit_code_follows_the_expression() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_form_has_the_counts_the_rules_and_the_samples() {
-    let recorded = recorded().await;
+async fn every_report_format_has_counts_rules_and_samples() {
+    let recorded = record_calls().await;
     for format in ["text", "markdown", "html", "junit", "json"] {
         let (code, out, err) = recorded.replay("next.yaml", &["--format", format]);
         assert_eq!(code, 0, "{err}");
@@ -68,7 +69,7 @@ async fn every_form_has_the_counts_the_rules_and_the_samples() {
     );
 }
 
-/// Checks that each element is closed, in order.
+/// Checks that all elements are closed, in order.
 #[track_caller]
 fn assert_well_formed(text: &str) {
     let mut open: Vec<&str> = Vec::new();
@@ -87,8 +88,8 @@ fn assert_well_formed(text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damaged_parts_are_named_and_the_rest_is_replayed() {
-    let recorded = recorded().await;
+async fn damaged_and_truncated_segments_are_reported_and_the_rest_is_replayed() {
+    let recorded = record_calls().await;
     let whole = recorded.segments().remove(0);
     let bytes = fs::read(&whole).unwrap();
     let mut tampered = bytes.clone();
@@ -113,8 +114,8 @@ async fn damaged_parts_are_named_and_the_rest_is_replayed() {
         ("rec-z-tampered.hgr", "corrupt"),
         ("rec-z-foreign.hgr", "corrupt"),
     ] {
-        let is_named = |line: &str| line.contains(name) && line.contains(cause);
-        assert!(err.lines().any(is_named), "{err}");
+        let is_reported = |line: &str| line.contains(name) && line.contains(cause);
+        assert!(err.lines().any(is_reported), "{err}");
         let parts = report["damaged"]["parts"].to_string();
         assert!(parts.contains(name), "{report:#}");
     }
@@ -124,11 +125,11 @@ async fn damaged_parts_are_named_and_the_rest_is_replayed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn segments_of_other_keys_are_named_and_the_rest_is_replayed() {
-    let recorded = recorded().await;
+async fn segments_encrypted_to_other_keys_are_reported_and_the_rest_is_replayed() {
+    let recorded = record_calls().await;
     let encrypted = format!(", encrypt_to: [{RECIPIENT}]");
     let call = Call::single(ALL[0], true, Topic::Remove, "dev");
-    let other = Recorded::with(&encrypted, &base(), [call]).await;
+    let other = RecordedCalls::record_with(&encrypted, &base(), [call]).await;
     let segment = other.segments().remove(0);
     fs::copy(&segment, recorded.path().join("recordings/rec-z.hgr.age")).unwrap();
     fs::write(recorded.path().join("key.txt"), IDENTITY).unwrap();
@@ -143,14 +144,14 @@ async fn segments_of_other_keys_are_named_and_the_rest_is_replayed() {
     for (report, cause) in [(wrong, "encrypted to other keys"), (none, "--identity")] {
         assert_eq!(report["counts"]["unchanged"], 16, "{report:#}");
         let parts = report["damaged"]["parts"].to_string();
-        let is_named = parts.contains("rec-z.hgr.age") && parts.contains(cause);
-        assert!(is_named, "{report:#}");
+        let is_reported = parts.contains("rec-z.hgr.age") && parts.contains(cause);
+        assert!(is_reported, "{report:#}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_before_a_time_are_left_out() {
-    let recorded = recorded().await;
+async fn calls_before_the_since_time_are_skipped() {
+    let recorded = record_calls().await;
 
     assert_eq!(
         recorded.report("base.yaml", &["--since", "1h"])["counts"]["calls"],
@@ -162,10 +163,10 @@ async fn calls_before_a_time_are_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hooks_without_a_recorded_output_do_not_run_and_are_unknown_on_request() {
-    let recorded = recorded().await;
+async fn hooks_run_only_with_hooks_run_and_unrecorded_outputs_are_unknown() {
+    let recorded = record_calls().await;
     let hook = "hooks:\n  BeforeTool: [{ hooks: [{ name: new, command: touch ran }] }]\n";
-    recorded.config("hooked.yaml", &format!("{}{hook}", base()));
+    recorded.write_config("hooked.yaml", &format!("{}{hook}", base()));
 
     let policies = recorded.report("hooked.yaml", &[]);
     let all = recorded.report("hooked.yaml", &["--hooks", "recorded"]);
@@ -178,11 +179,11 @@ async fn hooks_without_a_recorded_output_do_not_run_and_are_unknown_on_request()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_that_no_call_asked_and_tools_that_no_rule_names_are_listed() {
-    let recorded = recorded().await;
+async fn unused_rules_and_tools_without_a_rule_are_reported() {
+    let recorded = record_calls().await;
     let unused =
         "  - { policy: model_allow, name: unused, models: [m], when: 'caller.name == \"eve\"' }\n";
-    recorded.config("unused.yaml", &format!("{}{unused}", base()));
+    recorded.write_config("unused.yaml", &format!("{}{unused}", base()));
 
     let report = recorded.report("unused.yaml", &[]);
 
@@ -202,7 +203,7 @@ async fn rules_that_no_call_asked_and_tools_that_no_rule_names_are_listed() {
 }
 
 #[test]
-fn a_decision_log_is_enough_for_rules_on_names() {
+fn a_decision_log_can_be_replayed_for_rules_on_names() {
     let folder = tempfile::TempDir::new().unwrap();
     let line = |line: Value| format!("{line}\n");
     let request = |id: &str, model: &str, round: u32| {
@@ -266,9 +267,9 @@ policies:
     assert!(judged.contains("it needs the content of calls"), "{judged}");
 }
 
-#[expect(clippy::print_stdout, reason = "a skipped test must be seen")]
+#[expect(clippy::print_stdout, reason = "a skipped test must be visible")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_policies_only_no_process_starts_and_no_packet_leaves() {
+async fn a_replay_of_policies_starts_no_process_and_opens_no_connection() {
     if std::process::Command::new("strace")
         .arg("-V")
         .output()
@@ -282,12 +283,12 @@ async fn with_policies_only_no_process_starts_and_no_packet_leaves() {
     let calls = ALL
         .iter()
         .map(|family| Call::single(*family, true, Topic::Look, "ci"));
-    let recorded = Recorded::of(&config, calls).await;
-    let policies = traced(&recorded, "policies");
-    let run = traced(&recorded, "run");
+    let recorded = RecordedCalls::record(&config, calls).await;
+    let policies = trace_system_calls(&recorded, "policies");
+    let run = trace_system_calls(&recorded, "run");
 
     assert!(policies.is_empty(), "{policies:#?}");
-    // The hooks are such that a replay which ran them would be seen.
+    // When the hooks run, the trace shows it.
     for call in ["execve(", "connect("] {
         assert!(run.iter().any(|line| line.contains(call)), "{run:#?}");
     }
@@ -295,7 +296,7 @@ async fn with_policies_only_no_process_starts_and_no_packet_leaves() {
 
 /// Replays under strace. Returns the calls that start a process or open a connection.
 #[track_caller]
-fn traced(recorded: &Recorded, hooks: &str) -> Vec<String> {
+fn trace_system_calls(recorded: &RecordedCalls, hooks: &str) -> Vec<String> {
     let replay = recorded.command("base.yaml", &["--format", "json", "--hooks", hooks]);
     let calls = "execve,execveat,fork,vfork,clone,clone3,socket,connect,sendto,sendmsg,bind";
     let mut strace = std::process::Command::new("strace");
@@ -310,7 +311,7 @@ fn traced(recorded: &Recorded, hooks: &str) -> Vec<String> {
         assert_eq!(report["counts"]["unchanged"], 4, "{report:#}");
     }
     let trace = fs::read_to_string(recorded.path().join("trace")).unwrap();
-    // Beside the command itself, and its threads.
+    // Excludes the command itself and its threads.
     let lines = trace.lines().filter(|line| {
         let is_thread = line.contains("CLONE_THREAD") || line.contains("resumed>");
         let is_own = line.contains("execve(") && line.contains("hookgate");

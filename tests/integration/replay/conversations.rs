@@ -1,4 +1,4 @@
-//! Calls of agents in every dialect, and a model API whose answer each prompt chooses.
+//! Calls in every dialect, and a model API whose answer is selected by the prompt.
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -6,28 +6,28 @@ use futures_util::stream;
 use serde_json::json;
 
 use crate::{
-    families::family::{ALL, Family, Said, Turn},
-    harness::{Agent, Answer, Asked, Upstream, respond},
+    families::family::{ALL, Family, Part, Turn},
+    harness::{Agent, Answer, ReceivedRequest, Upstream, respond},
 };
 
-/// A key in the form of AWS's, which `redact` masks.
+/// A key in AWS's format, which `redact` masks.
 pub const SECRET: &str = "AKIAIOSFODNN7EXAMPLQ";
 
-/// The reason of denied tool calls. The model gives up when it reads it.
+/// The reason of denied tool calls. The model answers a request that contains it with a text.
 pub const REASON: &str = "not here";
 
-/// What a call is about.
+/// Prompt, model and answer of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
     /// A prompt with the word `hello`.
     Text,
-    /// The same, to the model `big`.
+    /// A prompt with the word `hello`, to the model `big`.
     BigModel,
     /// The model calls the tool `look`.
     Look,
     /// The model calls the tool `rm`, which the base config denies.
     Remove,
-    /// The answer has a secret, cut in pieces.
+    /// The answer has a secret, split over chunks.
     SecretAnswer,
     /// The prompt has a secret.
     SecretPrompt,
@@ -55,14 +55,14 @@ pub struct Call {
     pub is_stream: bool,
     pub topic: Topic,
     pub caller: &'static str,
-    /// The name of its session; empty to be found by its history.
+    /// Session name. Empty if the history identifies the session.
     pub session: String,
-    pub turns: Vec<(Kind, String)>,
+    pub turns: Vec<(TurnKind, String)>,
 }
 
-/// Whose turn it is.
+/// Kind of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TurnKind {
     User,
     Model,
     Call,
@@ -70,7 +70,7 @@ pub enum Kind {
 }
 
 impl Call {
-    /// The only call of a session.
+    /// Returns the only call of a session.
     pub fn single(family: Family, is_stream: bool, topic: Topic, caller: &'static str) -> Self {
         let name = format!("{family:?}{is_stream}{topic:?}{caller}");
         Self {
@@ -78,12 +78,12 @@ impl Call {
             is_stream,
             topic,
             caller,
-            turns: vec![(Kind::User, topic.prompt(&name))],
+            turns: vec![(TurnKind::User, topic.prompt(&name))],
             session: name,
         }
     }
 
-    /// Every topic in every dialect, whole and streamed, of two callers.
+    /// Returns one unary call by `dev` and one streamed call by `ci` per topic and dialect.
     pub fn every() -> Vec<Self> {
         let mut calls = Vec::new();
         for family in ALL {
@@ -143,7 +143,7 @@ impl Call {
 }
 
 impl Topic {
-    /// A prompt; what is in brackets chooses the answer.
+    /// Returns a prompt. The text in brackets selects the answer.
     pub fn prompt(self, name: &str) -> String {
         match self {
             Self::Text | Self::BigModel | Self::Tools => format!("hello {name} [[text|well|come]]"),
@@ -156,33 +156,34 @@ impl Topic {
     }
 }
 
-fn turn(kind: Kind, text: &str) -> Turn<'_> {
+fn turn(kind: TurnKind, text: &str) -> Turn<'_> {
     match kind {
-        Kind::User => Turn::User(text),
-        Kind::Model => Turn::Model(text),
-        Kind::Call => Turn::Call(text, "a"),
-        Kind::Result => Turn::Result("look", text),
+        TurnKind::User => Turn::User(text),
+        TurnKind::Model => Turn::Model(text),
+        TurnKind::Call => Turn::Call(text, "a"),
+        TurnKind::Result => Turn::Result("look", text),
     }
 }
 
-/// A model API that answers as the last brackets of a request say, in small pieces.
+/// Starts a model API. The last brackets of a request select its answer, which is streamed in
+/// small chunks.
 pub async fn upstream() -> Upstream {
     Upstream::with(|asked| {
-        let family = family(&asked.path);
+        let family = family_of_path(&asked.path);
         let is_stream = asked.query.contains("alt=sse")
             || (family != Family::Gemini && asked.json()["stream"] == true);
-        let said = said(&asked);
+        let output = selected_output(&asked);
         if is_stream {
-            let size = piece_bytes(&said);
-            pieces(family.events(&[said]), size)
+            let size = chunk_bytes(&output);
+            stream_in_chunks(family.events(&[output]), size)
         } else {
-            respond(200, "application/json", family.whole(&[said]).to_string())
+            respond(200, "application/json", family.whole(&[output]).to_string())
         }
     })
     .await
 }
 
-fn family(path: &str) -> Family {
+fn family_of_path(path: &str) -> Family {
     match path {
         path if path.contains("/messages") => Family::Anthropic,
         path if path.contains("/responses") => Family::Responses,
@@ -191,51 +192,51 @@ fn family(path: &str) -> Family {
     }
 }
 
-fn said(asked: &Asked) -> Said {
+fn selected_output(asked: &ReceivedRequest) -> Part {
     if asked.body.contains(REASON) {
-        return Said::text(&["then ", "not"]);
+        return Part::text(&["then ", "not"]);
     }
     let (_, last) = asked.body.rsplit_once("[[").unwrap_or(("", "text|ok]]"));
-    let (chosen, _) = last.split_once("]]").unwrap();
-    let words: Vec<&str> = chosen.split('|').collect();
-    match words[0] {
-        "call" => Said::call(words[1], words[2]),
-        _ => Said::text(&words[1..]),
+    let (selected, _) = last.split_once("]]").unwrap();
+    let fields: Vec<&str> = selected.split('|').collect();
+    match fields[0] {
+        "call" => Part::call(fields[1], fields[2]),
+        _ => Part::text(&fields[1..]),
     }
 }
 
-/// Bytes of a piece: more or fewer by the first word of a text, so that cuts move.
-fn piece_bytes(said: &Said) -> usize {
-    match said {
-        Said::Text(words) => words.first().map_or(17, |word| word.len() + 3),
+/// Size of a chunk. It depends on the first piece of a text, so that boundaries move.
+fn chunk_bytes(output: &Part) -> usize {
+    match output {
+        Part::Text(pieces) => pieces.first().map_or(17, |first| first.len() + 3),
         _ => 17,
     }
 }
 
-/// A stream that arrives in pieces of this many bytes.
-fn pieces(events: String, size: usize) -> Response {
-    let pieces: Vec<_> = events
+/// Returns a stream in chunks of `size` bytes.
+fn stream_in_chunks(events: String, size: usize) -> Response {
+    let chunks: Vec<_> = events
         .into_bytes()
         .chunks(size)
-        .map(|piece| Ok::<_, std::convert::Infallible>(Bytes::copy_from_slice(piece)))
+        .map(|chunk| Ok::<_, std::convert::Infallible>(Bytes::copy_from_slice(chunk)))
         .collect();
     respond(
         200,
         "text/event-stream",
-        Body::from_stream(stream::iter(pieces)),
+        Body::from_stream(stream::iter(chunks)),
     )
 }
 
-/// Streams in every dialect whose answer has a secret, cut at each of its places.
-pub fn cuts() -> Vec<Call> {
+/// Returns streams in every dialect whose answer has a secret, split at each position.
+pub fn split_secrets() -> Vec<Call> {
     let mut calls = Vec::new();
     for family in ALL {
         for cut in 1..SECRET.len() {
-            let (one, two) = SECRET.split_at(cut);
+            let (first, second) = SECRET.split_at(cut);
             let name = format!("{family:?}cut{cut}");
-            let prompt = format!("{name} [[text|key {one}|{two} end]]");
+            let prompt = format!("{name} [[text|key {first}|{second} end]]");
             calls.push(Call {
-                turns: vec![(Kind::User, prompt)],
+                turns: vec![(TurnKind::User, prompt)],
                 session: name.clone(),
                 ..Call::single(*family, true, Topic::SecretAnswer, "ci")
             });
@@ -244,33 +245,33 @@ pub fn cuts() -> Vec<Call> {
     calls
 }
 
-/// Sessions in every dialect, found by name and by history: they call tools, are denied one,
-/// go on, repeat themselves, and fork.
+/// Returns the calls of sessions in every dialect, identified by name and by history. Sessions
+/// have tool calls, a denied tool call, continued, rolled-back and forked conversations.
 pub fn sessions() -> Vec<Call> {
     let mut calls = Vec::new();
     for family in ALL {
         for is_stream in [false, true] {
             for session in ["", "named"] {
-                calls.extend(session_of(*family, is_stream, session));
+                calls.extend(session_calls(*family, is_stream, session));
             }
         }
     }
     calls
 }
 
-fn session_of(family: Family, is_stream: bool, session: &str) -> Vec<Call> {
+fn session_calls(family: Family, is_stream: bool, session: &str) -> Vec<Call> {
     let name = format!("{family:?}{is_stream}{session}");
     let session = if session.is_empty() {
         String::new()
     } else {
         name.clone()
     };
-    let user = |text: &str| (Kind::User, format!("{name} {text}"));
-    let model = |text: &str| (Kind::Model, text.to_owned());
+    let user = |text: &str| (TurnKind::User, format!("{name} {text}"));
+    let model = |text: &str| (TurnKind::Model, text.to_owned());
     let start = vec![user("one [[text|well|come]]")];
     let second = [&start[..], &[model("welcome"), user("two [[call|look|a]]")]].concat();
-    let call = (Kind::Call, "look".to_owned());
-    let result = (Kind::Result, format!("{SECRET} [[text|seen]]"));
+    let call = (TurnKind::Call, "look".to_owned());
+    let result = (TurnKind::Result, format!("{SECRET} [[text|seen]]"));
     let third = [&second[..], &[call, result]].concat();
     let fourth = [&third[..], &[model("seen"), user("three [[call|rm|x]]")]].concat();
     let fork = [
@@ -280,7 +281,7 @@ fn session_of(family: Family, is_stream: bool, session: &str) -> Vec<Call> {
             user("other [[text|key AKIA|IOSFODNN7EXAMPLQ]]"),
         ],
     ];
-    let talks = [
+    let conversations = [
         start.clone(),
         second.clone(),
         third,
@@ -289,7 +290,7 @@ fn session_of(family: Family, is_stream: bool, session: &str) -> Vec<Call> {
         fork.concat(),
         start,
     ];
-    let calls = talks.into_iter().map(|turns| Call {
+    let calls = conversations.into_iter().map(|turns| Call {
         family,
         is_stream,
         topic: Topic::Tools,

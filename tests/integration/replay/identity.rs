@@ -1,5 +1,5 @@
-//! The same config decides as it did: streams, denied tools, masks at cuts, resumed and forked
-//! sessions, in every dialect.
+//! Replay under the recorded config: streams, denied tools, secrets split over chunks, resumed and
+//! forked sessions, in every dialect.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{
     changes::base,
-    conversations::{Call, SECRET, cuts, sessions},
-    recorded::Recorded,
+    conversations::{Call, SECRET, sessions, split_secrets},
+    recorded::RecordedCalls,
 };
 use crate::families::family::ALL;
 
@@ -21,8 +21,8 @@ const HOOKS: &str = "hooks:
   AfterTool: [{ hooks: [{ name: result, command: \"cat > /dev/null; echo '{\\\"decision\\\":\\\"deny\\\",\\\"reason\\\":\\\"hidden\\\"}'\" }] }]
 ";
 
-/// What the calls of each dialect must show at least, and how often.
-const SHOWN: &[(&str, usize)] = &[
+/// Features that the calls of each dialect must have, and their minimum counts.
+const MIN_FEATURE_COUNTS: &[(&str, usize)] = &[
     ("stream", 40),
     ("denied tool", 4),
     ("masked answer", 20),
@@ -41,14 +41,14 @@ fn assert_unchanged(report: &Value, calls: usize) {
     assert_eq!(report["damaged"]["count"], 0, "{report:#}");
 }
 
-/// Counts what the calls of each dialect show.
-fn shown(exchanges: &[RecordedExchange]) -> BTreeMap<&str, BTreeMap<String, usize>> {
-    let mut shown = BTreeMap::<_, BTreeMap<_, _>>::new();
+/// Counts the features of the calls of each dialect.
+fn count_features(exchanges: &[RecordedExchange]) -> BTreeMap<&str, BTreeMap<String, usize>> {
+    let mut features = BTreeMap::<_, BTreeMap<_, _>>::new();
     for exchange in exchanges {
         let line = serde_json::to_string(exchange).unwrap();
         let answer = serde_json::to_string(&exchange.answer).unwrap();
-        let count = shown.entry(exchange.dialect.as_str()).or_default();
-        let mut add = |what: &str| *count.entry(what.to_owned()).or_default() += 1;
+        let count = features.entry(exchange.dialect.as_str()).or_default();
+        let mut add = |feature: &str| *count.entry(feature.to_owned()).or_default() += 1;
         add(&exchange.session.as_ref().unwrap().match_kind);
         if exchange.outcome.tool_denied {
             add("denied tool");
@@ -60,20 +60,20 @@ fn shown(exchanges: &[RecordedExchange]) -> BTreeMap<&str, BTreeMap<String, usiz
             add("masked answer");
         }
     }
-    shown
+    features
 }
 
-/// How often everything is recorded; `HOOKGATE_REPLAYS=40` makes more than 10,000 calls.
+/// Number of repetitions of all calls; `HOOKGATE_REPLAYS=40` makes more than 10,000 calls.
 fn repetitions() -> usize {
     let number = std::env::var("HOOKGATE_REPLAYS").ok();
     number.map_or(1, |number| number.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_recorded_config_changes_nothing() {
+async fn a_replay_under_the_recorded_config_changes_nothing() {
     let mut calls = Vec::new();
     for number in 0..repetitions() {
-        for mut call in [Call::every(), cuts(), sessions()].concat() {
+        for mut call in [Call::every(), split_secrets(), sessions()].concat() {
             for (_, text) in &mut call.turns {
                 text.insert_str(0, &format!("{number} "));
             }
@@ -85,15 +85,15 @@ async fn the_recorded_config_changes_nothing() {
     }
     let count = calls.len();
 
-    let recorded = Recorded::of(&base(), calls).await;
+    let recorded = RecordedCalls::record(&base(), calls).await;
 
     let exchanges = recorded.exchanges();
-    let shown = shown(&exchanges);
-    assert_eq!(shown.len(), ALL.len(), "{shown:#?}");
-    for (dialect, counts) in &shown {
-        for (what, least) in SHOWN {
-            let number = counts.get(*what).copied().unwrap_or_default();
-            assert!(number >= *least, "{dialect}: {what}: {counts:#?}");
+    let features = count_features(&exchanges);
+    assert_eq!(features.len(), ALL.len(), "{features:#?}");
+    for (dialect, counts) in &features {
+        for (feature, minimum) in MIN_FEATURE_COUNTS {
+            let number = counts.get(*feature).copied().unwrap_or_default();
+            assert!(number >= *minimum, "{dialect}: {feature}: {counts:#?}");
         }
     }
     assert_unchanged(&recorded.report("base.yaml", &[]), count);
@@ -104,12 +104,12 @@ async fn the_recorded_config_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn recorded_hooks_answer_as_they_did() {
+async fn a_replay_with_recorded_hook_outputs_changes_nothing() {
     let config = format!("{}{HOOKS}", base());
     let calls = sessions();
     let count = calls.len();
 
-    let recorded = Recorded::of(&config, calls).await;
+    let recorded = RecordedCalls::record(&config, calls).await;
 
     assert_unchanged(
         &recorded.report("base.yaml", &["--hooks", "recorded"]),

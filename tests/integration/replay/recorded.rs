@@ -1,4 +1,4 @@
-//! A recording that a real gateway has made.
+//! Recordings made by a running gateway, and their replay.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -9,44 +9,48 @@ use tempfile::TempDir;
 use super::conversations::{Call, upstream};
 use crate::harness::{TestGateway, hookgate};
 
-/// What comes before the policies of every config.
-pub const HEAD: &str = "upstreams:
+/// The upstreams of every config, which come before its policies.
+pub const UPSTREAMS: &str = "upstreams:
   gemini: { url: \"{upstream}\" }
   anthropic: { url: \"{upstream}\" }
   openai: { url: \"{upstream}\" }
 ";
 
-/// A folder with `base.yaml`, by which `recordings/` was made.
-pub struct Recorded {
+/// A folder with the recording `recordings/` and the config `base.yaml` under which it was made.
+pub struct RecordedCalls {
     pub folder: TempDir,
-    /// The calls by the id of their request.
+    /// The calls by request id.
     pub calls: BTreeMap<String, Call>,
 }
 
-impl Recorded {
-    /// Makes the calls, one after the other, at a gateway with this config.
-    pub async fn of(config: &str, calls: impl IntoIterator<Item = Call>) -> Self {
-        Self::with("", config, calls).await
+impl RecordedCalls {
+    /// Makes the calls, one after the other, to a gateway with this config.
+    pub async fn record(config: &str, calls: impl IntoIterator<Item = Call>) -> Self {
+        Self::record_with("", config, calls).await
     }
 
-    /// The same, with further settings of `record`.
-    pub async fn with(settings: &str, config: &str, calls: impl IntoIterator<Item = Call>) -> Self {
+    /// Records calls with further settings of `record`.
+    pub async fn record_with(
+        settings: &str,
+        config: &str,
+        calls: impl IntoIterator<Item = Call>,
+    ) -> Self {
         let model = upstream().await;
         let record = format!(
             "record: {{ path: recordings, what: {{ sample: 1 }}, redact: none{settings} }}\n"
         );
-        let gateway = TestGateway::start(&model, &format!("{HEAD}{record}{config}")).await;
+        let gateway = TestGateway::start(&model, &format!("{UPSTREAMS}{record}{config}")).await;
         let agent = gateway.agent();
         let mut made = BTreeMap::new();
         for call in calls {
             made.insert(call.make(&agent).await, call);
         }
-        let folder = gateway.stop_keeping().await;
+        let folder = gateway.stop_and_keep_files().await;
         Self::in_folder(folder, config, made)
     }
 
     fn in_folder(folder: TempDir, config: &str, calls: BTreeMap<String, Call>) -> Self {
-        fs::write(folder.path().join("base.yaml"), complete(config)).unwrap();
+        fs::write(folder.path().join("base.yaml"), complete_config(config)).unwrap();
         Self { folder, calls }
     }
 
@@ -54,7 +58,7 @@ impl Recorded {
         self.folder.path()
     }
 
-    /// The segments of the recording.
+    /// Returns the paths of the recording's segments.
     pub fn segments(&self) -> Vec<std::path::PathBuf> {
         let entries = fs::read_dir(self.path().join("recordings")).unwrap();
         let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -63,19 +67,19 @@ impl Recorded {
         files
     }
 
-    /// Everything in the recording, which must be whole.
+    /// Returns the exchanges of the recording, which must be undamaged.
     pub fn exchanges(&self) -> Vec<RecordedExchange> {
         let read = recording::read(&self.path().join("recordings"), None).unwrap();
-        read.map(|read| read.unwrap_or_else(|damage| panic!("{damage}")))
+        read.map(|read| read.unwrap_or_else(|error| panic!("{error}")))
             .collect()
     }
 
-    /// Writes another config beside the recording.
-    pub fn config(&self, name: &str, config: &str) {
-        fs::write(self.path().join(name), complete(config)).unwrap();
+    /// Writes another config into the folder of the recording.
+    pub fn write_config(&self, name: &str, config: &str) {
+        fs::write(self.path().join(name), complete_config(config)).unwrap();
     }
 
-    /// The command that replays the recording under a config.
+    /// Returns the command that replays the recording under a config.
     pub fn command(&self, config: &str, arguments: &[&str]) -> Command {
         let mut command = hookgate(&["replay", "--config", config]);
         command.args(arguments).arg("recordings");
@@ -83,7 +87,7 @@ impl Recorded {
         command
     }
 
-    /// Exit code, standard output and standard error of a replay.
+    /// Runs a replay. Returns exit code, standard output and standard error.
     pub fn replay(&self, config: &str, arguments: &[&str]) -> (i32, String, String) {
         let output = self.command(config, arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -91,7 +95,7 @@ impl Recorded {
         (code, text(output.stdout), text(output.stderr))
     }
 
-    /// The report of a replay.
+    /// Runs a replay and returns its report.
     #[track_caller]
     pub fn report(&self, config: &str, arguments: &[&str]) -> Value {
         let (code, out, err) = self.replay(config, &[&["--format", "json"], arguments].concat());
@@ -100,6 +104,6 @@ impl Recorded {
     }
 }
 
-fn complete(config: &str) -> String {
-    format!("{HEAD}{config}").replace("{upstream}", "http://127.0.0.1:9")
+fn complete_config(config: &str) -> String {
+    format!("{UPSTREAMS}{config}").replace("{upstream}", "http://127.0.0.1:9")
 }

@@ -13,35 +13,35 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use super::Kept;
-use crate::harness::{Agent, Browser, Served, TestGateway, Upstream, decision_log};
+use super::RevisionGateway;
+use crate::harness::{Agent, Browser, ServerProcess, TestGateway, Upstream, decision_log};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_earlier_revision_is_promoted_and_rolled_back_with_its_hook_files() {
-    let gate = Kept::start("apple").await;
-    let apple = gate.version().await;
-    let banana = gate.edit("banana").await;
-    assert!(gate.denies("banana").await && !gate.denies("apple").await);
-    fs::write(gate.path("report.json"), "{}").unwrap();
+    let gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    let banana = gateway.edit("banana").await;
+    assert!(gateway.denies("banana").await && !gateway.denies("apple").await);
+    fs::write(gateway.path("report.json"), "{}").unwrap();
 
     let started = Instant::now();
     let promote = ["promote", &apple[..6], "--report", "report.json"];
-    let (code, out, err) = gate.config(&promote);
+    let (code, out, err) = gateway.run_config_command(&promote);
     assert_eq!((code, err.as_str()), (0, ""));
     assert_eq!(out, format!("in use: {apple} (before: {banana})\n"));
-    assert!(gate.denies("apple").await && !gate.denies("banana").await);
+    assert!(gateway.denies("apple").await && !gateway.denies("banana").await);
     assert!(started.elapsed() < Duration::from_secs(1), "{started:?}");
 
     let started = Instant::now();
-    let (code, out, _) = gate.config(&["rollback"]);
+    let (code, out, _) = gateway.run_config_command(&["rollback"]);
     assert_eq!(
         (code, out),
         (0, format!("in use: {banana} (before: {apple})\n"))
     );
-    assert!(gate.denies("banana").await && !gate.denies("apple").await);
+    assert!(gateway.denies("banana").await && !gateway.denies("apple").await);
     assert!(started.elapsed() < Duration::from_secs(1), "{started:?}");
 
-    let lines = end_and_read_log(gate);
+    let lines = stop_and_read_log(gateway);
     let promoted: Vec<&Value> = lines
         .iter()
         .filter(|line| line["kind"] == "promoted")
@@ -67,40 +67,40 @@ async fn an_earlier_revision_is_promoted_and_rolled_back_with_its_hook_files() {
     assert_eq!(promoted[0]["config"], apple.as_str());
 }
 
-/// Ends the gateway and returns the lines of its decision log, whose chain must hold.
-fn end_and_read_log(gate: Kept) -> Vec<Value> {
-    gate.served.terminate();
-    gate.served.ended(Duration::from_secs(10));
-    decision_log(&gate.folder.path().join("audit.jsonl"))
+/// Stops the gateway and returns the lines of its decision log, whose hash chain is verified.
+fn stop_and_read_log(gateway: RevisionGateway) -> Vec<Value> {
+    gateway.served.terminate();
+    gateway.served.ended(Duration::from_secs(10));
+    decision_log(&gateway.folder.path().join("audit.jsonl"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_promotion_outlives_a_restart_and_ends_with_a_change_of_the_config_file() {
-    let mut gate = Kept::start("apple").await;
-    let apple = gate.version().await;
-    let banana = gate.edit("banana").await;
-    gate.config(&["promote", &apple]);
+async fn a_promotion_survives_a_restart_and_ends_when_the_config_file_changes() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    let banana = gateway.edit("banana").await;
+    gateway.run_config_command(&["promote", &apple]);
 
-    gate.restart();
-    assert_eq!(gate.version().await, apple);
-    let view = gate.operator.get("/config").await.json();
+    gateway.restart();
+    assert_eq!(gateway.version().await, apple);
+    let view = gateway.operator.get("/config").await.json();
     assert_eq!(view["file_version"], banana.as_str());
-    assert!(gate.denies("apple").await);
+    assert!(gateway.denies("apple").await);
 
     // A reload of the same config file changes nothing.
-    let reloaded = gate.operator.post("/reload", "").await;
+    let reloaded = gateway.operator.post("/reload", "").await;
     assert_eq!(
-        (reloaded.status, gate.version().await),
+        (reloaded.status, gateway.version().await),
         (200, apple.clone())
     );
 
-    let cherry = gate.edit("cherry").await;
-    assert!(gate.denies("cherry").await && !gate.denies("apple").await);
+    let cherry = gateway.edit("cherry").await;
+    assert!(gateway.denies("cherry").await && !gateway.denies("apple").await);
     assert_eq!(
-        gate.operator.get("/config").await.json()["file_version"],
+        gateway.operator.get("/config").await.json()["file_version"],
         Value::Null
     );
-    let (_, history, _) = gate.config(&["history"]);
+    let (_, history, _) = gateway.run_config_command(&["history"]);
     let lines: Vec<&str> = history.lines().collect();
     assert!(
         lines[0].starts_with(&cherry) && lines[0].ends_with("in use, config file"),
@@ -111,10 +111,10 @@ async fn a_promotion_outlives_a_restart_and_ends_with_a_change_of_the_config_fil
         "{history}"
     );
     assert_eq!(lines.len(), 3, "{history}");
-    gate.restart();
-    assert_eq!(gate.version().await, cherry);
+    gateway.restart();
+    assert_eq!(gateway.version().await, cherry);
 
-    let lines = end_and_read_log(gate);
+    let lines = stop_and_read_log(gateway);
     let resumed = lines
         .iter()
         .find(|line| line["action"] == "resume")
@@ -127,11 +127,11 @@ async fn a_promotion_outlives_a_restart_and_ends_with_a_change_of_the_config_fil
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revisions_are_compared_by_their_versions() {
-    let gate = Kept::start("apple").await;
-    let apple = gate.version().await;
-    let banana = gate.edit("banana").await;
+    let gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    let banana = gateway.edit("banana").await;
 
-    let (code, diff, err) = gate.config(&["diff", &apple[..4], &banana[..4]]);
+    let (code, diff, err) = gateway.run_config_command(&["diff", &apple[..4], &banana[..4]]);
 
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(
@@ -142,7 +142,7 @@ async fn revisions_are_compared_by_their_versions() {
         diff.contains("\n+") && diff.contains("echo not banana"),
         "{diff}"
     );
-    let (code, _, err) = gate.config(&["diff", "f00", &banana]);
+    let (code, _, err) = gateway.run_config_command(&["diff", "f00", &banana]);
     assert!(
         code == 1 && err.contains("no revision of the config has the version `f00`"),
         "{err}"
@@ -150,16 +150,16 @@ async fn revisions_are_compared_by_their_versions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_revision_that_cannot_be_used_changes_nothing() {
-    let gate = Kept::start("apple").await;
-    let apple = gate.version().await;
-    let banana = gate.edit("banana").await;
-    let promote = |revision: &str| gate.config(&["promote", revision]);
+async fn a_failed_promotion_changes_nothing() {
+    let gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    let banana = gateway.edit("banana").await;
+    let promote = |revision: &str| gateway.run_config_command(&["promote", revision]);
 
     let (code, _, err) = promote(&banana);
     assert!(code == 1 && err.contains("is in use"), "{err}");
 
-    let file = gate.path(&format!("revisions/{apple}.json"));
+    let file = gateway.path(&format!("revisions/{apple}.json"));
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("not apple", "not avocado")).unwrap();
     let (code, _, err) = promote(&apple);
@@ -174,41 +174,47 @@ async fn a_revision_that_cannot_be_used_changes_nothing() {
         code == 1 && err.contains(&format!("revision `{apple}`: ")),
         "{err}"
     );
-    assert_eq!(gate.active()["revision"], banana.as_str());
-    assert!(gate.denies("banana").await && !gate.denies("apple").await);
+    assert_eq!(gateway.active_revision()["revision"], banana.as_str());
+    assert!(gateway.denies("banana").await && !gateway.denies("apple").await);
 
     fs::write(&file, text).unwrap();
     assert_eq!(promote(&apple).0, 0);
-    assert!(gate.denies("apple").await);
+    assert!(gateway.denies("apple").await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_files_are_private_and_their_number_is_bounded() {
-    let gate = Kept::start("apple").await;
-    let mode = |name: &str| fs::metadata(gate.path(name)).unwrap().permissions().mode() & 0o777;
+async fn revision_files_are_private_and_their_number_is_bounded() {
+    let gateway = RevisionGateway::start("apple").await;
+    let mode = |name: &str| {
+        fs::metadata(gateway.path(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
     assert_eq!(
         (mode("revisions"), mode("revisions/active.json")),
         (0o700, 0o600)
     );
-    let apple = gate.version().await;
+    let apple = gateway.version().await;
     assert_eq!(mode(&format!("revisions/{apple}.json")), 0o600);
 
-    let config = fs::read_to_string(gate.path("hookgate.yaml")).unwrap();
+    let config = fs::read_to_string(gateway.path("hookgate.yaml")).unwrap();
     let config = config.replace("path: revisions", "path: revisions, keep: 3");
     for connections in 100..106 {
         let limits = format!("{config}limits: {{ in_flight: {connections} }}\n");
-        fs::write(gate.path("hookgate.yaml"), limits).unwrap();
-        assert_eq!(gate.operator.post("/reload", "").await.status, 200);
+        fs::write(gateway.path("hookgate.yaml"), limits).unwrap();
+        assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
     }
 
-    let history = gate.operator.get("/config/history").await.json();
+    let history = gateway.operator.get("/config/history").await.json();
     assert_eq!(history.as_array().unwrap().len(), 3, "{history:#}");
-    let files = fs::read_dir(gate.path("revisions")).unwrap();
+    let files = fs::read_dir(gateway.path("revisions")).unwrap();
     assert_eq!(files.count(), 4);
 }
 
 #[tokio::test]
-async fn without_revisions_nothing_is_kept() {
+async fn history_and_rollback_are_rejected_if_no_revisions_are_kept() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, "").await;
 
@@ -218,8 +224,8 @@ async fn without_revisions_nothing_is_kept() {
     assert_eq!((history.status, rollback.status), (400, 400));
 }
 
-/// A config with a viewer, an operator, and this limit.
-fn with_users(upstream: &Upstream, limit: &str) -> String {
+/// Returns a config with a viewer, an operator, and this body limit.
+fn config_with_users(upstream: &Upstream, limit: &str) -> String {
     let users = "[{ name: vera, token: { file: vera }, roles: [viewer] }, \
                   { name: olga, token: { file: olga }, roles: [operator] }]";
     format!(
@@ -229,25 +235,29 @@ fn with_users(upstream: &Upstream, limit: &str) -> String {
     )
 }
 
-/// Starts a gateway whose config has had two revisions; gives their versions.
-async fn two_revisions(folder: &Path, upstream: &Upstream) -> (Served, SocketAddr, [String; 2]) {
+/// Starts a gateway whose config has two revisions. Returns their versions.
+async fn two_revisions(
+    folder: &Path,
+    upstream: &Upstream,
+) -> (ServerProcess, SocketAddr, [String; 2]) {
     for user in ["vera", "olga"] {
         fs::write(folder.join(user), format!("{user}-token")).unwrap();
     }
     let config = folder.join("hookgate.yaml");
-    fs::write(&config, with_users(upstream, "1MiB")).unwrap();
-    let mut served = Served::folder(folder);
+    fs::write(&config, config_with_users(upstream, "1MiB")).unwrap();
+    let mut served = ServerProcess::folder(folder);
     served.addr();
     let operators = served.operators();
-    let olga = user(operators, "olga");
-    let first = version(&olga).await;
-    fs::write(&config, with_users(upstream, "2MiB")).unwrap();
-    assert_eq!(olga.post("/reload", "").await.status, 200);
-    let second = version(&olga).await;
+    let operator = user_client(operators, "olga");
+    let first = version(&operator).await;
+    fs::write(&config, config_with_users(upstream, "2MiB")).unwrap();
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+    let second = version(&operator).await;
     (served, operators, [first, second])
 }
 
-fn user(operators: SocketAddr, name: &str) -> Agent {
+/// Returns a client with the token of a user.
+fn user_client(operators: SocketAddr, name: &str) -> Agent {
     Agent::at(operators).sending("authorization", format!("Bearer {name}-token"))
 }
 
@@ -257,10 +267,13 @@ async fn version(operator: &Agent) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_operators_promote_revisions_that_exist() {
+async fn promotion_requires_the_operator_role_and_a_known_revision() {
     let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
     let (_served, operators, [first, second]) = two_revisions(folder.path(), &upstream).await;
-    let (vera, olga) = (user(operators, "vera"), user(operators, "olga"));
+    let (viewer, operator) = (
+        user_client(operators, "vera"),
+        user_client(operators, "olga"),
+    );
     let promote = |by: &Agent, fields: &str| {
         let by = by.clone();
         let request = format!("{{{fields}}}");
@@ -268,25 +281,25 @@ async fn only_operators_promote_revisions_that_exist() {
     };
 
     let known = format!("\"revision\":\"{first}\"");
-    assert_eq!(promote(&vera, &known).await, 403);
-    assert_eq!(vera.post("/config/rollback", "").await.status, 403);
+    assert_eq!(promote(&viewer, &known).await, 403);
+    assert_eq!(viewer.post("/config/rollback", "").await.status, 403);
     assert_eq!(promote(&Agent::at(operators), &known).await, 401);
     let bad_report = format!("{known},\"report\":\"no hash\"");
-    assert_eq!(promote(&olga, &bad_report).await, 400);
+    assert_eq!(promote(&operator, &bad_report).await, 400);
     assert_eq!(
-        promote(&olga, "\"revision\":\"../../../etc/passwd\"").await,
+        promote(&operator, "\"revision\":\"../../../etc/passwd\"").await,
         400
     );
-    assert_eq!(version(&olga).await, second);
-    assert_eq!(promote(&olga, &known).await, 200);
-    assert_eq!(version(&olga).await, first);
+    assert_eq!(version(&operator).await, second);
+    assert_eq!(promote(&operator, &known).await, 200);
+    assert_eq!(version(&operator).await, first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_console_promotes_and_rolls_back_for_operators_with_the_token_of_the_form() {
+async fn the_console_promotes_and_rolls_back_for_operators_with_a_csrf_token() {
     let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
     let (_served, operators, [first, second]) = two_revisions(folder.path(), &upstream).await;
-    let olga = user(operators, "olga");
+    let operator = user_client(operators, "olga");
     let mut viewer = Browser::at_address(operators);
     viewer.log_in("vera-token", "").await;
     let mut browser = Browser::at_address(operators);
@@ -304,18 +317,18 @@ async fn the_console_promotes_and_rolls_back_for_operators_with_the_token_of_the
         page.contains(&first) && !page.contains("Promote</button>"),
         "{page}"
     );
-    assert_eq!(version(&olga).await, second);
+    assert_eq!(version(&operator).await, second);
 
     let promoted = browser.post(address, &fields).await;
     assert_eq!(
-        (promoted.status, version(&olga).await),
+        (promoted.status, version(&operator).await),
         (303, first.clone())
     );
     let page = browser.get(promoted.header("location")).await.html;
     assert!(page.contains("The revision is in use."), "{page}");
     assert!(page.contains("This revision was promoted"), "{page}");
-    let back = browser
+    let rollback = browser
         .post("/console/changes/rollback", &fields[..1])
         .await;
-    assert_eq!((back.status, version(&olga).await), (303, second));
+    assert_eq!((rollback.status, version(&operator).await), (303, second));
 }

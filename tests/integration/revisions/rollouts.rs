@@ -11,13 +11,13 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Agent, PATIENCE, Served, Upstream, decision_log, prompt, run};
+use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, prompt, run};
 
 /// A gateway that rolls out `next.yaml`, which denies prompts with "banana".
 struct Rollout {
     folder: TempDir,
     upstream: Upstream,
-    served: Served,
+    served: ServerProcess,
     agent: Agent,
     operator: Agent,
 }
@@ -26,8 +26,8 @@ impl Rollout {
     async fn start(rollout: &str) -> Self {
         let upstream = Upstream::mock().await;
         let folder = TempDir::new().unwrap();
-        write(folder.path(), &upstream, rollout);
-        let mut served = Served::folder(folder.path());
+        write_configs(folder.path(), &upstream, rollout);
+        let mut served = ServerProcess::folder(folder.path());
         Self {
             agent: Agent::at(served.addr()),
             operator: Agent::at(served.operators()),
@@ -37,28 +37,29 @@ impl Rollout {
         }
     }
 
-    /// The state of the rollout.
+    /// Returns the state of the rollout.
     async fn state(&self) -> Value {
         self.operator.get("/config").await.json()["rollout"].clone()
     }
 
-    /// Whether a call is denied.
+    /// Returns whether a call is denied.
     async fn denies(&self, session: &str, word: &str) -> bool {
         let agent = self.agent.clone().sending("x-hookgate-session", session);
-        denied(&agent, word).await
+        is_denied(&agent, word).await
     }
 
-    /// Ends the gateway and returns the lines of its decision log, whose chain must hold.
-    fn end(self) -> Vec<Value> {
+    /// Stops the gateway and returns the lines of its decision log, whose hash chain is verified.
+    fn stop(self) -> Vec<Value> {
         self.served.terminate();
         self.served.ended(Duration::from_secs(10));
         decision_log(&self.folder.path().join("audit.jsonl"))
     }
 
-    async fn until(&self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+    /// Makes calls until the state of the rollout meets a condition, and returns the state.
+    async fn wait_until(&self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
-            // A step is taken by the first call after its time.
+            // The first call after the hold time takes the next step.
             self.denies("clock", "hello").await;
             let state = self.state().await;
             if is_met(&state) {
@@ -70,13 +71,14 @@ impl Rollout {
     }
 }
 
-async fn denied(agent: &Agent, word: &str) -> bool {
+async fn is_denied(agent: &Agent, word: &str) -> bool {
     let answer = agent.generate("m", &prompt(word)).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     !answer.text().contains("You said")
 }
 
-fn write(folder: &Path, upstream: &Upstream, rollout: &str) {
+/// Writes `hookgate.yaml`, which denies "apple", and the candidate `next.yaml`.
+fn write_configs(folder: &Path, upstream: &Upstream, rollout: &str) {
     let policy = |word: &str| format!("policies: [{{ policy: prompt_guard, deny: [{word}] }}]\n");
     let rest = format!(
         "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
@@ -89,7 +91,7 @@ fn write(folder: &Path, upstream: &Upstream, rollout: &str) {
     fs::write(folder.join("hookgate.yaml"), config).unwrap();
 }
 
-/// The versions of the configs of each session in the decision log.
+/// Returns the config versions of each session in the decision log.
 fn configs_of_sessions(lines: &[Value]) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut configs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for line in lines {
@@ -102,33 +104,33 @@ fn configs_of_sessions(lines: &[Value]) -> BTreeMap<&str, BTreeSet<&str>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_session_runs_under_one_of_two_configs() {
-    let gate = Rollout::start("{ to: next.yaml, percent: 50 }").await;
+    let gateway = Rollout::start("{ to: next.yaml, percent: 50 }").await;
     let sessions: Vec<String> = (0..40).map(|number| format!("session-{number}")).collect();
     let mut of_candidate = 0;
 
     for session in &sessions {
-        let denies_banana = gate.denies(session, "banana").await;
+        let denies_banana = gateway.denies(session, "banana").await;
         assert_ne!(
             denies_banana,
-            gate.denies(session, "apple").await,
+            gateway.denies(session, "apple").await,
             "{session}"
         );
         let event = json!({
             "hook_event_name": "BeforeAgent", "session_id": session, "prompt": "a banana"
         });
-        let reported = gate.agent.report(&event, "explain=1").await.json();
+        let reported = gateway.agent.report(&event, "explain=1").await.json();
         let verdict = if denies_banana { "deny" } else { "proceed" };
         assert_eq!(reported["hookgate"]["verdict"], verdict, "{reported:#}");
         of_candidate += u32::from(denies_banana);
     }
 
     assert!((8..=32).contains(&of_candidate), "{of_candidate}");
-    let state = gate.state().await;
+    let state = gateway.state().await;
     assert_eq!(state["percent"], 50, "{state:#}");
     let calls = |arm: usize| state["arms"][arm]["calls"].as_u64().unwrap();
     assert_eq!(calls(0) + calls(1), 120, "{state:#}");
     assert_eq!(calls(1), u64::from(3 * of_candidate), "{state:#}");
-    let lines = gate.end();
+    let lines = gateway.stop();
     let configs = configs_of_sessions(&lines);
     assert_eq!(configs.len(), 40);
     assert!(
@@ -141,7 +143,7 @@ async fn each_session_runs_under_one_of_two_configs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_without_a_name_is_assigned_by_its_first_prompt() {
-    let gate = Rollout::start("{ to: next.yaml, percent: 50 }").await;
+    let gateway = Rollout::start("{ to: next.yaml, percent: 50 }").await;
     let mut of_candidate = 0;
 
     for number in 0..30 {
@@ -151,7 +153,7 @@ async fn a_conversation_without_a_name_is_assigned_by_its_first_prompt() {
         let mut denials = Vec::new();
         for word in ["banana", "apple", "banana"] {
             let body = json!({ "contents": [first, answer, next(word)] });
-            let reply = gate.agent.generate("m", &body).await;
+            let reply = gateway.agent.generate("m", &body).await;
             denials.push(!reply.text().contains("You said"));
         }
         let candidate = denials[0];
@@ -162,13 +164,13 @@ async fn a_conversation_without_a_name_is_assigned_by_its_first_prompt() {
     assert!((4..=26).contains(&of_candidate), "{of_candidate}");
 }
 
-/// Calls of many sessions, a third of them with a banana; gives the number of denied ones.
-async fn call(gate: &Rollout, calls: u32) -> usize {
+/// Makes calls in many sessions, a third of them with "banana". Returns the number of denials.
+async fn denied_calls(gateway: &Rollout, calls: u32) -> usize {
     let calls = stream::iter(0..calls).map(|number| {
         let word = if number % 3 == 0 { "banana" } else { "hello" };
-        let agent = gate.agent.clone();
+        let agent = gateway.agent.clone();
         let agent = agent.sending("x-hookgate-session", format!("session-{number}"));
-        async move { denied(&agent, word).await }
+        async move { is_denied(&agent, word).await }
     });
     let denied = calls
         .buffer_unordered(8)
@@ -177,30 +179,30 @@ async fn call(gate: &Rollout, calls: u32) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_regression_ends_the_rollout_at_once_and_for_good() {
+async fn a_regression_aborts_the_rollout_permanently() {
     let rollout = "{ to: next.yaml, percent: 50, abort_if: { newly_denied: 1% } }";
-    let mut gate = Rollout::start(rollout).await;
+    let mut gateway = Rollout::start(rollout).await;
 
-    let before = call(&gate, 700).await;
-    let state = gate
-        .until("abort", |state| state["is_aborted"] == true)
+    let before = denied_calls(&gateway, 700).await;
+    let state = gateway
+        .wait_until("abort", |state| state["is_aborted"] == true)
         .await;
     assert_eq!(state["percent"], 0, "{state:#}");
     assert!((40..150).contains(&before), "{before}");
-    assert_eq!(call(&gate, 100).await, 0);
-    let metric = |name: &'static str| gate.operator.metric(name);
+    assert_eq!(denied_calls(&gateway, 100).await, 0);
+    let metric = |name: &'static str| gateway.operator.metric(name);
     assert_eq!(metric("hookgate_rollout_aborts_total").await, 1);
     assert_eq!(metric("hookgate_rollout_share_percent").await, 0);
-    let page = gate.operator.get("/console/changes").await;
+    let page = gateway.operator.get("/console/changes").await;
     assert!(page.text().contains("was aborted"), "{}", page.text());
 
-    gate.served = Served::folder(gate.folder.path());
-    gate.agent = Agent::at(gate.served.addr());
-    gate.operator = Agent::at(gate.served.operators());
-    assert_eq!(gate.state().await["is_aborted"], true);
-    assert_eq!(call(&gate, 100).await, 0);
+    gateway.served = ServerProcess::folder(gateway.folder.path());
+    gateway.agent = Agent::at(gateway.served.addr());
+    gateway.operator = Agent::at(gateway.served.operators());
+    assert_eq!(gateway.state().await["is_aborted"], true);
+    assert_eq!(denied_calls(&gateway, 100).await, 0);
 
-    let lines = gate.end();
+    let lines = gateway.stop();
     let aborts: Vec<&Value> = lines
         .iter()
         .filter(|line| line["action"] == "abort")
@@ -217,22 +219,22 @@ async fn a_regression_ends_the_rollout_at_once_and_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_share_grows_by_steps_and_the_candidate_is_promoted() {
-    let gate = Rollout::start("{ to: next.yaml, steps: [0, 30, 100], hold: 300ms }").await;
-    assert_eq!(gate.state().await["percent"], 0);
+async fn the_share_grows_in_steps_and_the_candidate_can_be_promoted() {
+    let gateway = Rollout::start("{ to: next.yaml, steps: [0, 30, 100], hold: 300ms }").await;
+    assert_eq!(gateway.state().await["percent"], 0);
 
-    let state = gate
-        .until("whole share", |state| state["percent"] == 100)
+    let state = gateway
+        .wait_until("whole share", |state| state["percent"] == 100)
         .await;
-    assert!(gate.denies("any", "banana").await);
+    assert!(gateway.denies("any", "banana").await);
     let to = state["to"].as_str().unwrap().to_owned();
-    let promote = ["config", "promote", &to, "--url", &gate.operator.base];
-    let (code, out, err) = run(&promote, gate.folder.path());
+    let promote = ["config", "promote", &to, "--url", &gateway.operator.base];
+    let (code, out, err) = run(&promote, gateway.folder.path());
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
 
-    assert_eq!(gate.state().await, Value::Null);
-    assert!(gate.denies("any", "banana").await && !gate.denies("any", "apple").await);
-    let lines = gate.end();
+    assert_eq!(gateway.state().await, Value::Null);
+    assert!(gateway.denies("any", "banana").await && !gateway.denies("any", "apple").await);
+    let lines = gateway.stop();
     let rollout = lines.iter().filter(|line| line["kind"] == "rollout");
     let percents: Vec<u64> = rollout
         .map(|line| line["percent"].as_u64().unwrap())
@@ -242,10 +244,10 @@ async fn the_share_grows_by_steps_and_the_candidate_is_promoted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_with_problems_is_refused() {
-    let gate = Rollout::start("{ to: next.yaml, percent: 100 }").await;
-    let reload = || gate.operator.post("/reload", "");
+    let gateway = Rollout::start("{ to: next.yaml, percent: 100 }").await;
+    let reload = || gateway.operator.post("/reload", "");
 
-    fs::write(gate.folder.path().join("next.yaml"), "hoks: {}").unwrap();
+    fs::write(gateway.folder.path().join("next.yaml"), "hoks: {}").unwrap();
     let answer = reload().await;
     assert_eq!(answer.status, 400);
     assert!(
@@ -260,9 +262,9 @@ async fn a_candidate_with_problems_is_refused() {
         ),
         ("../next.yaml", "must be a version, or the name of a file"),
     ] {
-        write(
-            gate.folder.path(),
-            &gate.upstream,
+        write_configs(
+            gateway.folder.path(),
+            &gateway.upstream,
             &format!("{{ to: {to}, percent: 1 }}"),
         );
         let answer = reload().await;
@@ -272,5 +274,5 @@ async fn a_candidate_with_problems_is_refused() {
             answer.text()
         );
     }
-    assert!(gate.denies("any", "banana").await);
+    assert!(gateway.denies("any", "banana").await);
 }

@@ -1,6 +1,6 @@
-//! Hooks of the shadow's config: only those that say so run.
+//! Hooks of the shadow's config: only those with `shadow: true` run.
 
-use super::{AMPLE, Shadowed, make};
+use super::{AMPLE_BUDGET, ShadowGateway, make_calls};
 use crate::{
     families::family::ALL,
     replay::{
@@ -9,10 +9,10 @@ use crate::{
     },
 };
 
-/// A hook that denies tools, and leaves a file behind.
-fn hook(name: &str, more: &str) -> String {
+/// Returns a config with a hook that denies tools and creates the file `name`.
+fn hook_config(name: &str, fields: &str) -> String {
     format!(
-        "hooks:\n  BeforeTool: [{{ hooks: [{{ name: {name}, command: \"touch {name}; echo no >&2; exit 2\"{more} }}] }}]\n"
+        "hooks:\n  BeforeTool: [{{ hooks: [{{ name: {name}, command: \"touch {name}; echo no >&2; exit 2\"{fields} }}] }}]\n"
     )
 }
 
@@ -24,12 +24,12 @@ fn calls() -> Vec<Call> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_process_starts_for_a_hook_that_does_not_ask_for_it() {
-    let next = format!("{}{}", base(), hook("other", ""));
-    let gateway = Shadowed::start(&base(), &next, &format!("sample: 1, {AMPLE}")).await;
+async fn a_hook_without_shadow_true_does_not_run() {
+    let next = format!("{}{}", base(), hook_config("other", ""));
+    let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
 
-    make(&gateway.agent, &calls()).await;
-    let status = gateway.until_judged(calls().len()).await;
+    make_calls(&gateway.agent, &calls()).await;
+    let status = gateway.wait_until_judged(calls().len()).await;
 
     assert_eq!(status["report"]["counts"]["newly_denied"], 0, "{status:#}");
     let (folder, ..) = gateway.stop();
@@ -37,11 +37,11 @@ async fn no_process_starts_for_a_hook_that_does_not_ask_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hook_with_shadow_true_runs_and_a_live_one_answers_as_it_did() {
-    let live = format!("{}{}", base(), hook("same", ""));
-    let gateway = Shadowed::start(&live, &live, &format!("sample: 1, {AMPLE}")).await;
-    make(&gateway.agent, &calls()).await;
-    let status = gateway.until_judged(calls().len()).await;
+async fn a_hook_with_shadow_true_runs_and_outputs_of_live_hooks_are_reused() {
+    let live = format!("{}{}", base(), hook_config("same", ""));
+    let gateway = ShadowGateway::start(&live, &live, &format!("sample: 1, {AMPLE_BUDGET}")).await;
+    make_calls(&gateway.agent, &calls()).await;
+    let status = gateway.wait_until_judged(calls().len()).await;
     assert_eq!(
         status["report"]["counts"]["unchanged"],
         calls().len(),
@@ -49,10 +49,10 @@ async fn a_hook_with_shadow_true_runs_and_a_live_one_answers_as_it_did() {
     );
     drop(gateway);
 
-    let next = format!("{}{}", base(), hook("other", ", shadow: true"));
-    let gateway = Shadowed::start(&base(), &next, &format!("sample: 1, {AMPLE}")).await;
-    make(&gateway.agent, &calls()).await;
-    let status = gateway.until_judged(calls().len()).await;
+    let next = format!("{}{}", base(), hook_config("other", ", shadow: true"));
+    let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
+    make_calls(&gateway.agent, &calls()).await;
+    let status = gateway.wait_until_judged(calls().len()).await;
     assert_eq!(
         status["report"]["counts"]["newly_denied"],
         calls().len(),
@@ -61,7 +61,7 @@ async fn a_hook_with_shadow_true_runs_and_a_live_one_answers_as_it_did() {
     assert!(gateway.folder.path().join("other").exists());
     let (folder, ..) = gateway.stop();
 
-    // In a replay, it does not run.
+    // The hook does not run in a replay.
     std::fs::remove_file(folder.path().join("other")).unwrap();
     let arguments = ["replay", "--config", "next.yaml", "recordings"];
     let (code, _, err) = crate::harness::run(&arguments, folder.path());
@@ -70,16 +70,16 @@ async fn a_hook_with_shadow_true_runs_and_a_live_one_answers_as_it_did() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_config_that_is_posted_runs_no_hook() {
-    let gateway = Shadowed::start(&base(), &base(), "").await;
-    let next = format!("{}{}", base(), hook("posted", ", shadow: true"));
-    gateway.write("posted.yaml", &next);
+async fn a_posted_shadow_config_runs_no_hook() {
+    let gateway = ShadowGateway::start(&base(), &base(), "").await;
+    let next = format!("{}{}", base(), hook_config("posted", ", shadow: true"));
+    gateway.write_config("posted.yaml", &next);
     let text = std::fs::read_to_string(gateway.folder.path().join("posted.yaml")).unwrap();
 
     let started = gateway.operator.post("/shadow?sample=1", text).await;
     assert_eq!(started.status, 200, "{}", started.text());
-    make(&gateway.agent, &calls()).await;
-    gateway.until_judged(calls().len()).await;
+    make_calls(&gateway.agent, &calls()).await;
+    gateway.wait_until_judged(calls().len()).await;
 
     assert!(!gateway.folder.path().join("posted").exists());
 }

@@ -1,18 +1,19 @@
-//! The admin API: who may start a shadow, and what is refused.
+//! Shadows in the admin API and the console: roles, invalid requests, report and end.
 
 use std::fs;
 
 use serde_json::Value;
 
-use super::{AMPLE, Shadowed, judged, make};
+use super::{AMPLE_BUDGET, ShadowGateway, judged_calls, make_calls};
 use crate::{
-    harness::{Agent, Browser, PATIENCE, Served, Upstream, eventually},
+    harness::{Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, eventually},
     replay::{changes::base, conversations::sessions},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_config_or_a_parameter_with_problems_is_refused_and_the_shadow_stays() {
-    let gateway = Shadowed::start(&base(), &base(), &format!("sample: 1, {AMPLE}")).await;
+async fn an_invalid_config_or_parameter_is_rejected_and_keeps_the_shadow() {
+    let gateway =
+        ShadowGateway::start(&base(), &base(), &format!("sample: 1, {AMPLE_BUDGET}")).await;
     let good = fs::read_to_string(gateway.folder.path().join("next.yaml")).unwrap();
     let before = gateway.status().await;
 
@@ -42,8 +43,8 @@ async fn a_config_or_a_parameter_with_problems_is_refused_and_the_shadow_stays()
         (&posted["state"], &posted["sample"]),
         (&"running".into(), &0.5.into())
     );
-    assert_eq!(judged(&gateway.end().await), 0);
-    assert_eq!(gateway.end().await["reason"], "operator");
+    assert_eq!(judged_calls(&gateway.end_shadow().await), 0);
+    assert_eq!(gateway.end_shadow().await["reason"], "operator");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,36 +61,41 @@ async fn only_operators_start_and_end_a_shadow() {
         upstream.addr
     );
     fs::write(folder.path().join("hookgate.yaml"), &config).unwrap();
-    let mut served = Served::folder(folder.path());
+    let mut served = ServerProcess::folder(folder.path());
     served.addr();
     let operators = served.operators();
     let user =
         |name: &str| Agent::at(operators).sending("authorization", format!("Bearer {name}-token"));
-    let (vera, olga) = (user("vera"), user("olga"));
+    let (viewer, operator) = (user("vera"), user("olga"));
 
-    assert_eq!(vera.post("/shadow", config.clone()).await.status, 403);
-    assert_eq!(vera.ask("DELETE", "/shadow", "").await.status, 403);
+    assert_eq!(viewer.post("/shadow", config.clone()).await.status, 403);
+    assert_eq!(viewer.ask("DELETE", "/shadow", "").await.status, 403);
     assert_eq!(Agent::at(operators).get("/shadow").await.status, 401);
-    let started = olga.post("/shadow", config).await;
+    let started = operator.post("/shadow", config).await;
     assert_eq!(started.status, 200, "{}", started.text());
-    assert_eq!(vera.get("/shadow").await.json()["state"], "running");
-    assert_eq!(olga.ask("DELETE", "/shadow", "").await.status, 200);
+    assert_eq!(viewer.get("/shadow").await.json()["state"], "running");
+    assert_eq!(operator.ask("DELETE", "/shadow", "").await.status, 200);
 
     let is_logged = || {
         let log = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
         let mut lines = log.lines().filter(|line| line.contains("\"shadow\""));
         lines.all(|line| line.contains("\"by\":\"olga\"")) && log.contains("\"shadow\"")
     };
-    eventually("the operator is in the decision log", PATIENCE, is_logged).await;
+    eventually(
+        "the operator is in the decision log",
+        TEST_TIMEOUT,
+        is_logged,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_console_shows_the_report_side_by_side_and_ends_the_shadow() {
+async fn the_console_shows_the_report_and_ends_the_shadow() {
     let next = base().replace("deny: [rm]", "allow: [rm]");
-    let gateway = Shadowed::start(&base(), &next, &format!("sample: 1, {AMPLE}")).await;
+    let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
     let calls = sessions();
-    make(&gateway.agent, &calls).await;
-    let status = gateway.until_judged(calls.len()).await;
+    make_calls(&gateway.agent, &calls).await;
+    let status = gateway.wait_until_judged(calls.len()).await;
     let counts = &status["report"]["counts"];
     let samples = status["report"]["samples"]["edited"].clone();
     let sample = &samples[0];

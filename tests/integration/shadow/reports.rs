@@ -1,10 +1,10 @@
-//! The report is that of a replay of the same calls.
+//! Shadow reports: equal to those of a replay, in metrics, the decision log and the command.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{AMPLE, Shadowed, make, write};
+use super::{AMPLE_BUDGET, ShadowGateway, make_calls, write_config};
 use crate::{
     harness::{hookgate, run},
     replay::{
@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// A report without what differs from run to run.
-fn plain(report: &Value) -> Value {
+/// Returns a report without fields that differ from run to run, and with sorted samples.
+fn without_volatile_fields(report: &Value) -> Value {
     let mut report = report.clone();
     let fields = report.as_object_mut().unwrap();
     fields.remove("times");
@@ -28,7 +28,7 @@ fn plain(report: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_report_is_that_of_a_replay_of_the_same_calls() {
+async fn the_report_equals_that_of_a_replay_of_the_same_calls() {
     let candidates = [
         base(),
         base().replace("deny: [rm]", "allow: [rm]"),
@@ -44,11 +44,12 @@ async fn the_report_is_that_of_a_replay_of_the_same_calls() {
             .step_by(3)
             .chain(sessions())
             .collect();
-        let gateway = Shadowed::start(&base(), &next, &format!("sample: 1, {AMPLE}")).await;
+        let gateway =
+            ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
 
-        make(&gateway.agent, &calls).await;
-        gateway.until_judged(calls.len()).await;
-        let status = gateway.end().await;
+        make_calls(&gateway.agent, &calls).await;
+        gateway.wait_until_judged(calls.len()).await;
+        let status = gateway.end_shadow().await;
         let upstream = gateway.upstream.addr;
         let (folder, ..) = gateway.stop();
 
@@ -68,18 +69,21 @@ async fn the_report_is_that_of_a_replay_of_the_same_calls() {
         let replayed: Value = serde_json::from_str(&out).unwrap();
         let is_few = |samples: &Value| samples.as_array().unwrap().len() < 20;
         let samples = replayed["samples"].as_object().unwrap();
-        let (mut one, mut other) = (plain(&status["report"]), plain(&replayed));
+        let (mut reported, mut of_replay) = (
+            without_volatile_fields(&status["report"]),
+            without_volatile_fields(&replayed),
+        );
         if !samples.values().all(is_few) {
-            // Which of many calls are shown depends on their order.
-            one["samples"].take();
-            other["samples"].take();
+            // The order of the calls determines which of many samples are kept.
+            reported["samples"].take();
+            of_replay["samples"].take();
         }
-        assert_eq!(one, other);
+        assert_eq!(reported, of_replay);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_are_judged_as_a_whole() {
+async fn sampling_selects_whole_sessions() {
     let calls: Vec<Call> = (0..40)
         .flat_map(|number| {
             sessions().into_iter().take(3).map(move |mut call| {
@@ -88,14 +92,15 @@ async fn sessions_are_judged_as_a_whole() {
             })
         })
         .collect();
-    let gateway = Shadowed::start(&base(), &base(), &format!("sample: 0.5, {AMPLE}")).await;
+    let gateway =
+        ShadowGateway::start(&base(), &base(), &format!("sample: 0.5, {AMPLE_BUDGET}")).await;
 
-    make(&gateway.agent, &calls).await;
-    // The hash of the name decides, so the number is the same in every run.
-    let all_judged = |status: &Value| status["held_bytes"] == 0 && super::judged(status) > 0;
-    let status = gateway.until("a sample", all_judged).await;
+    make_calls(&gateway.agent, &calls).await;
+    // The hash of a session's name selects it, so the number is the same in every run.
+    let all_judged = |status: &Value| status["held_bytes"] == 0 && super::judged_calls(status) > 0;
+    let status = gateway.wait_until("a sample", all_judged).await;
 
-    let judged = super::judged(&status);
+    let judged = super::judged_calls(&status);
     assert_eq!(judged % 3, 0, "{judged}");
     assert!((45..=75).contains(&judged), "{judged}");
     assert_eq!(status["report"]["counts"]["unknown"], 0, "{status:#}");
@@ -105,10 +110,10 @@ async fn sessions_are_judged_as_a_whole() {
 async fn metrics_and_the_decision_log_have_the_counts() {
     let next = base().replace("deny: [rm]", "deny: [look]");
     let calls: Vec<Call> = Call::every().into_iter().take(16).collect();
-    let gateway = Shadowed::start(&base(), &next, &format!("sample: 1, {AMPLE}")).await;
+    let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
 
-    make(&gateway.agent, &calls).await;
-    let status = gateway.until_judged(calls.len()).await;
+    make_calls(&gateway.agent, &calls).await;
+    let status = gateway.wait_until_judged(calls.len()).await;
     let operator = &gateway.operator;
     let series =
         |change| format!("hookgate_shadow_verdicts_total{{rule=\"guard\",change=\"{change}\"}}");
@@ -118,7 +123,7 @@ async fn metrics_and_the_decision_log_have_the_counts() {
     assert_eq!(status["report"]["rules"]["guard"]["newly_denied"], denied);
     assert_eq!(status["report"]["rules"]["guard"]["newly_allowed"], allowed);
     assert!(denied > 0 && allowed > 0, "{status:#}");
-    let ended = gateway.end().await;
+    let ended = gateway.end_shadow().await;
     assert_eq!(gateway.operator.metric("hookgate_shadow_running").await, 0);
     let (_folder, lines, logged) = gateway.stop();
 
@@ -155,10 +160,10 @@ async fn metrics_and_the_decision_log_have_the_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_command_tries_a_config_on_live_calls() {
-    let gateway = Shadowed::start(&base(), &base(), "").await;
+async fn the_shadow_command_evaluates_a_config_on_live_calls() {
+    let gateway = ShadowGateway::start(&base(), &base(), "").await;
     let next = base().replace("deny: [rm]", "deny: [look]");
-    write(
+    write_config(
         gateway.folder.path(),
         &gateway.upstream,
         "tried.yaml",
@@ -182,7 +187,7 @@ async fn the_command_tries_a_config_on_live_calls() {
     let calls: Vec<Call> = Call::every().into_iter().take(16).collect();
 
     let expression = "newly_denied > 0";
-    let tried = command(&[
+    let outcome = command(&[
         "--duration",
         "3s",
         "--format",
@@ -191,10 +196,10 @@ async fn the_command_tries_a_config_on_live_calls() {
         expression,
     ]);
     gateway
-        .until("a shadow", |status| status["state"] == "running")
+        .wait_until("a shadow", |status| status["state"] == "running")
         .await;
-    make(&gateway.agent, &calls).await;
-    let (code, out, err) = tried.await;
+    make_calls(&gateway.agent, &calls).await;
+    let (code, out, err) = outcome.await;
 
     assert_eq!(code, 1, "{out}{err}");
     assert!(err.contains("`--fail-on` holds"), "{err}");

@@ -1,10 +1,10 @@
-//! What agents, the model API, sessions and logs see is the same with and without a shadow.
+//! Responses, upstream requests, sessions, logs and metrics, which a shadow does not change.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value};
 
-use super::{AMPLE, Shadowed};
+use super::{AMPLE_BUDGET, ShadowGateway};
 use crate::{
     families::family::ALL,
     harness::{Agent, Answer},
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// How often everything is asked; `HOOKGATE_SHADOWS=60` makes more than 10,000 calls.
+/// Number of repetitions of all calls; `HOOKGATE_SHADOWS=60` makes more than 10,000 calls.
 fn repetitions() -> usize {
     let number = std::env::var("HOOKGATE_SHADOWS").ok();
     number.map_or(1, |number| number.parse().unwrap())
@@ -33,9 +33,9 @@ const VOLATILE: &[&str] = &[
     "timestamp",
 ];
 
-/// Everything that can be seen of a gateway.
+/// The observable effects of calls to a gateway.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct Observations {
     answers: Vec<String>,
     upstream: Vec<String>,
     sessions: Vec<String>,
@@ -44,25 +44,25 @@ struct Seen {
     metrics: Vec<String>,
 }
 
-/// Names ids in the order in which they come.
+/// Replaces ids by names in order of appearance.
 #[derive(Default)]
-struct Names(BTreeMap<String, String>);
+struct IdNames(BTreeMap<String, String>);
 
-impl Names {
+impl IdNames {
     fn name(&mut self, text: &str) -> String {
         let next = format!("id-{}", self.0.len());
         self.0.entry(text.to_owned()).or_insert(next).clone()
     }
 
-    /// A JSON value without what is new in each run.
-    fn plain(&mut self, value: &Value) -> Value {
+    /// Returns a JSON value without fields that differ from run to run, and with named ids.
+    fn normalize(&mut self, value: &Value) -> Value {
         match value {
             Value::Object(fields) => {
                 let mut plain = Map::new();
                 for (name, value) in fields {
                     let value = match value {
                         Value::String(id) if is_id(name) => Value::String(self.name(id)),
-                        value => self.plain(value),
+                        value => self.normalize(value),
                     };
                     if !VOLATILE.contains(&name.as_str()) {
                         plain.insert(name.clone(), value);
@@ -70,7 +70,7 @@ impl Names {
                 }
                 Value::Object(plain)
             }
-            Value::Array(values) => values.iter().map(|value| self.plain(value)).collect(),
+            Value::Array(values) => values.iter().map(|value| self.normalize(value)).collect(),
             other => other.clone(),
         }
     }
@@ -80,12 +80,12 @@ fn is_id(name: &str) -> bool {
     matches!(name, "request" | "request_id" | "session" | "id")
 }
 
-fn answered(answer: &Answer, names: &mut Names) -> String {
+fn normalized_answer(answer: &Answer, names: &mut IdNames) -> String {
     let mut headers = answer.headers.clone();
     for name in ["date", "x-hookgate-request-id"] {
         headers.remove(name);
     }
-    // The milliseconds of each hook.
+    // The header has the milliseconds of each hook.
     let hooks = headers.remove("x-hookgate-hooks");
     let hooks = hooks.map(|hooks| hooks.to_str().unwrap().replace(char::is_numeric, ""));
     let session = headers.remove("x-hookgate-session");
@@ -100,19 +100,19 @@ fn answered(answer: &Answer, names: &mut Names) -> String {
 async fn sessions_of(operator: &Agent) -> Vec<String> {
     let list = operator.get("/sessions?limit=1000").await.json();
     let list = list.as_array().or_else(|| list["sessions"].as_array());
-    let mut sessions: Vec<String> = list.unwrap().iter().map(session).collect();
+    let mut sessions: Vec<String> = list.unwrap().iter().map(normalized_session).collect();
     sessions.sort();
     sessions
 }
 
-fn session(session: &Value) -> String {
+fn normalized_session(session: &Value) -> String {
     let mut session = session.as_object().unwrap().clone();
     session.retain(|name, _| !is_id(name));
     session.retain(|name, _| !matches!(name.as_str(), "started" | "last_seen"));
     Value::Object(session).to_string()
 }
 
-/// Counters of the gateway, but for those of the shadow and what depends on time.
+/// Returns the gateway's counters, except those of the shadow and those that depend on time.
 async fn metrics_of(operator: &Agent) -> Vec<String> {
     let metrics = operator.get("/metrics").await;
     let lines = metrics.text().lines();
@@ -129,30 +129,32 @@ async fn metrics_of(operator: &Agent) -> Vec<String> {
     metrics
 }
 
-/// Makes calls at a new gateway.
-async fn seen(calls: &[Call], next: &str, shadow: &str) -> Seen {
-    let gateway = Shadowed::start(&base(), next, shadow).await;
-    let (mut seen, mut names) = (Seen::default(), Names::default());
+/// Makes calls to a new gateway and returns their observable effects.
+async fn observe(calls: &[Call], next: &str, shadow: &str) -> Observations {
+    let gateway = ShadowGateway::start(&base(), next, shadow).await;
+    let (mut observed, mut names) = (Observations::default(), IdNames::default());
     for call in calls {
         let answer = call.send(&gateway.agent).await;
-        seen.answers.push(answered(&answer, &mut names));
+        observed
+            .answers
+            .push(normalized_answer(&answer, &mut names));
     }
     if !shadow.is_empty() {
-        let least = if shadow.contains(AMPLE) {
+        let minimum = if shadow.contains(AMPLE_BUDGET) {
             calls.len()
         } else {
             1
         };
         let is_met = |status: &Value| {
-            super::judged(status) + status["dropped"].as_u64().unwrap() >= least as u64
+            super::judged_calls(status) + status["dropped"].as_u64().unwrap() >= minimum as u64
         };
-        gateway.until("judged or dropped calls", is_met).await;
+        gateway.wait_until("judged or dropped calls", is_met).await;
     }
     while gateway.operator.metric("hookgate_in_flight").await > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let asked = gateway.upstream.seen();
-    seen.upstream = asked
+    let asked = gateway.upstream.requests();
+    observed.upstream = asked
         .iter()
         .map(|asked| {
             format!(
@@ -161,21 +163,21 @@ async fn seen(calls: &[Call], next: &str, shadow: &str) -> Seen {
             )
         })
         .collect();
-    seen.sessions = sessions_of(&gateway.operator).await;
-    seen.metrics = metrics_of(&gateway.operator).await;
+    observed.sessions = sessions_of(&gateway.operator).await;
+    observed.metrics = metrics_of(&gateway.operator).await;
     let (_folder, lines, logged) = gateway.stop();
-    let mut names = Names::default();
+    let mut names = IdNames::default();
     let live = lines.iter().filter(|line| line["kind"] != "shadow");
-    seen.decisions = live.map(|line| names.plain(line).to_string()).collect();
-    let words = logged.lines().filter(|line| !line.contains("shadow "));
-    seen.logged = words.map(message).collect();
+    observed.decisions = live.map(|line| names.normalize(line).to_string()).collect();
+    let lines_of_gateway = logged.lines().filter(|line| !line.contains("shadow "));
+    observed.logged = lines_of_gateway.map(normalized_log_line).collect();
     // An agent can begin its next call before the end of the last one is logged.
-    seen.logged.sort();
-    seen
+    observed.logged.sort();
+    observed
 }
 
-/// The words of a log line, without time, ids and durations.
-fn message(line: &str) -> String {
+/// Returns a log line without time, ids and durations.
+fn normalized_log_line(line: &str) -> String {
     let words = line.split_whitespace().skip(1);
     let words = words.filter(|word| {
         !word.contains("request.id")
@@ -189,26 +191,26 @@ fn message(line: &str) -> String {
 }
 
 #[track_caller]
-fn assert_same(one: &Seen, other: &Seen) {
+fn assert_same(first: &Observations, second: &Observations) {
     let parts = [
-        (&one.answers, &other.answers),
-        (&one.upstream, &other.upstream),
-        (&one.sessions, &other.sessions),
-        (&one.decisions, &other.decisions),
-        (&one.logged, &other.logged),
-        (&one.metrics, &other.metrics),
+        (&first.answers, &second.answers),
+        (&first.upstream, &second.upstream),
+        (&first.sessions, &second.sessions),
+        (&first.decisions, &second.decisions),
+        (&first.logged, &second.logged),
+        (&first.metrics, &second.metrics),
     ];
-    for (one, other) in parts {
-        for (one, other) in one.iter().zip(other) {
-            assert_eq!(one, other);
+    for (first, second) in parts {
+        for (first, second) in first.iter().zip(second) {
+            assert_eq!(first, second);
         }
-        assert_eq!(one.len(), other.len(), "{one:#?}\n{other:#?}");
-        assert!(!one.is_empty());
+        assert_eq!(first.len(), second.len(), "{first:#?}\n{second:#?}");
+        assert!(!first.is_empty());
     }
 }
 
-/// A config that decides otherwise about most calls, and inspects everything.
-fn otherwise() -> String {
+/// Returns a config that changes the outcome of most calls, and inspects everything.
+fn changed_config() -> String {
     base()
         .replace("deny: [rm]", "deny: [look]")
         .replace("detect: [aws_key]", "patterns: { word: 'aurora|w[a-z]+' }")
@@ -219,7 +221,7 @@ fn otherwise() -> String {
     clippy::print_stdout,
     reason = "the number of calls, for `just shadows`"
 )]
-async fn a_shadow_changes_nothing_that_can_be_seen() {
+async fn a_shadow_has_no_observable_effect() {
     let mut calls = Vec::new();
     for number in 0..repetitions() {
         for mut call in Call::every().into_iter().chain(sessions()) {
@@ -233,8 +235,13 @@ async fn a_shadow_changes_nothing_that_can_be_seen() {
         }
     }
 
-    let without = seen(&calls, &otherwise(), "").await;
-    let with = seen(&calls, &otherwise(), &format!("sample: 1, {AMPLE}")).await;
+    let without = observe(&calls, &changed_config(), "").await;
+    let with = observe(
+        &calls,
+        &changed_config(),
+        &format!("sample: 1, {AMPLE_BUDGET}"),
+    )
+    .await;
 
     assert_same(&without, &with);
     println!(
@@ -243,7 +250,7 @@ async fn a_shadow_changes_nothing_that_can_be_seen() {
     );
 }
 
-/// Large requests, on which a config of many patterns computes for long.
+/// Returns calls with large requests, which a config with many patterns inspects slowly.
 fn large_calls() -> Vec<Call> {
     let text = "lorem ipsum dolor sit amet ".repeat(4000);
     let calls = ALL.iter().flat_map(|family| {
@@ -257,7 +264,7 @@ fn large_calls() -> Vec<Call> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_config_that_computes_for_long_delays_no_call_and_changes_nothing() {
+async fn a_slow_shadow_config_has_no_observable_effect() {
     let patterns: Vec<String> = (0..200)
         .map(|number| format!("w{number}: '([a-z ]+,?)*x{number}y'"))
         .collect();
@@ -268,19 +275,19 @@ async fn a_config_that_computes_for_long_delays_no_call_and_changes_nothing() {
     );
     let calls = large_calls();
 
-    let without = seen(&calls, &slow, "").await;
-    let with = seen(&calls, &slow, "sample: 1, budget: { queue: 1, cpu: 5% }").await;
+    let without = observe(&calls, &slow, "").await;
+    let with = observe(&calls, &slow, "sample: 1, budget: { queue: 1, cpu: 5% }").await;
 
     assert_same(&without, &with);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exchanges_that_do_not_fit_into_the_memory_change_nothing() {
+async fn a_small_memory_budget_has_no_observable_effect() {
     let calls = large_calls();
 
-    let without = seen(&calls, &otherwise(), "").await;
+    let without = observe(&calls, &changed_config(), "").await;
     let shadow = "sample: 1, budget: { memory: 400KiB, cpu: 1% }";
-    let with = seen(&calls, &otherwise(), shadow).await;
+    let with = observe(&calls, &changed_config(), shadow).await;
 
     assert_same(&without, &with);
 }

@@ -1,66 +1,67 @@
-//! Content of calls: off by default, masked, and viewed on the record.
+//! Content of calls: off by default, masked, and each view is in the decision log.
 
 use serde_json::{Value, json};
 
-use super::{MODEL, answering, record, until};
+use super::{MODEL, record, text_answer, until};
 use crate::harness::{TestGateway, Upstream, prompt};
 
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }, { policy: request_limits, max_calls: 500 }]\n";
 
-async fn ask(gate: &TestGateway, text: &str) -> String {
-    let agent = gate.agent().sending("x-hookgate-session", "s-1");
+/// Makes a call in session `s-1` and waits for its record. Returns its id.
+async fn call(gateway: &TestGateway, text: &str) -> String {
+    let agent = gateway.agent().sending("x-hookgate-session", "s-1");
     let answer = agent.generate(MODEL, &prompt(text)).await;
     let id = answer.header("x-hookgate-request-id").to_owned();
-    record(gate, &id).await;
+    record(gateway, &id).await;
     id
 }
 
-/// The content of a call, once it is masked.
-async fn content(gate: &TestGateway, id: &str) -> Value {
+/// Waits for the masked content of a call.
+async fn content(gateway: &TestGateway, id: &str) -> Value {
     let path = format!("/calls/{id}/content?reason=ticket+7");
-    until(&gate.operator(), &path, |found| found["id"].is_string()).await
+    until(&gateway.operator(), &path, |found| found["id"].is_string()).await
 }
 
 #[tokio::test]
-async fn without_a_setting_no_content_is_kept() {
-    let upstream = Upstream::answering(&answering("hello")).await;
-    let gate = TestGateway::start(&upstream, GUARD).await;
+async fn content_is_not_kept_by_default() {
+    let upstream = Upstream::answering(&text_answer("hello")).await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
 
-    let denied = ask(&gate, "something forbidden").await;
+    let denied = call(&gateway, "something forbidden").await;
 
-    let missing = gate
+    let missing = gateway
         .operator()
         .get(&format!("/calls/{denied}/content"))
         .await;
     assert_eq!(missing.status, 404);
-    let view = gate.operator().get(&format!("/calls/{denied}")).await;
+    let view = gateway.operator().get(&format!("/calls/{denied}")).await;
     assert_eq!(view.json()["has_content"], false);
     assert!(!view.text().contains("something"));
 }
 
 #[tokio::test]
 async fn content_of_denied_calls_is_masked_and_each_view_is_in_the_decision_log() {
-    let upstream = Upstream::answering(&answering("hello")).await;
+    let upstream = Upstream::answering(&text_answer("hello")).await;
     let config = format!(
         "audit: {{ path: audit.jsonl }}\ntrace: {{ content: {{ denied_or_edited: true }} }}\n{GUARD}"
     );
-    let gate = TestGateway::start(&upstream, &config).await;
+    let gateway = TestGateway::start(&upstream, &config).await;
 
-    let passed = ask(&gate, "hello").await;
-    let denied = ask(&gate, &format!("forbidden {KEY}")).await;
-    let kept = content(&gate, &denied).await;
+    let passed = call(&gateway, "hello").await;
+    let denied = call(&gateway, &format!("forbidden {KEY}")).await;
+    let kept = content(&gateway, &denied).await;
 
     let request = kept["request"]["body"].to_string();
     assert!(request.contains("forbidden [REDACTED:aws_key]"), "{kept:#}");
     assert_eq!(kept["request"]["masked"]["aws_key"], 1);
     assert_eq!(kept["because"], "denied_or_edited");
-    let missing = gate
+    let missing = gateway
         .operator()
         .get(&format!("/calls/{passed}/content"))
         .await;
     assert_eq!(missing.status, 404);
-    let folder = gate.stop_keeping().await;
+    let folder = gateway.stop_and_keep_files().await;
     let audit = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
     let lines = audit
         .lines()
@@ -76,13 +77,13 @@ async fn content_of_denied_calls_is_masked_and_each_view_is_in_the_decision_log(
 }
 
 #[tokio::test]
-async fn a_watched_session_keeps_requests_and_answers_for_a_while() {
-    let upstream = Upstream::answering(&answering(&format!("the key is {KEY}"))).await;
-    let gate = TestGateway::start(&upstream, GUARD).await;
-    let before = ask(&gate, "hello").await;
+async fn content_is_kept_from_the_start_of_a_watch_and_masked() {
+    let upstream = Upstream::answering(&text_answer(&format!("the key is {KEY}"))).await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
+    let before = call(&gateway, "hello").await;
     let watch = |minutes: u64, reason: &str| {
         let body = json!({ "minutes": minutes, "reason": reason }).to_string();
-        let operator = gate.operator();
+        let operator = gateway.operator();
         async move { operator.post("/sessions/s-1/watch", body).await }
     };
 
@@ -92,8 +93,8 @@ async fn a_watched_session_keeps_requests_and_answers_for_a_while() {
         watch(5, " ").await.status,
     ];
     let watched = watch(5, "incident 12").await;
-    let id = ask(&gate, "hello again").await;
-    let kept = content(&gate, &id).await;
+    let id = call(&gateway, "hello again").await;
+    let kept = content(&gateway, &id).await;
 
     assert_eq!(refused, [400; 3]);
     assert_eq!(watched.json()["reason"], "incident 12");
@@ -106,7 +107,7 @@ async fn a_watched_session_keeps_requests_and_answers_for_a_while() {
         "{kept:#}"
     );
     assert!(!kept.to_string().contains(KEY));
-    let missing = gate
+    let missing = gateway
         .operator()
         .get(&format!("/calls/{before}/content"))
         .await;

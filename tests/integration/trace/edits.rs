@@ -1,14 +1,15 @@
-//! Edits in records: where, of what kind, how large, and what they cost in the prompt cache.
+//! Edits in records: pointers, kinds, sizes, and invalidated bytes of the prompt cache.
 
 use serde_json::{Value, json};
 
-use super::{MODEL, answering, event, record, rule};
+use super::{MODEL, event, record, rule, text_answer};
 use crate::harness::{TestGateway, Upstream, hook, prompt, respond};
 
 const REDACT: &str = "policies: [{ policy: redact, detect: [aws_key] }]\n";
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 
-fn pointers(diff: &Value) -> Vec<(String, String)> {
+/// Returns the pointer and the kind of each change.
+fn pointers_and_kinds(diff: &Value) -> Vec<(String, String)> {
     let changes = diff["changes"].as_array().unwrap();
     let text = |change: &Value, name: &str| change[name].as_str().unwrap().to_owned();
     changes
@@ -18,23 +19,26 @@ fn pointers(diff: &Value) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn an_edited_request_and_answer_have_pointers_and_sizes() {
-    let upstream = Upstream::answering(&answering(&format!("your key is {KEY}"))).await;
-    let gate = TestGateway::start(&upstream, REDACT).await;
+async fn edits_of_requests_and_answers_are_recorded_with_pointers_and_sizes() {
+    let upstream = Upstream::answering(&text_answer(&format!("your key is {KEY}"))).await;
+    let gateway = TestGateway::start(&upstream, REDACT).await;
 
-    let answer = gate
+    let answer = gateway
         .agent()
         .generate(MODEL, &prompt(&format!("use {KEY}")))
         .await;
 
-    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
     let detail = &record["detail"];
     let request = &detail["request_diff"];
     let changed = |pointer: &str| vec![(pointer.to_owned(), "changed".to_owned())];
-    assert_eq!(pointers(request), changed("/contents/0/parts/0/text"));
+    assert_eq!(
+        pointers_and_kinds(request),
+        changed("/contents/0/parts/0/text")
+    );
     assert!(request["before_bytes"].as_u64() != request["after_bytes"].as_u64());
     let pointer = "/0/candidates/0/content/parts/0/text";
-    assert_eq!(pointers(&detail["answer_diff"]), changed(pointer));
+    assert_eq!(pointers_and_kinds(&detail["answer_diff"]), changed(pointer));
     assert_eq!(
         rule(event(&record, "BeforeModel"), "redact")["edited"],
         true
@@ -44,13 +48,13 @@ async fn an_edited_request_and_answer_have_pointers_and_sizes() {
 }
 
 #[tokio::test]
-async fn a_call_that_nothing_edits_has_no_diff() {
-    let upstream = Upstream::answering(&answering("hello")).await;
-    let gate = TestGateway::start(&upstream, REDACT).await;
+async fn an_unedited_call_has_no_diff() {
+    let upstream = Upstream::answering(&text_answer("hello")).await;
+    let gateway = TestGateway::start(&upstream, REDACT).await;
 
-    let answer = gate.agent().generate(MODEL, &prompt("hi")).await;
+    let answer = gateway.agent().generate(MODEL, &prompt("hi")).await;
 
-    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
     let detail = &record["detail"];
     assert_eq!(
         (&detail["request_diff"], &detail["answer_diff"]),
@@ -60,23 +64,23 @@ async fn a_call_that_nothing_edits_has_no_diff() {
 }
 
 #[tokio::test]
-async fn chunks_of_a_stream_have_times_and_held_back_bytes() {
+async fn the_record_of_a_stream_counts_chunks_and_held_back_bytes() {
     let chunk = |text: &str| json!({ "candidates": [{ "content": { "role": "model", "parts": [{ "text": text }] } }] });
     let mut events: Vec<Value> = (0..200)
         .map(|number| chunk(&format!("word {number} ")))
         .collect();
-    // The begin of a key is held back until the next chunk.
+    // The start of a key is held back until the next chunk.
     events.insert(100, chunk("AKIAIOSFODNN7"));
     events.insert(101, chunk("EXAMPLE and more"));
     let events: Vec<String> = events.iter().map(Value::to_string).collect();
     let body = format!("data: {}\r\n\r\n", events.join("\r\n\r\ndata: "));
     let upstream = Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
-    let gate = TestGateway::start(&upstream, REDACT).await;
+    let gateway = TestGateway::start(&upstream, REDACT).await;
 
-    let answer = gate.agent().stream(MODEL, &prompt("hi")).await;
+    let answer = gateway.agent().stream(MODEL, &prompt("hi")).await;
 
     assert!(!answer.text().contains("AKIA"));
-    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
     let chunks = &record["detail"]["chunks"];
     assert_eq!(chunks["chunks"], 202);
     assert!(chunks["spans"].as_array().unwrap().len() <= 64);
@@ -96,12 +100,12 @@ async fn chunks_of_a_stream_have_times_and_held_back_bytes() {
 
 #[tokio::test]
 async fn an_edit_of_an_earlier_message_invalidates_the_prompt_cache() {
-    let upstream = Upstream::answering(&answering("hello")).await;
+    let upstream = Upstream::answering(&text_answer("hello")).await;
     // The hook rewrites the first message only once there are three.
     let command = r#"grep -q third && echo '{"hookSpecificOutput":{"llm_request":{"messages":[{"role":"user","content":"rewritten"},{"role":"model","content":"hello"},{"role":"user","content":"third"}]}}}'; exit 0"#;
-    let hooks = hook::config(&[("BeforeModel", hook::running("rewriter", command))]);
-    let gate = TestGateway::start(&upstream, &hooks).await;
-    let agent = gate.agent().sending("x-hookgate-session", "s-1");
+    let hooks = hook::config(&[("BeforeModel", hook::command("rewriter", command))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "s-1");
     let message = |role: &str, text: &str| json!({ "role": role, "parts": [{ "text": text }] });
     let first = json!({ "contents": [message("user", "the first message")] });
     let third = json!({ "contents": [message("user", "the first message"),
@@ -110,9 +114,9 @@ async fn an_edit_of_an_earlier_message_invalidates_the_prompt_cache() {
     let unedited = agent.generate(MODEL, &first).await;
     let edited = agent.generate(MODEL, &third).await;
 
-    let unedited = record(&gate, unedited.header("x-hookgate-request-id")).await;
+    let unedited = record(&gateway, unedited.header("x-hookgate-request-id")).await;
     assert_eq!(unedited["detail"]["prompt_cache"], Value::Null);
-    let edited = record(&gate, edited.header("x-hookgate-request-id")).await;
+    let edited = record(&gateway, edited.header("x-hookgate-request-id")).await;
     let cache = &edited["detail"]["prompt_cache"];
     assert!(cache["prefix_bytes"].as_u64().unwrap() > 40, "{edited:#}");
     assert!(cache["invalidated_bytes"].as_u64().unwrap() > 10, "{cache}");

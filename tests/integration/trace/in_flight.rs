@@ -1,22 +1,23 @@
-//! Calls that have not ended.
+//! Calls in flight.
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
 use super::{MODEL, calls, until};
 use crate::harness::{
-    Browser, TestGateway, Upstream, chunked_head, closed, piece, prompt, write_chunk,
+    Browser, TestGateway, Upstream, chunked_head, next_chunk, prompt, wait_until_closed,
+    write_chunk,
 };
 
 const CHUNK: &str = "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"a\"}]}}]}\r\n\r\n";
 
-/// A model API whose stream never ends.
-async fn endless() -> Upstream {
+/// Starts a model API whose stream never ends.
+async fn endless_upstream() -> Upstream {
     Upstream::raw(move |_, mut socket| async move {
         let head = chunked_head("text/event-stream");
         socket.write_all(head.as_bytes()).await.unwrap();
         write_chunk(&mut socket, CHUNK.as_bytes()).await.unwrap();
-        closed(&mut socket).await;
+        wait_until_closed(&mut socket).await;
     })
     .await
 }
@@ -26,19 +27,22 @@ fn has_calls(count: usize) -> impl Fn(&Value) -> bool {
 }
 
 #[tokio::test]
-async fn a_call_is_listed_from_its_head_to_its_end() {
+async fn a_call_is_in_the_in_flight_list_until_it_ends() {
     for config in [
         "",
         "policies: [{ policy: prompt_guard, deny: [forbidden] }]\n",
     ] {
-        let upstream = endless().await;
-        let gate = TestGateway::start(&upstream, config).await;
+        let upstream = endless_upstream().await;
+        let gateway = TestGateway::start(&upstream, config).await;
         let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
 
-        let mut stream = gate.agent().open(&path, prompt("hello").to_string()).await;
-        piece(&mut stream).await;
+        let mut stream = gateway
+            .agent()
+            .open(&path, prompt("hello").to_string())
+            .await;
+        next_chunk(&mut stream).await;
 
-        let operator = gate.operator();
+        let operator = gateway.operator();
         let found = until(&operator, "/calls/in_flight", has_calls(1)).await;
         let call = &found["calls"][0];
         assert_eq!(found["total"], 1);
@@ -62,7 +66,7 @@ async fn a_call_is_listed_from_its_head_to_its_end() {
             "{found:#}"
         );
         assert!(call["elapsed_us"].as_u64() > Some(0));
-        let page = Browser::at(&gate).get("/console/calls").await.html;
+        let page = Browser::at(&gateway).get("/console/calls").await.html;
         assert!(page.contains("1 of 1 calls in flight match"), "{page}");
         assert!(page.contains("200, streams"), "{page}");
         assert_eq!(operator.get("/calls").await.json()["calls"], json!([]));
@@ -70,18 +74,21 @@ async fn a_call_is_listed_from_its_head_to_its_end() {
         drop(stream);
         let ended = until(&operator, "/calls/in_flight", has_calls(0)).await;
         assert_eq!(ended["total"], 0);
-        calls(&gate, "", 1).await;
+        calls(&gateway, "", 1).await;
     }
 }
 
 #[tokio::test]
-async fn calls_in_flight_are_filtered_by_what_is_known_of_them() {
-    let upstream = endless().await;
-    let gate = TestGateway::start(&upstream, "").await;
+async fn calls_in_flight_can_be_filtered_and_unknown_filters_are_rejected() {
+    let upstream = endless_upstream().await;
+    let gateway = TestGateway::start(&upstream, "").await;
     let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
-    let mut stream = gate.agent().open(&path, prompt("hello").to_string()).await;
-    piece(&mut stream).await;
-    let operator = gate.operator();
+    let mut stream = gateway
+        .agent()
+        .open(&path, prompt("hello").to_string())
+        .await;
+    next_chunk(&mut stream).await;
+    let operator = gateway.operator();
     until(&operator, "/calls/in_flight", has_calls(1)).await;
 
     for (query, count) in [

@@ -1,8 +1,8 @@
-//! Records of calls: who decided, who was not asked, and the lists they are found in.
+//! Records of calls: decisions, skipped rules, and the lists of calls, rules and denials.
 
 use serde_json::json;
 
-use super::{MODEL, answering, calling, calls, event, record, rule};
+use super::{MODEL, calls, event, record, rule, text_answer, tool_call_answer};
 use crate::harness::{TestGateway, Upstream, prompt};
 
 const GUARDS: &str = r#"hooksConfig: { disabled: [off] }
@@ -20,13 +20,13 @@ hooks:
       hooks: [{ name: writer, command: cat }]
 "#;
 
-/// A model that calls a tool until it sees that the call was denied.
-async fn stubborn() -> Upstream {
+/// Starts a model API that calls a tool until a request contains the denial.
+async fn upstream_until_denied() -> Upstream {
     Upstream::with(|asked| {
         let answer = if asked.body.contains("blocked") {
-            answering("Then not.")
+            text_answer("Then not.")
         } else {
-            calling("run_shell_command")
+            tool_call_answer("run_shell_command")
         };
         crate::harness::respond(200, "application/json", answer.to_string())
     })
@@ -34,14 +34,14 @@ async fn stubborn() -> Upstream {
 }
 
 #[tokio::test]
-async fn a_denied_tool_call_has_every_guard_with_its_line_of_the_config() {
-    let upstream = stubborn().await;
-    let gate = TestGateway::start(&upstream, GUARDS).await;
+async fn the_record_of_a_denied_tool_call_has_every_rule_and_its_config_line() {
+    let upstream = upstream_until_denied().await;
+    let gateway = TestGateway::start(&upstream, GUARDS).await;
 
-    let answer = gate.agent().generate(MODEL, &prompt("delete all")).await;
+    let answer = gateway.agent().generate(MODEL, &prompt("delete all")).await;
 
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
     let tool = event(&record, "BeforeTool");
     assert_eq!(tool["subject"], "run_shell_command");
     assert_eq!(tool["verdict"], "deny");
@@ -51,7 +51,7 @@ async fn a_denied_tool_call_has_every_guard_with_its_line_of_the_config() {
         (&json!(true), &json!("block"), &json!("deny"))
     );
     let line = guard["at"]["line"].as_u64().unwrap();
-    let config = std::fs::read_to_string(gate.path("hookgate.yaml")).unwrap_or_default();
+    let config = std::fs::read_to_string(gateway.path("hookgate.yaml")).unwrap_or_default();
     assert!(
         guard["at"]["file"]
             .as_str()
@@ -79,12 +79,12 @@ async fn a_denied_tool_call_has_every_guard_with_its_line_of_the_config() {
 
 #[tokio::test]
 async fn rounds_tokens_and_times_are_recorded() {
-    let upstream = stubborn().await;
-    let gate = TestGateway::start(&upstream, GUARDS).await;
+    let upstream = upstream_until_denied().await;
+    let gateway = TestGateway::start(&upstream, GUARDS).await;
 
-    let answer = gate.agent().generate(MODEL, &prompt("delete all")).await;
+    let answer = gateway.agent().generate(MODEL, &prompt("delete all")).await;
 
-    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
     let rounds = record["detail"]["upstream_rounds"].as_array().unwrap();
     assert_eq!((record["rounds"].as_u64(), rounds.len()), (Some(2), 2));
     assert_eq!(rounds[0]["status"], 200);
@@ -101,10 +101,10 @@ async fn rounds_tokens_and_times_are_recorded() {
 }
 
 #[tokio::test]
-async fn calls_are_listed_newest_first_under_a_filter() {
-    let upstream = stubborn().await;
-    let gate = TestGateway::start(&upstream, GUARDS).await;
-    let agent = gate.agent();
+async fn calls_are_listed_newest_first_with_pagination_and_filters() {
+    let upstream = upstream_until_denied().await;
+    let gateway = TestGateway::start(&upstream, GUARDS).await;
+    let agent = gateway.agent();
     let denied = agent.generate(MODEL, &prompt("delete all")).await;
     for number in 0..3 {
         let text = format!("blocked {number}");
@@ -112,13 +112,13 @@ async fn calls_are_listed_newest_first_under_a_filter() {
     }
     agent.generate("claude-1", &prompt("blocked")).await;
 
-    let all = calls(&gate, "limit=100", 5).await;
-    let page = calls(&gate, "limit=2", 2).await;
+    let all = calls(&gateway, "limit=100", 5).await;
+    let page = calls(&gateway, "limit=2", 2).await;
     let next = page["next"].as_u64().unwrap();
-    let rest = calls(&gate, &format!("limit=100&cursor={next}"), 3).await;
-    let tool = calls(&gate, "q=rule:guard%20tool:run_shell_command", 1).await;
-    let would = calls(&gate, "would=deny&edited=answer", 1).await;
-    let stopped = calls(&gate, "verdict=deny&model=claude-1", 1).await;
+    let rest = calls(&gateway, &format!("limit=100&cursor={next}"), 3).await;
+    let tool = calls(&gateway, "q=rule:guard%20tool:run_shell_command", 1).await;
+    let would = calls(&gateway, "would=deny&edited=answer", 1).await;
+    let denied_model = calls(&gateway, "verdict=deny&model=claude-1", 1).await;
 
     let ids = |list: &serde_json::Value| {
         let calls = list["calls"].as_array().unwrap().clone();
@@ -137,19 +137,19 @@ async fn calls_are_listed_newest_first_under_a_filter() {
     assert_eq!(tool["scanned"]["records"], 5);
     assert_eq!(tool["calls"][0]["decided_by"]["name"], "guard");
     assert_eq!(tool["calls"][0]["tools"], json!(["run_shell_command"]));
-    assert_eq!(ids(&stopped).len(), 1);
-    assert_eq!(stopped["calls"][0]["decided_by"]["name"], "models");
-    let view = gate
+    assert_eq!(ids(&denied_model).len(), 1);
+    assert_eq!(denied_model["calls"][0]["decided_by"]["name"], "models");
+    let view = gateway
         .operator()
         .get(&format!("/calls/{id}?verdict=deny"))
         .await;
-    assert_eq!(view.json()["newer"], ids(&stopped)[0]);
+    assert_eq!(view.json()["newer"], ids(&denied_model)[0]);
 }
 
 #[tokio::test]
 async fn a_wrong_filter_and_an_unknown_call_are_refused() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, "").await;
+    let gateway = TestGateway::start(&upstream, "").await;
 
     for query in [
         "colour=red",
@@ -158,10 +158,10 @@ async fn a_wrong_filter_and_an_unknown_call_are_refused() {
         "limit=101",
         "cursor=x",
     ] {
-        let refused = gate.operator().get(&format!("/calls?{query}")).await;
+        let refused = gateway.operator().get(&format!("/calls?{query}")).await;
         assert_eq!(refused.status, 400, "{query}: {}", refused.text());
     }
-    let missing = gate.operator().get("/calls/none").await;
+    let missing = gateway.operator().get("/calls/none").await;
     assert_eq!(missing.status, 404);
     assert_eq!(
         missing.json()["error"]["details"][0]["reason"],
@@ -170,19 +170,20 @@ async fn a_wrong_filter_and_an_unknown_call_are_refused() {
 }
 
 #[tokio::test]
-async fn rules_and_denials_outlive_their_calls() {
-    let upstream = stubborn().await;
+async fn rule_and_denial_counts_survive_the_eviction_of_calls() {
+    let upstream = upstream_until_denied().await;
     let config = format!("trace: {{ exchanges: 1 }}\n{GUARDS}");
-    let gate = TestGateway::start(&upstream, &config).await;
+    let gateway = TestGateway::start(&upstream, &config).await;
     for number in 0..3 {
-        gate.agent()
+        gateway
+            .agent()
             .generate(MODEL, &prompt(&format!("delete {number}")))
             .await;
     }
 
     let has_all = |groups: &serde_json::Value| groups["groups"][0]["count"] == 3;
-    let denials = super::until(&gate.operator(), "/denials", has_all).await;
-    let rules = gate.operator().get("/rules").await.json();
+    let denials = super::until(&gateway.operator(), "/denials", has_all).await;
+    let rules = gateway.operator().get("/rules").await.json();
 
     let group = &denials["groups"][0];
     assert_eq!(
@@ -191,7 +192,7 @@ async fn rules_and_denials_outlive_their_calls() {
     );
     assert_eq!(group["samples"].as_array().unwrap().len(), 3);
     assert_eq!(group["last_day"], 3);
-    // Hooks write their reasons, so only the digest is kept.
+    // Reasons of hooks can have content of calls, so only the digest is kept.
     assert_eq!(group["reason"]["text"], json!(null));
     assert_eq!(group["reason"]["bytes"], 8);
     let find = |name: &str| {
@@ -218,7 +219,10 @@ async fn rules_and_denials_outlive_their_calls() {
     assert!(find("guard")["p99_us"].as_u64() > Some(0));
     assert_eq!(find("writer")["last_acted"], json!(null));
     assert_eq!(
-        calls(&gate, "", 1).await["calls"].as_array().unwrap().len(),
+        calls(&gateway, "", 1).await["calls"]
+            .as_array()
+            .unwrap()
+            .len(),
         1
     );
 }
@@ -226,15 +230,15 @@ async fn rules_and_denials_outlive_their_calls() {
 #[tokio::test]
 async fn a_reported_event_and_a_call_without_hooks_are_recorded() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, "trace: { content: { reasons: true } }\nhooks: { BeforeTool: [{ hooks: [{ name: guard, command: \"echo no AKIAIOSFODNN7EXAMPLE >&2; exit 2\" }] }] }").await;
-    let agent = gate.agent();
+    let gateway = TestGateway::start(&upstream, "trace: { content: { reasons: true } }\nhooks: { BeforeTool: [{ hooks: [{ name: guard, command: \"echo no AKIAIOSFODNN7EXAMPLE >&2; exit 2\" }] }] }").await;
+    let agent = gateway.agent();
 
     agent.get("/v1beta/models").await;
     let reported = json!({ "hook_event_name": "BeforeTool", "session_id": "s-1",
         "tool_name": "shell", "tool_input": {} });
     agent.report(&reported, "").await;
 
-    let list = calls(&gate, "", 2).await;
+    let list = calls(&gateway, "", 2).await;
     let list = list["calls"].as_array().unwrap();
     let found = |kind: &str| list.iter().find(|call| call["kind"] == kind).unwrap();
     assert_eq!(found("call")["method"], "models.list");
@@ -248,15 +252,15 @@ async fn a_reported_event_and_a_call_without_hooks_are_recorded() {
 }
 
 #[tokio::test]
-async fn a_trace_can_be_disabled_and_is_bounded_by_the_config() {
+async fn the_trace_can_be_disabled() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, "trace: { exchanges: 0 }").await;
+    let gateway = TestGateway::start(&upstream, "trace: { exchanges: 0 }").await;
 
-    gate.agent().generate(MODEL, &prompt("hi")).await;
+    gateway.agent().generate(MODEL, &prompt("hi")).await;
 
-    let list = gate.operator().get("/calls").await.json();
+    let list = gateway.operator().get("/calls").await.json();
     assert_eq!(list["calls"], json!([]));
-    let metrics = gate.operator().get("/metrics").await;
+    let metrics = gateway.operator().get("/metrics").await;
     assert!(
         metrics.text().contains("hookgate_trace_bytes "),
         "{}",
@@ -264,13 +268,13 @@ async fn a_trace_can_be_disabled_and_is_bounded_by_the_config() {
     );
 }
 
-/// A model that calls two tools until it sees a result.
-async fn caller_of_two_tools() -> Upstream {
+/// Starts a model API that calls a tool until a request contains a tool result.
+async fn upstream_until_tool_result() -> Upstream {
     Upstream::with(|asked| {
         let answer = if asked.body.contains("functionResponse") {
-            answering("Then not.")
+            text_answer("Then not.")
         } else {
-            calling("run_shell_command")
+            tool_call_answer("run_shell_command")
         };
         crate::harness::respond(200, "application/json", answer.to_string())
     })
@@ -279,16 +283,19 @@ async fn caller_of_two_tools() -> Upstream {
 
 #[tokio::test]
 async fn calls_whose_tool_was_denied_have_the_verdict_deny() {
-    let removing = "policies: [{ policy: tool_guard, name: no-shell, allow: [read_file] }]\n";
-    let asking = "hooks: { BeforeTool: [{ hooks: [{ name: asks, command: \"echo '{\\\"decision\\\":\\\"ask\\\"}'\" }] }] }\n";
-    let upstream = caller_of_two_tools().await;
-    for (config, rule, action) in [(removing, "no-shell", "deny"), (asking, "asks", "ask")] {
-        let gate = TestGateway::start(&upstream, config).await;
+    let policy_config = "policies: [{ policy: tool_guard, name: no-shell, allow: [read_file] }]\n";
+    let hook_config = "hooks: { BeforeTool: [{ hooks: [{ name: asks, command: \"echo '{\\\"decision\\\":\\\"ask\\\"}'\" }] }] }\n";
+    let upstream = upstream_until_tool_result().await;
+    for (config, rule, action) in [
+        (policy_config, "no-shell", "deny"),
+        (hook_config, "asks", "ask"),
+    ] {
+        let gateway = TestGateway::start(&upstream, config).await;
 
-        let answer = gate.agent().generate(MODEL, &prompt("delete all")).await;
+        let answer = gateway.agent().generate(MODEL, &prompt("delete all")).await;
 
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let found = calls(&gate, "verdict=deny&tool=run_shell_command", 1).await;
+        let found = calls(&gateway, "verdict=deny&tool=run_shell_command", 1).await;
         let call = &found["calls"][0];
         assert_eq!(
             call["id"],
@@ -302,7 +309,7 @@ async fn calls_whose_tool_was_denied_have_the_verdict_deny() {
             (&decided_by["name"], &decided_by["action"]),
             (&json!(rule), &json!(action))
         );
-        let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+        let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
         assert_eq!(
             record["detail"]["denied_tools"],
             json!(["run_shell_command"])
@@ -320,11 +327,11 @@ async fn reasons_of_hookgate_itself_are_shown_and_those_of_hooks_are_not() {
         - { name: unsure, command: \"echo '{\\\"decision\\\":\\\"dney\\\",\\\"reason\\\":\\\"CANARY\\\"}'\", on_failure: closed }
         - { name: chatty, command: \"echo CANARY >&2; exit 2\" }
 ";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
 
-    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+    let answer = gateway.agent().generate(MODEL, &prompt("hello")).await;
 
-    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
     let model = event(&record, "BeforeModel");
     let text = |name: &str| rule(model, name)["reason"]["text"].clone();
     assert_eq!(text("slow"), "Hook slow failed: timed out");
@@ -336,7 +343,7 @@ async fn reasons_of_hookgate_itself_are_shown_and_those_of_hooks_are_not() {
     assert_eq!(text("chatty"), json!(null));
     assert_eq!(rule(model, "chatty")["reason"]["bytes"], 6);
     assert!(!record.to_string().contains("CANARY"), "{record:#}");
-    let denials = gate.operator().get("/denials").await.json();
+    let denials = gateway.operator().get("/denials").await.json();
     let mut groups = denials["groups"].as_array().unwrap().iter();
     let slow = groups.find(|group| group["rule"] == "slow").unwrap();
     assert_eq!(slow["reason"]["text"], "Hook slow failed: timed out");

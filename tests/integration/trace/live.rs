@@ -10,35 +10,40 @@ use tokio::{
 };
 
 use super::MODEL;
-use crate::harness::{PATIENCE, TestGateway, Upstream, prompt};
+use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, prompt};
 
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }]\n";
 
 /// Calls whose rows exceed what the kernel buffers for a slow reader.
 const SLOW_CALLS: usize = 12_000;
 
-/// Waits for the head of the response.
-async fn until_subscribed(socket: &mut TcpStream) {
+/// Reads the head of the response, which arrives once the subscription is active.
+async fn read_response_head(socket: &mut TcpStream) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(timeout(PATIENCE, socket.read_u8()).await.unwrap().unwrap());
+        head.push(
+            timeout(TEST_TIMEOUT, socket.read_u8())
+                .await
+                .unwrap()
+                .unwrap(),
+        );
     }
     assert!(head.starts_with(b"HTTP/1.1 200"));
 }
 
-/// The text of a socket up to and with `end`.
+/// Reads a socket up to and including `end`.
 async fn read_socket_until(socket: &mut TcpStream, end: &str) -> String {
     let mut bytes = Vec::new();
-    // It ends with the last row.
-    let last = |bytes: &[u8]| bytes[bytes.len().saturating_sub(16 << 10)..].to_vec();
-    while !String::from_utf8_lossy(&last(&bytes)).contains(end) {
-        let read = timeout(PATIENCE, socket.read_buf(&mut bytes)).await;
+    // `end` is in the last row.
+    let last_bytes = |bytes: &[u8]| bytes[bytes.len().saturating_sub(16 << 10)..].to_vec();
+    while !String::from_utf8_lossy(&last_bytes(&bytes)).contains(end) {
+        let read = timeout(TEST_TIMEOUT, socket.read_buf(&mut bytes)).await;
         assert!(read.unwrap().unwrap() > 0, "the stream ended");
     }
     String::from_utf8(bytes).unwrap()
 }
 
-/// The text of a stream up to and with `end`.
+/// Reads a response up to and including `end`.
 async fn read_until(response: &mut reqwest::Response, end: &str) -> String {
     let mut text = String::new();
     while !text.contains(end) {
@@ -49,21 +54,22 @@ async fn read_until(response: &mut reqwest::Response, end: &str) -> String {
     text
 }
 
-async fn subscribe(gate: &TestGateway, query: &str) -> reqwest::Response {
-    let url = format!("http://{}/calls/stream?{query}", gate.operators);
+async fn subscribe(gateway: &TestGateway, query: &str) -> reqwest::Response {
+    let url = format!("http://{}/calls/stream?{query}", gateway.operators);
     let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
     client.build().unwrap().get(url).send().await.unwrap()
 }
 
 #[tokio::test]
-async fn the_live_tail_honours_the_filter() {
+async fn the_live_tail_applies_the_filter() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, GUARD).await;
-    let mut tail = subscribe(&gate, "verdict=deny").await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
+    let mut tail = subscribe(&gateway, "verdict=deny").await;
     assert_eq!(tail.headers()["content-type"], "text/event-stream");
 
-    gate.agent().generate(MODEL, &prompt("hello")).await;
-    gate.agent()
+    gateway.agent().generate(MODEL, &prompt("hello")).await;
+    gateway
+        .agent()
         .generate(MODEL, &prompt("something forbidden"))
         .await;
     let text = read_until(&mut tail, "\"deny\"").await;
@@ -76,27 +82,27 @@ async fn the_live_tail_honours_the_filter() {
 #[tokio::test]
 async fn a_slow_subscriber_loses_counted_rows_and_delays_no_call() {
     let upstream = Upstream::mock().await;
-    // Who reads loses none of them: a batch follows the last one within 100 ms.
+    // A subscriber that reads loses no rows: a batch follows the last one within 100 ms.
     let config = format!(
         "trace: {{ exchanges: 500 }}\n\
          policies: [{{ policy: prompt_guard, deny: [forbidden], reason: '{}' }}]\n",
         "\"".repeat(500)
     );
-    let gate = TestGateway::start(&upstream, &config).await;
-    // It does not read, and the kernel buffers little for it.
+    let gateway = TestGateway::start(&upstream, &config).await;
+    // The subscriber does not read, and the kernel buffers little for it.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
-    let mut slow = socket.connect(gate.operators).await.unwrap();
+    let mut slow = socket.connect(gateway.operators).await.unwrap();
     let head = "GET /calls/stream HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
     slow.write_all(head.as_bytes()).await.unwrap();
-    until_subscribed(&mut slow).await;
+    read_response_head(&mut slow).await;
 
     // The calls end although their rows are not read.
-    let agent = gate.agent().sending("user-agent", "\"".repeat(250));
+    let agent = gateway.agent().sending("user-agent", "\"".repeat(250));
     let model = format!("gemini-{}", "m".repeat(240));
     for _ in 0..SLOW_CALLS / 8 {
         let body = prompt("forbidden");
-        let calls = (0..8).map(|_| timeout(PATIENCE, agent.generate(&model, &body)));
+        let calls = (0..8).map(|_| timeout(TEST_TIMEOUT, agent.generate(&model, &body)));
         for answer in join_all(calls).await {
             assert_eq!(answer.unwrap().status, 403);
         }
@@ -113,7 +119,7 @@ async fn a_slow_subscriber_loses_counted_rows_and_delays_no_call() {
     let lost: usize = lost.sum();
     assert!(lost > 0, "{rows} rows of {} bytes, none lost", text.len());
     assert_eq!(rows + lost, SLOW_CALLS + 1);
-    let metrics = gate.operator().get("/metrics").await;
+    let metrics = gateway.operator().get("/metrics").await;
     let counted = format!("hookgate_trace_lost_rows_total {lost}");
     assert!(
         metrics.text().lines().any(|line| line == counted),
@@ -125,17 +131,17 @@ async fn a_slow_subscriber_loses_counted_rows_and_delays_no_call() {
 #[tokio::test]
 async fn the_number_of_subscribers_is_bounded_and_shutdown_ends_them() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, GUARD).await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
     let mut tails = Vec::new();
     for _ in 0..64 {
-        let tail = subscribe(&gate, "").await;
+        let tail = subscribe(&gateway, "").await;
         assert_eq!(tail.status(), 200);
         tails.push(tail);
     }
 
-    let refused = subscribe(&gate, "").await;
+    let refused = subscribe(&gateway, "").await;
     assert_eq!(refused.status(), 503);
-    gate.stop().await;
+    gateway.stop().await;
 
     for mut tail in tails {
         let end = timeout(Duration::from_secs(10), tail.chunk())

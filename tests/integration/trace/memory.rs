@@ -10,14 +10,15 @@ use tokio::{
 
 use super::{MODEL, until};
 use crate::harness::{
-    Agent, PATIENCE, Served, Upstream, chunked_head, closed, prompt, serving, write_chunk,
+    Agent, ServerProcess, TEST_TIMEOUT, Upstream, chunked_head, prompt, serve_command,
+    wait_until_closed, write_chunk,
 };
 
-const MEMORY: u64 = 4 << 20;
+const MAX_TRACE_BYTES: u64 = 4 << 20;
 
-/// Number of streams. The process of the tests has two sockets for each, and other tests need
-/// files as well.
-fn streams() -> usize {
+/// Number of streams that the limit of file descriptors allows. The test process has two sockets
+/// for each, and other tests need file descriptors as well.
+fn stream_count() -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let highest = Rlimit {
         current: maximum,
@@ -29,7 +30,7 @@ fn streams() -> usize {
     (files / 5).min(10_000)
 }
 
-/// A stream whose first chunk has arrived.
+/// Opens a stream and waits for its first chunk.
 async fn open_stream(gateway: std::net::SocketAddr, body: &str) -> TcpStream {
     let mut socket = TcpStream::connect(gateway).await.unwrap();
     let request = format!(
@@ -40,8 +41,8 @@ async fn open_stream(gateway: std::net::SocketAddr, body: &str) -> TcpStream {
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     while !answer.windows(5).any(|it| it == b"data:") {
-        let read = timeout(3 * PATIENCE, socket.read_buf(&mut answer)).await;
-        assert!(read.expect("the stream hangs").unwrap() > 0, "{answer:?}");
+        let read = timeout(3 * TEST_TIMEOUT, socket.read_buf(&mut answer)).await;
+        assert!(read.expect("no chunk arrives").unwrap() > 0, "{answer:?}");
     }
     socket
 }
@@ -53,7 +54,7 @@ async fn many_streams_in_flight_never_exceed_the_memory_of_the_trace() {
         let head = chunked_head("text/event-stream");
         socket.write_all(head.as_bytes()).await.unwrap();
         write_chunk(&mut socket, chunk.as_bytes()).await.unwrap();
-        closed(&mut socket).await;
+        wait_until_closed(&mut socket).await;
     })
     .await;
     let folder = TempDir::new().unwrap();
@@ -63,18 +64,22 @@ async fn many_streams_in_flight_never_exceed_the_memory_of_the_trace() {
         upstream.addr
     );
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-    let mut gateway = Served::start(serving(folder.path()));
+    let mut gateway = ServerProcess::start(serve_command(folder.path()));
     let agents = gateway.addr();
     let operator = Agent::at(gateway.operators());
     let body = prompt("hello").to_string();
-    let (count, mut open, mut highest) = (streams(), Vec::new(), 0);
+    let (count, mut open, mut highest) = (stream_count(), Vec::new(), 0);
 
     while open.len() < count {
         for _ in 0..50 {
             open.push(open_stream(agents, &body).await);
         }
         highest = highest.max(operator.metric("hookgate_trace_bytes").await);
-        assert!(highest <= MEMORY, "{highest} bytes, {} streams", open.len());
+        assert!(
+            highest <= MAX_TRACE_BYTES,
+            "{highest} bytes, {} streams",
+            open.len()
+        );
     }
     let dropped = operator
         .metric("hookgate_trace_dropped_details_total")
@@ -90,10 +95,10 @@ async fn many_streams_in_flight_never_exceed_the_memory_of_the_trace() {
     })
     .await;
 
-    // Those in flight got the half that they may have, and no more was kept of them.
-    assert!(highest > MEMORY / 4, "{highest} bytes");
+    // Calls in flight may use half of the memory; details beyond it are dropped.
+    assert!(highest > MAX_TRACE_BYTES / 4, "{highest} bytes");
     assert!(count < 4000 || dropped > 0, "nothing was dropped");
     let after = operator.metric("hookgate_trace_bytes").await;
-    assert!(after <= MEMORY, "{after} bytes");
+    assert!(after <= MAX_TRACE_BYTES, "{after} bytes");
     gateway.terminate();
 }

@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use super::{MODEL, answering, calls, event, record, rule};
+use super::{MODEL, calls, event, record, rule, text_answer};
 use crate::harness::{TestGateway, Upstream, hook, prompt, respond};
 
 #[tokio::test]
-async fn tokens_are_recorded_of_responses_that_nothing_inspects() {
+async fn tokens_of_uninspected_responses_are_recorded() {
     let upstream = Upstream::with(|asked| {
-        let answer = answering("Hello.").to_string();
+        let answer = text_answer("Hello.").to_string();
         if asked.query.contains("alt=sse") {
-            let chunk = answering("Hel")
+            let chunk = text_answer("Hel")
                 .to_string()
                 .replace("\"totalTokenCount\":9", "\"totalTokenCount\":8");
             let events = format!("data: {chunk}\r\n\r\ndata: {answer}\r\n\r\n");
@@ -20,20 +20,20 @@ async fn tokens_are_recorded_of_responses_that_nothing_inspects() {
         }
     })
     .await;
-    let requests_only = hook::config(&[("BeforeModel", hook::running("look", "true"))]);
+    let requests_only = hook::config(&[("BeforeModel", hook::command("look", "true"))]);
     for config in ["", &requests_only] {
-        let gate = TestGateway::start(&upstream, config).await;
-        let agent = gate.agent();
+        let gateway = TestGateway::start(&upstream, config).await;
+        let agent = gateway.agent();
 
         agent.generate(MODEL, &prompt("hello")).await;
         agent.stream(MODEL, &prompt("hello")).await;
 
-        let list = calls(&gate, "", 2).await;
+        let list = calls(&gateway, "", 2).await;
         for call in list["calls"].as_array().unwrap() {
             assert_eq!(call["tokens"], 9, "{call:#}");
         }
         let id = list["calls"][0]["id"].as_str().unwrap();
-        let record = record(&gate, id).await;
+        let record = record(&gateway, id).await;
         assert_eq!(
             record["tokens"],
             json!({ "prompt": 7, "cached": 0, "candidates": 2, "total": 9 })
@@ -42,42 +42,42 @@ async fn tokens_are_recorded_of_responses_that_nothing_inspects() {
 }
 
 #[tokio::test]
-async fn a_response_without_token_counts_has_none() {
+async fn a_response_without_token_counts_is_recorded_without_tokens() {
     let upstream = Upstream::answering(&json!({ "candidates": [] })).await;
-    let gate = TestGateway::start(&upstream, "").await;
+    let gateway = TestGateway::start(&upstream, "").await;
 
-    gate.agent().generate(MODEL, &prompt("hello")).await;
+    gateway.agent().generate(MODEL, &prompt("hello")).await;
 
-    let list = calls(&gate, "", 1).await;
+    let list = calls(&gateway, "", 1).await;
     assert_eq!(list["calls"][0]["tokens"], json!(null));
 }
 
 #[tokio::test]
-async fn runs_on_ordinary_chunks_have_durations() {
+async fn policy_durations_include_every_chunk_of_a_stream() {
     const CHUNKS: u64 = 100;
     let upstream = Upstream::with(|_| {
-        // The first chunk takes no time; it alone was measured once.
+        // The first chunk takes too little time to measure; a former bug measured only that one.
         let texts = (0..CHUNKS).map(|number| match number {
             0 => "a".to_owned(),
             _ => "some ordinary words, ".repeat(1000),
         });
-        let events = texts.map(|text| format!("data: {}\r\n\r\n", answering(&text)));
+        let events = texts.map(|text| format!("data: {}\r\n\r\n", text_answer(&text)));
         let events = events.collect::<Vec<_>>().concat();
         respond(200, "text/event-stream", events)
     })
     .await;
     let config = "policies: [{ policy: redact, name: mask, detect: [email, aws_key] }]\n";
-    let gate = TestGateway::start(&upstream, config).await;
+    let gateway = TestGateway::start(&upstream, config).await;
 
-    let answer = gate.agent().stream(MODEL, &prompt("hello")).await;
+    let answer = gateway.agent().stream(MODEL, &prompt("hello")).await;
 
-    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
     let mask = rule(event(&record, "AfterModel"), "mask");
     assert!(mask["runs"].as_u64() >= Some(CHUNKS), "{mask:#}");
     let duration = mask["duration_us"].as_u64().unwrap();
     assert!(duration > 1000, "{mask:#}");
     let times = &record["detail"]["times"];
     assert!(times["hooks_us"].as_u64() >= Some(duration), "{times}");
-    let rules = gate.operator().get("/rules").await.json();
+    let rules = gateway.operator().get("/rules").await.json();
     assert!(rules[0]["p50_us"].as_u64() > Some(0), "{rules:#}");
 }

@@ -1,5 +1,4 @@
-//! What hook processes may cost at most: time, memory, places. Prewarmed ones
-//! no more than others.
+//! Limits of hook processes, prewarmed or not: time, memory, output and concurrency.
 
 use std::{
     collections::BTreeSet,
@@ -13,16 +12,16 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{Process, assert_denied, config, worker::worker};
-use crate::harness::{Answer, PATIENCE, Upstream, eventually, hook, processes, prompt};
+use crate::harness::{Answer, TEST_TIMEOUT, Upstream, eventually, hook, processes, prompt};
 
-/// A gateway with hooks on a call to a mock.
-struct Bench {
+/// A gateway with `BeforeModel` hooks and a mock upstream.
+struct Fixture {
     gateway: Process,
     _upstream: Upstream,
 }
 
-/// Without spares, and with some.
-const EACH: [Option<u32>; 2] = [None, Some(2)];
+/// Settings of `prewarm`: none, and two processes.
+const PREWARM_COUNTS: [Option<u32>; 2] = [None, Some(2)];
 
 fn command(command: &str, prewarm: Option<u32>) -> Value {
     let mut hook = json!({ "command": command });
@@ -32,7 +31,7 @@ fn command(command: &str, prewarm: Option<u32>) -> Value {
     hook
 }
 
-impl Bench {
+impl Fixture {
     async fn start(hook: &Value) -> Self {
         Self::with(&config("BeforeModel", hook)).await
     }
@@ -56,7 +55,7 @@ impl Bench {
         numbers.map(|it| it.parse().unwrap()).collect()
     }
 
-    /// A line of what the kernel says of the gateway, in KiB.
+    /// A field of the gateway's `/proc/<pid>/status`, in KiB.
     fn memory(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.gateway.served.id()));
         let status = status.unwrap();
@@ -65,7 +64,7 @@ impl Bench {
         size.unwrap().parse().unwrap()
     }
 
-    /// The processes that the gateway has started and that it has not seen end.
+    /// The number of the gateway's child processes.
     fn children(&self) -> usize {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.gateway.served.id())).unwrap();
         let lists = tasks.map(|it| fs::read_to_string(it.unwrap().path().join("children")));
@@ -73,16 +72,16 @@ impl Bench {
         lists.map(|it| it.split_whitespace().count()).sum()
     }
 
-    /// Calls so many times at once; with the answers comes how many processes
-    /// there were at most.
-    async fn watched(&self, calls: usize) -> (Vec<Answer>, usize) {
+    /// Makes this many calls at once. Returns the answers and the largest number of
+    /// child processes meanwhile.
+    async fn call_concurrently(&self, calls: usize) -> (Vec<Answer>, usize) {
         let calls = join_all((0..calls).map(|_| self.call()));
         tokio::pin!(calls);
-        let mut most = 0;
+        let mut max_children = 0;
         loop {
             match timeout(Duration::from_millis(2), &mut calls).await {
-                Ok(answers) => return (answers, most),
-                Err(_elapsed) => most = most.max(self.children()),
+                Ok(answers) => return (answers, max_children),
+                Err(_elapsed) => max_children = max_children.max(self.children()),
             }
         }
     }
@@ -92,112 +91,114 @@ impl Bench {
         fs::read_dir(folder).unwrap().count()
     }
 
-    /// Waits until its spares are there, and no other process of a hook.
-    async fn ready(&self, prewarm: Option<u32>) {
-        let spares = usize::try_from(prewarm.unwrap_or(0)).unwrap();
-        let are_there = || self.children() == spares;
-        eventually("only spares are there", PATIENCE, are_there).await;
+    /// Waits until the prewarmed processes are the only children.
+    async fn until_ready(&self, prewarm: Option<u32>) {
+        let prewarmed = usize::try_from(prewarm.unwrap_or(0)).unwrap();
+        let only_prewarmed = || self.children() == prewarmed;
+        eventually("only prewarmed processes run", TEST_TIMEOUT, only_prewarmed).await;
     }
 
-    /// The same, for spares of one process each.
-    async fn quiet(&self, prewarm: Option<u32>) {
-        let spares = usize::try_from(prewarm.unwrap_or(0)).unwrap();
+    /// Likewise, for prewarmed processes without children of their own.
+    async fn until_idle(&self, prewarm: Option<u32>) {
+        let prewarmed = usize::try_from(prewarm.unwrap_or(0)).unwrap();
         let mark = &self.gateway.served.mark;
-        eventually("only spares are left", PATIENCE, || {
-            (self.children(), processes(mark).len()) == (spares, spares + 1)
+        eventually("only prewarmed processes are left", TEST_TIMEOUT, || {
+            (self.children(), processes(mark).len()) == (prewarmed, prewarmed + 1)
         })
         .await;
     }
 }
 
-/// Whether a process is gone, or waits as a zombie for a parent that is not the
-/// gateway.
-fn is_gone(id: u32) -> bool {
+/// Whether a process has ended. It may be a zombie whose parent is not the gateway.
+fn has_ended(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"));
     stat.map_or(true, |it| it.contains(") Z"))
 }
 
 #[tokio::test]
-async fn a_hook_that_ignores_its_end_is_gone_soon_with_all_it_started() {
-    let stubborn = "trap '' TERM; cat > /dev/null; (sleep 600 & echo $$ $! >> ids; wait) & \
+async fn a_hook_that_ignores_sigterm_is_killed_with_its_descendants() {
+    let ignores_sigterm = "trap '' TERM; cat > /dev/null; (sleep 600 & echo $$ $! >> ids; wait) & \
          echo $! >> ids; sleep 600";
-    for prewarm in EACH {
-        let mut hook = command(stubborn, prewarm);
+    for prewarm in PREWARM_COUNTS {
+        let mut hook = command(ignores_sigterm, prewarm);
         hook["timeout"] = json!(300);
-        let bench = Bench::start(&hook).await;
-        bench.ready(prewarm).await;
+        let fixture = Fixture::start(&hook).await;
+        fixture.until_ready(prewarm).await;
 
         let started = Instant::now();
-        let answer = bench.call().await;
+        let answer = fixture.call().await;
         let answered = started.elapsed();
-        let ids = bench.numbers("ids");
-        let end = Duration::from_millis(2500).saturating_sub(started.elapsed());
-        eventually("all are gone", end, || ids.iter().all(|it| is_gone(*it))).await;
+        let ids = fixture.numbers("ids");
+        let time_left = Duration::from_millis(2500).saturating_sub(started.elapsed());
+        eventually("all processes have ended", time_left, || {
+            ids.iter().all(|it| has_ended(*it))
+        })
+        .await;
 
         assert_denied(&answer, "Hook guard failed: timed out");
         assert!(answered < Duration::from_millis(500), "{answered:?}");
         assert_eq!(ids.len(), 3);
-        bench.gateway.stop().await;
+        fixture.gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_child_that_holds_the_pipes_delays_no_call_for_long() {
-    let leaves = "cat > /dev/null; echo no >&2; sleep 600 & echo $! > child; \
+async fn a_child_that_holds_the_pipes_open_does_not_block_the_call() {
+    let leaves_child = "cat > /dev/null; echo no >&2; sleep 600 & echo $! > child; \
          date +%s%3N > ended; exit 2";
-    for prewarm in EACH {
-        let bench = Bench::start(&command(leaves, prewarm)).await;
-        bench.ready(prewarm).await;
+    for prewarm in PREWARM_COUNTS {
+        let fixture = Fixture::start(&command(leaves_child, prewarm)).await;
+        fixture.until_ready(prewarm).await;
 
-        let answer = bench.call().await;
+        let answer = fixture.call().await;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
 
         assert_denied(&answer, "no");
-        let ended: u64 = bench.gateway.file("ended").trim().parse().unwrap();
+        let ended: u64 = fixture.gateway.file("ended").trim().parse().unwrap();
         let delay = now.unwrap().saturating_sub(Duration::from_millis(ended));
         assert!(delay < Duration::from_millis(500), "{delay:?}");
-        let child = bench.numbers("child")[0];
-        eventually("the child is gone", PATIENCE, || is_gone(child)).await;
-        bench.gateway.stop().await;
+        let child = fixture.numbers("child")[0];
+        eventually("the child has ended", TEST_TIMEOUT, || has_ended(child)).await;
+        fixture.gateway.stop().await;
     }
 }
 
-/// What a call costs whose hook writes a gibibyte, in KiB of memory.
-async fn cost_of_a_gibibyte(stream: &str, prewarm: Option<u32>) -> u64 {
-    let much = "cat > /dev/null; [ -e warm ] && head -c 1073741824 /dev/zero";
-    let bench = Bench::start(&command(&format!("{much}{stream}"), prewarm)).await;
+/// The memory in KiB by which a call grows the gateway when its hook writes a gibibyte.
+async fn memory_for_a_gibibyte(stream: &str, prewarm: Option<u32>) -> u64 {
+    let print_gibibyte = "cat > /dev/null; [ -e warm ] && head -c 1073741824 /dev/zero";
+    let fixture = Fixture::start(&command(&format!("{print_gibibyte}{stream}"), prewarm)).await;
     for _ in 0..5 {
-        bench.call().await;
+        fixture.call().await;
     }
-    fs::write(bench.gateway.folder.path().join("warm"), "").unwrap();
-    bench.ready(prewarm).await;
-    let before = bench.memory("VmRSS");
-    let id = bench.gateway.served.id();
-    // From now on the peak is that of what follows.
+    fs::write(fixture.gateway.folder.path().join("warm"), "").unwrap();
+    fixture.until_ready(prewarm).await;
+    let before = fixture.memory("VmRSS");
+    let id = fixture.gateway.served.id();
+    // Resets the peak, `VmHWM`.
     fs::write(format!("/proc/{id}/clear_refs"), "5").unwrap();
 
-    let answer = bench.call().await;
+    let answer = fixture.call().await;
 
     assert_denied(&answer, "Hook guard failed: output limit exceeded");
-    let cost = bench.memory("VmHWM").saturating_sub(before);
-    bench.gateway.stop().await;
-    cost
+    let growth = fixture.memory("VmHWM").saturating_sub(before);
+    fixture.gateway.stop().await;
+    growth
 }
 
 #[tokio::test]
-async fn a_gibibyte_of_output_costs_a_mebibyte() {
-    for prewarm in EACH {
+async fn a_gibibyte_of_hook_output_takes_less_than_three_mebibytes() {
+    for prewarm in PREWARM_COUNTS {
         for stream in [" >&1", " >&2"] {
-            let cost = cost_of_a_gibibyte(stream, prewarm).await;
-            // It, what it outgrew on the way, and what else a call takes.
-            assert!(cost < 2 * 1024 + 512, "{cost} KiB");
+            let growth = memory_for_a_gibibyte(stream, prewarm).await;
+            // The output limit of 1 MiB, the smaller buffers before it, and the call itself.
+            assert!(growth < 2 * 1024 + 512, "{growth} KiB");
         }
     }
 }
 
 #[tokio::test]
-async fn a_thousand_runs_leave_nothing() {
-    for prewarm in EACH {
+async fn a_thousand_hook_runs_leak_no_process_and_no_descriptor() {
+    for prewarm in PREWARM_COUNTS {
         let hooks: Vec<_> = (0..10)
             .map(|it| {
                 let mut hook = command("read -r _; exit 0", prewarm.map(|_| 1));
@@ -205,82 +206,86 @@ async fn a_thousand_runs_leave_nothing() {
                 ("BeforeModel", hook)
             })
             .collect();
-        let spares = prewarm.map(|_| 10);
-        let bench = Bench::with(&hook::config(&hooks)).await;
-        assert_eq!(bench.call().await.status, 200);
-        bench.quiet(spares).await;
-        let descriptors = bench.descriptors();
+        let prewarmed = prewarm.map(|_| 10);
+        let fixture = Fixture::with(&hook::config(&hooks)).await;
+        assert_eq!(fixture.call().await.status, 200);
+        fixture.until_idle(prewarmed).await;
+        let descriptors = fixture.descriptors();
 
         for _ in 0..100 {
-            assert_eq!(bench.call().await.status, 200);
+            assert_eq!(fixture.call().await.status, 200);
         }
 
-        bench.quiet(spares).await;
-        eventually("no descriptor is left", PATIENCE, || {
-            bench.descriptors() <= descriptors
+        fixture.until_idle(prewarmed).await;
+        eventually("descriptors are closed", TEST_TIMEOUT, || {
+            fixture.descriptors() <= descriptors
         })
         .await;
-        let runs = bench.gateway.operator.get("/metrics").await;
+        let runs = fixture.gateway.operator.get("/metrics").await;
         let runs = runs.text().lines();
         let runs = runs.filter(|it| it.starts_with("hookgate_hook_runs_total"));
         assert_eq!(runs.filter(|it| it.ends_with(" 101")).count(), 10);
-        bench.gateway.stop().await;
+        fixture.gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn two_hundred_calls_at_once_keep_to_the_limit() {
-    const MOST: usize = 16;
-    // Only one process each, which takes a while.
+async fn two_hundred_concurrent_calls_respect_the_hook_process_limit() {
+    const MAX_HOOK_PROCESSES: usize = 16;
+    // A single process that is busy for a while.
     let busy = "read -r _; for i in {1..2000}; do :; done; echo $$ >&2; exit 2";
-    for prewarm in EACH {
-        let limit = format!("limits: {{ hook_processes: {MOST} }}\n");
+    for prewarm in PREWARM_COUNTS {
+        let limit = format!("limits: {{ hook_processes: {MAX_HOOK_PROCESSES} }}\n");
         let config = limit + &config("BeforeModel", &command(busy, prewarm));
-        let bench = Bench::with(&config).await;
-        bench.quiet(prewarm).await;
-        let (answers, most) = bench.watched(200).await;
+        let fixture = Fixture::with(&config).await;
+        fixture.until_idle(prewarm).await;
+        let (answers, max_children) = fixture.call_concurrently(200).await;
 
-        let refused = |it: &Answer| it.json()["error"]["message"].clone();
+        let reason = |it: &Answer| it.json()["error"]["message"].clone();
         let ids: BTreeSet<u64> = answers
             .iter()
-            .map(|it| refused(it).as_str().unwrap().parse().unwrap())
+            .map(|it| reason(it).as_str().unwrap().parse().unwrap())
             .collect();
         assert_eq!(ids.len(), 200);
-        assert!((MOST / 2..=MOST).contains(&most), "{most}");
-        bench.quiet(prewarm).await;
-        bench.gateway.stop().await;
+        assert!(
+            (MAX_HOOK_PROCESSES / 2..=MAX_HOOK_PROCESSES).contains(&max_children),
+            "{max_children}"
+        );
+        fixture.until_idle(prewarm).await;
+        fixture.gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_worker_killed_in_mid_call_fails_that_call_only() {
+async fn a_worker_killed_during_a_call_fails_that_call_only() {
     let wait = ": > called-$$; until [ -e go ]; do sleep 0.01; done";
-    let say = r#"answer '{"decision":"deny","reason":"'"$$"'"}'"#;
-    let command = worker(&format!("{wait}; {say}"), "");
+    let deny = r#"answer '{"decision":"deny","reason":"'"$$"'"}'"#;
+    let command = worker(&format!("{wait}; {deny}"), "");
     let hook = json!({ "type": "worker", "command": command, "instances": 2 });
-    let bench = Bench::start(&hook).await;
-    let folder = bench.gateway.folder.path();
-    let calls = join_all((0..8).map(|_| bench.call()));
+    let fixture = Fixture::start(&hook).await;
+    let folder = fixture.gateway.folder.path();
+    let calls = join_all((0..8).map(|_| fixture.call()));
     let kill = async {
         let called = |id: u32| folder.join(format!("called-{id}")).exists();
-        eventually("both are called", PATIENCE, || {
-            let starts = bench.numbers("starts");
+        eventually("both workers are called", TEST_TIMEOUT, || {
+            let starts = fixture.numbers("starts");
             starts.len() == 2 && starts.into_iter().all(called)
         })
         .await;
-        let id = bench.numbers("starts")[0];
+        let id = fixture.numbers("starts")[0];
         kill_process(Pid::from_raw(id.cast_signed()).unwrap(), Signal::KILL).unwrap();
-        eventually("it is gone", PATIENCE, || is_gone(id)).await;
+        eventually("the worker has ended", TEST_TIMEOUT, || has_ended(id)).await;
         fs::write(folder.join("go"), "").unwrap();
         id
     };
 
     let (answers, killed) = tokio::join!(calls, kill);
 
-    let lost = "Hook guard failed: process exited unexpectedly";
-    let told = |it: &Answer| it.json()["error"]["message"].as_str().unwrap().to_owned();
-    let (failed, answered): (Vec<_>, Vec<_>) = answers.iter().map(told).partition(|it| it == lost);
+    let failure = "Hook guard failed: process exited unexpectedly";
+    let reason = |it: &Answer| it.json()["error"]["message"].as_str().unwrap().to_owned();
+    let (failed, answered): (Vec<_>, Vec<_>) =
+        answers.iter().map(reason).partition(|it| it == failure);
     assert_eq!((failed.len(), answered.len()), (1, 7), "{answered:?}");
     assert!(!answered.contains(&killed.to_string()));
-    bench.gateway.stop().await;
+    fixture.gateway.stop().await;
 }

@@ -1,4 +1,4 @@
-//! `http`: the hook is a server.
+//! HTTP hooks, `type: http`.
 
 use axum::response::Response;
 use http::{Method, header};
@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpListener, sync::mpsc};
 
 use super::{Process, assert_denied, config};
-use crate::harness::{Asked, TestGateway, Upstream, closed, prompt, respond, signalled};
+use crate::harness::{
+    ReceivedRequest, TestGateway, Upstream, prompt, respond, wait_for_signal, wait_until_closed,
+};
 
 const JSON: &str = "application/json";
 
@@ -14,8 +16,8 @@ fn hook(server: &Upstream) -> Value {
     json!({ "type": "http", "url": format!("http://{}/hook?of=org", server.addr) })
 }
 
-/// A hook's server that always says this.
-async fn saying(output: &Value) -> Upstream {
+/// A hook server that always responds with this output.
+async fn hook_server(output: &Value) -> Upstream {
     let output = output.to_string();
     Upstream::with(move |_| respond(200, JSON, output.clone())).await
 }
@@ -27,7 +29,7 @@ async fn gate(upstream: &Upstream, hook: &Value) -> TestGateway {
 #[tokio::test]
 async fn a_server_reads_the_event_and_changes_the_request() {
     let model = json!({ "model": "other" });
-    let server = saying(&json!({ "hookSpecificOutput": { "llm_request": model } })).await;
+    let server = hook_server(&json!({ "hookSpecificOutput": { "llm_request": model } })).await;
     let upstream = Upstream::mock().await;
     let mut hook = hook(&server);
     hook["document"] = json!(true);
@@ -38,33 +40,36 @@ async fn a_server_reads_the_event_and_changes_the_request() {
     let answer = gate.agent().generate("m", &prompt("hello")).await;
 
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(upstream.only().path, "/v1beta/models/other:generateContent");
-    let asked = server.only();
-    assert_eq!(asked.method, Method::POST);
-    assert_eq!((&*asked.path, &*asked.query), ("/hook", "of=org"));
-    assert_eq!(asked.header("content-type"), JSON);
-    assert_eq!(asked.header("authorization"), "Bearer TOP-SECRET");
-    let event = asked.json();
+    assert_eq!(
+        upstream.only_request().path,
+        "/v1beta/models/other:generateContent"
+    );
+    let request = server.only_request();
+    assert_eq!(request.method, Method::POST);
+    assert_eq!((&*request.path, &*request.query), ("/hook", "of=org"));
+    assert_eq!(request.header("content-type"), JSON);
+    assert_eq!(request.header("authorization"), "Bearer TOP-SECRET");
+    let event = request.json();
     assert_eq!(event["hook_event_name"], "BeforeModel");
     assert_eq!(event["llm_request"]["messages"][0]["content"], "hello");
     assert_eq!(event["document"], prompt("hello"));
 }
 
 #[tokio::test]
-async fn a_server_refuses() {
-    let server = saying(&json!({ "decision": "deny", "reason": "not today" })).await;
+async fn a_denial_by_an_http_hook_keeps_the_call_from_upstream() {
+    let server = hook_server(&json!({ "decision": "deny", "reason": "not today" })).await;
     let upstream = Upstream::mock().await;
     let gate = gate(&upstream, &hook(&server)).await;
 
     let answer = gate.agent().generate("m", &prompt("hello")).await;
 
     assert_denied(&answer, "not today");
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_server_that_observes_changes_nothing() {
-    let server = saying(&json!({ "decision": "deny" })).await;
+async fn an_http_hook_in_observe_mode_denies_nothing() {
+    let server = hook_server(&json!({ "decision": "deny" })).await;
     let upstream = Upstream::mock().await;
     let mut hook = hook(&server);
     hook["mode"] = json!("observe");
@@ -73,27 +78,27 @@ async fn a_server_that_observes_changes_nothing() {
     let answer = gate.agent().generate("m", &prompt("hello")).await;
 
     assert_eq!(answer.header("x-hookgate-action"), "pass");
-    assert_eq!((upstream.seen().len(), server.seen().len()), (1, 1));
+    assert_eq!((upstream.requests().len(), server.requests().len()), (1, 1));
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
-    let server = saying(&json!({})).await;
+async fn connections_are_reused() {
+    let server = hook_server(&json!({})).await;
     let upstream = Upstream::mock().await;
     let gate = gate(&upstream, &hook(&server)).await;
-    // What serves one agent has connections of its own.
+    // Connection pools belong to runtimes, and one agent's connection has one runtime.
     let agent = gate.agent();
 
     for _ in 0..5 {
         agent.generate("m", &prompt("hello")).await;
     }
 
-    assert_eq!((server.seen().len(), server.connections()), (5, 1));
+    assert_eq!((server.requests().len(), server.connections()), (5, 1));
 }
 
 #[tokio::test]
-async fn the_url_is_never_shown_even_if_the_hook_has_no_name() {
-    let server = saying(&json!({})).await;
+async fn the_url_of_an_unnamed_hook_is_not_in_headers_or_metrics() {
+    let server = hook_server(&json!({})).await;
     let upstream = Upstream::mock().await;
     let hooks = json!({ "BeforeModel": [{ "hooks": [hook(&server)] }] });
     let gate = TestGateway::start(&upstream, &format!("hooks: {hooks}")).await;
@@ -108,8 +113,8 @@ async fn the_url_is_never_shown_even_if_the_hook_has_no_name() {
 }
 
 #[tokio::test]
-async fn two_hooks_with_one_url_are_one() {
-    let server = saying(&json!({})).await;
+async fn duplicate_hooks_with_the_same_url_run_once() {
+    let server = hook_server(&json!({})).await;
     let upstream = Upstream::mock().await;
     let hook = hook(&server);
     let hooks = json!({ "BeforeModel": [{ "hooks": [hook, hook] }] });
@@ -117,11 +122,11 @@ async fn two_hooks_with_one_url_are_one() {
 
     gate.agent().generate("m", &prompt("hello")).await;
 
-    server.only();
+    server.only_request();
 }
 
-/// Answers by a server, and why each makes its hook fail.
-fn failures() -> Vec<(Response, &'static str)> {
+/// Responses of a hook server, and the failure that each one causes.
+fn failing_responses() -> Vec<(Response, &'static str)> {
     let no_object = "output is not a JSON object";
     let malformed = "output is malformed JSON";
     let media_type = "content type is not `application/json`";
@@ -152,18 +157,18 @@ fn failures() -> Vec<(Response, &'static str)> {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_fails_the_hook() {
-    for number in 0..failures().len() {
-        let server = Upstream::with(move |_| failures().swap_remove(number).0).await;
+async fn an_invalid_response_fails_the_hook() {
+    for number in 0..failing_responses().len() {
+        let server = Upstream::with(move |_| failing_responses().swap_remove(number).0).await;
         let upstream = Upstream::mock().await;
         let closed = config("BeforeModel", &hook(&server)) + "limits: { hook_output: 4KiB }";
         let open = closed.replace("closed", "open");
-        let reason = format!("Hook guard failed: {}", failures()[number].1);
+        let reason = format!("Hook guard failed: {}", failing_responses()[number].1);
 
         let gate = TestGateway::start(&upstream, &closed).await;
         let refused = gate.agent().generate("m", &prompt("hello")).await;
         assert_denied(&refused, &reason);
-        assert!(upstream.seen().is_empty());
+        assert!(upstream.requests().is_empty());
 
         let gate = TestGateway::start(&upstream, &open).await;
         let passed = gate.agent().generate("m", &prompt("hello")).await;
@@ -172,7 +177,7 @@ async fn an_answer_that_is_none_fails_the_hook() {
 }
 
 #[tokio::test]
-async fn an_answer_of_any_spelling_counts() {
+async fn a_json_media_type_in_any_spelling_is_accepted() {
     let deny = r#"{ "decision": "deny", "reason": "cut: \ud83d" }"#;
     for media_type in ["application/json; charset=utf-8", "Application/JSON"] {
         let server = Upstream::with(move |_| respond(200, media_type, deny)).await;
@@ -187,7 +192,7 @@ async fn an_answer_of_any_spelling_counts() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let elsewhere = saying(&json!({})).await;
+    let elsewhere = hook_server(&json!({})).await;
     let target = format!("http://{}/hook", elsewhere.addr);
     for status in [301, 302, 303, 307, 308] {
         let target = target.clone();
@@ -206,23 +211,23 @@ async fn a_redirect_is_not_followed() {
         let reason = format!("Hook guard failed: unexpected status {status}");
         assert_denied(&answer, &reason);
     }
-    assert!(elsewhere.seen().is_empty());
+    assert!(elsewhere.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_or_breaks_off_fails_the_hook() {
+async fn a_refused_connection_or_truncated_response_fails_the_hook() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = format!("http://{}/", listener.local_addr().unwrap());
+    let closed_url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
-    let hangs_up = Upstream::raw(|_, socket| async move { drop(socket) }).await;
-    let breaks_off = Upstream::raw(|_, mut socket| async move {
+    let closes_connection = Upstream::raw(|_, socket| async move { drop(socket) }).await;
+    let truncates_body = Upstream::raw(|_, mut socket| async move {
         let head =
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{}";
         socket.write_all(head).await.unwrap();
     })
     .await;
-    let away = json!({ "type": "http", "url": nobody });
-    for hook in [away, hook(&hangs_up), hook(&breaks_off)] {
+    let unreachable = json!({ "type": "http", "url": closed_url });
+    for hook in [unreachable, hook(&closes_connection), hook(&truncates_body)] {
         let upstream = Upstream::mock().await;
         let gate = gate(&upstream, &hook).await;
 
@@ -232,29 +237,30 @@ async fn a_server_that_is_not_there_or_breaks_off_fails_the_hook() {
     }
 }
 
-/// A server that never answers, and tells when the gateway gives it up.
-async fn silent() -> (
+/// A server that never responds. The receivers signal a request, and the end of its
+/// connection.
+async fn unresponsive_server() -> (
     Upstream,
     mpsc::UnboundedReceiver<()>,
     mpsc::UnboundedReceiver<()>,
 ) {
-    let (asked, is_asked) = mpsc::unbounded_channel();
-    let (left, is_left) = mpsc::unbounded_channel();
-    let server = Upstream::raw(move |_: Asked, mut socket| {
-        let (asked, left) = (asked.clone(), left.clone());
+    let (requested, requests) = mpsc::unbounded_channel();
+    let (disconnected, disconnects) = mpsc::unbounded_channel();
+    let server = Upstream::raw(move |_: ReceivedRequest, mut socket| {
+        let (requested, disconnected) = (requested.clone(), disconnected.clone());
         async move {
-            asked.send(()).unwrap();
-            closed(&mut socket).await;
-            left.send(()).unwrap();
+            requested.send(()).unwrap();
+            wait_until_closed(&mut socket).await;
+            disconnected.send(()).unwrap();
         }
     })
     .await;
-    (server, is_asked, is_left)
+    (server, requests, disconnects)
 }
 
 #[tokio::test]
-async fn a_server_that_is_too_slow_fails_the_hook() {
-    let (server, _asked, mut left) = silent().await;
+async fn a_timeout_fails_the_hook_and_closes_its_connection() {
+    let (server, _requests, mut disconnects) = unresponsive_server().await;
     let upstream = Upstream::mock().await;
     let mut hook = hook(&server);
     hook["timeout"] = json!(100);
@@ -263,28 +269,28 @@ async fn a_server_that_is_too_slow_fails_the_hook() {
     let answer = gate.agent().generate("m", &prompt("hello")).await;
 
     assert_denied(&answer, "Hook guard failed: timed out");
-    signalled(&mut left, "the call is given up").await;
+    wait_for_signal(&mut disconnects, "the hook connection is closed").await;
 }
 
 #[tokio::test]
-async fn an_agent_that_leaves_ends_the_call() {
-    let (server, mut asked, mut left) = silent().await;
+async fn a_disconnected_agent_ends_the_hook_call() {
+    let (server, mut requests, mut disconnects) = unresponsive_server().await;
     let upstream = Upstream::mock().await;
     let gate = gate(&upstream, &hook(&server)).await;
     let agent = gate.agent();
     let call = tokio::spawn(async move { agent.generate("m", &prompt("hello")).await });
-    signalled(&mut asked, "the hook is asked").await;
+    wait_for_signal(&mut requests, "the hook is called").await;
 
     call.abort();
 
-    signalled(&mut left, "the call is given up").await;
-    assert!(upstream.seen().is_empty());
+    wait_for_signal(&mut disconnects, "the hook connection is closed").await;
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_proxy_variable_is_not_followed() {
-    let server = saying(&json!({ "decision": "deny" })).await;
-    let (proxy, upstream) = (saying(&json!({})).await, Upstream::mock().await);
+async fn proxy_environment_variables_are_ignored() {
+    let server = hook_server(&json!({ "decision": "deny" })).await;
+    let (proxy, upstream) = (hook_server(&json!({})).await, Upstream::mock().await);
     let url = format!("http://{}", proxy.addr);
     let names = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
     let config = config("BeforeModel", &hook(&server));
@@ -293,12 +299,12 @@ async fn a_proxy_variable_is_not_followed() {
     let answer = gateway.agent.generate("m", &prompt("hello")).await;
 
     assert_denied(&answer, "No reason provided");
-    assert!(proxy.seen().is_empty());
-    server.only();
+    assert!(proxy.requests().is_empty());
+    server.only_request();
 }
 
 #[tokio::test]
-async fn the_log_says_why_a_hook_failed_and_not_where_it_is() {
+async fn a_failed_hook_is_logged_with_its_cause_and_without_its_url() {
     let server = Upstream::with(|_| respond(503, JSON, "{}")).await;
     let upstream = Upstream::mock().await;
     let config = config("BeforeModel", &hook(&server));

@@ -1,13 +1,12 @@
-//! Malformed hook output is a failure of the hook, however it is reached: a
-//! hook that fails closed refuses, one that fails open lets the event pass with
-//! a diagnostic.
+//! Malformed hook output is a hook failure on every transport: with
+//! `on_failure: closed` it denies, with `open` the event passes with a diagnostic.
 
 use serde_json::{Value, json};
 
 use super::worker::worker;
 use crate::harness::{TestGateway, Upstream, prompt, respond};
 
-/// Every way to reach a hook.
+/// Every transport, and variants of `command`.
 const TRANSPORTS: [&str; 5] = ["command", "prewarmed", "line", "worker", "http"];
 
 /// The protocols of all families.
@@ -37,7 +36,7 @@ const MALFORMED: &[&[u8]] = &[
     b"all good \xff",
 ];
 
-/// Outputs of a command that are plain text, or nothing.
+/// Outputs of a command that are plain text or empty.
 const PLAIN_TEXT: &[&[u8]] = &[
     b"",
     b"all good",
@@ -48,8 +47,7 @@ const PLAIN_TEXT: &[&[u8]] = &[
     b"log\n{\"decision\":\"deny\"}",
 ];
 
-/// A gateway with one guard for each of the outputs: the first answers calls of
-/// `tool_0`, and so on.
+/// A gateway with one guard for each output: the first runs on calls of `tool_0`, and so on.
 struct Guards {
     gate: TestGateway,
     _server: Upstream,
@@ -57,8 +55,8 @@ struct Guards {
 
 impl Guards {
     async fn new(transport: &str, outputs: &'static [&'static [u8]], on_failure: &str) -> Self {
-        let server = Upstream::with(move |asked| {
-            let index: usize = asked.path[1..].parse().unwrap();
+        let server = Upstream::with(move |request| {
+            let index: usize = request.path[1..].parse().unwrap();
             respond(200, "application/json", outputs[index])
         })
         .await;
@@ -96,7 +94,7 @@ async fn guards_of_protocol(protocol: &str, on_failure: &str) -> TestGateway {
     TestGateway::with_files(&upstream, &config, &files).await
 }
 
-/// A hook reached by `transport`; `address` is that of the server for `http`.
+/// A hook on this transport; `address` is that of its server for `http`.
 fn hook(transport: &str, output: &[u8], address: &str) -> Value {
     let print = format!("printf '{}'", octal(output));
     let command = format!("read -r event; {print}");
@@ -128,12 +126,12 @@ async fn report_tool(gate: &TestGateway, index: usize) -> (Value, Value) {
 }
 
 /// Checks the verdict on every output; returns the runs of the hooks.
-async fn check(gate: &TestGateway, outputs: &[&[u8]], verdict: &str, what: &str) -> Vec<Value> {
+async fn check(gate: &TestGateway, outputs: &[&[u8]], verdict: &str, context: &str) -> Vec<Value> {
     let mut runs = Vec::new();
     for (index, output) in outputs.iter().enumerate() {
         let (got, run) = report_tool(gate, index).await;
         let output = String::from_utf8_lossy(output);
-        assert_eq!(got, verdict, "{what}: `{output}`: {run}");
+        assert_eq!(got, verdict, "{context}: `{output}`: {run}");
         runs.push(run);
     }
     runs
@@ -177,7 +175,7 @@ async fn malformed_output_is_a_failure_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn plain_text_of_a_command_is_no_failure() {
+async fn plain_text_of_a_command_is_not_a_failure() {
     for transport in ["command", "prewarmed", "line"] {
         let guards = Guards::new(transport, PLAIN_TEXT, "closed").await;
 
@@ -199,17 +197,17 @@ async fn two_documents_on_two_lines_are_malformed() {
 }
 
 #[tokio::test]
-async fn a_refusal_in_invalid_utf8_stays_a_refusal() {
-    const REFUSAL: &[&[u8]] = &[b"{\"decision\":\"deny\",\"reason\":\"\xff\"}"];
+async fn a_denial_in_invalid_utf8_remains_a_denial() {
+    const DENIAL: &[&[u8]] = &[b"{\"decision\":\"deny\",\"reason\":\"\xff\"}"];
     for transport in ["command", "http"] {
-        let guards = Guards::new(transport, REFUSAL, "open").await;
+        let guards = Guards::new(transport, DENIAL, "open").await;
 
-        check(&guards.gate, REFUSAL, "deny", transport).await;
+        check(&guards.gate, DENIAL, "deny", transport).await;
     }
 }
 
 #[tokio::test]
-async fn a_mistyped_denial_of_a_guard_never_reaches_upstream() {
+async fn a_call_with_a_mistyped_denial_never_reaches_upstream() {
     for transport in TRANSPORTS {
         let server = Upstream::with(|_| respond(200, "application/json", MALFORMED[0])).await;
         let mut guard = hook(transport, MALFORMED[0], &server.addr.to_string());
@@ -223,6 +221,6 @@ async fn a_mistyped_denial_of_a_guard_never_reaches_upstream() {
         let reason = "Hook guard failed: unknown decision; \
                       expected `allow`, `approve`, `deny`, `block` or `ask`";
         super::assert_denied(&answer, reason);
-        assert!(upstream.seen().is_empty(), "{transport}");
+        assert!(upstream.requests().is_empty(), "{transport}");
     }
 }

@@ -1,4 +1,4 @@
-//! What endpoints receive, and how they may answer.
+//! Formats, partial failures and masked fields of the HTTP sink.
 
 use std::{
     collections::BTreeMap,
@@ -8,11 +8,16 @@ use std::{
 use hookgate::config::MASKABLE_FIELDS;
 use serde_json::{Value, json};
 
-use super::{Sink, array, caught_up, counted, gunzip};
-use crate::harness::{Asked, TestGateway, Upstream, prompt, respond, run_with_input};
+use super::{Sink, array_items, gunzip, wait_for_metric, wait_until_caught_up};
+use crate::harness::{ReceivedRequest, TestGateway, Upstream, prompt, respond, run_with_input};
 
-/// A gateway that sends to an endpoint, after some calls and all their lines.
-async fn sent(endpoint: &Upstream, settings: &str, files: &[(&str, &str)]) -> Vec<String> {
+/// Runs a gateway with this endpoint for three calls, until all their lines are sent; returns the
+/// lines of its log.
+async fn send_three_calls(
+    endpoint: &Upstream,
+    settings: &str,
+    files: &[(&str, &str)],
+) -> Vec<String> {
     let upstream = Upstream::mock().await;
     let sink = format!(
         "sink: {{ url: \"http://{}/in?a=b\"{settings} }}",
@@ -25,8 +30,8 @@ async fn sent(endpoint: &Upstream, settings: &str, files: &[(&str, &str)]) -> Ve
             .generate("m", &prompt(&format!("{number}")))
             .await;
     }
-    caught_up(&gate.operator()).await;
-    let folder = gate.stop_keeping().await;
+    wait_until_caught_up(&gate.operator()).await;
+    let folder = gate.stop_and_keep_files().await;
     let file = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
     file.lines().map(str::to_owned).collect()
 }
@@ -36,9 +41,9 @@ async fn splunk_receives_events_with_its_token() {
     let endpoint = Upstream::with(|_| respond(200, "application/json", "{}")).await;
     let settings = ", format: splunk_hec, token: { file: token }";
 
-    let file = sent(&endpoint, settings, &[("token", "a-token\n")]).await;
+    let file = send_three_calls(&endpoint, settings, &[("token", "a-token\n")]).await;
 
-    let asked = endpoint.seen();
+    let asked = endpoint.requests();
     let mut events = Vec::new();
     for asked in &asked {
         assert_eq!(asked.header("authorization"), "Splunk a-token");
@@ -55,11 +60,12 @@ async fn splunk_receives_events_with_its_token() {
     }
 }
 
-/// Stands in for Elasticsearch: one document for each id; refuses what `refuses` names.
-fn elastic(
+/// Handler of the bulk API of Elasticsearch: keeps one document for each id, and refuses documents
+/// that contain `refused`.
+fn elasticsearch(
     documents: Arc<Mutex<BTreeMap<String, String>>>,
-    refuses: &'static str,
-) -> impl Fn(Asked) -> http::Response<axum::body::Body> + Clone {
+    refused: &'static str,
+) -> impl Fn(ReceivedRequest) -> http::Response<axum::body::Body> + Clone {
     move |asked| {
         let mut documents = documents.lock().unwrap();
         let body = gunzip(&asked);
@@ -69,7 +75,7 @@ fn elastic(
             .map(|pair| {
                 let action: Value = serde_json::from_str(pair[0]).unwrap();
                 let id = action["create"]["_id"].as_str().unwrap();
-                let status = if pair[1].contains(refuses) {
+                let status = if pair[1].contains(refused) {
                     400
                 } else if documents
                     .insert(id.to_owned(), pair[1].to_owned())
@@ -89,14 +95,14 @@ fn elastic(
 }
 
 #[tokio::test]
-async fn elastic_receives_documents_by_their_hash() {
+async fn elasticsearch_receives_each_line_as_one_document() {
     let documents = Arc::default();
-    let endpoint = Upstream::with(elastic(Arc::clone(&documents), "nothing")).await;
+    let endpoint = Upstream::with(elasticsearch(Arc::clone(&documents), "nothing")).await;
     let settings = ", format: elastic_bulk, token: { file: token }";
 
-    let file = sent(&endpoint, settings, &[("token", "a-key\n")]).await;
+    let file = send_three_calls(&endpoint, settings, &[("token", "a-key\n")]).await;
 
-    let asked = endpoint.seen();
+    let asked = endpoint.requests();
     assert_eq!(asked[0].header("authorization"), "ApiKey a-key");
     assert_eq!(asked[0].header("content-type"), "application/x-ndjson");
     let mut copy: Vec<String> = documents.lock().unwrap().values().cloned().collect();
@@ -105,10 +111,10 @@ async fn elastic_receives_documents_by_their_hash() {
 }
 
 #[tokio::test]
-async fn a_line_that_elastic_refuses_is_counted_and_the_others_go_on() {
+async fn a_line_that_elasticsearch_refuses_is_counted_and_skipped() {
     let documents = Arc::default();
     let kind = "\"kind\":\"start\"";
-    let endpoint = Upstream::with(elastic(Arc::clone(&documents), kind)).await;
+    let endpoint = Upstream::with(elasticsearch(Arc::clone(&documents), kind)).await;
     let upstream = Upstream::mock().await;
     let sink = format!(
         "sink: {{ url: \"http://{}/\", format: elastic_bulk }}",
@@ -119,8 +125,8 @@ async fn a_line_that_elastic_refuses_is_counted_and_the_others_go_on() {
     gate.agent().generate("m", &prompt("hi")).await;
 
     let refused = "hookgate_audit_sink_lines_total{outcome=\"refused\"}";
-    counted(&gate.operator(), refused, 1).await;
-    caught_up(&gate.operator()).await;
+    wait_for_metric(&gate.operator(), refused, 1).await;
+    wait_until_caught_up(&gate.operator()).await;
 
     gate.stop().await;
     assert_eq!(documents.lock().unwrap().len(), 3);
@@ -129,26 +135,26 @@ async fn a_line_that_elastic_refuses_is_counted_and_the_others_go_on() {
 #[tokio::test]
 async fn a_batch_that_is_too_large_is_sent_in_parts() {
     let taken: Arc<Mutex<Vec<String>>> = Arc::default();
-    let kept = Arc::clone(&taken);
+    let accepted = Arc::clone(&taken);
     let endpoint = Upstream::with(move |asked| {
-        let lines = array(&gunzip(&asked));
+        let lines = array_items(&gunzip(&asked));
         let is_too_large = lines.len() > 2 || lines[0].contains("\"kind\":\"start\"");
         if !is_too_large {
-            kept.lock().unwrap().extend(lines);
+            accepted.lock().unwrap().extend(lines);
         }
         respond(if is_too_large { 413 } else { 200 }, "text/plain", "")
     })
     .await;
 
-    let file = sent(&endpoint, "", &[]).await;
+    let file = send_three_calls(&endpoint, "", &[]).await;
 
-    // The first line alone was still too large.
+    // The first line is too large even alone.
     assert_eq!(*taken.lock().unwrap(), file[1..]);
 }
 
-/// Fails if a line has a field that `mask` does not know.
+/// Asserts that `mask` accepts each field, except those of the hash chain.
 fn assert_maskable(pointer: &str, value: &Value) {
-    let place = ["/seq", "/prev", "/time", "/kind", "/hash"];
+    let unmaskable = ["/seq", "/prev", "/time", "/kind", "/hash"];
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
@@ -159,14 +165,14 @@ fn assert_maskable(pointer: &str, value: &Value) {
             .iter()
             .for_each(|item| assert_maskable(&format!("{pointer}/*"), item)),
         _ => assert!(
-            place.contains(&pointer) || MASKABLE_FIELDS.contains(&pointer),
+            unmaskable.contains(&pointer) || MASKABLE_FIELDS.contains(&pointer),
             "{pointer}"
         ),
     }
 }
 
 #[tokio::test]
-async fn masked_fields_never_leave_and_the_copy_still_verifies() {
+async fn masked_fields_are_never_sent_and_the_copy_still_verifies() {
     let sink = Sink::start().await;
     let upstream = Upstream::mock().await;
     let mask = "{ drop: [/received/text, /response/text, /caller/agent], hash: [/session] }";
@@ -176,8 +182,8 @@ async fn masked_fields_never_leave_and_the_copy_still_verifies() {
     let agent = gate.agent().sending("user-agent", "a-secret-agent");
     let agent = agent.sending("x-hookgate-session", "a-secret-session");
     agent.generate("m", &prompt("a secret prompt")).await;
-    caught_up(&gate.operator()).await;
-    let folder = gate.stop_keeping().await;
+    wait_until_caught_up(&gate.operator()).await;
+    let folder = gate.stop_and_keep_files().await;
 
     let file = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
     assert!(file.contains("a secret prompt") && file.contains("a-secret-session"));
@@ -196,7 +202,7 @@ async fn masked_fields_never_leave_and_the_copy_still_verifies() {
         "{out}"
     );
 
-    // A line from which a field was removed without saying so was changed.
+    // If `masked` does not list a removed field, the line counts as changed.
     let mut changed = copy.clone();
     changed[1] = changed[1].replacen(",\"masked\":", ",\"mask\":", 1);
     let (code, _, error) = run_with_input(&["audit", "verify", "--stdin"], &changed.join("\n"));

@@ -1,4 +1,4 @@
-//! An endpoint that is away for a while, and a gateway that is.
+//! Outages of the endpoint of the HTTP sink, and kills of the gateway.
 
 use std::{
     collections::HashSet,
@@ -16,22 +16,24 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::{Sink, caught_up, counted, metric};
-use crate::harness::{Agent, PATIENCE, Served, TestGateway, Upstream, eventually, prompt};
+use super::{Sink, metric, wait_for_metric, wait_until_caught_up};
+use crate::harness::{
+    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt,
+};
 
-/// Calls a second while the endpoint is away; each writes [`LINES_PER_CALL`].
+/// Calls per second during an outage; each writes [`LINES_PER_CALL`] lines.
 const CALLS_PER_SECOND: u32 = 50;
 
-/// The lines of a call: two events, its request and its response.
+/// Lines of a call: two events, its request and its response.
 const LINES_PER_CALL: u64 = 4;
 
-/// The median of calls while the endpoint is away, as a multiple of that without one; more
-/// than two equal gateways differ by.
-const MOST_SLOWER: f64 = 1.05;
+/// Largest ratio of the median call times during an outage, with a sink and without one. Two equal
+/// gateways differ by less.
+const MAX_SLOWDOWN: f64 = 1.05;
 
 const AGENTS: u64 = 8;
 
-/// Kills of a gateway that sends.
+/// Number of kills while the gateway sends.
 const KILLS: u64 = 5;
 
 fn config(upstream: &Upstream, audit: &str) -> String {
@@ -43,21 +45,21 @@ fn config(upstream: &Upstream, audit: &str) -> String {
     )
 }
 
-/// A gateway in a process of its own.
-fn serve(folder: &Path) -> (Served, Agent, Agent) {
-    let mut served = Served::folder(folder);
+/// Starts a gateway in a process of its own.
+fn serve(folder: &Path) -> (ServerProcess, Agent, Agent) {
+    let mut served = ServerProcess::folder(folder);
     let agent = Agent::at(served.addr());
     let operator = Agent::at(served.operators());
     (served, agent, operator)
 }
 
-/// Calls from some agents at once.
-async fn call(base: &str, calls: u64) {
-    let left = Arc::new(AtomicU64::new(calls));
+/// Sends calls from several agents concurrently.
+async fn call_concurrently(base: &str, calls: u64) {
+    let remaining = Arc::new(AtomicU64::new(calls));
     let agents = (0..AGENTS).map(|_| {
-        let (agent, left) = (Agent::at_base(base), Arc::clone(&left));
+        let (agent, remaining) = (Agent::at_base(base), Arc::clone(&remaining));
         tokio::spawn(async move {
-            while left
+            while remaining
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1))
                 .is_ok()
             {
@@ -77,20 +79,20 @@ async fn timed_call(agent: &Agent) -> Duration {
     started.elapsed()
 }
 
-/// The times of the calls of two gateways, in order.
+/// Sorted call times of two gateways.
 #[derive(Default)]
 struct Times([Vec<Duration>; 2]);
 
 impl Times {
-    /// Calls both in turn at [`CALLS_PER_SECOND`], however long the calls take.
-    async fn of_calls(agents: &[Agent; 2], time: Duration) -> Self {
+    /// Calls both gateways in turn at [`CALLS_PER_SECOND`], independent of the call times.
+    async fn measure(agents: &[Agent; 2], time: Duration) -> Self {
         let mut ticks = tokio::time::interval(Duration::from_secs(1) / CALLS_PER_SECOND);
         let mut calls = JoinSet::new();
-        for number in 0..calls_of(time) {
+        for number in 0..calls_during(time) {
             ticks.tick().await;
             let agents = agents.clone();
             calls.spawn(async move {
-                // Each is first as often as second.
+                // Each gateway is called first in half of the pairs.
                 let is_swapped = number % 2 == 1;
                 let first = timed_call(&agents[usize::from(is_swapped)]).await;
                 let second = timed_call(&agents[usize::from(!is_swapped)]).await;
@@ -112,22 +114,22 @@ impl Times {
         times
     }
 
-    /// The time that this share of the calls took at most, in percent.
+    /// Returns this percentile of the call times of both gateways.
     fn percentile(&self, percent: usize) -> [Duration; 2] {
         self.0.each_ref().map(|it| it[it.len() * percent / 100])
     }
 }
 
-/// The calls of this time, in whole seconds.
-fn calls_of(time: Duration) -> u64 {
+/// Returns the number of calls during this time, in whole seconds.
+fn calls_during(time: Duration) -> u64 {
     time.as_secs() * u64::from(CALLS_PER_SECOND)
 }
 
-fn lines_of(time: Duration) -> u64 {
-    calls_of(time) * LINES_PER_CALL
+fn lines_during(time: Duration) -> u64 {
+    calls_during(time) * LINES_PER_CALL
 }
 
-/// The lines of all files of a log.
+/// Returns the lines of all files of a log.
 fn lines(log: &Path) -> Vec<String> {
     let lines = chained_log::lines(log).unwrap();
     lines
@@ -135,16 +137,16 @@ fn lines(log: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Three seconds in the suite, an hour by `just sink-outage`. A second gateway without a
-/// sink is called as often.
+/// The outage takes three seconds in the suite and an hour by `just sink-outage`. A second gateway
+/// without a sink receives the same calls, for comparison.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endpoint_that_was_away_receives_every_line_and_no_call_waits_for_it() {
+async fn every_line_arrives_after_an_outage_and_no_call_is_delayed() {
     let minutes = env::var("HOOKGATE_SINK_MINUTES").ok();
     let outage = minutes.as_ref().map_or(Duration::from_secs(3), |it| {
         Duration::from_mins(it.parse().unwrap())
     });
     let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
-    sink.answer(503);
+    sink.respond_with(503);
     let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
     let rotate = "rotate: { size: 1MiB, keep: 100000 }".to_owned();
     let with_sink = format!("{rotate}, {}", sink.setting(""));
@@ -156,26 +158,26 @@ async fn an_endpoint_that_was_away_receives_every_line_and_no_call_waits_for_it(
         folders.each_ref().map(|it| serve(it.path()));
     let agents = [agent, other_agent];
 
-    let away = Times::of_calls(&agents, outage).await;
-    // And one of the start.
-    let behind = 1 + lines_of(outage);
-    counted(&operator, "hookgate_audit_sink_lag_lines", behind).await;
+    let during_outage = Times::measure(&agents, outage).await;
+    // One more is the line `start`.
+    let lag = 1 + lines_during(outage);
+    wait_for_metric(&operator, "hookgate_audit_sink_lag_lines", lag).await;
     assert!(sink.lines().is_empty());
-    sink.answer(200);
-    let while_back = Duration::from_secs(1) + outage / 20;
-    let back = Times::of_calls(&agents, while_back).await;
-    caught_up(&operator).await;
-    end(served).await;
-    end(other).await;
+    sink.respond_with(200);
+    let recovery = Duration::from_secs(1) + outage / 20;
+    let after_outage = Times::measure(&agents, recovery).await;
+    wait_until_caught_up(&operator).await;
+    stop(served).await;
+    stop(other).await;
 
     let verified = sink.verified();
     let log = folders[0].path().join("audit.jsonl");
     let (copy, file) = (sink.lines(), lines(&log));
     let copied: HashSet<&String> = copy.iter().collect();
-    assert!(file.len() as u64 > behind + lines_of(while_back));
+    assert!(file.len() as u64 > lag + lines_during(recovery));
     assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
     let mut report = std::io::stderr().lock();
-    for (name, times) in [("away", &away), ("back", &back)] {
+    for (name, times) in [("away", &during_outage), ("back", &after_outage)] {
         for percent in [50, 99] {
             let [with_sink, without] = times.percentile(percent);
             writeln!(
@@ -185,24 +187,27 @@ async fn an_endpoint_that_was_away_receives_every_line_and_no_call_waits_for_it(
             .unwrap();
         }
     }
-    writeln!(report, "{outage:?} away, {behind} lines behind; {verified}").unwrap();
+    writeln!(report, "{outage:?} away, {lag} lines behind; {verified}").unwrap();
     if minutes.is_some() {
-        let [with_sink, without] = away.percentile(50);
-        assert!(with_sink <= without.mul_f64(MOST_SLOWER), "slower");
+        let [with_sink, without] = during_outage.percentile(50);
+        assert!(
+            with_sink <= without.mul_f64(MAX_SLOWDOWN),
+            "calls are slower with a sink"
+        );
     }
 }
 
-/// Ends a gateway, and waits for it.
-async fn end(served: Served) -> String {
+/// Shuts a gateway down; returns its process log.
+async fn stop(served: ServerProcess) -> String {
     served.terminate();
-    let ended = tokio::task::spawn_blocking(move || served.ended(PATIENCE));
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
     let (status, log) = ended.await.unwrap();
     assert!(status.success(), "{log}");
     log
 }
 
 #[tokio::test]
-async fn an_endpoint_that_hangs_delays_neither_calls_nor_the_end() {
+async fn an_endpoint_that_hangs_delays_neither_calls_nor_shutdown() {
     let upstream = Upstream::mock().await;
     let hanging = Upstream::raw(|_, socket| async move {
         std::future::pending::<()>().await;
@@ -212,10 +217,13 @@ async fn an_endpoint_that_hangs_delays_neither_calls_nor_the_end() {
     let sink = format!("sink: {{ url: \"http://{}/\" }}", hanging.addr);
     let gate =
         TestGateway::start(&upstream, &format!("audit: {{ path: a.jsonl, {sink} }}\n")).await;
-    eventually("it is asked", PATIENCE, || hanging.connections() > 0).await;
+    eventually("the gateway connects to the endpoint", TEST_TIMEOUT, || {
+        hanging.connections() > 0
+    })
+    .await;
     let started = Instant::now();
 
-    call(&gate.agent().base, 40).await;
+    call_concurrently(&gate.agent().base, 40).await;
 
     assert!(
         started.elapsed() < Duration::from_secs(5),
@@ -223,7 +231,7 @@ async fn an_endpoint_that_hangs_delays_neither_calls_nor_the_end() {
         started.elapsed()
     );
     let started = Instant::now();
-    let folder = gate.stop_keeping().await;
+    let folder = gate.stop_and_keep_files().await;
     assert!(
         started.elapsed() < Duration::from_secs(4),
         "{:?}",
@@ -248,23 +256,26 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
 
     let log = folder.path().join("audit.jsonl");
     for kill in 1..=KILLS {
-        sink.answer(503);
+        sink.respond_with(503);
         let (served, agent, _) = serve(folder.path());
         let before = sink.lines().len();
-        call(&agent.base, 40).await;
-        eventually("they are written", PATIENCE, || {
+        call_concurrently(&agent.base, 40).await;
+        eventually("all lines are written", TEST_TIMEOUT, || {
             lines(&log).len() as u64 > kill * 40 * LINES_PER_CALL
         })
         .await;
-        sink.answer(200);
-        // It has sent some lines, and is about to send the others.
-        eventually("it sends", 6 * PATIENCE, || sink.lines().len() > before).await;
+        sink.respond_with(200);
+        // The kill comes after some lines are sent and before the others are.
+        eventually("some lines are sent", 6 * TEST_TIMEOUT, || {
+            sink.lines().len() > before
+        })
+        .await;
         served.signal(Signal::KILL);
         drop(served);
     }
     let (served, _, operator) = serve(folder.path());
-    caught_up(&operator).await;
-    end(served).await;
+    wait_until_caught_up(&operator).await;
+    stop(served).await;
 
     sink.verified();
     let (copy, file) = (sink.lines(), lines(&log));
@@ -274,9 +285,9 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
 }
 
 #[tokio::test]
-async fn lines_of_a_killed_gateway_are_behind_from_the_start_of_the_next() {
+async fn lines_of_a_killed_gateway_count_as_unsent_after_a_restart() {
     let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
-    sink.answer(503);
+    sink.respond_with(503);
     let folder = TempDir::new().unwrap();
     fs::write(
         folder.path().join("hookgate.yaml"),
@@ -284,8 +295,8 @@ async fn lines_of_a_killed_gateway_are_behind_from_the_start_of_the_next() {
     )
     .unwrap();
     let (served, agent, operator) = serve(folder.path());
-    call(&agent.base, 5).await;
-    appears(
+    call_concurrently(&agent.base, 5).await;
+    wait_for_counter(
         &operator,
         "hookgate_audit_sink_failures_total{reason=\"status\"}",
     )
@@ -299,12 +310,12 @@ async fn lines_of_a_killed_gateway_are_behind_from_the_start_of_the_next() {
 
     let lag = metric(&operator, "hookgate_audit_sink_lag_lines").await;
     assert!(lag >= Some(written), "{lag:?} of {written}");
-    end(served).await;
+    stop(served).await;
 }
 
-/// Waits until a counter has counted.
-async fn appears(operator: &Agent, name: &str) {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until a counter exists.
+async fn wait_for_counter(operator: &Agent, name: &str) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while metric(operator, name).await.is_none() {
         assert!(Instant::now() < deadline, "no {name}");
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -312,9 +323,9 @@ async fn appears(operator: &Agent, name: &str) {
 }
 
 #[tokio::test]
-async fn lines_that_rotation_removed_are_counted_and_named() {
+async fn lines_removed_by_rotation_before_they_were_sent_are_counted_as_lost() {
     let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
-    sink.answer(200);
+    sink.respond_with(200);
     let folder = TempDir::new().unwrap();
     let audit = format!("rotate: {{ size: 4KiB, keep: 1 }}, {}", sink.setting(""));
     fs::write(
@@ -323,27 +334,27 @@ async fn lines_that_rotation_removed_are_counted_and_named() {
     )
     .unwrap();
     let (served, agent, operator) = serve(folder.path());
-    call(&agent.base, 2).await;
-    caught_up(&operator).await;
-    sink.answer(503);
+    call_concurrently(&agent.base, 2).await;
+    wait_until_caught_up(&operator).await;
+    sink.respond_with(503);
 
-    call(&agent.base, 2).await;
-    appears(
+    call_concurrently(&agent.base, 2).await;
+    wait_for_counter(
         &operator,
         "hookgate_audit_sink_failures_total{reason=\"status\"}",
     )
     .await;
-    // The failed request holds the first lines; those behind it are removed.
-    call(&agent.base, 40).await;
-    sink.answer(200);
+    // The failed request still has the first lines; rotation removes those after them.
+    call_concurrently(&agent.base, 40).await;
+    sink.respond_with(200);
 
-    appears(
+    wait_for_counter(
         &operator,
         "hookgate_audit_sink_lines_total{outcome=\"lost\"}",
     )
     .await;
-    caught_up(&operator).await;
-    let log = end(served).await;
+    wait_until_caught_up(&operator).await;
+    let log = stop(served).await;
     assert!(
         log.contains("rotation removed lines before they were sent"),
         "{log}"
@@ -364,16 +375,16 @@ async fn another_endpoint_continues_where_the_first_stopped() {
     };
     write(&first.setting(""));
     let (served, agent, operator) = serve(folder.path());
-    call(&agent.base, 3).await;
-    caught_up(&operator).await;
-    first.answer(503);
-    call(&agent.base, 3).await;
+    call_concurrently(&agent.base, 3).await;
+    wait_until_caught_up(&operator).await;
+    first.respond_with(503);
+    call_concurrently(&agent.base, 3).await;
 
     write(&second.setting(""));
     let reloaded = operator.post("/reload", "").await;
     assert_eq!(reloaded.status, 200, "{}", reloaded.text());
-    counted(&operator, "hookgate_audit_sink_lag_lines", 0).await;
-    end(served).await;
+    wait_for_metric(&operator, "hookgate_audit_sink_lag_lines", 0).await;
+    stop(served).await;
 
     let copy = [first.lines(), second.lines()].concat();
     assert_eq!(copy, lines(&folder.path().join("audit.jsonl")));

@@ -1,22 +1,22 @@
-//! Requests with texts in unusual places.
+//! Secrets in unusual fields and forms of requests.
 
 use serde_json::{Value, json};
 
 use super::{KEY, MASK, MODEL};
 use crate::harness::{TestGateway, Upstream};
 
-fn parts(parts: &Value) -> Value {
+fn request_with(parts: &Value) -> Value {
     json!({ "contents": [{ "role": "user", "parts": parts }] })
 }
 
-/// Requests that say a secret, and where.
-fn hiding() -> Vec<(&'static str, Value)> {
-    let said = json!([{ "role": "user", "parts": [{ "text": KEY }] }]);
+/// Operations and request bodies that contain the key in an unusual field.
+fn requests_with_the_key() -> Vec<(&'static str, Value)> {
+    let contents = json!([{ "role": "user", "parts": [{ "text": KEY }] }]);
     let content = json!({ "parts": [{ "text": "a" }] });
     let counted = [
-        json!({ "generateContentRequest": null, "contents": said }),
-        json!({ "generateContentRequest": { "contents": [] }, "contents": said }),
-        json!({ "generate_content_request": { "system_instruction": said[0] } }),
+        json!({ "generateContentRequest": null, "contents": contents }),
+        json!({ "generateContentRequest": { "contents": [] }, "contents": contents }),
+        json!({ "generate_content_request": { "system_instruction": contents[0] } }),
     ];
     let embedded = [
         json!({ "title": KEY, "content": content }),
@@ -36,35 +36,35 @@ fn hiding() -> Vec<(&'static str, Value)> {
     let mut all = vec![("batchEmbedContents", batch), ("generateContent", system)];
     all.extend(counted.map(|it| ("countTokens", it)));
     all.extend(embedded.map(|it| ("embedContent", it)));
-    all.extend(generated.map(|it| ("generateContent", parts(&json!([it])))));
+    all.extend(generated.map(|it| ("generateContent", request_with(&json!([it])))));
     all
 }
 
 #[tokio::test]
-async fn no_place_in_a_request_hides_a_secret() {
+async fn secrets_in_any_field_of_a_request_are_masked() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, MASK).await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
 
-    for (operation, body) in hiding() {
+    for (operation, body) in requests_with_the_key() {
         let path = format!("/v1beta/models/{MODEL}:{operation}");
-        let answer = gate.agent().post(&path, body.to_string()).await;
+        let answer = gateway.agent().post(&path, body.to_string()).await;
         assert_eq!(answer.header("x-hookgate-action"), "edit", "{body}");
-        let sent = upstream.seen().pop().unwrap().body;
+        let sent = upstream.requests().pop().unwrap().body;
         assert!(!sent.contains(KEY), "{sent}");
         assert!(sent.contains("[REDACTED:aws_key]"), "{sent}");
     }
 }
 
 #[tokio::test]
-async fn a_secret_is_known_behind_escapes_and_a_prefix() {
+async fn a_secret_in_json_escapes_is_masked_under_a_session_prefix() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, MASK).await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
     let path = format!("/s/one/v1beta/models/{MODEL}:streamGenerateContent");
     let body = r#"{"contents":[{"parts":[{"text":"\u0041KIA\u0049OSFODNN7EXAMPLE"}]}]}"#;
 
-    gate.agent().post(&path, body).await;
+    gateway.agent().post(&path, body).await;
 
-    let sent = upstream.only().json();
+    let sent = upstream.only_request().json();
     assert_eq!(
         sent["contents"][0]["parts"][0]["text"],
         "[REDACTED:aws_key]"
@@ -72,33 +72,33 @@ async fn a_secret_is_known_behind_escapes_and_a_prefix() {
 }
 
 #[tokio::test]
-async fn media_signatures_and_names_stay() {
+async fn media_signatures_ids_and_names_are_not_masked() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, MASK).await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
     let media = json!({ "inlineData": { "mimeType": "image/png", "data": KEY } });
-    let body = parts(&json!([
+    let body = request_with(&json!([
         media,
         { "functionCall": { "id": KEY, "name": KEY, "args": {} }, "thoughtSignature": KEY },
         { "functionResponse": { "id": KEY, "name": KEY, "response": {}, "parts": [media] } },
     ]));
 
-    gate.agent().generate(MODEL, &body).await;
+    gateway.agent().generate(MODEL, &body).await;
 
-    assert_eq!(upstream.only().json(), body);
+    assert_eq!(upstream.only_request().json(), body);
 }
 
 #[tokio::test]
-async fn what_cannot_be_looked_into_is_refused() {
+async fn a_request_that_cannot_be_inspected_is_refused() {
     let upstream = Upstream::mock().await;
-    let gate = TestGateway::start(&upstream, MASK).await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
     let path = format!("/v1beta/models/{MODEL}:generateContent");
     let deep = format!("{}\"{KEY}\"{}", "[".repeat(200), "]".repeat(200));
-    let said = format!(r#"{{"parts":[{{"text":"{KEY}"}}]}}"#);
+    let content = format!(r#"{{"parts":[{{"text":"{KEY}"}}]}}"#);
 
     for body in [
         format!(r#"{{"systemInstruction":"{KEY}"}}"#),
-        format!(r#"{{"systemInstruction":{said},"system_instruction":{said}}}"#),
-        format!(r#"{{"contents":{said}}}"#),
+        format!(r#"{{"systemInstruction":{content},"system_instruction":{content}}}"#),
+        format!(r#"{{"contents":{content}}}"#),
         format!(r#"{{"contents":["{KEY}"]}}"#),
         format!(r#"{{"contents":[{{"parts":{{"text":"{KEY}"}}}}]}}"#),
         format!(r#"{{"contents":[{{"parts":[{{"text":["{KEY}"]}}]}}]}}"#),
@@ -107,11 +107,11 @@ async fn what_cannot_be_looked_into_is_refused() {
             r#"{{"contents":[{{"parts":[{{"functionCall":{{"args":{{"a":1,"a":"{KEY}"}}}}}}]}}]}}"#
         ),
         format!(r#"{{"contents":[{{"parts":[{{"new":{deep}}}]}}]}}"#),
-        format!("\u{feff}{{\"contents\":[{said}]}}"),
+        format!("\u{feff}{{\"contents\":[{content}]}}"),
     ] {
-        let answer = gate.agent().post(&path, body.clone()).await;
+        let answer = gateway.agent().post(&path, body.clone()).await;
         assert_eq!(answer.status, 400, "{body}");
         assert!(!answer.text().contains(KEY), "{body}");
     }
-    assert!(upstream.seen().is_empty());
+    assert!(upstream.requests().is_empty());
 }

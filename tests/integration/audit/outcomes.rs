@@ -1,0 +1,251 @@
+//! Rejected, failed and aborted calls, in the decision log and in the process log.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    AUDIT, hash,
+    lines::{MODEL, SECRET, audited, stop_and_read_log},
+    only,
+};
+use crate::harness::{
+    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, chunked_head, decision_log,
+    eventually, hook, next_chunk, prompt, read_to_end, run, wait_until_closed, write_chunk,
+};
+
+/// Starts a gateway in a process of its own, with its config and log in a folder.
+fn serve(upstream: &Upstream, config: &str) -> (ServerProcess, Agent, TempDir) {
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n{AUDIT}{config}",
+        upstream.addr
+    );
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    let agent = Agent::at(served.addr());
+    (served, agent, folder)
+}
+
+/// Stops the gateway; returns its process log and the lines of its decision log.
+async fn stop(served: ServerProcess, folder: &TempDir) -> (String, Vec<Value>) {
+    served.terminate();
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
+    let (_, text) = ended.await.unwrap();
+    (text, decision_log(&folder.path().join("audit.jsonl")))
+}
+
+#[tokio::test]
+async fn a_rejected_request_is_logged_without_its_query() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{AUDIT}admin: {{ listen: 127.0.0.1:0, token: {{ file: token }} }}\n");
+    let gate = TestGateway::with_files(&upstream, &config, &[("token", "s3cret")]).await;
+
+    gate.agent()
+        .get(&format!("/v1beta/nowhere?key={SECRET}"))
+        .await;
+    gate.agent().post("/hookgate/v1/events", "{}").await;
+    gate.operator().get("/metrics").await;
+
+    let lines = stop_and_read_log(gate).await;
+    let refused = lines.iter().filter(|it| it["kind"] == "rejected");
+    let shape = |it: &Value| {
+        let part = |key| it[key].as_str().unwrap_or_default().to_owned();
+        (
+            part("listener"),
+            it["path"]["sha256"].as_str().unwrap().to_owned(),
+            part("error"),
+            it["status"].as_u64(),
+        )
+    };
+    let expected = |listener: &str, path: &str, error: &str, status| {
+        (
+            listener.to_owned(),
+            hash(path),
+            error.to_owned(),
+            Some(status),
+        )
+    };
+    assert_eq!(
+        refused.map(shape).collect::<Vec<_>>(),
+        [
+            expected("agents", "/v1beta/nowhere", "UNKNOWN_PATH", 403),
+            expected("agents", "/hookgate/v1/events", "BAD_EVENT", 400),
+            expected("operators", "/metrics", "UNAUTHENTICATED", 401),
+        ]
+    );
+    let text = json!(lines).to_string();
+    assert!(!text.contains(SECRET) && !text.contains("s3cret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_failed_call_is_logged_with_its_error() {
+    let upstream = Upstream::raw(|_, socket| async move { drop(socket) }).await;
+    let hooks = [("BeforeModel", hook::printing("look", &json!({})))];
+    let gate = TestGateway::start(&upstream, &audited(&hooks)).await;
+
+    gate.agent().generate(MODEL, &prompt("hello")).await;
+    gate.agent()
+        .post(&format!("/v1beta/models/{MODEL}:generateContent"), "{")
+        .await;
+
+    let lines = stop_and_read_log(gate).await;
+    let outcomes: Vec<&Value> = lines.iter().filter(|it| it["kind"] == "outcome").collect();
+    assert_eq!(outcomes[0]["error"], "UPSTREAM_UNREACHABLE");
+    assert_eq!(
+        (&outcomes[1]["error"], &outcomes[1]["status"]),
+        (&json!("BAD_JSON"), &json!(400))
+    );
+    assert_eq!(
+        (&outcomes[0]["rounds"], &outcomes[1]["rounds"]),
+        (&json!(1), &json!(0))
+    );
+}
+
+#[tokio::test]
+async fn a_disconnected_agent_is_logged() {
+    let upstream = Upstream::mock_with(mock_model_api::MockConfig {
+        interval: Duration::from_millis(300),
+        ..mock_model_api::MockConfig::default()
+    })
+    .await;
+    let gate = TestGateway::start(&upstream, AUDIT).await;
+    let path = gate.path("audit.jsonl");
+
+    let target = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
+    let mut stream = gate
+        .agent()
+        .open(&target, prompt("one two three").to_string())
+        .await;
+    stream.chunk().await.unwrap();
+    drop(stream);
+
+    eventually("the outcome is logged", Duration::from_secs(5), || {
+        decision_log(&path)
+            .iter()
+            .any(|it| it["ended"] == "client_disconnected")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_rate_limited_caller_is_logged() {
+    let upstream = Upstream::mock().await;
+    let callers = format!(
+        "auth: {{ keys: [{{ name: team-a, sha256: {}, requests_per_minute: 1 }}] }}\n",
+        hash("a-key")
+    );
+    let (served, agent, folder) = serve(&upstream, &callers);
+    let agent = agent.sending("x-hookgate-key", "a-key");
+
+    assert_eq!(agent.generate("m", &prompt("hi")).await.status, 200);
+    let refused = agent.generate("m", &prompt("hi")).await;
+
+    assert_eq!(refused.status, 429);
+    let (text, lines) = stop(served, &folder).await;
+    let line = only(&lines, "rejected");
+    assert_eq!(
+        (&line["caller"]["name"], &line["error"]),
+        (&json!("team-a"), &json!("RATE_LIMIT_EXCEEDED"))
+    );
+    let log_line = text.lines().find(|it| it.contains("caller limit exceeded"));
+    let log_line = log_line.unwrap_or_else(|| panic!("{text}"));
+    for part in [
+        "team-a",
+        "RATE_LIMIT_EXCEEDED",
+        refused.header("x-hookgate-request-id"),
+    ] {
+        assert!(log_line.contains(part), "{log_line}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_aborted_by_the_drain_timeout_is_logged_as_aborted() {
+    let upstream = Upstream::raw(|_, mut socket| async move {
+        let head = chunked_head("text/event-stream");
+        tokio::io::AsyncWriteExt::write_all(&mut socket, head.as_bytes())
+            .await
+            .unwrap();
+        write_chunk(&mut socket, b"data: {\"n\":1}\n\n")
+            .await
+            .unwrap();
+        wait_until_closed(&mut socket).await;
+    })
+    .await;
+    let (served, agent, folder) = serve(&upstream, "timeouts: { drain: 500ms }\n");
+    let path = "/v1beta/models/m:streamGenerateContent?alt=sse";
+    let mut answer = agent.open(path, prompt("hang").to_string()).await;
+    next_chunk(&mut answer).await;
+
+    let (stopped, _) = tokio::join!(stop(served, &folder), read_to_end(&mut answer));
+
+    let (text, lines) = stopped;
+    assert_eq!(only(&lines, "outcome")["ended"], "aborted");
+    let log_line = text.lines().find(|it| it.contains("exchange finished"));
+    assert!(log_line.unwrap().contains("aborted"), "{text}");
+}
+
+#[tokio::test]
+async fn the_upstream_of_a_call_is_logged() {
+    let second = Upstream::mock().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let unreachable = listener.local_addr().unwrap();
+    drop(listener);
+    let fallback = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{unreachable}\", fallback: {{ url: \"http://{}\", \
+         bearer: {{ file: token }} }} }} }}\n",
+        second.addr
+    );
+    let deny = hook::config(&[("BeforeModel", hook::denying("guard", "no"))]);
+    let cases = [
+        (fallback, json!("fallback")),
+        (String::new(), json!("primary")),
+        (deny, Value::Null),
+    ];
+    for (config, expected) in cases {
+        let config = format!("{AUDIT}{config}");
+        let gate = TestGateway::with_files(&second, &config, &[("token", "SECOND")]).await;
+
+        gate.agent().generate("m", &prompt("hello")).await;
+
+        let lines = stop_and_read_log(gate).await;
+        assert_eq!(only(&lines, "outcome")["upstream"], expected);
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_is_logged_with_its_request() {
+    let upstream = Upstream::mock().await;
+    let mut broken = hook::command("broken", "sleep 60");
+    broken["timeout"] = json!(50);
+    let mut unclear = hook::command("unclear", "true");
+    unclear["when"] = json!("request.max_output_tokens > 5");
+    let hooks = hook::config(&[("BeforeModel", broken), ("BeforeModel", unclear)]);
+    let (served, agent, folder) = serve(&upstream, &hooks);
+
+    let answer = agent.generate("m", &prompt("hello")).await;
+
+    let (text, _) = stop(served, &folder).await;
+    let id = answer.header("x-hookgate-request-id");
+    for message in ["hook failed", "condition evaluation failed"] {
+        let log_line = text.lines().find(|it| it.contains(message));
+        let log_line = log_line.unwrap_or_else(|| panic!("{message}: {text}"));
+        assert!(log_line.contains(id), "{log_line}");
+    }
+}
+
+#[test]
+fn show_refuses_an_unknown_verdict() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("audit.jsonl"), "").unwrap();
+
+    let show = ["audit", "show", "audit.jsonl", "--verdict", "nope"];
+    let (code, _, stderr) = run(&show, folder.path());
+
+    assert_eq!(code, 2, "{stderr}");
+    assert!(
+        stderr.contains("would_deny") && stderr.contains("respond"),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,229 @@
+//! Bundles that a replica refuses: modified, wrongly signed, outdated, failing and hostile ones.
+
+use std::{fs, io::Write};
+
+use flate2::{Compression, write::GzEncoder};
+
+use super::{
+    replicas::{Replica, server_with},
+    server::{Files, PolicyServer, Polling, Publisher, denying_files, unsigned},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_with_a_flipped_bit_is_refused_and_the_last_one_is_kept() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let good = publisher.denying("2", "banana");
+    let find = |text: &[u8]| good.windows(text.len()).position(|it| it == text).unwrap();
+    let end = good.len();
+
+    for (part, at) in [
+        ("gzip header", 4),
+        ("stored block", 12),
+        ("manifest", find(b"revision")),
+        ("created", find(b"created")),
+        ("hash", find(b"\"hookgate.yaml\": \"") + 20),
+        ("signature", find(b"manifest.sig") + 512 + 7),
+        ("name of the signature", find(b"manifest.sig")),
+        ("tar header", find(b"hooks/words.sh\0") + 101),
+        ("config", find(b"on_failure")),
+        ("hook", find(b"grep -q banana")),
+        ("test", find(b"verdict")),
+        ("padding", find(b"verdict") + 40),
+        ("end of the tar archive", end - 9),
+        ("checksum", end - 6),
+        ("length", end - 1),
+    ] {
+        let mut changed = good.clone();
+        changed[at] ^= 0x10;
+        server.publish("prod", changed);
+        let error = replica.wait_for_error("").await;
+        assert!(replica.denies("apple").await, "{part}: {error}");
+        assert_eq!(replica.bundles().await[0]["revision"], "1", "{part}");
+        // A valid bundle in between clears the error, so that each error is a new one.
+        server.publish("prod", publisher.denying("1", "apple"));
+        replica
+            .wait_until(|bundles| bundles[0]["error"].is_null())
+            .await;
+    }
+    server.publish("prod", publisher.denying("3", "banana"));
+    replica.wait_for_revision("3").await;
+    assert!(replica.denies("banana").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_key_an_old_revision_and_a_required_newer_version_are_refused() {
+    let publisher = Publisher::new();
+    let older = publisher.denying("0", "cherry");
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+
+    server.publish("prod", Publisher::new().denying("2", "banana"));
+    replica
+        .wait_for_error("the signature of `manifest.json` is not valid for any of the keys")
+        .await;
+    server.publish("prod", older);
+    let error = replica.wait_for_error("revision `0`").await;
+    assert!(
+        error.contains("is not newer than revision `1` in use"),
+        "{error}"
+    );
+    let mut manifest = publisher.manifest("2");
+    manifest.requires = ">=99.1".parse().unwrap();
+    server.publish(
+        "prod",
+        publisher.signed(manifest, &denying_files("words", "banana").as_pairs()),
+    );
+    replica
+        .wait_for_error("it requires hookgate >=99.1, and this is ")
+        .await;
+
+    assert!(replica.denies("apple").await && !replica.denies("banana").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_rolls_back_to_a_parent_only_if_its_bundle_allows_that() {
+    let publisher = Publisher::new();
+    let first = publisher.denying("1", "apple");
+    let server = PolicyServer::start(Polling::Long).await;
+    server.publish("prod", first.clone());
+    let replica = Replica::start_from(&server, &publisher).await;
+    let mut manifest = publisher.manifest("2");
+    manifest.parent = Some("1".parse().unwrap());
+    manifest.allows_parent = true;
+    let second = publisher.signed(manifest, &denying_files("words", "banana").as_pairs());
+    server.publish("prod", second);
+    replica.wait_for_revision("2").await;
+
+    server.publish("prod", first.clone());
+    replica.wait_for_revision("1").await;
+
+    assert!(replica.denies("apple").await);
+    server.publish("prod", publisher.denying("3", "cherry"));
+    replica.wait_for_revision("3").await;
+    server.publish("prod", first);
+    replica
+        .wait_for_error("is not newer than revision `3`")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_whose_tests_or_settings_fail_is_refused_with_its_line() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let publish = |files: Files| {
+        let manifest = publisher.manifest("2");
+        server.publish("prod", publisher.signed(manifest, &files.as_pairs()));
+    };
+
+    let more = "  - name: pears pass\n\
+        \x20   request: { contents: [{ role: user, parts: [{ text: banana pear }] }] }\n\
+        \x20   expect: { verdict: proceed }\n";
+    publish(denying_files("words", "banana").with("tests/words.yaml", more));
+    let error = replica
+        .wait_for_error("tests/words.yaml:5:5: test `pears pass`")
+        .await;
+    assert!(error.contains("verdict"), "{error}");
+    publish(denying_files("words", "banana").with("hookgate.yaml", "listen: 127.0.0.1:1\n"));
+    replica
+        .wait_for_error("hookgate.yaml:7:1: `listen` belongs to the config of each gateway")
+        .await;
+    publish(denying_files("words", "banana").with("hookgate.yaml", "polices: []\n"));
+    replica.wait_for_error("hookgate.yaml:7:1: `polices`").await;
+    let guard = "          must_deny: [{ prompt: a pear }]\n";
+    publish(denying_files("words", "banana").with("hookgate.yaml", guard));
+    replica.wait_for_error("hookgate.yaml:7:").await;
+
+    assert!(replica.denies("apple").await && !replica.denies("banana").await);
+    let ready = replica.operator.get("/readyz").await;
+    let ready = ready.text();
+    assert!(ready.contains("last config reload failed"), "{ready}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unsigned_bundle_is_used_only_if_that_is_allowed_and_it_has_no_commands() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let signed_only = Replica::start_from(&server, &publisher).await;
+    let policy = "policies: [{ policy: model_allow, models: [none] }]\n";
+    let harmless = unsigned(publisher.manifest("2"), &[("hookgate.yaml", policy)]);
+    server.publish("prod", harmless.to_bytes().unwrap());
+    signed_only.wait_for_error("not signed").await;
+
+    let source = format!("  url: \"{}\"\n  unsigned: true\n", server.url("prod"));
+    let replica = Replica::start(&source).await;
+    assert!(replica.denies("anything").await);
+    let files = denying_files("words", "banana");
+    let commands = unsigned(publisher.manifest("3"), &files.as_pairs());
+    server.publish("prod", commands.to_bytes().unwrap());
+
+    let error = replica.wait_for_error("not signed").await;
+    assert!(
+        error.contains("hookgate.yaml:4:11: hook `words`"),
+        "{error}"
+    );
+    assert!(replica.denies("anything").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_archive_is_refused_before_anything_is_written() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let entry = |path: &str, kind: tar::EntryType| {
+        let mut header = tar::Header::new_ustar();
+        // As bytes, because the library refuses such paths.
+        header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_entry_type(kind);
+        header.set_link_name("/etc/passwd").unwrap();
+        header.set_size(0);
+        header.set_cksum();
+        let mut archive = tar::Builder::new(Vec::new());
+        archive.append(&header, &[][..]).unwrap();
+        let mut stream = GzEncoder::new(Vec::new(), Compression::none());
+        stream.write_all(&archive.into_inner().unwrap()).unwrap();
+        stream.finish().unwrap()
+    };
+
+    for (path, kind, expected) in [
+        (
+            "../../../evil.sh",
+            tar::EntryType::Regular,
+            "path `../../../evil.sh` has an empty part",
+        ),
+        (
+            "/tmp/evil.sh",
+            tar::EntryType::Regular,
+            "path `/tmp/evil.sh` is absolute",
+        ),
+        (
+            "evil.sh",
+            tar::EntryType::Symlink,
+            "`evil.sh` is no regular file",
+        ),
+        (
+            "evil.sh",
+            tar::EntryType::Fifo,
+            "`evil.sh` is no regular file",
+        ),
+    ] {
+        server.publish("prod", entry(path, kind));
+        replica.wait_for_error(expected).await;
+    }
+
+    let names = |folder: std::path::PathBuf| {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|it| it.unwrap().path()).collect::<Vec<_>>()
+    };
+    let stored = replica.folder.path().join("bundles");
+    let extracted = names(stored.join("extracted"));
+    assert_eq!(extracted.len(), 1, "{extracted:?}");
+    assert_eq!(
+        names(stored).len(),
+        3,
+        "active.json, one archive, extracted"
+    );
+    assert!(replica.denies("apple").await);
+}

@@ -1,0 +1,135 @@
+//! `SessionEnd`: idle sessions, and ends that agents report.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Chat, MODEL, call, log, log_command, script, text};
+use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, eventually, hook};
+
+/// Gateway with these hooks whose sessions expire after 300 ms.
+async fn start_with_short_idle(
+    upstream: &Upstream,
+    hooks: &[(&str, Value)],
+    more: &str,
+) -> TestGateway {
+    let config = format!("sessions: {{ idle: 300ms }}\n{more}{}", hook::config(hooks));
+    TestGateway::start(upstream, &config).await
+}
+
+fn end_hook() -> (&'static str, Value) {
+    let command = log_command("", &json!({}));
+    ("SessionEnd", hook::command("log", &command))
+}
+
+async fn session_id(gate: &TestGateway, chat: &Chat) -> String {
+    let answer = gate.agent().generate(MODEL, &chat.body()).await;
+    answer.header("x-hookgate-session").to_owned()
+}
+
+async fn session_count(gate: &TestGateway) -> usize {
+    let listed = gate.operator().get("/sessions").await.json();
+    listed["sessions"].as_array().unwrap().len()
+}
+
+/// Waits until no session is open.
+async fn wait_until_all_ended(gate: &TestGateway) {
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
+    while session_count(gate).await > 0 {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "a session never expires"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_session_ends_once() {
+    let upstream = Upstream::mock().await;
+    let gate = start_with_short_idle(&upstream, &[end_hook()], "").await;
+    let first = session_id(&gate, &Chat::with_prompt("one")).await;
+    eventually("the session ends", TEST_TIMEOUT, || log(&gate).len() == 1).await;
+
+    let second = session_id(&gate, &Chat::with_prompt("one")).await;
+    eventually("the second session ends", TEST_TIMEOUT, || {
+        log(&gate).len() == 2
+    })
+    .await;
+
+    let ends = log(&gate);
+    let ids: Vec<&str> = ends
+        .iter()
+        .map(|it| it["session_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, [&first, &second]);
+    assert_ne!(first, second);
+    assert_eq!(ends[0]["reason"], "other");
+    assert_eq!(ends[0]["hook_event_name"], "SessionEnd");
+}
+
+#[tokio::test]
+async fn no_hook_runs_on_a_session_end_that_is_not_derived() {
+    let upstream = Upstream::mock().await;
+    let more = "events: { derive: [BeforeAgent] }\n";
+    let prompts = ("BeforeAgent", hook::command("prompts", "echo '{}'"));
+    let gate = start_with_short_idle(&upstream, &[end_hook(), prompts], more).await;
+
+    session_id(&gate, &Chat::with_prompt("one")).await;
+    assert_eq!(session_count(&gate).await, 1);
+    wait_until_all_ended(&gate).await;
+    // A second session, so that a hook on the end of the first one would have run.
+    session_id(&gate, &Chat::with_prompt("two")).await;
+    wait_until_all_ended(&gate).await;
+
+    assert!(!gate.path("log").exists());
+}
+
+#[tokio::test]
+async fn a_reported_session_end_ends_the_session() {
+    let upstream = Upstream::mock().await;
+    let config = hook::config(&[end_hook()]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    agent
+        .generate(MODEL, &Chat::with_prompt("one").body())
+        .await;
+    assert_eq!(session_count(&gate).await, 1);
+
+    let end = json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "exit" });
+    let answer = agent.report(&end, "wait=1").await;
+
+    assert_eq!(answer.status, 200);
+    assert_eq!(session_count(&gate).await, 0);
+    let ends = log(&gate);
+    assert_eq!(ends.len(), 1);
+    assert_eq!(ends[0]["reason"], "exit");
+}
+
+#[tokio::test]
+async fn a_reported_event_is_not_derived() {
+    let answers = [
+        json!([call("read_file", &json!({ "path": "a" }))]),
+        json!([text("done")]),
+    ];
+    let upstream = Upstream::scripted(&script(&answers)).await;
+    let command = log_command("[\"tool_name\"]", &json!({}));
+    let config = hook::config(&[("BeforeTool", hook::command("log", &command))]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let event = json!({
+        "hook_event_name": "BeforeTool", "session_id": "s",
+        "tool_name": "reported", "tool_input": {},
+    });
+
+    agent.report(&event, "").await;
+    let answer = agent
+        .generate(MODEL, &Chat::with_prompt("one").body())
+        .await;
+
+    let part = &answer.json()["candidates"][0]["content"]["parts"][0];
+    assert_eq!(part["functionCall"]["name"], "read_file");
+    assert_eq!(log(&gate), ["reported"]);
+    let details = gate.operator().get("/sessions/s").await.json();
+    assert_eq!(details["reported"], json!(["BeforeTool"]));
+}

@@ -1,0 +1,91 @@
+//! Derived events on every API.
+
+use serde_json::{Value, json};
+
+use super::{APIS, Framing, each};
+use crate::harness::{TestGateway, Upstream, hook, prompt};
+
+/// Name of a logged event, with its prompt or the `path` argument of its tool call.
+fn summary(line: &str) -> (String, String) {
+    let event: Value = serde_json::from_str(line).unwrap();
+    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    let detail = text(&event["tool_input"]["path"]) + &text(&event["prompt"]);
+    (text(&event["hook_event_name"]), detail)
+}
+
+#[tokio::test]
+async fn the_same_events_are_derived_on_every_api() {
+    const EVENTS: [&str; 7] = [
+        "SessionStart",
+        "BeforeAgent",
+        "BeforeModel",
+        "AfterModel",
+        "BeforeTool",
+        "AfterTool",
+        "AfterAgent",
+    ];
+    let log = "line=$(cat); echo \"$line\" >> log";
+    let config = hook::config(&EVENTS.map(|it| (it, hook::command(it, log))));
+    let mut logged = Vec::new();
+    for api in APIS {
+        let upstream = Upstream::mock().await;
+        let gate = TestGateway::start(&upstream, &format!("{config}after_model: buffered\n")).await;
+        let mut request = prompt("please read {\"path\":\"a\"}");
+        request["tools"] = json!([{ "functionDeclarations": [{ "name": "read" }] }]);
+        let answer = api.send(&gate, Framing::Sse, &request).await;
+        let chunks = api.chunks(Framing::Sse, &answer);
+        let content = chunks.iter().map(|it| &it["candidates"][0]["content"]);
+        let content = content
+            .into_iter()
+            .find(|it| it.is_object())
+            .unwrap()
+            .clone();
+        let result =
+            json!({ "functionResponse": { "name": "read", "response": { "output": "hello" } } });
+        let contents = request["contents"].as_array_mut().unwrap();
+        contents.push(content);
+        contents.push(json!({ "role": "user", "parts": [result] }));
+        api.send(&gate, Framing::Sse, &request).await;
+
+        let lines = gate.file("log");
+        logged.push(lines.lines().map(summary).collect::<Vec<_>>());
+    }
+    let names: Vec<&str> = logged[0].iter().map(|it| it.0.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "SessionStart",
+            "BeforeAgent",
+            "BeforeModel",
+            "AfterModel",
+            "BeforeTool",
+            "AfterTool",
+            "BeforeModel",
+            "AfterModel",
+            "AfterAgent",
+        ]
+    );
+    assert!(logged.iter().all(|it| *it == logged[0]), "{logged:?}");
+}
+
+#[tokio::test]
+async fn the_model_is_called_again_after_a_denied_call_on_every_api() {
+    let upstream = Upstream::mock().await;
+    let guard = hook::denying("guard", "not that file");
+    let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeTool", guard)])).await;
+    let mut request = prompt("please read {\"path\":\"a\"}");
+    request["tools"] = json!([{ "functionDeclarations": [{ "name": "read" }] }]);
+    for (api, framing) in each() {
+        let before = upstream.requests().len();
+        let answer = api.send(&gate, framing, &request).await;
+        assert!(!answer.text().contains("functionCall"), "{}", answer.text());
+        assert!(
+            api.text(framing, &answer).contains("not that file"),
+            "{}",
+            answer.text()
+        );
+        let retry = upstream.requests()[before + 1].json();
+        let inner = api.unwrap_envelope("request", &retry);
+        assert_eq!(inner["contents"].as_array().unwrap().len(), 3, "{inner}");
+    }
+}

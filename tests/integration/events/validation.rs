@@ -1,0 +1,130 @@
+//! Validation of reported events: invalid bodies, limits, methods and media types.
+
+use serde_json::json;
+
+use super::start_with_hook;
+use crate::harness::{Answer, TestGateway, Upstream, assert_refused, prompt};
+
+/// Invalid bodies, each with a part of the error response.
+const INVALID: [(&str, &str); 14] = [
+    ("{", "BAD_JSON"),
+    ("", "BAD_JSON"),
+    ("[]", "object"),
+    ("{}", "`hook_event_name`"),
+    (r#"{"hook_event_name":5}"#, "`hook_event_name`"),
+    (r#"{"hook_event_name":"BeforeLunch"}"#, "`hook_event_name`"),
+    (
+        r#"{"hook_event_name":"BeforeTool","hook_event_name":"AfterTool"}"#,
+        "hook_event_name",
+    ),
+    (
+        r#"{"hook_event_name":"BeforeTool","tool_input":{}}"#,
+        "tool_name",
+    ),
+    (
+        r#"{"hook_event_name":"BeforeTool","tool_name":"t","tool_input":[]}"#,
+        "`tool_input`",
+    ),
+    (
+        r#"{"hook_event_name":"BeforeTool","tool_name":"t","tool_input":{},"session_id":5}"#,
+        "`session_id`",
+    ),
+    (
+        r#"{"hook_event_name":"BeforeAgent","prompt":["p"]}"#,
+        "`prompt`",
+    ),
+    (
+        r#"{"hook_event_name":"BeforeModel","llm_request":{"model":"m","messages":[{"role":"user","content":5}]}}"#,
+        "llm_request.messages",
+    ),
+    (
+        r#"{"hook_event_name":"SessionEnd","reason":null}"#,
+        "`reason`",
+    ),
+    (
+        r#"{"hook_event_name":"Notification","notification_type":"n","message":7}"#,
+        "`message`",
+    ),
+];
+
+#[tokio::test]
+async fn session_ids_and_user_agents_are_limited_in_length() {
+    let (_upstream, gate) = start_with_hook("BeforeTool").await;
+    let event = |length| {
+        let id = "é".repeat(length);
+        json!({
+            "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": {}, "session_id": id,
+        })
+    };
+    let agent = gate.agent().sending("user-agent", "u".repeat(20_000));
+
+    let long = agent.report(&event(257), "").await;
+    let short = agent.report(&event(256), "").await;
+    let call = agent.sending("x-hookgate-session", "s");
+    assert_eq!(call.generate("m", &prompt("hi")).await.status, 200);
+
+    assert_refused(&long, 400, "BAD_EVENT");
+    assert_eq!(short.status, 200, "{}", short.text());
+    let sessions = gate.operator().get("/sessions").await;
+    assert_eq!(sessions.json()["sessions"].as_array().unwrap().len(), 2);
+    assert!(sessions.body.len() < 3000, "{}", sessions.text());
+}
+
+#[tokio::test]
+async fn an_invalid_event_is_refused_with_the_name_of_its_field() {
+    let (_upstream, gate) = start_with_hook("BeforeTool").await;
+    for (body, expected) in INVALID {
+        let answer = gate.agent().post("/hookgate/v1/events", body).await;
+
+        assert_eq!(answer.status, 400, "{body}: {}", answer.text());
+        let error = &answer.json()["error"];
+        assert_eq!(error["status"], "INVALID_ARGUMENT", "{body}");
+        assert!(
+            answer.text().contains(expected),
+            "{body}: {}",
+            answer.text()
+        );
+        let id = &error["details"][0]["metadata"]["request_id"];
+        assert_eq!(id, answer.header("x-hookgate-request-id"));
+    }
+    assert_eq!(gate.file("hook.json"), "");
+}
+
+#[tokio::test]
+async fn the_event_api_accepts_only_posts_of_json() {
+    let (_upstream, gate) = start_with_hook("BeforeTool").await;
+    let reason = |it: &Answer| it.json()["error"]["details"][0]["reason"].clone();
+
+    let text = gate.agent().sending("content-type", "text/plain");
+    let text = text.post("/hookgate/v1/events", "{}").await;
+    let get = gate.agent().get("/hookgate/v1/events").await;
+    let unknown = gate.agent().post("/hookgate/v1/other", "{}").await;
+
+    assert_eq!(
+        (text.status, reason(&text)),
+        (415, json!("UNSUPPORTED_MEDIA_TYPE"))
+    );
+    assert_eq!(
+        (get.status, reason(&get)),
+        (405, json!("METHOD_NOT_ALLOWED"))
+    );
+    assert_eq!(
+        (unknown.status, reason(&unknown)),
+        (403, json!("UNKNOWN_PATH"))
+    );
+}
+
+#[tokio::test]
+async fn an_event_over_the_limit_is_refused() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "limits: { event: 1KiB }").await;
+    let event = json!({ "hook_event_name": "BeforeAgent", "prompt": "x".repeat(2000) });
+
+    let answer = gate.agent().report(&event, "").await;
+
+    assert_eq!(answer.status, 413);
+    assert_eq!(
+        answer.json()["error"]["details"][0]["reason"],
+        "BODY_TOO_LARGE"
+    );
+}

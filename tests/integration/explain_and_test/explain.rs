@@ -1,0 +1,204 @@
+//! The `explain` command.
+
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::folder;
+use crate::harness::{hookgate, run};
+
+/// The output of `explain`, with durations replaced by `N`.
+fn explain(folder: &TempDir, arguments: &[&str]) -> String {
+    let arguments = [&["explain", "--config", "hookgate.yaml"], arguments].concat();
+    let (code, stdout, stderr) = run(&arguments, folder.path());
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+    let words = stdout.split(' ').collect::<Vec<_>>();
+    let word = |(index, word): (usize, &&str)| match words.get(index + 1) {
+        Some(unit) if unit.starts_with("ms,") && word.parse::<u64>().is_ok() => "N".to_owned(),
+        _ => (*word).to_owned(),
+    };
+    let words = words.iter().enumerate().map(word).collect::<Vec<_>>();
+    words.join(" ")
+}
+
+/// A folder with a config, a model call and an event.
+fn explain_folder() -> TempDir {
+    let config = "\
+upstreams: { gemini: { url: https://example.org } }
+policies:
+  - { policy: model_swap, swap: { gemini-2.5-pro: gemini-2.5-flash } }
+hooks:
+  BeforeModel:
+    - hooks:
+        - name: cold
+          prewarm: 1
+          command: |
+            touch ran; echo '{\"hookSpecificOutput\":{\"llm_request\":{\"config\":{\"temperature\":0}}}}'
+        - { name: looks, command: \"exit 2\", mode: observe }
+  BeforeTool:
+    - sequential: true
+      hooks:
+        - { name: guard, command: \"echo 'not this' >&2; exit 2\" }
+        - { name: broken, command: \"exit 5\" }
+    - matcher: ^write_file$
+      hooks: [{ name: other, command: cat }]
+";
+    let call = json!({
+        "path": "/v1beta/models/gemini-2.5-pro:generateContent",
+        "body": { "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }] },
+        "answer": { "candidates": [{ "content": { "role": "model", "parts": [{ "text": "Hi" }] } }] },
+    });
+    let event = json!({
+        "hook_event_name": "BeforeTool", "tool_name": "run_shell_command", "tool_input": {},
+    });
+    folder(&[
+        ("hookgate.yaml", config),
+        ("call.json", &call.to_string()),
+        ("event.json", &event.to_string()),
+    ])
+}
+
+#[test]
+fn a_model_call_is_explained() {
+    let folder = explain_folder();
+
+    let output = explain(&folder, &["call.json"]);
+
+    assert!(folder.path().join("ran").exists());
+    assert_snapshot!(output, @r#"
+    BeforeModel, hooks in parallel:
+      1. model_swap (builtin, hookgate.yaml:3), ok, N ms, edits the request
+      2. cold (command, hookgate.yaml:7), ok, N ms, output {"hookSpecificOutput":{"llm_request":{"config":{"temperature":0}}}}
+      3. looks (command, hookgate.yaml:11), block, N ms, only observes, would deny, output {"decision":"deny","reason":"Hook exited with code 2 without an error message"}
+      result: proceed
+    BeforeModel (2):
+      1. model_swap (builtin, hookgate.yaml:3), ok, N ms, no output
+      result: proceed
+    upstream: /v1beta/models/gemini-2.5-flash:generateContent
+      generationConfig: nothing → {"temperature":0}
+    agent: 200 Hi
+    verdict: proceed
+    "#);
+}
+
+#[test]
+fn an_event_is_explained() {
+    let output = explain(&explain_folder(), &["event.json"]);
+
+    assert_snapshot!(output, @r#"
+    BeforeTool, hooks one after the other:
+      1. guard (command, hookgate.yaml:15), block, N ms, output {"decision":"deny","reason":"not this"}
+      2. broken (command, hookgate.yaml:16), failed, N ms, no output
+         failed: exit code 5
+      not asked: other (hookgate.yaml:18), because its matcher does not match
+      result: deny: not this
+    answer: 200 {"decision":"deny","reason":"not this"}
+    verdict: deny: not this
+    "#);
+}
+
+#[test]
+fn a_dry_run_starts_no_hook() {
+    let folder = explain_folder();
+
+    let call = explain(&folder, &["--dry-run", "call.json"]);
+    let event = explain(&folder, &["--dry-run", "event.json"]);
+
+    assert!(!folder.path().join("ran").exists());
+    assert_snapshot!(format!("{call}{event}"), @r"
+    BeforeModel, hooks in parallel:
+      1. model_swap (builtin, hookgate.yaml:3)
+      2. cold (command, hookgate.yaml:7)
+      3. looks (command, hookgate.yaml:11)
+    BeforeTool, hooks one after the other:
+      1. guard (command, hookgate.yaml:15)
+      2. broken (command, hookgate.yaml:16)
+      not asked: other (hookgate.yaml:18), because its matcher does not match
+    ");
+}
+
+#[test]
+fn explain_prints_the_result_as_json() {
+    let folder = explain_folder();
+    let mut command = hookgate(&[
+        "explain",
+        "--config",
+        "hookgate.yaml",
+        "--json",
+        "--model",
+        "m-1",
+        "-",
+    ]);
+    let mut child = command
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = json!({ "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }] });
+    serde_json::to_writer(child.stdin.take().unwrap(), &request).unwrap();
+
+    let output = child.wait_with_output().unwrap();
+
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verdict"], "proceed");
+    assert_eq!(report["events"][0]["event"], "BeforeModel");
+    assert_eq!(report["events"][0]["hooks"][1]["name"], "cold");
+    assert_eq!(report["events"][0]["hooks"][2]["would"], "deny");
+    assert_eq!(
+        report["upstream"][0]["path"],
+        "/v1beta/models/m-1:generateContent"
+    );
+    assert_eq!(
+        report["upstream"][0]["body"]["generationConfig"]["temperature"],
+        0
+    );
+    assert_eq!(report["status"], 200);
+    let rule = &report["record"]["detail"]["events"][0]["rules"][1];
+    assert_eq!(
+        (&rule["name"], &rule["at"]["line"]),
+        (&json!("cold"), &json!(7))
+    );
+}
+
+#[test]
+fn invalid_input_files_for_explain_are_errors() {
+    let folder = folder(&[
+        (
+            "hookgate.yaml",
+            "upstreams: { gemini: { url: https://example.org } }\n",
+        ),
+        ("list.json", "[]"),
+        ("wrapped.json", r#"{"body": {}, "hedaers": {}}"#),
+        ("path.json", r#"{"body": {}, "path": "v1beta"}"#),
+        ("header.json", r#"{"body": {}, "headers": {"a b": ""}}"#),
+        ("event.json", r#"{"hook_event_name": "BeforeTol"}"#),
+    ]);
+    let explain = |file| {
+        run(
+            &["explain", "--config", "hookgate.yaml", file],
+            folder.path(),
+        )
+    };
+
+    let (code, _, stderr) = explain("list.json");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("`list.json`: invalid type"), "{stderr}");
+    let (code, _, stderr) = explain("wrapped.json");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("unknown field `hedaers`"), "{stderr}");
+    let (code, _, stderr) = explain("path.json");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("`path` must begin with `/`"), "{stderr}");
+    let (code, _, stderr) = explain("header.json");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("`a b` cannot be sent"), "{stderr}");
+    let (code, stdout, _) = explain("event.json");
+    assert_eq!(code, 0);
+    assert!(stdout.starts_with("answer: 400 "), "{stdout}");
+    let (code, _, stderr) = explain("none.json");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("`none.json`"), "{stderr}");
+}

@@ -1,0 +1,195 @@
+//! Session ids, turns and prompts of agents on every API.
+
+use serde_json::{Value, json};
+
+use super::{
+    family::{Family, Turn},
+    model_api, post,
+};
+use crate::harness::{TestGateway, hook};
+
+/// A config with a hook that appends the session and the prompt to a file.
+fn prompt_hook() -> String {
+    let script = "cat >> prompts; echo >> prompts";
+    hook::config(&[("BeforeAgent", hook::command("see", script))])
+}
+
+/// Sessions and prompts that the hook has recorded so far.
+fn recorded_prompts(gateway: &TestGateway) -> Vec<(String, String)> {
+    let lines = gateway.file("prompts");
+    let lines = lines.lines().filter(|line| !line.is_empty());
+    let parsed = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    parsed
+        .map(|input| (text(&input["session_id"]), text(&input["prompt"])))
+        .collect()
+}
+
+/// An API family, the headers of an agent, and the expected session id.
+type SessionCase<'a> = (Family, &'a [(&'static str, &'a str)], &'a str);
+
+#[tokio::test]
+async fn session_ids_come_from_agent_headers_and_differ_for_sub_agents() {
+    let claude = ("x-claude-code-session-id", "c-1");
+    let cases: [SessionCase<'_>; 6] = [
+        (Family::Anthropic, &[claude], "c-1"),
+        (
+            Family::Anthropic,
+            &[claude, ("x-claude-code-agent-id", "sub")],
+            "c-1:sub",
+        ),
+        (
+            Family::Anthropic,
+            &[claude, ("x-hookgate-session", "mine")],
+            "mine",
+        ),
+        (
+            Family::Responses,
+            &[("session-id", "x-1"), ("thread-id", "x-1")],
+            "x-1",
+        ),
+        (
+            Family::Responses,
+            &[("session-id", "x-1"), ("thread-id", "x-2")],
+            "x-1:x-2",
+        ),
+        (Family::Responses, &[("x-session-id", "ses_1")], "ses_1"),
+    ];
+    for (family, headers, expected) in cases {
+        let upstream = model_api(family).await;
+        let gateway = family.gateway(&upstream, &prompt_hook()).await;
+        let mut agent = gateway.agent();
+        for (name, value) in headers {
+            agent = agent.sending(name, value);
+        }
+        // The same prompt again is one turn of the same session.
+        for _ in 0..2 {
+            post(family, &agent).await;
+        }
+        let seen = recorded_prompts(&gateway);
+        assert_eq!(
+            seen,
+            [(expected.to_owned(), "hi".to_owned())],
+            "{headers:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_session_id_in_the_body_is_used_unless_users_may_share_it() {
+    let uuid = "2e5bf39a-41ec-499f-9883-d64499ab6084";
+    let user = json!({ "device_id": "d", "account_uuid": "", "session_id": "s-9" }).to_string();
+    for (family, field, value, expected) in [
+        (
+            Family::Responses,
+            "prompt_cache_key",
+            json!(uuid),
+            Some(uuid),
+        ),
+        (Family::Responses, "prompt_cache_key", json!("my-app"), None),
+        (
+            Family::Anthropic,
+            "metadata",
+            json!({ "user_id": user }),
+            Some("s-9"),
+        ),
+        (
+            Family::Anthropic,
+            "metadata",
+            json!({ "user_id": "someone" }),
+            None,
+        ),
+    ] {
+        let upstream = model_api(family).await;
+        let gateway = family.gateway(&upstream, &prompt_hook()).await;
+        let mut request = family.request(false, &[Turn::User("hi")]);
+        request[field] = value.clone();
+        let agent = gateway.agent();
+        agent.post(family.path(false), request.to_string()).await;
+        let (session, _) = recorded_prompts(&gateway).remove(0);
+        match expected {
+            Some(expected) => assert_eq!(session, expected),
+            None => assert!(!value.to_string().contains(&session), "{session}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn helper_calls_of_agents_start_no_turn_and_get_errors_for_denials() {
+    let agent_header = "claude-cli/2.1.330 (external, cli)";
+    for tools in [
+        json!([]),
+        json!([{ "type": "web_search_20250305", "name": "web_search" }]),
+    ] {
+        let family = Family::Anthropic;
+        let upstream = model_api(family).await;
+        let deny = "  BeforeModel: [{ matcher: \"*\", hooks: [{ command: 'grep -q secret && { echo no >&2; exit 2; }; exit 0' }] }]\n";
+        let config =
+            "hooks:\n  BeforeAgent: [{ hooks: [{ command: 'cat >> prompts; echo >> prompts' }] }]\n"
+                .to_owned() + deny;
+        let gateway = family.gateway(&upstream, &config).await;
+        let agent = gateway
+            .agent()
+            .sending("user-agent", agent_header)
+            .sending("x-claude-code-session-id", "c-1");
+        let mut helper = family.request(false, &[Turn::User("a title, please")]);
+        helper["tools"] = tools;
+        let answer = agent.post("/v1/messages", helper.to_string()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        post(family, &agent).await;
+
+        let expected = ("c-1".to_owned(), "hi".to_owned());
+        assert_eq!(recorded_prompts(&gateway), [expected]);
+        helper["messages"][0]["content"] = json!("a secret");
+        let answer = agent.post("/v1/messages", helper.to_string()).await;
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        // A call without tools from any other client starts a turn.
+        let sdk = gateway
+            .agent()
+            .sending("user-agent", "Anthropic/Python 2.12.0");
+        helper["messages"][0]["content"] = json!("from an SDK");
+        sdk.post("/v1/messages", helper.to_string()).await;
+        assert_eq!(recorded_prompts(&gateway).len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn context_that_agents_add_around_a_prompt_is_not_part_of_it() {
+    let environment = "<environment_context>\n  <cwd>/x</cwd>\n</environment_context>";
+    let reminder = "<system-reminder>\nbe brief\n</system-reminder>\n";
+    let item = |text: &str| json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": text }] });
+    let block = |text: &str| json!({ "type": "text", "text": text });
+    for (family, field, content) in [
+        (
+            Family::Responses,
+            "input",
+            json!([item(environment), item("read alpha")]),
+        ),
+        (
+            Family::Anthropic,
+            "messages",
+            json!([
+                { "role": "user", "content": [block(reminder), block(reminder), block("one")] },
+                { "role": "assistant", "content": "ok" },
+                { "role": "user", "content": [block(reminder), block("read alpha")] },
+            ]),
+        ),
+    ] {
+        let upstream = model_api(family).await;
+        let gateway = family.gateway(&upstream, &prompt_hook()).await;
+        let mut request = family.request(false, &[]);
+        request[field] = content;
+        let agent = gateway.agent();
+        let answer = agent.post(family.path(false), request.to_string()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let prompts: Vec<String> = recorded_prompts(&gateway)
+            .into_iter()
+            .map(|(_, prompt)| prompt)
+            .collect();
+        assert_eq!(prompts.last().unwrap(), "read alpha", "{family:?}");
+        assert!(
+            prompts.iter().all(|prompt| !prompt.contains('<')),
+            "{prompts:?}"
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! Denied and edited tool calls, withheld tools and hidden results on every API.
+
+use serde_json::{Value, json};
+
+use super::{
+    family::{Family, Part, Turn, each},
+    text_answer,
+};
+use crate::harness::hook;
+
+const DENY_RM: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
+
+#[tokio::test]
+async fn the_model_receives_the_denial_of_a_tool_call() {
+    let first = vec![
+        Part::text(&["let me ", "see"]),
+        Part::call("rm", "/"),
+        Part::call("look", "a"),
+    ];
+    let second = vec![Part::text(&["all ", "good"])];
+    for (family, is_stream) in each() {
+        let upstream = family.upstream(vec![first.clone(), second.clone()]).await;
+        let gateway = family.gateway(&upstream, DENY_RM).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        let parsed = family.parse(is_stream, &answer);
+        assert_eq!(parsed.calls, [], "{family:?}");
+        assert!(!parsed.wants_tools, "{family:?}");
+        assert!(
+            parsed.text.contains("let me see") && parsed.text.ends_with("all good"),
+            "{parsed:?}"
+        );
+        let asked = upstream.requests();
+        assert_eq!(asked.len(), 2, "{family:?}");
+        // The second request contains both calls and their results.
+        let second_request = &asked[1].body;
+        assert!(
+            second_request.contains("not here"),
+            "{family:?}: {second_request}"
+        );
+        assert!(
+            second_request.contains("\"rm\"") && second_request.contains("\"look\""),
+            "{second_request}"
+        );
+        assert_each_call_has_a_result(family, &asked[1].json());
+    }
+}
+
+/// Checks that each call of a request has a result with its id.
+#[track_caller]
+fn assert_each_call_has_a_result(family: Family, request: &Value) {
+    let text = request.to_string();
+    let ids = |field: &str| {
+        let marker = format!("\"{field}\":\"");
+        let mut found: Vec<String> = text
+            .split(&marker)
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap().to_owned())
+            .collect();
+        found.sort();
+        found
+    };
+    match family {
+        Family::Gemini => (),
+        Family::Anthropic => {
+            let calls: Vec<String> = ids("id")
+                .into_iter()
+                .filter(|id| id.starts_with("toolu"))
+                .collect();
+            assert_eq!(calls, ids("tool_use_id"), "{text}");
+        }
+        Family::Responses => assert_eq!(ids("call_id").len(), 4, "{text}"),
+        Family::Chat => {
+            let calls: Vec<String> = ids("id")
+                .into_iter()
+                .filter(|id| id.starts_with("call_"))
+                .collect();
+            assert_eq!(calls, ids("tool_call_id"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_agent_receives_a_tool_call_as_hooks_edited_it() {
+    let parts = vec![Part::call("look", "a"), Part::call("look", "keep")];
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "x": "b" } } });
+    let script = format!("grep -q keep || echo '{edit}'");
+    let hooks = hook::config(&[("BeforeTool", hook::command("edit", &script))]);
+    for (family, is_stream) in each() {
+        let upstream = family.upstream(vec![parts.clone()]).await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        let call = |x: &str| ("look".to_owned(), json!({ "x": x }).to_string());
+        assert_eq!(
+            family.parse(is_stream, &answer).calls,
+            [call("b"), call("keep")],
+            "{family:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn policies_replace_the_model_and_remove_tools() {
+    let config = "policies:
+  - { policy: model_swap, swap: { m: other } }
+  - { policy: tool_guard, allow: [look] }
+";
+    for (family, is_stream) in each() {
+        let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
+        let gateway = family.gateway(&upstream, config).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        assert_eq!(family.parse(is_stream, &answer), text_answer("ok"));
+        let asked = upstream.requests().pop().unwrap();
+        assert_eq!(family.model(&asked), "other", "{family:?}");
+        assert_eq!(family.tools(&asked), ["look"], "{family:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_selection_applies_to_the_request_and_the_answer() {
+    let selection = hook::tools(&json!({ "mode": "AUTO", "allowedFunctionNames": ["look"] }));
+    let hooks = hook::config(&[("BeforeToolSelection", hook::printing("select", &selection))]);
+    let first = vec![Part::call("rm", "/")];
+    for (family, is_stream) in each() {
+        let upstream = family
+            .upstream(vec![first.clone(), vec![Part::text(&["ok"])]])
+            .await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        let parsed = family.parse(is_stream, &answer);
+        assert_eq!(parsed.calls, [], "{family:?}: {parsed:?}");
+        let asked = upstream.requests().remove(0);
+        assert_eq!(family.tools(&asked), ["look"], "{family:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_tool_result_remains_hidden_for_ten_turns() {
+    let script = "grep -q secret && { echo hidden by policy >&2; exit 2; }; exit 0";
+    let hooks = hook::config(&[("AfterTool", hook::command("guard", script))]);
+    for (family, is_stream) in each() {
+        let upstream = family
+            .upstream(vec![
+                vec![Part::call("look", "a")],
+                vec![Part::text(&["done"])],
+            ])
+            .await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+        let mut turns = vec![Turn::User("one")];
+        family.ask(&gateway, is_stream, &turns).await;
+        turns.extend([Turn::Call("look", "a"), Turn::Result("look", "the secret")]);
+        for _ in 0..10 {
+            let answer = family.ask(&gateway, is_stream, &turns).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let asked = upstream.requests().pop().unwrap().body;
+            assert!(
+                !asked.contains("the secret") && asked.contains("hidden by policy"),
+                "{family:?}: {asked}"
+            );
+            turns.extend([Turn::Model("done"), Turn::User("go on")]);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Secrets in unusual fields of responses, and split over unusual chunks.
+
+use serde_json::{Value, json};
+
+use super::{KEY, MASK, MODEL, sse_response};
+use crate::harness::{TestGateway, Upstream, prompt};
+
+const FIRST_HALF: &str = "x AKIAIOSF";
+const SECOND_HALF: &str = "ODNN7EXAMPLE y";
+
+/// A candidate with these parts, and other fields.
+fn candidate(parts: &Value, others: &Value) -> Value {
+    let mut candidate = json!({ "content": { "role": "model", "parts": parts } });
+    for (key, value) in others.as_object().unwrap() {
+        candidate[key] = value.clone();
+    }
+    candidate
+}
+
+fn text_candidate(text: &str, others: &Value) -> Value {
+    candidate(&json!([{ "text": text }]), others)
+}
+
+fn chunk(candidate: &Value) -> Value {
+    json!({ "candidates": [candidate] })
+}
+
+/// A chunk with an unfinished function call.
+fn call_chunk(partial_args: &Value) -> Value {
+    let call = json!({ "name": "f", "willContinue": true, "partialArgs": partial_args });
+    chunk(&candidate(&json!([{ "functionCall": call }]), &json!({})))
+}
+
+/// The bodies that an agent receives for these chunks, streamed and buffered.
+async fn received_bodies(chunks: &[Value]) -> [String; 2] {
+    let chunks = chunks.to_vec();
+    let upstream = Upstream::with(move |_| sse_response(&chunks)).await;
+    let receive = async |config: &str| {
+        let gateway = TestGateway::start(&upstream, config).await;
+        let answer = gateway.agent().stream(MODEL, &prompt("go")).await;
+        answer.text().to_owned()
+    };
+    let buffered = format!("after_model: buffered\n{MASK}");
+    [receive(MASK).await, receive(&buffered).await]
+}
+
+#[tokio::test]
+async fn secrets_in_any_field_of_a_response_are_masked() {
+    let grounded = |query: &str| {
+        chunk(&text_candidate(
+            "a",
+            &json!({ "groundingMetadata": { "q": query } }),
+        ))
+    };
+    let cases = [
+        vec![json!({ "promptFeedback": { "blockReasonMessage": KEY } })],
+        vec![json!({ "error": { "code": 500, "message": KEY } })],
+        vec![json!({ "new": { KEY: [] } })],
+        vec![chunk(
+            &json!({ "finishReason": "OTHER", "finishMessage": KEY }),
+        )],
+        vec![chunk(&text_candidate(
+            "a",
+            &json!({ "citationMetadata": { "citationSources": [{ "uri": KEY }] } }),
+        ))],
+        vec![grounded(KEY), grounded("nothing")],
+        vec![chunk(&candidate(
+            &json!([{ "functionResponse": { "response": {}, "extra": KEY } }]),
+            &json!({}),
+        ))],
+    ];
+    for chunks in cases {
+        for body in received_bodies(&chunks).await {
+            assert!(!body.contains(KEY), "{body}");
+        }
+    }
+    let number =
+        call_chunk(&json!([{ "jsonPath": "$.n", "numberValue": 4_111_111_111_111_111_u64 }]));
+    let edited = json!([{ "jsonPath": "$.n", "stringValue": "[REDACTED:card]" }]);
+    for body in received_bodies(&[number]).await {
+        assert!(body.contains(&edited.to_string()), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_split_over_unusual_chunks_is_masked() {
+    let stop = json!({ "finishReason": "STOP" });
+    let one = json!({ "index": 1 });
+    let end = json!({ "index": 1, "finishReason": "STOP" });
+    let none = json!({});
+    let cases = [
+        // A second candidate, alone in its later chunks.
+        vec![
+            json!({ "candidates": [text_candidate("a", &none), text_candidate(FIRST_HALF, &one)] }),
+            chunk(&text_candidate(SECOND_HALF, &end)),
+            chunk(&text_candidate("b", &stop)),
+        ],
+        // The first candidate, without an index, after the second.
+        vec![
+            json!({ "candidates": [text_candidate("a", &one), text_candidate(FIRST_HALF, &none)] }),
+            chunk(&text_candidate(SECOND_HALF, &stop)),
+        ],
+        // One candidate twice in a chunk.
+        vec![json!({ "candidates": [
+                text_candidate(FIRST_HALF, &one),
+                text_candidate(SECOND_HALF, &one),
+            ] })],
+        // Finish reasons that do not end the text.
+        vec![
+            chunk(&text_candidate(
+                FIRST_HALF,
+                &json!({ "finishReason": "FINISH_REASON_UNSPECIFIED" }),
+            )),
+            chunk(&text_candidate("", &json!({ "finishReason": "" }))),
+            chunk(&text_candidate(SECOND_HALF, &stop)),
+        ],
+        // Arguments without a path.
+        vec![
+            call_chunk(&json!([{ "stringValue": FIRST_HALF, "willContinue": true }])),
+            call_chunk(&json!([{ "stringValue": SECOND_HALF }])),
+        ],
+    ];
+    for chunks in cases {
+        for body in received_bodies(&chunks).await {
+            assert!(!body.contains("AKIA") && !body.contains("ODNN"), "{body}");
+            assert!(body.contains("[REDACTED:aws_key]"), "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_split_by_a_finish_reason_is_masked() {
+    let stop = json!({ "finishReason": "STOP" });
+    let chunks = [
+        chunk(&text_candidate(FIRST_HALF, &stop)),
+        chunk(&text_candidate(SECOND_HALF, &stop)),
+    ];
+
+    for body in received_bodies(&chunks).await {
+        assert!(!body.contains("AKIA") && !body.contains("ODNN"), "{body}");
+        assert!(body.contains("[REDACTED:aws_key] y"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn withheld_text_is_released_to_its_own_candidate() {
+    let piece = |index: u64, text: &str, reason: Value| {
+        text_candidate(text, &json!({ "index": index, "finishReason": reason }))
+    };
+    let chunks = [
+        json!({ "candidates": [piece(0, "wo", Value::Null), piece(1, "wor", Value::Null)] }),
+        chunk(&piece(1, "k", json!("STOP"))),
+        chunk(&json!({ "index": 0, "finishReason": "MAX_TOKENS", "content": null })),
+    ];
+
+    for body in received_bodies(&chunks).await {
+        let events: Vec<Value> = crate::harness::event_data(&body)
+            .iter()
+            .map(|it| serde_json::from_str(it).unwrap())
+            .collect();
+        let text_of = |index: u64| -> String {
+            let candidates = events
+                .iter()
+                .flat_map(|it| it["candidates"].as_array().unwrap());
+            let own = candidates.filter(|it| it["index"] == index);
+            own.filter_map(|it| it["content"]["parts"][0]["text"].as_str())
+                .collect()
+        };
+        assert_eq!(
+            (text_of(0).as_str(), text_of(1).as_str()),
+            ("wo", "work"),
+            "{body}"
+        );
+        let last = events.last().unwrap()["candidates"]
+            .as_array()
+            .unwrap()
+            .iter();
+        assert!(
+            last.clone().any(|it| it["finishReason"] == "MAX_TOKENS"),
+            "{body}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn withheld_text_is_released_before_a_later_function_call() {
+    let call = json!([{ "functionCall": { "name": "f", "args": {} } }]);
+    let chunks = [
+        chunk(&text_candidate("Let me look", &json!({}))),
+        chunk(&candidate(&call, &json!({ "finishReason": "STOP" }))),
+    ];
+
+    let [body, _] = received_bodies(&chunks).await;
+
+    let (text_at, call_at) = (
+        body.find("look").unwrap(),
+        body.find("functionCall").unwrap(),
+    );
+    assert!(text_at < call_at, "{body}");
+}
+
+#[tokio::test]
+async fn an_unfinished_call_leaves_no_empty_chunk() {
+    let chunks = [call_chunk(
+        &json!([{ "jsonPath": "$.a", "stringValue": FIRST_HALF, "willContinue": true }]),
+    )];
+
+    let [body, _] = received_bodies(&chunks).await;
+
+    assert!(!body.contains(r#""candidates":[]"#), "{body}");
+    assert!(!body.contains("AKIA"), "{body}");
+}

@@ -1,0 +1,86 @@
+//! End of a shadow: time limit, reload, and a config that cannot be loaded.
+
+use super::{AMPLE_BUDGET, ShadowGateway, config_with_shadow, judged_calls, make_calls};
+use crate::replay::{changes::base, conversations::Call};
+
+fn few_calls() -> Vec<Call> {
+    Call::every().into_iter().take(4).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shadow_ends_at_its_time_limit_and_keeps_its_report() {
+    let shadow = format!("sample: 1, until: 2s, {AMPLE_BUDGET}");
+    let gateway = ShadowGateway::start(&base(), &base(), &shadow).await;
+
+    make_calls(&gateway.agent, &few_calls()).await;
+    let status = gateway
+        .wait_until("an end", |status| status["state"] == "ended")
+        .await;
+    make_calls(&gateway.agent, &few_calls()).await;
+
+    assert_eq!(status["reason"], "until", "{status:#}");
+    assert_eq!(judged_calls(&gateway.status().await), 4);
+    let ends = "hookgate_shadow_ends_total{reason=\"until\"}";
+    assert_eq!(gateway.operator.metric(ends).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_keeps_a_shadow_until_one_of_its_configs_changes() {
+    let shadow = format!("sample: 1, {AMPLE_BUDGET}");
+    let gateway = ShadowGateway::start(&base(), &base(), &shadow).await;
+    make_calls(&gateway.agent, &few_calls()).await;
+    gateway.wait_until_judged(4).await;
+
+    // Nothing has changed.
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    make_calls(&gateway.agent, &few_calls()).await;
+    let first = gateway.wait_until_judged(8).await;
+
+    // The shadow's config changes.
+    gateway.write_config("next.yaml", &base().replace("deny: [rm]", "deny: [look]"));
+    let second = gateway.wait_until("the other config", |status| {
+        status["state"] == "running" && status["to"] != first["to"]
+    });
+    let second = second.await;
+    assert_eq!(judged_calls(&second), 0);
+
+    // The config in use changes.
+    let live = base().replace("deny: [rm]", "deny: [rm, mv]");
+    gateway.write_config("hookgate.yaml", &config_with_shadow(&live, &shadow));
+    let third = gateway.wait_until("another config in use", |status| {
+        status["state"] == "running" && status["from"] != second["from"]
+    });
+    let third = third.await;
+    assert_eq!(
+        (&third["to"], &second["from"]),
+        (&second["to"], &first["from"])
+    );
+
+    // The shadow is removed from the config.
+    gateway.write_config("hookgate.yaml", &config_with_shadow(&live, ""));
+    let status = gateway
+        .wait_until("an end", |status| status["state"] == "ended")
+        .await;
+    assert_eq!(status["reason"], "reload");
+    let ends = "hookgate_shadow_ends_total{reason=\"reload\"}";
+    assert_eq!(gateway.operator.metric(ends).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shadow_with_an_invalid_config_ends_as_failed() {
+    let gateway =
+        ShadowGateway::start(&base(), "policies: [{ policy: none }]\n", "sample: 1").await;
+
+    make_calls(&gateway.agent, &few_calls()).await;
+    let status = gateway.status().await;
+
+    assert_eq!(
+        (&status["state"], &status["reason"]),
+        (&"ended".into(), &"failed".into())
+    );
+    let error = status["error"].as_str().unwrap();
+    assert!(
+        error.contains("next.yaml") && error.contains("none"),
+        "{error}"
+    );
+}

@@ -1,0 +1,99 @@
+//! Errors and warnings of the command `check` about TLS settings.
+
+use std::fs;
+
+use rcgen::{CertificateParams, date_time_ymd};
+use tempfile::TempDir;
+
+use super::{Authority, TLS, write_certificate};
+use crate::harness::run;
+
+#[tokio::test]
+async fn invalid_tls_settings_are_config_errors() {
+    let authority = Authority::new("ours");
+    let (certificate, key) = authority.server();
+    let folder = TempDir::new().unwrap();
+    for (name, text) in [
+        ("server.pem", certificate.as_str()),
+        ("server.key", &key),
+        ("other.key", &authority.server().1),
+        ("agents.pem", &authority.pem()),
+        ("empty.pem", ""),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let cases = [
+        ("certificate: server.pem, key: server.key", None),
+        (
+            "certificate: server.pem, key: other.key",
+            Some("2:38: the key does not match the certificate"),
+        ),
+        (
+            "certificate: no.pem, key: server.key",
+            Some("the certificate cannot be read"),
+        ),
+        (
+            "certificate: empty.pem, key: server.key",
+            Some("2:21: the file contains no certificate"),
+        ),
+        (
+            "certificate: server.pem, key: server.pem",
+            Some("the file contains no private key"),
+        ),
+        (
+            "certificate: server.pem, key: server.key, client_ca: empty.pem",
+            Some("no certificate"),
+        ),
+        (
+            "certificate: server.pem, key: server.key, client_certificates: optional",
+            Some("needs a `client_ca`"),
+        ),
+        ("certificate: server.pem", Some("key")),
+    ];
+    for (tls, error) in cases {
+        let config =
+            format!("upstreams: {{ gemini: {{ url: \"http://x\" }} }}\ntls: {{ {tls} }}\n");
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+        let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+        match error {
+            None => assert_eq!(code, 0, "{stderr}"),
+            Some(error) => {
+                assert_eq!(code, 78, "{tls}: {stderr}");
+                assert!(stderr.contains(error), "{tls}: {stderr}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_expired_or_not_yet_valid_certificate_is_a_warning() {
+    let authority = Authority::new("ours");
+    let (now, past, future) = (
+        CertificateParams::default(),
+        date_time_ymd(2020, 1, 1),
+        date_time_ymd(2200, 1, 1),
+    );
+    let (mut expired, mut early) = (now.clone(), now.clone());
+    expired.not_after = past;
+    early.not_before = future;
+    early.not_after = date_time_ymd(2201, 1, 1);
+    for (params, warning) in [
+        (now, ""),
+        (expired, "has expired"),
+        (early, "is not valid yet"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        write_certificate(folder.path(), &authority.issue(&params));
+        let config = format!("upstreams: {{ gemini: {{ url: \"https://x\" }} }}\n{TLS}");
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+        let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+        assert_eq!(code, 0, "{stderr}");
+        let prefix = "warning: hookgate.yaml:2:21: the certificate";
+        assert_eq!(stderr.contains(prefix), !warning.is_empty(), "{stderr}");
+        assert!(stderr.contains(warning), "{stderr}");
+    }
+}
