@@ -102,7 +102,7 @@ pub struct RequestFacts {
     pub model: String,
     /// Name of the API method, such as `generateContent`.
     pub operation: &'static str,
-    /// Whether the response is streamed.
+    /// True if the response is streamed.
     pub stream: bool,
     /// Length of the body, in bytes.
     pub bytes: usize,
@@ -128,7 +128,7 @@ pub struct ToolFacts<'a> {
 pub struct SessionFacts<'a> {
     /// Id that the agent chose, or a random one.
     pub id: &'a str,
-    /// Whether the agent named the session.
+    /// True if the agent named the session.
     pub named: bool,
 }
 

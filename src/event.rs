@@ -97,7 +97,7 @@ macro_rules! events {
                 match self { $(Self::$kind => $kind::SUBJECTS,)+ }
             }
 
-            /// Whether a part of a hook's output counts for events of this name.
+            /// Returns whether a part of a hook's output counts for events of this name.
             pub fn honours(self, part: OutputPart) -> bool {
                 match self { $(Self::$kind => $kind::HONOURS.contains(&part),)+ }
             }

@@ -194,31 +194,31 @@ impl RuntimePools {
 }
 
 impl HttpClientError {
-    /// Whether there was no connection, so that the request was not sent.
+    /// Returns whether there was no connection, so that the request was not sent.
     pub fn is_connect(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_connect())
     }
 
-    /// Whether the limit of open file descriptors is reached on this side.
+    /// Returns whether the limit of open file descriptors is reached on this side.
     pub fn is_out_of_file_descriptors(&self) -> bool {
         let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         let code = |error: &io::Error| error.raw_os_error();
         self.any(|error: &io::Error| code(error).is_some_and(|code| codes.contains(&code)))
     }
 
-    /// Whether the body of the request failed.
+    /// Returns whether the body of the request failed.
     pub fn is_request_body_error(&self) -> bool {
         self.any(hyper::Error::is_user)
     }
 
-    /// Whether the other side closed the connection while a body was being sent, as it
+    /// Returns whether the other side closed the connection while a body was being sent, as it
     /// may do with a body that is too large. Hyper exposes this in its message only.
     pub fn is_body_rejected(&self) -> bool {
         let message = "error writing a body to connection";
         self.any(|error: &hyper::Error| error.to_string() == message)
     }
 
-    /// Whether an error of type `E` in the chain of sources matches.
+    /// Returns whether an error of type `E` in the chain of sources matches.
     fn any<E: Error + 'static>(&self, matches: impl Fn(&E) -> bool) -> bool {
         let error: &(dyn Error + 'static) = match self {
             Self::Request(error) => error,

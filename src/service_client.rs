@@ -5,7 +5,7 @@ use http::StatusCode;
 use reqwest::{ClientBuilder, redirect};
 use thiserror::Error;
 
-/// Why a request had no successful response. Holds no URL, which may contain credentials.
+/// Error of a request without a successful response. Holds no URL, which may contain credentials.
 #[derive(Debug, Error)]
 pub enum RequestError {
     /// No connection, or one that broke.

@@ -40,13 +40,13 @@ pub struct TestCase {
     pub name: String,
     /// Position of the case in its file.
     pub span: SourceSpan,
-    /// What the agent does.
+    /// Action of the agent: a report of an event, or a model call.
     pub action: AgentAction,
     /// Expected outcome of the action.
     pub expected: Expected,
 }
 
-/// What an agent does.
+/// Action of an agent in a test case or dry run.
 #[derive(Debug, Clone)]
 pub enum AgentAction {
     /// Reports an event: the input of a hook.

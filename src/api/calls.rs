@@ -213,7 +213,7 @@ pub struct CallList {
 pub struct WatchRequest {
     /// Minutes for which content is kept, from 1 to 1440.
     minutes: u64,
-    /// Why the content is needed.
+    /// Reason for which the content is needed.
     reason: String,
 }
 

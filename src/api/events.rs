@@ -119,14 +119,14 @@ pub(super) async fn report_event(
     Ok(Json(output).into_response())
 }
 
-/// What each hook did, with `?explain=1`.
+/// Runs of the hooks on an event and their outcome, returned with `?explain=1`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Explanation {
     /// `proceed`, `ask`, `respond`, `deny` or `stop`.
     verdict: &'static str,
     /// Hooks in plan order.
     hooks: Vec<HookReport>,
-    /// What was suppressed while the outputs were merged.
+    /// Problems that suppressed parts of the outputs during the merge.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     diagnostics: Vec<DiagnosticReport>,
     /// Session of the event.
@@ -149,7 +149,7 @@ pub struct HookReport {
     ms: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     diagnostics: Vec<DiagnosticReport>,
-    /// What a hook in mode `observe` would have done.
+    /// Action that a hook in mode `observe` would have taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     would: Option<&'static str>,
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Bytes of one body that a log stores.
 const MAX_STORED_BYTES: usize = 1024 * 1024;
 
-/// What the log holds of a body.
+/// Length and hash of a body in a log line, with the body itself if the log stores content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BodyDigest {
     /// Length of the body.
@@ -20,7 +20,7 @@ pub struct BodyDigest {
     /// The body, or its first mebibyte; only if the log stores content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Whether `text` is not the whole body.
+    /// True if `text` is not the whole body.
     #[serde(rename = "truncated", skip_serializing_if = "std::ops::Not::not")]
     pub is_truncated: bool,
 }

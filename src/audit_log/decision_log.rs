@@ -37,7 +37,7 @@ pub struct AuditLog {
     exporter: Option<Arc<RecordExporter>>,
 }
 
-/// Why a decision log could not be opened.
+/// Error of opening a decision log.
 #[derive(Debug, Error)]
 pub enum AuditError {
     /// The log file could not be opened.
@@ -244,7 +244,7 @@ impl AuditLog {
         }
     }
 
-    /// Whether the log file stores content.
+    /// Returns whether the log file stores content.
     pub fn stores_content(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.settings.content)
     }
@@ -258,7 +258,7 @@ impl AuditLog {
         }
     }
 
-    /// Whether requests wait until their records are on disk.
+    /// Returns whether requests wait until their records are on disk.
     pub fn is_durable(&self) -> bool {
         self.durable_log().is_some()
     }

@@ -80,7 +80,7 @@ impl FieldMask {
     }
 }
 
-/// Whether a line may have a field: its name is in the text.
+/// Returns whether a line may have a field: its name is in the text.
 fn may_have(line: &[u8], field: &str) -> bool {
     let name = field.rsplit('/').find(|segment| *segment != "*");
     memmem::find(line, name.unwrap_or_default().as_bytes()).is_some()

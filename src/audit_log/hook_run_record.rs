@@ -14,7 +14,7 @@ pub struct HookRunRecord {
     pub name: String,
     /// `ok`, `block` or `failed`; the worst of several runs.
     pub status: HookStatus,
-    /// When it ran; not written to the log.
+    /// Time range in which it ran; not written to the log.
     #[serde(skip)]
     pub time: TimeRange,
     /// Duration, in milliseconds in the log; the sum of several runs.
@@ -33,7 +33,7 @@ pub struct HookRunRecord {
     /// Number of runs, if it is not one.
     #[serde(skip_serializing_if = "is_one")]
     pub runs: u64,
-    /// Whether it is a policy that changed the document, or would have.
+    /// True if it is a policy that changed the document, or would have.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
     /// Number of tool calls it removed from the response, or would have.

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A stored revision of the config that an operator promoted.
 #[derive(Debug, Clone, Serialize)]
 pub struct PromotionRecord {
-    /// How it is taken into use.
+    /// Kind of change that puts the revision into use.
     pub action: PromotionKind,
     /// Version of the config in use before; after a start, that of the config file.
     pub from: String,
@@ -19,7 +19,7 @@ pub struct PromotionRecord {
     pub report: Option<String>,
 }
 
-/// How a stored revision is taken into use.
+/// Kind of change that puts a stored revision into use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromotionKind {

@@ -38,16 +38,16 @@ pub enum AuditRecord {
     Start {
         /// Version of hookgate that writes.
         version: &'static str,
-        /// How records are written.
+        /// Durability of records before calls proceed.
         mode: AuditMode,
-        /// Whether content is stored.
+        /// True if content is stored.
         content: bool,
     },
     /// Writing ended in an orderly way.
     Stop,
     /// The config was reloaded.
     Reload {
-        /// Whether the new config is in force.
+        /// Result of the reload: `applied` if the new config is in force, else `rejected`.
         outcome: ReloadOutcome,
     },
     /// The file ended with an incomplete line, which was moved to another file.
@@ -147,7 +147,7 @@ pub struct EventRecord {
     /// Span of the request; a field of the line.
     #[serde(skip)]
     pub trace: Trace,
-    /// When its hooks ran; not written to the log.
+    /// Time range in which its hooks ran; not written to the log.
     #[serde(skip)]
     pub time: TimeRange,
     /// Name of the event.
@@ -173,7 +173,7 @@ pub struct EventRecord {
     pub input: Option<BodyDigest>,
 }
 
-/// What the log holds of a text.
+/// Hash of a text in a log line, with the text itself if the log stores content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TextDigest {
     /// SHA-256 of the whole text.
@@ -196,14 +196,14 @@ pub struct OutcomeRecord {
     /// Further attributes of the call's span; not written to the log.
     #[serde(skip)]
     pub call: CallSpan,
-    /// What hookgate did, as in `x-hookgate-action`.
+    /// Action of hookgate on the call, as in `x-hookgate-action`.
     pub action: &'static str,
     /// Code of hookgate's own error, if the response is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
     /// HTTP status of the response; 0 if the agent disconnected before it.
     pub status: u16,
-    /// How the response body ended.
+    /// End of the response body, such as `complete` or `client_disconnected`.
     pub ended: &'static str,
     /// Upstream address of the last attempt, `primary` or `fallback`; empty if none.
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The start or the end of a shadow.
 #[derive(Debug, Clone, Serialize)]
 pub struct ShadowRecord {
-    /// Whether the shadow starts or ends with this line.
+    /// Change that the line records: the start or the end of the shadow.
     pub action: ShadowChange,
     /// Version of the config in use.
     pub from: String,

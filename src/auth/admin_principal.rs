@@ -11,12 +11,12 @@ use crate::config::AdminRole;
 pub struct AdminPrincipal {
     /// Name of the user in logs; `local` if no credential is configured.
     pub name: Arc<str>,
-    /// How the request is authenticated.
+    /// Authentication method of the request.
     pub credential: AdminCredential,
     roles: Arc<BTreeSet<AdminRole>>,
 }
 
-/// How an admin request is authenticated.
+/// Authentication method of an admin request, with the CSRF token of forms if it needs one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminCredential {
     /// By nothing: the config has no credential, and the listener is on loopback.

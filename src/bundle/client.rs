@@ -30,7 +30,7 @@ pub(super) struct BundleResponse {
     /// The archive; `None` if it is that of the entity tag in the request.
     pub(super) archive: Option<Vec<u8>>,
     pub(super) etag: Option<String>,
-    /// Whether the server holds requests until there is another bundle.
+    /// True if the server holds requests until there is another bundle.
     pub(super) is_held: bool,
 }
 

@@ -42,12 +42,12 @@ pub(super) struct DoctorArgs {
     json: bool,
 }
 
-/// What the command prints as JSON.
+/// Result of the command, printed as JSON with `--json`.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
     #[serde(flatten)]
     report: Report,
-    /// Why the gateway does not answer, if so.
+    /// Error of the request to the gateway; `None` if the gateway answers.
     gateway_error: Option<String>,
     /// Number of ways past the gateway.
     ways_out: usize,

@@ -39,11 +39,11 @@ pub struct PolicyLayer {
     pub digest: String,
     /// The bundle that was extracted there; `None` before it is built.
     pub bundle: Option<Arc<ExtractedBundle>>,
-    /// Whether its hooks may run commands.
+    /// Permission of its hooks to run commands.
     pub commands: CommandHooks,
 }
 
-/// Whether the hooks of a bundle may run commands, which are code.
+/// Permission of a bundle's hooks to run commands, which are code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandHooks {
     /// The bundle is signed by a known key, or not yet built.

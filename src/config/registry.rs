@@ -55,7 +55,7 @@ pub struct Format {
 pub struct KnownMethod {
     /// The name of the method.
     pub name: &'static str,
-    /// Why the method can never be allowed, if so. Completes a sentence that begins
+    /// Reason why the method can never be allowed, if so. Completes a sentence that begins
     /// with the method's name.
     pub never: Option<&'static str>,
 }

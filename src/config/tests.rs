@@ -1,4 +1,4 @@
-//! What operators can write, and the messages about mistakes.
+//! Tests of configs that operators can write, and of the messages about mistakes.
 
 mod callers;
 mod mistakes;

@@ -28,11 +28,11 @@ pub struct Call {
     pub query: Vec<String>,
     /// Fields that the request may have although hooks do not see what they refer to.
     pub allowed_fields: AllowedFields,
-    /// Whether the model API may keep the response.
+    /// Permission for the model API to store the response.
     pub storage: ResponseStorage,
 }
 
-/// Whether the model API may keep the response to a call.
+/// Permission for the model API to store the response to a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResponseStorage {
     /// As the request asks.

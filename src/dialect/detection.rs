@@ -1,4 +1,4 @@
-//! Which API a request is for, where its path leaves that open.
+//! Detection of the API that a request is for, if several APIs have its path.
 
 use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 

@@ -3,7 +3,7 @@
 pub use strict_json::DocumentError as DialectError;
 use thiserror::Error;
 
-/// Why a request line is refused.
+/// Error of a request line with a refused method or query parameter.
 #[derive(Debug, Error)]
 pub enum RequestLineError {
     /// The path exists, but not with this HTTP method.

@@ -153,11 +153,11 @@ pub struct MethodSpec {
     pub name: &'static str,
     /// Kind of call. The query decides on the framing of a stream.
     pub operation: Operation,
-    /// Whether agents may call it.
+    /// Permission for agents to call it.
     pub access: Access,
 }
 
-/// Whether agents may call a method.
+/// Permission for agents to call a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Allowed without further configuration.
@@ -184,7 +184,7 @@ impl Access {
     }
 }
 
-/// Which parts of a call hooks and policies run on.
+/// Parts of a call that hooks and policies run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookCoverage {

@@ -91,7 +91,7 @@ pub struct FieldSpec {
     pub field: &'static str,
     /// Meaning of the field.
     pub kind: RequestField,
-    /// Whether agents may use it.
+    /// Permission for agents to use it.
     pub access: Access,
     /// Coverage of what it refers to, if it is allowed.
     pub if_allowed: HookCoverage,

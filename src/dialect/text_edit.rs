@@ -53,7 +53,7 @@ pub enum TextStream {
     Argument(String),
 }
 
-/// Whether more of a text may follow.
+/// Remainder of a text after a piece: possibly more pieces, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextRest {
     /// More pieces may follow.

@@ -15,7 +15,7 @@ pub struct AfterAgent {
     pub prompt: String,
     /// Final response of the turn.
     pub prompt_response: String,
-    /// Whether the turn continues because a hook refused an earlier response.
+    /// True if the turn continues because a hook refused an earlier response.
     #[serde(default)]
     pub stop_hook_active: bool,
 }

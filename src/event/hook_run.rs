@@ -23,7 +23,7 @@ pub struct HookRun {
     pub action: Action,
     /// Action that the output would have caused; `None` unless in `mode: observe`.
     pub would: Option<Action>,
-    /// Whether a policy edited the document, or would have.
+    /// True if a policy edited the document, or would have.
     pub edited: bool,
     /// Calls that a policy removed from a response, or would have.
     pub refused: Vec<RefusedCall>,

@@ -15,7 +15,7 @@ pub struct Context {
     pub request_id: String,
     /// Session of the agent.
     pub session_id: String,
-    /// Whether the agent named the session. Hidden from hooks.
+    /// True if the agent named the session. Hidden from hooks.
     pub session_named: bool,
     /// File with the conversation so far; empty if none is written.
     pub transcript_path: String,

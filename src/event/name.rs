@@ -88,7 +88,7 @@ impl EventName {
         all.find(|event| event.as_str() == name)
     }
 
-    /// Whether the gateway fires it for each model call; agents report all
+    /// Returns whether the gateway fires it for each model call; agents report all
     /// other events.
     pub const fn is_model_call(self) -> bool {
         matches!(
@@ -97,7 +97,7 @@ impl EventName {
         )
     }
 
-    /// Whether the gateway can derive it from the history of model calls
+    /// Returns whether the gateway can derive it from the history of model calls
     /// (`events.derive`).
     pub const fn is_derivable(self) -> bool {
         matches!(
@@ -111,7 +111,7 @@ impl EventName {
         )
     }
 
-    /// Whether agents do not wait for the outcome (hook protocol, section 1).
+    /// Returns whether agents do not wait for the outcome (hook protocol, section 1).
     pub const fn is_advisory(self) -> bool {
         matches!(
             self,
@@ -138,7 +138,7 @@ impl EventAlias {
 }
 
 impl AgentScope {
-    /// Whether hooks of this scope run for an agent.
+    /// Returns whether hooks of this scope run for an agent.
     pub const fn includes(self, is_sub_agent: bool) -> bool {
         match self {
             Self::All => true,

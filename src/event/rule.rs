@@ -12,7 +12,7 @@ impl RuleId {
     pub const UNKNOWN: Self = Self(u32::MAX);
 }
 
-/// Why a policy or hook was not asked on an event.
+/// Reason for skipping a policy or hook on an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {

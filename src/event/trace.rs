@@ -29,7 +29,7 @@ impl Trace {
         }
     }
 
-    /// Whether tracing is enabled.
+    /// Returns whether tracing is enabled.
     pub const fn is_enabled(self) -> bool {
         self.id != 0
     }

@@ -50,7 +50,7 @@ pub struct RedisConnection {
 struct ConnectionInner {
     connection: Option<MultiplexedConnection>,
     paused_until: Option<Instant>,
-    /// Whether an outage was logged.
+    /// True if an outage was logged.
     is_unavailable: bool,
 }
 

@@ -56,7 +56,7 @@ pub struct ReplicaView {
     pub status: ReplicaStatus,
     /// Milliseconds since that heartbeat, on the clock of Redis.
     pub heartbeat_age_ms: u64,
-    /// Whether it has another config than the fleet.
+    /// True if it has another config than the fleet.
     pub is_lagging: bool,
 }
 

@@ -19,7 +19,7 @@ pub(super) const FORMAT: Format = Format {
     },
 };
 
-/// What the facts of a condition are read from.
+/// Source from which the facts of a condition are read.
 #[derive(Debug, Clone, Copy)]
 pub enum ConditionSubject<'a> {
     /// A model call in its current form.
@@ -98,7 +98,7 @@ impl<'a> ConditionContext<'a> {
         }
     }
 
-    /// Whether the event is of a sub-agent.
+    /// Returns whether the event is of a sub-agent.
     pub(super) const fn is_sub_agent(&self) -> bool {
         self.context.sub_agent.is_some()
     }

@@ -22,16 +22,16 @@ pub struct ConfiguredPolicy {
     pub name: String,
     /// Name of the kind of policy, such as `redact`.
     pub kind: &'static str,
-    /// Whether its decisions and edits take effect.
+    /// Enforcement of its decisions and edits.
     pub mode: HookMode,
-    /// Whether it belongs to a bundle above another one, and so also runs last.
+    /// True if it belongs to a bundle above another one, and so also runs last.
     pub(super) is_locked: bool,
     /// Cases that prove it.
     pub(super) proof: ProofCases,
     pub(super) matcher: ToolMatcher,
     /// Condition under which it runs; always if `None`.
     pub when: Option<Condition>,
-    /// Whether it runs on model calls as well, and so need not run on events that
+    /// True if it runs on model calls as well, and so need not run on events that
     /// are derived from them.
     pub(super) inspects_calls: bool,
     pub(super) policy: Arc<dyn Policy>,

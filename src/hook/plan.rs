@@ -17,7 +17,7 @@ use crate::{
     observe::recorder::PlanSummary,
 };
 
-/// What happens to hooks that fail closed and whose last proof failed.
+/// Treatment of hooks that fail closed and whose last proof failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum UnprovenHooks {
     /// They fail without being called.
@@ -34,15 +34,15 @@ pub struct Plan {
     pub policies: Vec<Arc<ConfiguredPolicy>>,
     /// Hooks, in the order of the config, without duplicates.
     pub hooks: Vec<Arc<Hook>>,
-    /// Whether hooks run one after the other.
+    /// True if hooks run one after the other.
     pub sequential: bool,
     /// Time of the selection.
     started: Option<Instant>,
     /// Policies and hooks that are not asked, and why.
     skipped: Vec<(RuleId, SkipReason)>,
-    /// What happens to its hooks whose last proof failed.
+    /// Treatment of its hooks that fail closed and whose last proof failed.
     pub(super) unproven: UnprovenHooks,
-    /// Whether a bundle above another one has policies on the event.
+    /// True if a bundle above another one has policies on the event.
     has_locked: bool,
     /// Names of policies and hooks whose condition failed, which therefore run.
     failed_conditions: Vec<(String, EvalError)>,

@@ -131,7 +131,7 @@ fn inspect(
 struct ActiveResponsePolicy {
     configured: Arc<ConfiguredPolicy>,
     policy: Box<dyn ResponsePolicy>,
-    /// Whether a run was reported.
+    /// True if a run was reported.
     is_reported: bool,
     /// Number of runs without output and effect since the last report. A stream has thousands
     /// of them, so they are reported together.

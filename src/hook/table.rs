@@ -43,7 +43,7 @@ pub struct Hook {
     pub protocol: &'static dyn Protocol,
     /// Transport that calls it.
     pub transport: Arc<dyn Transport>,
-    /// Whether its last proof failed.
+    /// True if its last proof failed.
     pub(super) is_unproven: AtomicBool,
     /// Event on which it runs.
     pub event: EventName,

@@ -13,7 +13,7 @@ use crate::{
     observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
 };
 
-/// Whether the hooks of a plan are executed.
+/// Execution mode of the policies and hooks of a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HookExecution {
     /// Policies and hooks run.
@@ -49,7 +49,7 @@ struct EventPlan {
 pub struct EventTrace {
     /// Name of the event.
     pub event: EventName,
-    /// Whether hooks ran in sequence.
+    /// True if hooks ran in sequence.
     pub sequential: bool,
     /// Policies, then hooks, in order.
     pub hooks: Vec<HookTrace>,
@@ -82,7 +82,7 @@ pub struct RunTrace {
     pub ms: u64,
     /// Output of the hook.
     pub output: Value,
-    /// Whether a policy edited the document, or would have.
+    /// True if a policy edited the document, or would have.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
     /// Parts of the output that were ignored: code and detail.

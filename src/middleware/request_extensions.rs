@@ -1,4 +1,4 @@
-//! What middleware attaches to a request: its id, its client, and its caller.
+//! Extensions that middleware attaches to a request: its id, its client, and its caller.
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -105,7 +105,7 @@ impl LlmRequest {
 }
 
 impl RequestMutation {
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.appended_text.is_none()
     }

@@ -137,7 +137,7 @@ impl ResponseMutation {
         first.map(|parts| parts.concat()).unwrap_or_default()
     }
 
-    /// Whether it has any text, so that it can serve as a synthetic response.
+    /// Returns whether it has any text, so that it can serve as a synthetic response.
     pub fn is_response(&self) -> bool {
         let mut parts = self
             .candidates

@@ -57,7 +57,7 @@ impl ToolConfig {
         Some(Self::new(mode, texts.map(str::to_owned).collect()))
     }
 
-    /// Whether the list of names is present and empty.
+    /// Returns whether the list of names is present and empty.
     pub fn has_empty_list(value: &Value) -> bool {
         names(value).is_some_and(Vec::is_empty)
     }

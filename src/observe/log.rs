@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::log_format::{TextFields, UtcTime};
 
-/// How long lines are collected after a write: under load, many lines share one
+/// Time during which the writer collects lines after each write: under load, many lines share one
 /// system call. A killed process loses the lines of at most this time.
 const BATCH_INTERVAL: Duration = Duration::from_millis(50);
 

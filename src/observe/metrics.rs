@@ -78,7 +78,7 @@ metrics! {
     chunks: Counter = "chunks";
     /// Events that hooks denied or stopped.
     denials: Family<Labels<1>, Counter> = "denials";
-    /// Whether the last proof of a guard succeeded (1) or failed (0).
+    /// Result of the last proof of a guard: 1 if it succeeded, 0 if it failed.
     guard_proven: Family<Labels<1>, Gauge> = "guard_proven";
     /// Version of the config in use.
     config_info: Family<Labels<1>, Gauge> = "config_info";
@@ -88,9 +88,9 @@ metrics! {
     bundle_fetches: Family<Labels<2>, Counter> = "bundle_fetches";
     /// Time at which the bundle in use was built, in seconds since 1970.
     bundle_created: Family<Labels<1>, Gauge> = "bundle_created_timestamp_seconds";
-    /// Whether the bundle in use is that of its server (1) or may be out of date (0).
+    /// Freshness of the bundle in use: 1 if it is that of its server, 0 if it may be out of date.
     bundle_is_current: Family<Labels<1>, Gauge> = "bundle_is_current";
-    /// Whether the last config reload succeeded (1) or was rejected (0).
+    /// Result of the last config reload: 1 if it succeeded, 0 if it was rejected.
     config_last_reload_successful: Gauge = "config_last_reload_successful", gauge_at(1);
     /// Requests in flight, once their body is received.
     pub in_flight: Gauge = "in_flight";
@@ -110,8 +110,8 @@ metrics! {
     pub sessions: Gauge = "sessions";
     /// Failed requests to the shared session store.
     pub session_store_failures: Counter = "session_store_failures";
-    /// Whether the limits of callers are counted in Redis for all replicas (1) or in this
-    /// process (0).
+    /// Scope of the limits of callers: 1 if counted in Redis for all replicas, 0 if counted in this
+    /// process.
     pub limits_shared: Gauge = "limits_shared";
     /// Failed requests to the Redis of shared limits and heartbeats.
     pub fleet_store_failures: Counter = "fleet_store_failures";
@@ -125,7 +125,7 @@ metrics! {
     pub audit_lines: Counter = "audit_lines";
     /// Records missing from the decision log because it could not be written.
     pub audit_dropped_lines: Counter = "audit_dropped_lines";
-    /// Whether writing the decision log fails.
+    /// State of the decision log: 1 if writing it fails, 0 otherwise.
     pub audit_failing: Gauge = "audit_failing";
     /// Lines of the decision log for its HTTP sink, by outcome.
     audit_sink_lines: Family<Labels<1>, Counter> = "audit_sink_lines";
@@ -141,7 +141,7 @@ metrics! {
     pub recording_failures: Counter = "recording_failures";
     /// Spans and log records for the OTLP collector, by signal and outcome.
     otlp_items: Family<Labels<2>, Counter> = "otlp_items";
-    /// Whether the circuit breaker of an upstream is open.
+    /// State of the circuit breaker of an upstream: 1 if open, 0 if closed.
     circuit_breaker_open: Family<Labels<1>, Gauge> = "circuit_breaker_open";
     /// Failures of upstreams, by reason.
     upstream_failures: Family<Labels<2>, Counter> = "upstream_failures";
@@ -159,7 +159,7 @@ metrics! {
     rollout_calls: Family<Labels<1>, Counter> = "rollout_calls";
     /// Rollouts that a difference of the two configs has ended.
     pub rollout_aborts: Counter = "rollout_aborts";
-    /// Whether a shadow is running.
+    /// State of the shadow: 1 if it is running, 0 otherwise.
     pub shadow_running: Gauge = "shadow_running";
     /// Results of the shadow, by rule and change.
     shadow_verdicts: Family<Labels<2>, Counter> = "shadow_verdicts";

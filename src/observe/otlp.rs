@@ -52,12 +52,12 @@ impl Exporter {
         }
     }
 
-    /// Whether spans are exported.
+    /// Returns whether spans are exported.
     pub const fn exports_traces(&self) -> bool {
         self.traces.is_some()
     }
 
-    /// Whether log records are exported.
+    /// Returns whether log records are exported.
     pub const fn exports_logs(&self) -> bool {
         self.logs.is_some()
     }

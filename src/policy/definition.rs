@@ -52,7 +52,7 @@ pub struct PolicyRequest {
     pub call: Call,
     /// Body of the request.
     pub document: Document,
-    /// Whether a policy changed anything.
+    /// True if a policy changed anything.
     pub edited: bool,
 }
 
@@ -135,7 +135,7 @@ pub trait ResponsePolicy: fmt::Debug + Send + Sync {
 /// Effects of a policy on a response, beside its output.
 #[derive(Debug, Default)]
 pub struct PolicyEffects {
-    /// Whether content was changed.
+    /// True if content was changed.
     pub edited: bool,
     /// Calls that were removed, in the order of the response.
     pub refused: Vec<RefusedCall>,

@@ -38,7 +38,7 @@ pub(super) struct Sender {
     pub(super) session: Option<String>,
 }
 
-/// What an agent does.
+/// Action of the agent in a case.
 #[derive(Debug)]
 pub(super) enum CaseInput {
     /// A report of an event.

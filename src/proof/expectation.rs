@@ -1,8 +1,8 @@
-//! What a guard must do with a case, compared with what it did.
+//! Expected outcome of a case, and its comparison with the actual outcome.
 
 use super::stage::Stage;
 
-/// What a guard must do with a case.
+/// Outcome that a guard must produce for a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expectation {
     /// Deny it on at least one event.
@@ -13,7 +13,7 @@ pub(super) enum Expectation {
     Mask,
 }
 
-/// What a guard did instead of what it must do.
+/// Actual outcome of a case that differs from the expected one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Mismatch {
     /// Selection skipped the guard on every event.

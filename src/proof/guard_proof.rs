@@ -30,7 +30,7 @@ pub(super) enum CaseSelection {
     InTurn,
 }
 
-/// What proofs run on.
+/// Environment of proofs: engine, config, timestamp and deadline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProofScope<'a> {
     pub(super) engine: &'a Engine,
@@ -75,7 +75,7 @@ pub struct GuardStatus {
     pub event: Option<&'static str>,
     /// Number of its cases.
     pub cases: usize,
-    /// Whether the last proof succeeded.
+    /// True if the last proof succeeded.
     pub proven: bool,
     /// Time of the proof from which on this is so.
     pub since: String,

@@ -1,16 +1,16 @@
-//! What a guard did on one event of a case.
+//! Outcome of a guard on one event of a case.
 
 use serde_json::Value;
 
 use crate::event::{Action, Diagnostic, EventName, HookRun, HookStatus};
 
-/// What a guard did on one event of a case.
+/// Outcome of a guard on one event of a case.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) event: EventName,
     /// The tool of a tool event.
     pub(super) tool: Option<String>,
-    /// Whether the guard was selected, and ran.
+    /// True if the guard was selected, and ran.
     pub(super) has_run: bool,
     /// Cause of a failed run.
     pub(super) failure: Option<String>,

@@ -22,7 +22,7 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether hooks see all parts of a request's messages, not only texts.
+    /// Returns whether hooks see all parts of a request's messages, not only texts.
     fn shows_message_parts(&self) -> bool {
         false
     }

@@ -56,7 +56,7 @@ fn classify(text: &str, decoded: serde_json::Result<(Value, Cow<'_, str>)>) -> P
     }
 }
 
-/// Whether text that is not one JSON document was meant as JSON: it begins as an
+/// Returns whether text that is not one JSON document was meant as JSON: it begins as an
 /// object, or as an array of objects, arrays or strings; it is an array cut short;
 /// or it is several documents, one of them an object or array.
 ///

@@ -122,7 +122,7 @@ fn changed_list(words: &[Value], command: Value) -> Value {
     Value::Array(vec!["bash".into(), "-c".into(), command])
 }
 
-/// Whether a program is a shell, by its name or path.
+/// Returns whether a program is a shell, by its name or path.
 fn is_shell(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
     SHELLS.contains(&name)

@@ -178,7 +178,7 @@ pub enum ToolNameOverride {
 pub struct ToolAliases {
     /// The names, the one that hooks usually receive first.
     pub names: Vec<String>,
-    /// Whether agents have different names for its arguments, too.
+    /// True if agents have different names for its arguments, too.
     pub has_known_arguments: bool,
 }
 
@@ -230,7 +230,7 @@ impl ToolNames {
 }
 
 impl ToolAliases {
-    /// Whether the family itself has a tool named `wire`.
+    /// Returns whether the family itself has a tool named `wire`.
     pub fn has(&self, wire: &str) -> bool {
         self.names.iter().any(|name| name == wire)
     }

@@ -22,7 +22,7 @@ pub(super) struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// What conditions of hooks and policies are evaluated on.
+    /// Returns the subject on which conditions of hooks and policies are evaluated.
     pub(super) const fn subject(&self) -> ConditionSubject<'_> {
         ConditionSubject::Call {
             call: &self.call,
@@ -40,7 +40,7 @@ impl ModelRequest {
         }
     }
 
-    /// Whether a known agent makes this call for itself: to choose a model, to compress its
+    /// Returns whether a known agent makes this call for itself: to choose a model, to compress its
     /// history, to find a title, to search the web. Calls of its agents declare functions, and
     /// those of gemini-cli stream.
     pub(super) fn is_helper(&self, agent: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What does not change during one call.
+//! Data of a call that is constant for its duration.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     upstream::Upstream,
 };
 
-/// What does not change during one call.
+/// Data of a call that is constant for its duration.
 #[derive(Debug)]
 pub(super) struct RequestContext {
     /// Config and everything built from it, fixed for this call.
@@ -22,7 +22,7 @@ pub(super) struct RequestContext {
     pub(super) identity: Arc<Identity>,
     pub(super) cached_content: Arc<ContentOwners>,
     pub(super) earlier_responses: Arc<ContentOwners>,
-    /// Whether responses are recorded, because later requests may refer to them.
+    /// True if responses are recorded, because later requests may refer to them.
     pub(super) records_responses: bool,
     pub(super) recorder: Recorder,
     /// The head of the agent's request.

@@ -1,4 +1,4 @@
-//! What one call has learned so far: its session, its retries, and what the agent has received.
+//! State of one call so far: its session, its retries, and what the agent has received.
 
 use super::{
     model_request::ModelRequest, request_context::RequestContext, step_recorder::StepRecorder,
@@ -11,7 +11,7 @@ use crate::{
     session::{CallRole, Item, ResponseFingerprinter, Session},
 };
 
-/// What one call has learned so far.
+/// State of one call, updated as the call proceeds.
 #[derive(Debug)]
 pub(super) struct TurnState<'a> {
     pub(super) context: &'a RequestContext,
@@ -28,7 +28,7 @@ pub(super) struct TurnState<'a> {
     pub(super) prompt: String,
     /// Index of the last conversation item of the prompt. Identifies the turn.
     pub(super) prompt_item: usize,
-    /// Whether the agent has received text of an answer that another one follows.
+    /// True if the agent has received text of an answer that another one follows.
     pub(super) has_emitted_text: bool,
     /// Number of times the model was asked again because its tool calls were denied.
     pub(super) denied_rounds: u32,

@@ -60,9 +60,9 @@ pub struct RecordedSession {
     /// Number of the call among the recorded ones of the session since the gateway started,
     /// from 0.
     pub place: u64,
-    /// How the session is identified.
+    /// Method of session identification, such as `history` or `header`.
     pub source: String,
-    /// How the request matched it.
+    /// Relation of the request to the session, such as `new` or `continued`.
     #[serde(rename = "match")]
     pub match_kind: String,
 }
@@ -106,7 +106,7 @@ pub struct RecordedResponse {
     pub head: Vec<(String, String)>,
     /// Pieces of the body, cut where they arrived.
     pub chunks: Vec<RecordedChunk>,
-    /// Whether the body was read to its end.
+    /// True if the body was read to its end.
     pub complete: bool,
 }
 
@@ -167,7 +167,7 @@ pub struct RecordedRun {
     /// Action that a hook in `mode: observe` would have caused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would: Option<String>,
-    /// Whether a policy edited the document, or would have.
+    /// True if a policy edited the document, or would have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
     /// Function calls that a policy removed from a response, or would have.
@@ -215,7 +215,7 @@ pub struct RecordedOutcome {
     pub error: Option<String>,
     /// `complete`, `truncated`, `client_disconnected` or `aborted`.
     pub end: String,
-    /// Whether a tool call was withheld from the agent.
+    /// True if a tool call was withheld from the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tool_denied: bool,
     /// Duration of the exchange.

@@ -46,7 +46,7 @@ pub(super) struct JsonString<'a> {
 #[derive(Debug)]
 pub(super) struct JsonStrings<'a> {
     pub(super) strings: Vec<JsonString<'a>>,
-    /// Whether there is nothing but JSON between them.
+    /// True if there is nothing but JSON between them.
     pub(super) is_json: bool,
 }
 

@@ -71,7 +71,7 @@ pub(super) struct RawExchange {
     pub(super) memory: ReservedBytes,
 }
 
-/// What is known of an exchange at its end.
+/// Facts about an exchange that are known at its end.
 #[derive(Debug)]
 pub(super) struct ExchangeSummary {
     pub(super) id: String,

@@ -65,7 +65,7 @@ pub struct Damage {
     pub file: Arc<Path>,
     /// Position of the frame in the segment, once decrypted.
     pub byte: u64,
-    /// Why it cannot be read.
+    /// Reason why this part cannot be read.
     pub cause: DamageCause,
 }
 
@@ -230,7 +230,7 @@ pub struct SegmentReader {
     frame: usize,
     lines: VecDeque<Vec<u8>>,
     line: u64,
-    /// Why the segment is not complete.
+    /// Reason why the segment is incomplete, until it is reported.
     damage: Option<DamageCause>,
     damaged_frames: usize,
 }

@@ -74,14 +74,14 @@ pub struct ComparedExchange<'a> {
     pub unanswered: &'a BTreeSet<String>,
 }
 
-/// What restricts a comparison.
+/// Restrictions on the comparison of two exchanges.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ComparisonLimits {
     /// Reason why a difference does not count.
     pub caveat: Option<UnknownReason>,
-    /// Whether an earlier call of the session went otherwise, so that content is stale.
+    /// True if an earlier call of the session went otherwise, so that content is stale.
     pub has_diverged: bool,
-    /// Whether a hook without an output makes its event unknown.
+    /// True if a hook without an output makes its event unknown.
     pub needs_all_hooks: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct Comparison {
     pub changes: Vec<Change>,
     /// Reason why the rest is not known; `None` if all was compared.
     pub unknown: Option<UnknownReason>,
-    /// Whether the rest was not compared, because recorded answers do not fit any more.
+    /// True if the rest was not compared, because recorded answers do not fit any more.
     pub is_stale: bool,
 }
 
@@ -133,7 +133,7 @@ pub fn compare(
     }
 }
 
-/// Whether the comparison can go on.
+/// Comparability of the stages that follow a step.
 #[derive(PartialEq, Eq)]
 enum Rest {
     Comparable,

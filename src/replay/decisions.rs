@@ -67,7 +67,7 @@ pub(super) struct SubjectDecision<'a> {
     pub(super) verdict: &'a str,
     /// The rule that decided; empty for `proceed`.
     pub(super) rule: &'a str,
-    /// How often it was denied: an answer may call a tool several times.
+    /// Number of denials: an answer may call a tool several times.
     pub(super) denials: usize,
 }
 

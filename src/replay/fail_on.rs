@@ -54,7 +54,7 @@ pub enum CountName {
     Damaged,
 }
 
-/// How a count is compared with its bound.
+/// Comparison operator between a count and its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// The count is smaller.

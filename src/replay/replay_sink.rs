@@ -15,11 +15,12 @@ use crate::{
     recording::{RecordedEvent, RecordedOutcome, RecordedRefusal, RecordedRun},
 };
 
-/// What policies and hooks did with a call. Clones collect the same.
+/// Sink that collects the decisions of policies and hooks about a call. Clones share one
+/// collection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplaySink(Arc<Mutex<ReplayedCall>>);
 
-/// What policies and hooks did with a call.
+/// Decisions of policies and hooks about a call, and its outcome.
 #[derive(Debug, Default)]
 pub(super) struct ReplayedCall {
     pub(super) events: Vec<RecordedEvent>,

@@ -76,7 +76,7 @@ impl DamageReport {
     }
 }
 
-/// What a replay took.
+/// Time and memory that a replay took.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Effort {
     /// Duration of the replay in milliseconds.

@@ -79,7 +79,7 @@ pub struct CallTimes {
     pub after_p99_us: u64,
 }
 
-/// What identifies a call in a report.
+/// Identifying fields of a call in a report.
 #[derive(Debug, Clone, Copy)]
 pub struct CallName<'a> {
     /// Request id of the call.

@@ -23,8 +23,8 @@ use tokio::{
 
 use crate::resettable_timer::ResettableTimer;
 
-/// How long a client that still sends is read from after the last response. Closing the
-/// socket at once would reset the connection, and the client would lose the response.
+/// Maximum time to read from a client that still sends after the last response. Closing the socket
+/// at once would reset the connection, and the client would lose the response.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 const DISCARD_BUFFER_BYTES: usize = 8192;
@@ -136,7 +136,7 @@ impl Drop for BusyGuard {
     }
 }
 
-/// What a connection without progress waits for.
+/// Event that a connection without progress waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitState {
     RequestHead,

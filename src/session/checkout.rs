@@ -34,7 +34,7 @@ pub struct Session {
     pub conversation: Conversation,
     /// The stored state, with the changes of this request.
     pub state: SessionState,
-    /// How the request relates to the session.
+    /// Relation of the request to the session.
     pub match_kind: MatchKind,
     role: CallRole,
     prompts: Vec<Prompt>,
@@ -124,7 +124,7 @@ impl Session {
         self.to_index = renewed.map(|item| item.prefix).chain(unique).collect();
     }
 
-    /// Whether hooks have evaluated an item. An item of the last step must be the same
+    /// Returns whether hooks have evaluated an item. An item of the last step must be the same
     /// at the same position; earlier ones may have moved.
     pub fn is_evaluated(&self, item: &Item, in_last_step: bool) -> bool {
         let contains = |key: Fingerprint| self.state.evaluated.contains(&key.short());
@@ -249,7 +249,7 @@ impl Session {
         self.store.save(&self.key, state, &to_index).await;
     }
 
-    /// Whether the session is matched by its history, not by a name.
+    /// Returns whether the session is matched by its history, not by a name.
     pub fn is_found_by_history(&self) -> bool {
         self.state.source == SessionSource::History
     }
@@ -276,7 +276,7 @@ impl Session {
         self.save().await;
     }
 
-    /// Whether the request has a prompt that no request had before.
+    /// Returns whether the request has a prompt that no request had before.
     fn starts_turn(&self) -> bool {
         let prompt = self.current_prompt();
         let item = prompt.and_then(|prompt| self.item(prompt.item));

@@ -20,7 +20,7 @@ pub struct Item {
     pub last_content: usize,
     /// Kind of the item.
     pub kind: ItemKind,
-    /// Whether it is from the model.
+    /// True if it is from the model.
     pub by_model: bool,
     /// Fingerprint of the caller and all items up to this one.
     pub prefix: Fingerprint,
@@ -48,7 +48,7 @@ pub struct Prompt {
     pub items: Range<usize>,
     /// Index of the last item, which identifies the prompt.
     pub item: usize,
-    /// Whether it belongs to the last step.
+    /// True if it belongs to the last step.
     pub last: bool,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct ChainLink {
     pub(super) own: Fingerprint,
     /// Present if the item is long enough to identify its session.
     pub(super) unique: Option<Fingerprint>,
-    /// Whether the item continues the text before it.
+    /// True if the item continues the text before it.
     pub(super) continues: bool,
 }
 

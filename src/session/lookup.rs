@@ -313,7 +313,7 @@ fn summary_candidates(conversation: &Conversation) -> impl Iterator<Item = &Item
     items.filter(move |item| !item.by_model && Some(item.content) == first)
 }
 
-/// Whether a helper call precedes the first call of its agent, with the same prompt:
+/// Returns whether a helper call precedes the first call of its agent, with the same prompt:
 /// gemini-cli uses one to choose the model.
 fn is_before_first_call(items: &[Item]) -> bool {
     let is_introduction = |item: &Item| item.kind == ItemKind::Introduction;

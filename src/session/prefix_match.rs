@@ -73,7 +73,7 @@ impl PrefixMatch<'_> {
         }
     }
 
-    /// Whether it differs from the latest request, which was answered or is in flight:
+    /// Returns whether it differs from the latest request, which was answered or is in flight:
     /// one agent neither takes a good answer back nor sends two requests at once.
     fn asks_in_parallel(&self, state: &SessionState) -> bool {
         self.role == CallRole::Main
@@ -81,12 +81,12 @@ impl PrefixMatch<'_> {
             && (state.answered || self.is_in_flight())
     }
 
-    /// Whether all new items are from the user.
+    /// Returns whether all new items are from the user.
     fn adds_user_items(&self) -> bool {
         !self.rest.is_empty() && self.rest.iter().all(|item| !item.by_model)
     }
 
-    /// Whether it is a first prompt that another conversation started with, too.
+    /// Returns whether it is a first prompt that another conversation started with, too.
     fn starts_again(&self, state: &SessionState) -> bool {
         let is_first = self.rest.is_empty() && self.known.iter().all(|item| !item.by_model);
         let elapsed_ms = now_ms().saturating_sub(state.last_seen);
@@ -94,14 +94,14 @@ impl PrefixMatch<'_> {
         self.role == CallRole::Main && is_first && self.is_turn_over(state) && is_other
     }
 
-    /// Whether it repeats a request that was followed by another, answered one.
+    /// Returns whether it repeats a request that was followed by another, answered one.
     fn repeats_earlier(&self, state: &SessionState) -> bool {
         let last = self.known.last().map(|item| item.prefix);
         let is_repeated = self.rest.is_empty() && last != state.last_request;
         self.role == CallRole::Main && is_repeated && self.is_turn_over(state)
     }
 
-    /// Whether the latest turn of the session has ended.
+    /// Returns whether the latest turn of the session has ended.
     fn is_turn_over(&self, state: &SessionState) -> bool {
         state.answered && !self.is_in_flight()
     }

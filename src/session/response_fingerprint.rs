@@ -27,7 +27,7 @@ pub struct ResponseFingerprinter {
     trimmed: StreamHasher,
     is_finished: bool,
     has_calls: bool,
-    /// Whether a function call was sent in parts, so that later items cannot be hashed.
+    /// True if a function call was sent in parts, so that later items cannot be hashed.
     is_incomplete: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct ResponseSummary {
     pub prefixes: Vec<Fingerprint>,
     /// Unique fingerprints of its items.
     pub unique: Vec<Fingerprint>,
-    /// Whether it finished without function calls: the turn is over, and agents keep
+    /// True if it finished without function calls: the turn is over, and agents keep
     /// such a response in their history.
     pub ends_turn: bool,
 }

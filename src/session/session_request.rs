@@ -26,7 +26,7 @@ pub struct SessionRequest<'a> {
 pub struct RecordedMatch {
     /// Id of the session.
     pub id: String,
-    /// How the request matched it.
+    /// Relation of the request to the session.
     pub match_kind: MatchKind,
 }
 
@@ -39,7 +39,7 @@ pub enum CallRole {
     Helper,
 }
 
-/// How a request relates to the session that it was matched to.
+/// Relation of a request to the session that it was matched to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MatchKind {
     /// It starts a session.

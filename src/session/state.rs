@@ -23,7 +23,7 @@ pub const MAX_KNOWN_ITEMS: usize = 2 * 8192;
 /// and their items evaluated again.
 pub const MAX_HOOK_TEXT_BYTES: usize = 4 << 20;
 
-/// How a session is identified.
+/// Method by which a session is identified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum SessionSource {
     /// Matched by the history of its requests.
@@ -61,7 +61,7 @@ impl SessionSource {
 /// State of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SessionState {
-    /// How the session is identified.
+    /// Method by which the session is identified.
     pub source: SessionSource,
     /// SHA-256 of its caller's credential; empty without one.
     pub caller: String,
@@ -75,7 +75,7 @@ pub struct SessionState {
     pub requests: u64,
     /// Number of prompts so far.
     pub turns: u64,
-    /// Whether `SessionStart` was fired or is not needed.
+    /// True if `SessionStart` was fired or is not needed.
     pub started: bool,
     /// Context that `SessionStart` hooks added, as inserted.
     pub context: Option<String>,
@@ -83,7 +83,7 @@ pub struct SessionState {
     pub prefixes: Vec<Fingerprint>,
     /// Prefix fingerprint of the latest request.
     pub last_request: Option<Fingerprint>,
-    /// Whether the latest conversation ends with a complete response of the model.
+    /// True if the latest conversation ends with a complete response of the model.
     pub answered: bool,
     /// Items that hooks have evaluated, by prefix and by own fingerprint.
     pub evaluated: HashSet<u64, FingerprintBuildHasher>,
@@ -91,7 +91,7 @@ pub struct SessionState {
     pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
-    /// What policies have counted.
+    /// Calls and tokens that policies have counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usage: UsageByPolicy,
 }
@@ -232,7 +232,7 @@ impl SessionState {
 }
 
 impl ItemNote {
-    /// Whether there is no decision.
+    /// Returns whether there is no decision.
     pub fn is_empty(&self) -> bool {
         *self
             == Self {

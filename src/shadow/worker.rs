@@ -77,7 +77,7 @@ impl EndReason {
     }
 }
 
-/// How a thread ended, unless it panicked.
+/// Reason for the end of a thread that did not panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThreadEnd {
     /// The task asked for it, or the gateway cannot be built.
@@ -96,7 +96,7 @@ pub(super) struct Worker {
     pub(super) ended: oneshot::Receiver<ThreadEnd>,
 }
 
-/// What a thread needs to begin.
+/// Inputs for the start of a worker thread.
 pub(super) struct WorkerPlan {
     pub(super) config: Config,
     pub(super) settings: ShadowSettings,

@@ -26,7 +26,7 @@ pub type ReadConfig = dyn Fn(ConfigInput<'_>) -> Result<Config, ConfigError> + S
 /// Stores the bundles that are about to be in use.
 pub type StoreLayers = dyn Fn(&[PolicyLayer]) -> Result<(), String> + Send + Sync;
 
-/// Where [`ReadConfig`] finds a config.
+/// Source from which [`ReadConfig`] reads a config.
 #[derive(Debug, Clone)]
 pub enum ConfigInput<'a> {
     /// The config file of the command line, with the policies of these bundles.

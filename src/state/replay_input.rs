@@ -1,11 +1,11 @@
-//! What a replay gives to a request instead of the network, the clock and chance.
+//! Inputs of a replayed request that replace the network, the clock and randomness.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{observe::recorder::Sink, session::RecordedMatch, upstream::RecordedAnswers};
 
-/// What a replay gives to a request, in the extensions of the request. Nothing that arrives over
-/// a connection has it.
+/// Inputs of a replayed request, stored in its extensions. Requests received over a connection have
+/// none.
 #[derive(Debug, Clone)]
 pub struct ReplayInput {
     /// Time at which the request was recorded (RFC 3339).

@@ -65,7 +65,7 @@ pub struct Proportion {
     pub of: u64,
 }
 
-/// What counts of one call.
+/// Facts of one call that a rollout counts for its config.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CallOutcome {
     pub(super) denied: bool,
@@ -110,7 +110,7 @@ struct ArmCounts {
 pub struct RolloutStatus {
     /// Share of the sessions in percent.
     pub share: u8,
-    /// Whether a difference has ended it.
+    /// True if a difference has ended it.
     pub is_aborted: bool,
     /// Denied calls of the config in use and of the candidate, since the last step.
     pub denied: [Proportion; 2],

@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub config: Arc<Config>,
     /// Authentication and quotas of callers.
     pub authenticator: Authenticator,
-    /// What replicas share in Redis.
+    /// State that replicas share in Redis beside sessions.
     pub shared: SharedState,
     /// Engine with all hooks and policies.
     pub engine: Engine,
@@ -57,7 +57,7 @@ pub struct Snapshot {
     pub(super) metrics: Arc<Metrics>,
     /// Trace of all hook events, for `explain` and `test`.
     pub(super) tracer: Option<Arc<Tracer>>,
-    /// Whether any event is derived from model calls; every request needs it.
+    /// True if any event is derived from model calls; every request needs it.
     pub derives_any: bool,
     /// Snapshot of the config that is rolled out, for a share of the sessions.
     pub(super) candidate: Option<Arc<Self>>,

@@ -86,7 +86,7 @@ async fn read_some(
     read.map_err(TransportError::ProcessLost)
 }
 
-/// Whether a line is an unambiguous JSON object.
+/// Returns whether a line is an unambiguous JSON object.
 fn is_object(line: &[u8]) -> bool {
     line.trim_ascii_start().starts_with(b"{") && strict_json::check(line, Names::Free).is_ok()
 }

@@ -55,7 +55,7 @@ pub(super) struct Process {
     stderr: Option<ChildStderr>,
     /// `None` once the group is gone: the id may be reused.
     group: Option<Pid>,
-    /// Whether the group has received SIGKILL.
+    /// True if the group has received SIGKILL.
     is_killed: bool,
     /// Number of running processes.
     running: Gauge,
@@ -95,7 +95,7 @@ impl Process {
     /// Writes the rest of `input`, reads at most `limit` further bytes of each output,
     /// and waits for the complete output.
     ///
-    /// When dropped, the process continues and its pipes stay open. `input` keeps the
+    /// Dropping the future keeps the process running and its pipes open; `input` holds the
     /// unwritten rest.
     pub(super) async fn exchange(
         &mut self,
@@ -130,7 +130,7 @@ impl Process {
         }
     }
 
-    /// Whether the process has not exited.
+    /// Returns whether the process has not exited.
     pub(super) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

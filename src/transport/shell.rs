@@ -97,7 +97,7 @@ impl fmt::Debug for ShellCommand {
     }
 }
 
-/// Whether a process can be started with this value. A request must not be able to
+/// Returns whether a process can be started with this value. A request must not be able to
 /// prevent the start of a guard.
 fn is_variable_value(value: &str) -> bool {
     value.len() <= MAX_SESSION_BYTES && !value.contains('\0')

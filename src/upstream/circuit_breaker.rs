@@ -84,7 +84,7 @@ impl CircuitBreaker {
         })
     }
 
-    /// Whether the circuit is open or half-open.
+    /// Returns whether the circuit is open or half-open.
     pub(super) fn is_open(&self) -> bool {
         !matches!(*self.state(), CircuitState::Closed(_))
     }

@@ -63,7 +63,7 @@ impl BoundedGunzip {
         self.decoder.get_ref().decoded.len()
     }
 
-    /// Whether the buffer is empty.
+    /// Returns whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

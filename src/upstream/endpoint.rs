@@ -114,7 +114,7 @@ impl Endpoint {
         })
     }
 
-    /// Whether a new endpoint with this configuration would be the same.
+    /// Returns whether a new endpoint with this configuration would be the same.
     pub(super) fn is_equivalent(
         &self,
         base: &Url,
@@ -203,7 +203,7 @@ fn without_trailing_slash(base: &Url) -> &str {
     base.as_str().trim_end_matches('/')
 }
 
-/// Whether a proxy in front of the model API failed, rather than the API. An API
+/// Returns whether a proxy in front of the model API failed, rather than the API. An API
 /// reports an overloaded model as JSON, and an agent can cause that; a proxy without
 /// a backend answers in HTML or plain text.
 fn is_from_proxy(response: &UpstreamResponse) -> bool {

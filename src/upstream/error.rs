@@ -54,7 +54,7 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
-    /// Whether the request was not sent, so that another address may receive it: there
+    /// Returns whether the request was not sent, so that another address may receive it: there
     /// was no connection, or the circuit breaker is open.
     pub(super) fn is_unsent(&self) -> bool {
         match self {

@@ -73,7 +73,7 @@ impl HeaderRules {
     }
 }
 
-/// What happens to the body of a response.
+/// Handling of a response body, which determines the accepted encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseUse {
     /// It is parsed, so it must not be compressed.
@@ -161,7 +161,7 @@ pub fn rewritten_response_headers(upstream: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Whether a header of the agent is on the allow list of a vendor's APIs. Other `x-goog-`
+/// Returns whether a header of the agent is on the allow list of a vendor's APIs. Other `x-goog-`
 /// headers may remove fields from a response, or name another resource than the path.
 fn is_forwarded(name: &HeaderName, vendor: Vendor) -> bool {
     let name = name.as_str();
@@ -206,7 +206,7 @@ fn is_forwarded(name: &HeaderName, vendor: Vendor) -> bool {
     is_common || is_of_vendor || is_session
 }
 
-/// Whether a header of upstream is withheld from agents: credentials, headers of the
+/// Returns whether a header of upstream is withheld from agents: credentials, headers of the
 /// connection, headers that lead agents or browsers around the gateway, and
 /// hookgate's own names.
 fn is_withheld(name: &str) -> bool {

@@ -35,7 +35,7 @@ pub struct StoredAnswer {
     pub headers: HeaderMap,
     /// Pieces of the body, as they arrived.
     pub pieces: Vec<Bytes>,
-    /// Whether the body was read to its end.
+    /// True if the body was read to its end.
     pub is_complete: bool,
 }
 

@@ -60,7 +60,7 @@ pub(super) enum BodySource {
     Recorded {
         /// Pieces that were not taken yet.
         pieces: VecDeque<Bytes>,
-        /// Whether the body was recorded to its end.
+        /// True if the body was recorded to its end.
         is_complete: bool,
     },
 }

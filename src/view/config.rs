@@ -85,7 +85,7 @@ pub struct StoredRevisionView {
     pub cause: String,
     /// `in use`, `previous` for that of a rollback, or empty.
     pub state: &'static str,
-    /// Whether it is that of the config file.
+    /// True if it is that of the config file.
     pub is_file: bool,
 }
 
@@ -96,7 +96,7 @@ pub struct RolloutView {
     pub to: String,
     /// Share of the sessions under it, in percent.
     pub percent: u8,
-    /// Whether a difference of the two configs has ended the rollout.
+    /// True if a difference of the two configs has ended the rollout.
     pub is_aborted: bool,
     /// Calls since the last step: of the config in use, and of the other.
     pub arms: Vec<RolloutArmView>,

@@ -14,7 +14,7 @@ use crate::{
 /// The state of the gateway at one look.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Overview {
-    /// Whether the gateway is shutting down.
+    /// True if the gateway is shutting down.
     pub shutting_down: bool,
     /// Model calls per second, averaged over the last minute.
     pub calls_per_second: f64,
@@ -59,7 +59,7 @@ pub struct ConfigStatus {
     pub age_s: u64,
     /// Number of settings that are probably not intended.
     pub warnings: usize,
-    /// Whether the last reload was refused.
+    /// True if the last reload was refused.
     pub last_reload_refused: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct ConfigStatus {
 pub struct UpstreamStatus {
     /// Name of the API, or of its fallback.
     pub name: String,
-    /// Whether its circuit breaker is open.
+    /// True if its circuit breaker is open.
     pub circuit_open: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct SessionStoreStatus {
 /// State of the decision log.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DecisionLogStatus {
-    /// Whether writing currently fails.
+    /// True if writing currently fails.
     pub failing: bool,
     /// Records that were written since the start of the process.
     pub lines: u64,

@@ -14,7 +14,7 @@ pub struct RuleView {
     /// Last proof, if the config has cases for the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<GuardStatus>,
-    /// What is remarkable about the rule; the worst first.
+    /// Remarks about the rule, worst first.
     pub remarks: Vec<RuleRemark>,
 }
 

@@ -24,7 +24,7 @@ pub struct SessionList {
 pub struct SessionInfo {
     /// The id that hooks receive.
     pub id: String,
-    /// How it is identified: `history`, `path`, `header`, `code_assist` or `reported`.
+    /// Method of session identification: `history`, `path`, `header`, `code_assist` or `reported`.
     pub source: &'static str,
     /// The `User-Agent` of its first request.
     pub agent: String,
@@ -58,7 +58,7 @@ pub struct SessionDetails {
     pub replaced: usize,
     /// Prompts, results and session starts to which hooks added context.
     pub contexts: usize,
-    /// Whether hooks stopped a turn.
+    /// True if hooks stopped a turn.
     pub stopped: bool,
     /// Events that the agent reports itself.
     #[schema(value_type = Vec<String>)]

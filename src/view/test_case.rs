@@ -28,7 +28,7 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
 pub struct NamedCase {
     /// The file as YAML.
     pub yaml: String,
-    /// Whether it passes as it is; `None` if a hook decides, which is not run for this.
+    /// True if it passes as it is; `None` if a hook decides, which is not run for this.
     pub passes: Option<bool>,
 }
 

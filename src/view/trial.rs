@@ -29,7 +29,7 @@ pub struct Trials {
     slots: Arc<Semaphore>,
 }
 
-/// Whether policies and hooks of a trial run.
+/// Execution of policies and hooks in a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TrialMode {
@@ -40,12 +40,12 @@ pub enum TrialMode {
     Run,
 }
 
-/// What is tried, and how.
+/// Input of a trial, its mode, and the config it uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Trial<'a> {
     /// A hook's input, a Gemini request, or a request with its path, headers and responses.
     pub input: &'a str,
-    /// Whether policies and hooks run.
+    /// Execution of policies and hooks: listed only, or run.
     pub mode: TrialMode,
     /// Version of a revision of the config; that in use without one.
     pub version: Option<&'a str>,

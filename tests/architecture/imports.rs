@@ -1,4 +1,4 @@
-//! Which file imports which, with re-exports followed to the file that defines the item.
+//! Imports between files, with re-exports followed to the file that defines the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use regex::Regex;
 
-use crate::source::all_sources;
+use crate::source::{all_sources, test_sources};
 
-/// Words that describe code as people, rooms or speech.
+/// Words that describe code as people, buildings or speech.
 const METAPHORS: &[&str] = &[
     "anybody",
     "anyone",
@@ -50,6 +50,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "the mock's own answer in a doc example",
 )];
 
+/// Words that begin neither a statement about behaviour nor a noun phrase.
+const QUESTION_WORDS: &[&str] = &[
+    "how", "what", "when", "where", "whether", "which", "who", "why",
+];
+
 /// Doc comments of so few words repeat the name they document.
 const MIN_DOC_WORDS: usize = 4;
 
@@ -67,7 +72,7 @@ fn comments_and_identifiers_have_no_metaphors() {
         Regex::new(r"\b(?:fn|struct|enum|trait|type|const|mod|let|let mut)\s+(\w+)").unwrap();
     let part = Regex::new(r"[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z]+").unwrap();
     let mut wrong = Vec::new();
-    for file in all_sources() {
+    for file in all_sources().into_iter().chain(test_sources()) {
         let mut check = |line: Option<usize>, found: &str| {
             let found = found.to_lowercase();
             if METAPHORS.contains(&found.as_str()) && !is_exception(&file.path, &found) {
@@ -92,6 +97,41 @@ fn comments_and_identifiers_have_no_metaphors() {
         "use the field's terms (docs/style.md):\n{}",
         wrong.join("\n")
     );
+}
+
+#[test]
+fn test_names_are_statements() {
+    let test = r"#\[(?:tokio::)?test[^\]]*\]\s+(?:#\[[^\]]*\]\s+)*(?:async )?fn ([a-z]+)_(\w*)";
+    let test = Regex::new(test).unwrap();
+    for file in all_sources().into_iter().chain(test_sources()) {
+        for name in test.captures_iter(&file.text) {
+            let (first, rest) = (&name[1], &name[2]);
+            assert!(
+                !QUESTION_WORDS.contains(&first),
+                "{}: `{first}_{rest}`: name the behaviour",
+                file.path
+            );
+        }
+    }
+}
+
+#[test]
+fn doc_comments_begin_with_a_noun_or_a_verb() {
+    let mut wrong = Vec::new();
+    for file in all_sources().into_iter().chain(test_sources()) {
+        let mut is_continued = false;
+        for (index, line) in file.text.lines().enumerate() {
+            let line = line.trim_start();
+            let comment = line.strip_prefix("///").or(line.strip_prefix("//!"));
+            let first = comment.and_then(|comment| comment.split_whitespace().next());
+            let first = first.map(str::to_lowercase);
+            if !is_continued && first.is_some_and(|first| QUESTION_WORDS.contains(&&*first)) {
+                wrong.push(format!("{}:{} {line}", file.path, index + 1));
+            }
+            is_continued = comment.is_some();
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

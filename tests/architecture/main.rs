@@ -64,7 +64,7 @@ const PURE: &[&str] = &[
 const IMPURE: &[&str] = &["tokio", "reqwest", "axum", "tracing"];
 const IMPURE_STD: &[&str] = &["env", "fs", "net", "process", "thread"];
 
-/// Names that could stand for anything.
+/// Names that may mean anything.
 const VAGUE_NAMES: &[&str] = &[
     "util", "utils", "common", "helper", "helpers", "types", "misc", "manager", "service",
 ];

@@ -123,26 +123,41 @@ pub fn all_sources() -> Vec<Source> {
     found
 }
 
-fn sources_of(root: &Path) -> Vec<Source> {
-    let mut files = Vec::new();
-    walk(root, &mut files);
-    files.iter().map(|file| Source::read(file, root)).collect()
+/// Files of tests, benchmarks and fuzz targets.
+pub fn test_sources() -> Vec<Source> {
+    let root = Path::new("");
+    let folders = ["benches", "crates", "fuzz/src", "src", "tests"];
+    let files = folders.iter().flat_map(|folder| {
+        let has_only_tests = ["benches", "fuzz/src"].contains(folder);
+        let files = rust_files(Path::new(folder)).into_iter();
+        files.filter(move |file| has_only_tests || is_test(file))
+    });
+    files.map(|file| Source::read(&file, root)).collect()
 }
 
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+fn sources_of(root: &Path) -> Vec<Source> {
+    let files = rust_files(root).into_iter();
+    let files = files.filter(|file| !is_test(file.strip_prefix(root).unwrap()));
+    files.map(|file| Source::read(&file, root)).collect()
+}
+
+fn is_test(path: &Path) -> bool {
+    path.iter()
+        .any(|name| name == "tests" || name == "tests.rs")
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let is_test = path.ends_with("tests.rs") || path.ends_with("tests");
-        if is_test {
-            continue;
-        }
         if path.is_dir() {
-            walk(&path, files);
+            files.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);
         }
     }
     files.sort();
+    files
 }
 
 fn without_inline_tests(text: &str) -> String {

@@ -215,7 +215,7 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_denials counter
     # HELP hookgate_config_info Version of the config in use.
     # TYPE hookgate_config_info gauge
-    # HELP hookgate_config_last_reload_successful Whether the last config reload succeeded (1) or was rejected (0).
+    # HELP hookgate_config_last_reload_successful Result of the last config reload: 1 if it succeeded, 0 if it was rejected.
     # TYPE hookgate_config_last_reload_successful gauge
     # HELP hookgate_in_flight Requests in flight, once their body is received.
     # TYPE hookgate_in_flight gauge
@@ -233,7 +233,7 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_sessions gauge
     # HELP hookgate_session_store_failures Failed requests to the shared session store.
     # TYPE hookgate_session_store_failures counter
-    # HELP hookgate_limits_shared Whether the limits of callers are counted in Redis for all replicas (1) or in this process (0).
+    # HELP hookgate_limits_shared Scope of the limits of callers: 1 if counted in Redis for all replicas, 0 if counted in this process.
     # TYPE hookgate_limits_shared gauge
     # HELP hookgate_fleet_store_failures Failed requests to the Redis of shared limits and heartbeats.
     # TYPE hookgate_fleet_store_failures counter
@@ -241,7 +241,7 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_audit_lines counter
     # HELP hookgate_audit_dropped_lines Records missing from the decision log because it could not be written.
     # TYPE hookgate_audit_dropped_lines counter
-    # HELP hookgate_audit_failing Whether writing the decision log fails.
+    # HELP hookgate_audit_failing State of the decision log: 1 if writing it fails, 0 otherwise.
     # TYPE hookgate_audit_failing gauge
     # HELP hookgate_audit_sink_lag_lines Written lines of the decision log that its HTTP sink has not sent yet.
     # TYPE hookgate_audit_sink_lag_lines gauge
@@ -251,7 +251,7 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_recording_dropped counter
     # HELP hookgate_recording_failures Failures to write recordings or to remove old ones.
     # TYPE hookgate_recording_failures counter
-    # HELP hookgate_circuit_breaker_open Whether the circuit breaker of an upstream is open.
+    # HELP hookgate_circuit_breaker_open State of the circuit breaker of an upstream: 1 if open, 0 if closed.
     # TYPE hookgate_circuit_breaker_open gauge
     # HELP hookgate_trace_lost_rows Records of the live trace that slow subscribers lost.
     # TYPE hookgate_trace_lost_rows counter
@@ -263,7 +263,7 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_rollout_share_percent gauge
     # HELP hookgate_rollout_aborts Rollouts that a difference of the two configs has ended.
     # TYPE hookgate_rollout_aborts counter
-    # HELP hookgate_shadow_running Whether a shadow is running.
+    # HELP hookgate_shadow_running State of the shadow: 1 if it is running, 0 otherwise.
     # TYPE hookgate_shadow_running gauge
     # HELP hookgate_shadow_dropped Exchanges that the shadow did not judge, because its queue or memory was full.
     # TYPE hookgate_shadow_dropped counter
@@ -306,7 +306,7 @@ async fn errors_of_the_admin_api_have_the_google_error_format() {
 }
 
 #[tokio::test]
-async fn answers_of_the_admin_api_and_of_events_forbid_content_sniffing() {
+async fn admin_and_event_responses_have_the_nosniff_header() {
     let upstream = Upstream::mock().await;
     let config = "admin: { listen: 127.0.0.1:0, token: { file: token } }";
     let gateway = TestGateway::with_files(&upstream, config, &[("token", "s3cret\n")]).await;

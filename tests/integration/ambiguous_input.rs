@@ -30,7 +30,7 @@ const JSON_HEADER: &str = "content-type: application/json\r\n";
 struct Route {
     /// The path, with `{}` for the method.
     path: &'static str,
-    /// Whether the body is in the envelope of Code Assist.
+    /// True if the body is in the envelope of Code Assist.
     has_envelope: bool,
     methods: &'static [&'static str],
 }

@@ -87,12 +87,12 @@ impl Pod {
         Agent::at(self.admin).sending("authorization", format!("Bearer {token}"))
     }
 
-    /// Whether the readiness probe succeeds.
+    /// Returns whether the readiness probe succeeds.
     async fn is_ready(&self) -> bool {
         is_ready(self.admin).await
     }
 
-    /// Whether a connection is accepted.
+    /// Returns whether a connection is accepted.
     fn accepts(&self) -> bool {
         std::net::TcpStream::connect(self.agents).is_ok()
     }

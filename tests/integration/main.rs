@@ -1,5 +1,5 @@
-//! The gateway's behaviour, seen from outside. One module per area; one binary
-//! for all of them, because each further binary links the whole house again.
+//! Behaviour of the gateway from outside: one module per area. All modules are one binary,
+//! because each further binary would link the whole gateway again.
 
 #![allow(
     clippy::disallowed_methods,

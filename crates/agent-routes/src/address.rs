@@ -41,7 +41,8 @@ impl Address {
         Some(Self { host, port })
     }
 
-    /// Whether both lead to the same port of the same host. All names of the own host are one.
+    /// Returns whether both lead to the same port of the same host. All names of the local host are
+    /// equal.
     pub fn is_same(&self, other: &Self) -> bool {
         self.port == other.port
             && (self.host == other.host || (self.is_loopback() && other.is_loopback()))

@@ -14,7 +14,7 @@ use crate::{route::Route, settings::SettingsReader};
 pub(crate) struct Agent {
     /// Name of the agent, as people write it.
     pub(crate) name: &'static str,
-    /// Whether the agent is on this machine.
+    /// Returns true if the agent is on this machine.
     pub(crate) is_present: fn(&SettingsReader<'_>) -> bool,
     /// Reads the settings of the agent.
     pub(crate) routes: fn(&mut SettingsReader<'_>) -> Vec<Route>,

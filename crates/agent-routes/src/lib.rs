@@ -1,10 +1,10 @@
-//! Where the AI agents of a machine send their model calls, and which of these ways are open.
+//! Destinations of the model calls of a machine's AI agents, and their reachability.
 //!
 //! Each agent has a file in `agents`, which reads its environment and settings in the order of
-//! their precedence. An address that is not the gateway's is a way out, and so is the host that
-//! an agent calls without settings. [`Report::probe_hosts`] tries which of these hosts accept a
-//! connection, directly and through the proxies of the environment. It sends nothing to a host,
-//! and values of credentials are neither kept nor printed.
+//! their precedence. An address other than the gateway's bypasses the gateway, and so does the
+//! host that an agent calls without settings. [`Report::probe_hosts`] tests which of these hosts
+//! accept a connection, directly and through the proxies of the environment. It sends nothing to
+//! a host, and values of credentials are neither kept nor printed.
 //!
 #![doc = include_str!("../README.md")]
 

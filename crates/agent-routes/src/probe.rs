@@ -34,7 +34,7 @@ const PROXY_VARIABLES: [&str; 6] = [
     "http_proxy",
 ];
 
-/// How a host is reached.
+/// Result of probing a host, with the address or proxy of the connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "reached", content = "by")]
 pub enum Reachability {
@@ -63,7 +63,7 @@ struct Proxy {
 }
 
 impl Reachability {
-    /// Whether the host is reached without the gateway.
+    /// Returns whether the host is reached without the gateway.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Directly(_) | Self::Through(_) | Self::PerhapsThrough(_) => true,

@@ -12,7 +12,7 @@ use crate::{
     settings::{Machine, Place, Setting, SettingsReader, Unreadable},
 };
 
-/// Where the agents of a machine send their model calls.
+/// Destinations of the model calls that the agents of a machine send.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Address of the gateway.
@@ -34,11 +34,11 @@ pub struct Way {
     pub agent: &'static str,
     /// Kind of login, or the model API.
     pub login: String,
-    /// Where calls go, if that is known.
+    /// Destination of the calls, if it is known.
     pub to: Option<Address>,
     /// The place of the setting with that address, or why there is none.
     pub because: String,
-    /// Whether that is the gateway, and if not, whether it can be reached.
+    /// Classification of the destination: the gateway, or another host and its reachability.
     pub verdict: Verdict,
     /// Places of credentials with which the model API itself can be called.
     pub credentials: Vec<Place>,
@@ -63,9 +63,9 @@ pub enum Verdict {
 /// A host, and whether it was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Host {
-    /// Where it listens, if it does.
+    /// Host name and port, on which the host may or may not listen.
     pub address: Address,
-    /// How it is reached.
+    /// Result of probing the host.
     #[serde(flatten)]
     pub reachability: Reachability,
 }

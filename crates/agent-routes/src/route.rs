@@ -14,7 +14,7 @@ pub struct Route {
     pub login: String,
     /// Settings that name a base URL, in the order of their precedence.
     pub settings: Vec<Setting>,
-    /// Where calls go without such a setting.
+    /// Destination of calls without such a setting.
     pub default: Destination,
     /// Settings with a base URL that the agent does not use now.
     pub alternatives: Vec<Setting>,
@@ -24,7 +24,7 @@ pub struct Route {
     pub credentials: Vec<Place>,
 }
 
-/// Where calls go without a setting.
+/// Destination of calls for which no setting names a base URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     /// To the first of these addresses that the agent chooses.

@@ -51,7 +51,7 @@ pub struct Setting {
 pub struct Unreadable {
     /// Path of the file that was found.
     pub file: PathBuf,
-    /// Why it cannot be read.
+    /// Error of reading or parsing the file.
     pub error: String,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct SettingsReader<'a> {
 }
 
 impl Machine {
-    /// Whether one of the folders of `PATH` has this program.
+    /// Returns whether one of the folders of `PATH` has this program.
     pub(crate) fn has_program(&self, name: &str) -> bool {
         let path = self.environment.get("PATH").map_or("", String::as_str);
         path.split(':')
@@ -289,7 +289,7 @@ fn read_text(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Whether there is no such file, also because a folder above it is a file.
+/// Returns whether there is no such file, also because a folder above it is a file.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -87,7 +87,7 @@ pub struct VariableField {
     pub name: &'static str,
     /// The type of its values.
     pub value_type: ValueType,
-    /// Whether the field is present whenever its variable is.
+    /// True if the field is present whenever its variable is.
     pub required: bool,
 }
 

@@ -51,7 +51,7 @@ impl StaticResult {
 /// Evaluates an expression as far as the variables that are present determine it.
 pub(super) struct StaticEval<'a, 'p, 'v> {
     pub(super) variables: &'static [Variable],
-    /// Whether the variable of this name is present.
+    /// Returns true if the variable of this name is present.
     pub(super) is_present: &'a dyn Fn(&str) -> bool,
     /// Names and values of variables that are known.
     pub(super) constants: &'a [(&'static str, &'a str)],
@@ -132,7 +132,7 @@ struct VariableMentions<'a> {
     variables: &'static [Variable],
     /// Each with its field, which is empty if it has none.
     names: Vec<(&'static Variable, &'a str)>,
-    /// Whether `has` is used below the top of the expression.
+    /// True if `has` is used below the top of the expression.
     tests_presence: bool,
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-/// Why a log could not be opened.
+/// Error of opening, locking or repairing a log.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// A file of the log could not be opened, read or repaired.

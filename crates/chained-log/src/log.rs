@@ -20,8 +20,8 @@ use crate::{
     writer::{LogWriter, WriteProgress},
 };
 
-/// How long to wait for another user of the log to close it: a process that is being
-/// replaced, or an earlier handle.
+/// Maximum wait for another user of the log to close it: a process that is being replaced,
+/// or an earlier handle.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -125,7 +125,7 @@ impl Log {
         self.head.borrow().clone()
     }
 
-    /// Whether the next lines cannot be written.
+    /// Returns whether the next lines cannot be written.
     pub fn is_failing(&self) -> bool {
         self.progress.borrow().is_failing
     }

@@ -41,7 +41,7 @@ pub(crate) struct LogFile {
     len: u64,
     /// Sequence number of the first line.
     first_seq: u64,
-    /// Whether a failed write may have left bytes after `len`.
+    /// True if a failed write may have left bytes after `len`.
     is_dirty: bool,
     _lock: File,
 }
@@ -115,7 +115,7 @@ impl LogFile {
         written
     }
 
-    /// Whether the file was removed from its path and must be created anew.
+    /// Returns whether the file was removed from its path and must be created anew.
     ///
     /// # Errors
     ///
@@ -247,7 +247,7 @@ pub fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(rotated.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Whether a process holds the lock of the log at `path`.
+/// Returns whether a process holds the lock of the log at `path`.
 pub(crate) fn is_locked(path: &Path) -> bool {
     let lock = File::open(with_suffix(path, "lock"));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))

@@ -44,7 +44,7 @@ pub enum LogEvent<'a> {
     Failed {
         /// Error of the operating system.
         error: &'a io::Error,
-        /// Whether the write before it succeeded.
+        /// True if the write before it succeeded.
         is_first: bool,
     },
     /// A write succeeded after one that failed.

@@ -26,7 +26,7 @@ pub struct LogLine {
     pub number: u64,
     /// Content without the line break.
     pub bytes: Vec<u8>,
-    /// Whether a line break follows. The last line may be incomplete while it is written.
+    /// True if a line break follows. The last line may be incomplete while it is written.
     pub is_complete: bool,
 }
 
@@ -39,11 +39,11 @@ pub struct Verification {
     pub first_seq: u64,
     /// Hash of the last line.
     pub last_hash: String,
-    /// Whether a further line was being written.
+    /// True if a further line was being written.
     pub has_incomplete_line: bool,
 }
 
-/// Why a log could not be read or verified.
+/// Error of reading or verifying a log.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// A line is not the one that was written.

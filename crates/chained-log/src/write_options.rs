@@ -3,7 +3,7 @@
 /// Options of writing lines: durability and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Whether each batch is synced.
+    /// Durability of each batch after it is written.
     pub durability: Durability,
     /// Maximum size of a file, unless a single line is larger.
     pub max_file_bytes: u64,
@@ -11,7 +11,7 @@ pub struct WriteOptions {
     pub max_rotated_files: usize,
 }
 
-/// Whether written lines survive a crash of the machine.
+/// Durability of written lines in a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Each batch of lines is synced to the disk.

@@ -13,7 +13,7 @@ const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes that are written at once, unless a single line is longer.
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long lines wait for more, unless a commit waits for them.
+/// Time for which queued lines wait for more, unless a commit waits for them.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// Queued bytes that are written without waiting for [`LINGER`].
@@ -53,7 +53,7 @@ pub(crate) struct Batch {
     /// Number of pushed lines up to the end of this batch.
     pub(crate) position: u64,
     pub(crate) options: WriteOptions,
-    /// Whether no further batch follows.
+    /// True if no further batch follows.
     pub(crate) is_last: bool,
 }
 

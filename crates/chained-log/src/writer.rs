@@ -23,7 +23,7 @@ const MAX_ATTEMPTS_AFTER_CLOSE: u32 = 20;
 pub(crate) struct WriteProgress {
     /// Pushed lines that are written or were dropped.
     pub(crate) written: u64,
-    /// Whether the next lines cannot be written.
+    /// True if the next lines cannot be written.
     pub(crate) is_failing: bool,
 }
 

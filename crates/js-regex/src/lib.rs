@@ -20,7 +20,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Where JavaScript works on UTF-16 code units, this works on characters.
+//! Matching works on characters, even if JavaScript would work on UTF-16 code units.
 
 mod translate;
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{call::field, content::string};
 
-/// When all answers were created, in seconds since 1970.
+/// Creation time of all answers, in seconds since 1970.
 pub(super) const CREATED: u64 = 1_767_225_600;
 
 /// A response with its blocks in order.
@@ -37,7 +37,7 @@ pub(super) struct ToolCall {
     pub(super) args: Value,
 }
 
-/// Why a response ends.
+/// Reason for the end of a response.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     #[default]

@@ -96,7 +96,7 @@ pub(super) fn result_part(content: &Value, outcome: Outcome) -> Value {
     json!({ "functionResponse": { "response": { key: joined_text(content) } } })
 }
 
-/// How a tool ended.
+/// Result of a tool run: its output, or an error.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Outcome {
     Output,

@@ -241,7 +241,7 @@ impl Mock {
     }
 }
 
-/// How an API writes a response: whole, or as frames of a stream.
+/// Functions that write a response of an API: whole, or as frames of a stream.
 struct Writer {
     whole: fn(&BlockAnswer, &Value) -> Value,
     streamed: fn(&BlockAnswer, &Value) -> Vec<bytes::Bytes>,

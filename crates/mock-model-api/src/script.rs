@@ -17,7 +17,7 @@ pub struct Script {
     streams: VecDeque<Vec<String>>,
 }
 
-/// Why a script could not be parsed.
+/// Error of parsing a script of responses.
 #[derive(Debug, Error)]
 pub enum MockError {
     /// A line is not a scripted response.

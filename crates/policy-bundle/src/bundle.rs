@@ -24,7 +24,7 @@ use crate::{
 pub struct BundleFile {
     /// Bytes of the file, uncompressed.
     pub content: Vec<u8>,
-    /// Whether it is executable where it is extracted.
+    /// True if it is executable where it is extracted.
     pub is_executable: bool,
 }
 

@@ -30,7 +30,7 @@ pub struct Manifest {
     /// Revision that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Revision>,
-    /// Whether a reader of this bundle may return to its parent.
+    /// True if a reader of this bundle may return to its parent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub allows_parent: bool,
     /// Versions of the reader that can use the bundle.

@@ -119,12 +119,12 @@ impl Automaton {
         }
     }
 
-    /// Whether a match ends here if the text ends.
+    /// Returns whether a match ends here if the text ends.
     pub(super) fn matches_at_end(&self, state: State) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
 
-    /// Whether a match ends here whatever byte follows, and no longer one is possible.
+    /// Returns whether a match ends here whatever byte follows, and no longer one is possible.
     /// It then ends here at the end of the text as well: look-ahead that holds before
     /// every byte holds there.
     pub(super) fn is_settled(&self, state: State) -> bool {

@@ -79,7 +79,7 @@ pub struct MaskedText {
     pub detectors: Vec<Arc<str>>,
 }
 
-/// Why a mask could not be compiled.
+/// Error of compiling the detectors and patterns of a mask.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum MaskError {
     /// No detector has this name.
@@ -180,7 +180,7 @@ impl Mask {
         })
     }
 
-    /// Whether a complete text contains a secret.
+    /// Returns whether a complete text contains a secret.
     pub fn finds(&self, text: &str) -> bool {
         let mut flow = MaskStream::default();
         flow.search(&self.rules, MaskWindow::whole(text));

@@ -68,7 +68,7 @@ impl Masker {
         self.mask.rules.names(found.into_iter()).collect()
     }
 
-    /// Whether nothing is held back, so that [`Masker::finish`] returns an empty
+    /// Returns whether nothing is held back, so that [`Masker::finish`] returns an empty
     /// string.
     pub fn is_idle(&self) -> bool {
         self.held() == 0 && !self.flow.has_pending_label()

@@ -31,7 +31,7 @@ struct MatchAttempt {
     state: State,
     /// The longest match so far.
     found: Option<Range<usize>>,
-    /// Whether the attempt exceeds the limit of held text: what it reads is masked from
+    /// True if the attempt exceeds the limit of held text: what it reads is masked from
     /// then on, match or not.
     is_endless: bool,
 }
@@ -149,7 +149,7 @@ struct FailedStates {
 }
 
 impl FailedStates {
-    /// Whether an attempt failed in this state at this offset before; records it if
+    /// Returns whether an attempt failed in this state at this offset before; records it if
     /// not.
     fn crosses(&mut self, at: usize, state: State) -> bool {
         let place = at.wrapping_sub(self.from);

@@ -51,7 +51,7 @@ impl Pattern {
         bytes
     }
 
-    /// Whether the first byte of a match may follow this one.
+    /// Returns whether the first byte of a match may follow this one.
     pub(super) fn may_follow(&self, byte: u8) -> bool {
         if let Some(lead) = self.edges.lead {
             return (lead.body)(byte);
@@ -78,7 +78,7 @@ impl Pattern {
         places.find(|it| self.is_live(view, *it) && self.may_begin(view, *it))
     }
 
-    /// Whether a match may begin with the byte at this offset.
+    /// Returns whether a match may begin with the byte at this offset.
     fn is_live(&self, view: MaskWindow<'_>, at: usize) -> bool {
         let step = |byte| self.automaton.step(self.start(view, at), byte).1;
         view.byte(at).is_some_and(|it| step(it) != Step::Dead)
@@ -121,7 +121,7 @@ impl Pattern {
         Some(matched.start + begin..matched.end)
     }
 
-    /// Whether the byte after a match may reject it.
+    /// Returns whether the byte after a match may reject it.
     pub(super) fn minds_what_follows(&self) -> bool {
         self.edges.after.is_some()
     }

@@ -56,7 +56,7 @@ impl MaskStream {
         self.looked = view.end();
     }
 
-    /// Whether matches were found that are not written yet.
+    /// Returns whether matches were found that are not written yet.
     pub(super) fn has_found(&self) -> bool {
         !self.found.is_empty()
     }
@@ -66,7 +66,7 @@ impl MaskStream {
         self.done
     }
 
-    /// Whether a label is pending although its secret was consumed.
+    /// Returns whether a label is pending although its secret was consumed.
     pub(super) fn has_pending_label(&self) -> bool {
         let pending = self.pending.as_ref();
         pending.is_some_and(|it| matches!(it.label, Label::Hashed { .. }))

@@ -55,7 +55,7 @@ fn is_scale(label: &str) -> bool {
     factor.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
 }
 
-/// Whether the text ends between `scheme://` and `@`.
+/// Returns whether the text ends between `scheme://` and `@`.
 fn is_in_authority(before: &[u8]) -> bool {
     let inside =
         |it: &&u8| it.is_ascii_graphic() && !matches!(it, b'/' | b'@' | b'"' | b'\'' | b'<' | b'>');
@@ -79,7 +79,7 @@ pub(super) fn phone(it: Candidate<'_>) -> Option<usize> {
     is_phone.then_some(0)
 }
 
-/// Whether it begins with a year, a month and a day.
+/// Returns whether it begins with a year, a month and a day.
 fn is_date(text: &[u8]) -> bool {
     let mut numbers = text.split(|it| !it.is_ascii_digit());
     let [year, month, day] = [(); 3].map(|()| numbers.next().map_or(0, <[u8]>::len));
@@ -93,7 +93,7 @@ pub(super) fn card(it: Candidate<'_>) -> Option<usize> {
     (is_issued(&digits) && luhn(&digits)).then_some(0)
 }
 
-/// Whether a card number can have this prefix and length.
+/// Returns whether a card number can have this prefix and length.
 fn is_issued(digits: &[u8]) -> bool {
     matches!(
         (digits, digits.len()),
@@ -184,7 +184,7 @@ fn count(text: &[u8], kind: impl Fn(u8) -> bool) -> usize {
     text.iter().filter(|it| kind(**it)).count()
 }
 
-/// Whether an escape ends here: `\n`, `%20`, `\x22`, `\u003d`. A word may begin after
+/// Returns whether an escape ends here: `\n`, `%20`, `\x22`, `\u003d`. A word may begin after
 /// it, although the byte before is alphanumeric.
 pub(super) fn ends_escape(before: &[u8]) -> bool {
     match before {
@@ -195,7 +195,7 @@ pub(super) fn ends_escape(before: &[u8]) -> bool {
     }
 }
 
-/// Whether an offset is within an escape.
+/// Returns whether an offset is within an escape.
 pub(super) fn splits_escape(before: &[u8], after: &[u8]) -> bool {
     match (before.last(), after) {
         (Some(b'\\'), [b'n' | b'r' | b't', ..]) => true,

@@ -12,7 +12,7 @@ pub(super) struct MaskWindow<'t> {
     text: &'t str,
     /// Offset of the window in the whole text.
     base: usize,
-    /// Whether the text ends where the window ends.
+    /// True if the text ends where the window ends.
     is_last: bool,
 }
 

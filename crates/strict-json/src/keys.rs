@@ -12,7 +12,7 @@ const FEW: usize = 16;
 /// such a key as a number.
 const RESERVED: &[u8] = b"$serde_json::private";
 
-/// How the keys of one object are compared.
+/// Rule for comparing the keys of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// Field names of the API, except below these fields.
@@ -66,7 +66,7 @@ const fn mixed(length: usize, first: u8, last: u8) -> u32 {
     ((length as u32) << 16 | ends).wrapping_mul(0x9E37_79B1)
 }
 
-/// Why a key is rejected.
+/// Reason for rejecting a key of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyError {
     /// Another key of the object is equal.
@@ -90,7 +90,7 @@ pub(super) struct Object {
     start: usize,
     /// Bloom filter of key hashes: a key whose bit is not set is new.
     hash_bits: u64,
-    /// Whether the keys are in a hash set, the last one of `key_sets`.
+    /// True if the keys are in a hash set, the last one of `key_sets`.
     uses_set: bool,
 }
 
@@ -265,7 +265,7 @@ fn folded(key: &[u8], scope: Scope) -> Vec<u8> {
     }
 }
 
-/// Whether two keys are spellings of one field: equal except for underscores and case,
+/// Returns whether two keys are spellings of one field: equal except for underscores and case,
 /// such as `fooBar` and `foo_bar`.
 #[inline]
 pub fn same_field(one: &[u8], other: &[u8]) -> bool {
@@ -277,7 +277,7 @@ pub fn same_field(one: &[u8], other: &[u8]) -> bool {
     first.eq_ignore_ascii_case(second) && (one == other || same_letters(one, other))
 }
 
-/// Whether two keys are equal except for case and underscores.
+/// Returns whether two keys are equal except for case and underscores.
 fn same_letters(mut one: &[u8], mut other: &[u8]) -> bool {
     loop {
         while let Some(rest) = one.strip_prefix(b"_") {

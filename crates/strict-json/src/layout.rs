@@ -55,7 +55,7 @@ struct Value {
     key: Position,
     /// Index of the value after it and everything nested in it.
     next: u32,
-    /// Whether nested values are recorded.
+    /// True if nested values are recorded.
     is_open: bool,
 }
 

@@ -124,7 +124,7 @@ const fn bit(hash: u32) -> u64 {
     1 << (hash >> 26)
 }
 
-/// How keys are compared.
+/// Rule for comparing the keys of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
     /// Byte by byte: all names are free.
@@ -134,7 +134,7 @@ pub enum Names {
     Fields(&'static FreeFields),
 }
 
-/// Why a document is rejected.
+/// Error of a document that is invalid or has ambiguous keys.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JsonError {
     /// The document is not JSON, or parsers read it differently.
@@ -157,7 +157,7 @@ pub enum JsonError {
     Spelling(String),
 }
 
-/// Why a [`Document`] or one of its fields is rejected.
+/// Error of a [`Document`] that is rejected, or of one of its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DocumentError {
     /// The document is not valid JSON, or parsers could disagree about it.

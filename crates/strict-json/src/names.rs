@@ -122,7 +122,7 @@ fn may_end_alike(raw: &[u8], known: &[u8]) -> bool {
         || raw.contains(&b'\\')
 }
 
-/// Whether two bytes may be one letter in either case; true for some other pairs as well.
+/// Returns whether two bytes may be one letter in either case; true for some other pairs as well.
 #[inline]
 const fn is_one_letter(one: u8, other: u8) -> bool {
     const CASE: u8 = 0x20;

@@ -253,7 +253,7 @@ const fn escaped(backslashes: u64, is_first: &mut u64) -> u64 {
     escaped
 }
 
-/// Whether an escape consists of a backslash and this character only.
+/// Returns whether an escape consists of a backslash and this character only.
 const fn is_short(second: u8) -> bool {
     matches!(
         second,

@@ -43,7 +43,7 @@ impl Text<'_> {
         self.0.get(at).copied().unwrap_or(END)
     }
 
-    /// Whether `at` is at or after the end of the text.
+    /// Returns whether `at` is at or after the end of the text.
     pub(super) const fn ends_at(self, at: usize) -> bool {
         at >= self.0.len()
     }

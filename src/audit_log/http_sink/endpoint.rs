@@ -32,7 +32,7 @@ pub(in crate::audit_log) struct SinkEndpoint {
     mask: FieldMask,
 }
 
-/// Why lines were not accepted.
+/// Error of reading lines from the log or sending them to the endpoint.
 #[derive(Debug, Error)]
 pub(super) enum SendError {
     #[error(transparent)]
@@ -93,7 +93,7 @@ impl SinkEndpoint {
         })
     }
 
-    /// Whether the settings are those of another endpoint.
+    /// Returns whether the settings are those of another endpoint.
     pub(in crate::audit_log) fn is_same(&self, other: &Self) -> bool {
         self.settings == other.settings
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::observe::Metrics;
 
-/// How long the first line of a batch waits for more.
+/// Maximum time for which the first line of a batch waits for further lines.
 const LINGER: Duration = Duration::from_secs(1);
 
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
@@ -36,11 +36,11 @@ pub(in crate::audit_log) struct SinkTask {
     metrics: Arc<Metrics>,
     /// Place of the last accepted line.
     position: Option<ReadPosition>,
-    /// Whether the last attempt failed; logged when it changes.
+    /// True if the last attempt failed; logged when it changes.
     is_failing: bool,
 }
 
-/// Why a batch was not sent to its end.
+/// Reason for stopping before all lines of a batch are sent.
 enum Interruption {
     /// The log is closed, and the endpoint does not accept its lines.
     Closed,

@@ -74,7 +74,7 @@ struct Entry<'a> {
     day: UtcDay,
 }
 
-/// Whether the shared store has counted a request.
+/// Counter of a request: the shared store or this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CountedBy {
     Store,

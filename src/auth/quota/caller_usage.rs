@@ -37,7 +37,7 @@ pub(super) struct CallerUsage {
     /// sync.
     ended: Vec<Uuid>,
     changed: BTreeSet<Uuid>,
-    /// Whether requests were admitted while the shared store was unavailable.
+    /// True if requests were admitted while the shared store was unavailable.
     is_behind: bool,
 }
 
@@ -53,7 +53,7 @@ struct CallInFlight {
     lease: Lease,
 }
 
-/// Whether a call is in the shared store.
+/// State of a call's lease in the shared store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lease {
     None,
@@ -72,7 +72,7 @@ pub(super) struct CallSync {
     pub(super) spent: u64,
     /// Time until the burst of this replica is allowed again.
     pub(super) debt_ns: u64,
-    /// Whether the store has not counted all of it, because it was unavailable.
+    /// True if the store has not counted all of it, because it was unavailable.
     pub(super) is_behind: bool,
     pub(super) seen: SeenTokens,
 }

@@ -24,14 +24,14 @@ pub struct SharedLimits {
     on_loss: OnStoreLoss,
     /// Least number of replicas among which limits are divided.
     min_replicas: u64,
-    /// Whether Redis did not answer the last time.
+    /// True while Redis is unavailable: since a failed request or heartbeat.
     is_lost: AtomicBool,
     script: RedisScript,
-    /// Whether limits are shared.
+    /// Metric that is 1 while limits are shared, else 0.
     gauge: Gauge,
 }
 
-/// How the limits of callers are counted at present.
+/// Place in which the limits of callers are counted at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitsMode {
     /// In Redis, for all replicas.
@@ -40,7 +40,7 @@ pub enum LimitsMode {
     Lost(LossMode),
 }
 
-/// How this process limits callers while Redis is unavailable.
+/// Method by which this process limits callers while Redis is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossMode {
     /// By their limits, divided by this number of replicas.

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use memchr::memmem;
 use serde_json::Value;
 
-/// How much earlier than `--since` reading begins. Lines are in the order in which they
+/// Margin before `--since` at which reading begins. Lines are in the order in which they
 /// were queued, and the clock may have been set back.
 const CLOCK_MARGIN: SignedDuration = SignedDuration::from_mins(1);
 
@@ -50,7 +50,7 @@ pub(super) struct RecordFilter {
 }
 
 impl RecordFilter {
-    /// Whether a record matches, apart from its time.
+    /// Returns whether a record matches, apart from its time.
     pub(super) fn includes(&self, line: &Value) -> bool {
         let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str);
         let is = |pointer: &str, expected: &Option<String>| {
@@ -77,7 +77,7 @@ impl RecordFilter {
             && self.verdict.as_ref().is_none_or(has_verdict)
     }
 
-    /// Whether a line is so much older than `--since` that no line before it can match.
+    /// Returns whether a line is so much older than `--since` that no line before it can match.
     pub(super) fn is_before(&self, line: &[u8]) -> bool {
         let first = self
             .since
@@ -85,7 +85,7 @@ impl RecordFilter {
         first.is_some_and(|first| time(line).is_some_and(|time| time < first))
     }
 
-    /// Whether a line is not older than `--since`, or has no time.
+    /// Returns whether a line is not older than `--since`, or has no time.
     pub(super) fn includes_time_of(&self, line: &[u8]) -> bool {
         self.since
             .is_none_or(|since| time(line).is_none_or(|time| time >= since))

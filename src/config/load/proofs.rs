@@ -10,7 +10,7 @@ use crate::config::{
     spanned_yaml::{SpannedYaml, span_to_value},
 };
 
-/// Where policies and hooks are in a document.
+/// JSON pointer patterns of the policies and hooks in a document.
 const GUARDS: &[&str] = &["/policies/*", "/hooks/*/*/hooks/*"];
 
 impl Loader {

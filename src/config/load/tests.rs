@@ -35,17 +35,17 @@ fn load(text: &str, settings: &[(&str, &str)]) -> (TempDir, Result<Config, Confi
     (directory, config)
 }
 
-/// What is wrong, or what is warned of, without the directory's name.
-fn said(text: &str, settings: &[(&str, &str)]) -> String {
+/// Returns all errors or warnings of a config without the name of its directory.
+fn messages(text: &str, settings: &[(&str, &str)]) -> String {
     let (directory, config) = load(text, settings);
-    let said = match config {
+    let messages = match config {
         Err(error) => error.to_string(),
         Ok(config) => {
             let lines: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
             lines.join("\n")
         }
     };
-    said.replace(&format!("{}/", directory.path().display()), "")
+    messages.replace(&format!("{}/", directory.path().display()), "")
 }
 
 fn hooks(config: &Config) -> Vec<(EventName, &HookSpec)> {
@@ -117,7 +117,7 @@ fn errors_in_a_settings_file_have_their_position_in_it() {
     "enabled": "yes"
   }
 }"#;
-    assert_snapshot!(said("", &[("s.json", settings)]), @r"
+    assert_snapshot!(messages("", &[("s.json", settings)]), @r"
     s.json:4:5: unknown event `BeforeToool`; did you mean `BeforeTool`?
     s.json:6:17: hook `p` on AfterTool: `type` must be `command` or `http` or `worker` or `builtin`, not `plugin`
     s.json:6:68: a hook on AfterTool: `command` is missing
@@ -131,7 +131,7 @@ fn keys_of_other_products_are_warned_of() {
         { "command": "x", "async": true, "timeot": 5 }
     ] }] }, "hooksConfig": { "future": 1 } }"#;
 
-    assert_snapshot!(said("", &[("s.json", settings)]), @r"
+    assert_snapshot!(messages("", &[("s.json", settings)]), @r"
     s.json:2:27: hook `x` on AfterTool: unknown key `async`
     s.json:2:42: hook `x` on AfterTool: unknown key `timeot`; did you mean `timeout`?
     s.json:3:30: unknown key `hooksConfig.future`
@@ -204,7 +204,7 @@ fn a_false_in_a_settings_file_switches_off_the_hooks_of_that_file() {
         assert_eq!(running(own, &[("s.json", settings)]), ["own"], "{settings}");
     }
 
-    assert_snapshot!(said(own, &[("s.json", &switches[1])]), @r"s.json:1:99: the hooks of this file are disabled here");
+    assert_snapshot!(messages(own, &[("s.json", &switches[1])]), @r"s.json:1:99: the hooks of this file are disabled here");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn hooks_are_on_and_switches_are_no_events() {
         "hooksConfig": { "enabled": true, "notifications": true }, "tools": { "enableHooks": true } }"#;
 
     assert_eq!(running("", &[("s.json", settings)]), ["a"]);
-    assert_eq!(said("", &[("s.json", settings)]), "");
+    assert_eq!(messages("", &[("s.json", settings)]), "");
 }
 
 #[test]
@@ -247,7 +247,7 @@ hooksConfig: { disabled: [named, a, typo] }
     let (_directory, config) = load(text, &settings);
     let events: Vec<_> = config.unwrap().hooks.into_keys().collect();
     assert_eq!(events, [EventName::AfterTool]);
-    assert_snapshot!(said(text, &settings), @r"
+    assert_snapshot!(messages(text, &settings), @r"
     hookgate.yaml:3:34: no hook is named `a`, so none is disabled
     hookgate.yaml:3:37: no hook is named `typo`, so none is disabled
     ");
@@ -261,7 +261,7 @@ hooks:
     - { matcher: '*_file', hooks: [{ command: a }] }
     - { matcher: 'write_*', hooks: [{ command: b }] }
 ";
-    assert_snapshot!(said(text, &[]), @"hookgate.yaml:4:18: matcher `*_file` is not a JavaScript regular expression (nothing to repeat), so it is a glob");
+    assert_snapshot!(messages(text, &[]), @"hookgate.yaml:4:18: matcher `*_file` is not a JavaScript regular expression (nothing to repeat), so it is a glob");
 }
 
 #[test]
@@ -273,7 +273,7 @@ hook_files:
   - { path: broken.json }
   - { path: s.json }
 ";
-    assert_snapshot!(said(text, &[("s.json", "{}"), ("broken.json", "{\n  \"a\": [\n}")]), @r"
+    assert_snapshot!(messages(text, &[("s.json", "{}"), ("broken.json", "{\n  \"a\": [\n}")]), @r"
     hookgate.yaml:3:13: `gone.json` cannot be read: No such file or directory (os error 2)
     hookgate.yaml:6:13: `s.json` is named twice
     broken.json:2:8: neither YAML nor JSON: mismatched bracket '[' closed by '}'

@@ -148,7 +148,7 @@ impl Loader {
     }
 }
 
-/// Whether a header belongs to the connection, the body or a credential, is hookgate's
+/// Returns whether a header belongs to the connection, the body or a credential, is hookgate's
 /// own, or changes which resource or fields a request is about.
 fn is_reserved(name: &str) -> bool {
     let is_listed = matches!(

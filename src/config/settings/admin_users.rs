@@ -17,7 +17,7 @@ pub struct AdminUser {
     pub name: String,
     /// The token that the user sends as `Authorization: Bearer …` or enters to log in.
     pub token: Secret,
-    /// What the user may do. Every role includes `viewer`.
+    /// Roles that grant permissions to the user. Every role includes `viewer`.
     #[schemars(extend("minItems" = 1))]
     pub roles: BTreeSet<AdminRole>,
 }

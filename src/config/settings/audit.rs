@@ -21,8 +21,8 @@ pub struct AuditSettings {
     /// Path of the file, in an existing directory. Rotated files are put beside it.
     #[schemars(with = "FilePathSchema")]
     pub path: PathBuf,
-    /// Whether calls wait until their records are written, and are refused if writing
-    /// fails.
+    /// Durability of records. With `durable`, calls wait until their records are written, and are
+    /// refused if writing fails.
     #[serde(default)]
     pub mode: AuditMode,
     /// Record the content of requests and responses, not only its hash.
@@ -36,7 +36,7 @@ pub struct AuditSettings {
     pub sink: Option<AuditSinkSettings>,
 }
 
-/// Whether calls wait for the audit log.
+/// Durability of log records before calls proceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditMode {

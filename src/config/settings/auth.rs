@@ -65,7 +65,7 @@ pub struct KeySpec {
     #[serde(deserialize_with = "sha256_from_hex")]
     #[schemars(with = "String", extend("pattern" = "^[0-9A-Fa-f]{64}$", "errorMessage" = "must be a SHA-256 in hex, 64 digits: never the key itself", "writeOnly" = true))]
     pub sha256: [u8; 32],
-    /// What the caller may use.
+    /// Allowed models and tools, upstream keys and limits of the caller.
     #[serde(flatten)]
     pub grant: Grant,
 }
@@ -87,7 +87,7 @@ pub struct JwtSpec {
     #[serde(default = "default_name_claim")]
     #[schemars(length(min = 1))]
     pub name: String,
-    /// What each of these callers may use.
+    /// Allowed models and tools, upstream keys and limits of each of these callers.
     #[serde(flatten)]
     pub grant: Grant,
     /// The position in the config, set by the loader.
@@ -128,7 +128,7 @@ pub struct MtlsSpec {
     /// The accepted names. Default: all.
     #[schemars(extend("minItems" = 1))]
     pub allow: Option<Vec<String>>,
-    /// What each of these callers may use.
+    /// Allowed models and tools, upstream keys and limits of each of these callers.
     #[serde(flatten)]
     pub grant: Grant,
 }
@@ -144,7 +144,8 @@ pub enum CertificateName {
     AlternativeName,
 }
 
-/// What a caller may use. The loader fills in the defaults of `auth.limits`.
+/// Allowed models and tools, upstream keys and limits of a caller. The loader fills in the defaults
+/// of `auth.limits`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct Grant {
     /// Globs of the allowed models. Default: all.
@@ -201,11 +202,11 @@ pub struct CallerLimits {
     /// Maximum number of concurrent requests. Default: half of `limits.in_flight`.
     #[schemars(with = "Option<CountSchema>")]
     pub in_flight: Option<usize>,
-    /// Where limits are counted: `memory` of each replica, or `redis` with its URL for all
+    /// Store in which limits are counted: `memory` of each replica, or `redis` with its URL for all
     /// replicas together. Default: `sessions.store`.
     #[schemars(with = "Option<StoreSchema>")]
     pub store: Option<StoreSettings>,
-    /// How each replica limits callers while Redis is unavailable.
+    /// Method by which each replica limits callers while Redis is unavailable.
     pub on_store_loss: OnStoreLoss,
     /// Least number of replicas among which `share` divides limits, also by a replica that
     /// has not reached Redis yet.
@@ -213,7 +214,7 @@ pub struct CallerLimits {
     pub min_replicas: u32,
 }
 
-/// How a replica limits callers while the store of their limits is unavailable.
+/// Method by which a replica limits callers while the store of their limits is unavailable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStoreLoss {

@@ -83,8 +83,8 @@ pub struct Config {
     /// on what hooks changed.
     #[serde(default)]
     pub policies: Vec<PolicySpec>,
-    /// When and how policies and hooks with `must_deny`, `must_allow` or `must_mask` are
-    /// proven.
+    /// Interval and timeouts of the proofs of policies and hooks with `must_deny`, `must_allow` or
+    /// `must_mask`.
     #[serde(default)]
     pub proof: ProofSettings,
     /// settings.json files whose hooks also run, in this order, before `hooks`.
@@ -106,13 +106,13 @@ pub struct Config {
     #[serde(default)]
     #[schemars(with = "Option<FilePathSchema>", extend("default" = null))]
     pub hook_directory: PathBuf,
-    /// How a denial is returned to the agent.
+    /// Form in which a denial is returned to the agent.
     #[serde(default)]
     pub denials: Denials,
     /// The decision for a hook's `ask` where the user cannot be asked.
     #[serde(default)]
     pub ask: AskMode,
-    /// Whether `AfterModel` hooks receive each chunk or the whole response.
+    /// Input of `AfterModel` hooks for a streamed response: each chunk or the whole response.
     #[serde(default)]
     pub after_model: AfterModelMode,
     /// Events that are derived from model calls.

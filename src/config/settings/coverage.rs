@@ -12,13 +12,13 @@ pub struct CoverageSettings {
     /// Names of methods such as `files.create`, of fields such as `responses.state`, and
     /// families such as `files.*`.
     pub allow: Vec<String>,
-    /// Whether the APIs of OpenAI may store responses.
+    /// Storage of responses by the APIs of OpenAI: as the request asks, or never.
     pub store: StoreMode,
-    /// Which encrypted summaries of a conversation pass.
+    /// Encrypted summaries of a conversation that may pass.
     pub compaction: CompactionMode,
 }
 
-/// Whether the APIs of OpenAI may store responses.
+/// Storage of responses by the APIs of OpenAI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreMode {
@@ -29,7 +29,7 @@ pub enum StoreMode {
     Never,
 }
 
-/// Which encrypted summaries of a conversation pass.
+/// Encrypted summaries of a conversation that may pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionMode {

@@ -1,9 +1,9 @@
-//! How verdicts of hooks are applied and returned.
+//! Settings for applying the verdicts of hooks and returning them to the agent.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a denial is returned to the agent.
+/// Form in which a denial is returned to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Denials {

@@ -13,7 +13,7 @@ pub enum HookView {
     Document,
 }
 
-/// Whether a hook receives the system instruction as a first message.
+/// Inclusion of the system instruction as a first message in a hook's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "bool", into = "bool")]
 pub enum SystemMessages {

@@ -77,7 +77,7 @@ pub struct HookSpec {
     /// The effect of a failure of the hook.
     #[schemars(with = "Option<FailureMode>")]
     pub on_failure: FailureMode,
-    /// Whether the hook's decision is applied.
+    /// Enforcement of the hook's decision: `enforce` applies it, `observe` only records it.
     #[serde(default)]
     pub mode: HookMode,
     /// Add the whole document as on the wire to the hook's input.
@@ -127,8 +127,8 @@ struct TransportFields {
     instances: Option<CountSchema>,
     /// Number of processes of a command that are started before events arrive.
     prewarm: Option<CountSchema>,
-    /// When the output of a command is complete: at its exit, or with a first line
-    /// that is a JSON object.
+    /// Point at which the output of a command is complete: its exit, or a first line that is a JSON
+    /// object.
     answer: Option<AnswerBy>,
     /// Environment variables of the process.
     #[serde(default)]
@@ -149,7 +149,7 @@ pub enum FailureMode {
     Closed,
 }
 
-/// When the output of a command is complete.
+/// Point at which the output of a command is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AnswerBy {
@@ -190,7 +190,7 @@ pub(crate) struct HooksBlock {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Switches {
-    /// Whether hooks run. Default: true.
+    /// True if hooks run. Default: true.
     pub(crate) enabled: Option<bool>,
     /// Disabled hooks: their names, or the commands or URLs of hooks without a name.
     pub(crate) disabled: Vec<String>,

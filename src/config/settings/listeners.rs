@@ -29,7 +29,7 @@ pub struct AdminSettings {
     pub token: Option<Secret>,
     /// Users, each with roles.
     pub users: Vec<AdminUser>,
-    /// Whether the console is served.
+    /// True if the console is served.
     pub console: bool,
     /// Lifetime of logins to the console.
     pub login: LoginSettings,
@@ -66,11 +66,11 @@ pub(crate) struct TlsSection {
     /// certificates are requested.
     #[schemars(with = "Option<FilePathSchema>")]
     pub(crate) client_ca: Option<PathBuf>,
-    /// Whether clients must present a certificate. Default: `required`.
+    /// Requirement for clients to present a certificate. Default: `required`.
     pub(crate) client_certificates: Option<ClientCertificates>,
 }
 
-/// Whether clients must present a certificate.
+/// Requirement for clients to present a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientCertificates {

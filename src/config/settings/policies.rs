@@ -18,7 +18,7 @@ pub struct PolicySpec {
     pub policy: String,
     /// The name in logs, headers and metrics. Default: that of the policy.
     pub name: Option<String>,
-    /// Whether the policy's decision is applied.
+    /// Enforcement of the policy's decision: `enforce` applies it, `observe` only records it.
     #[serde(default)]
     pub mode: HookMode,
     /// A CEL expression over the event's facts. The policy runs only if it is true.
@@ -58,7 +58,7 @@ pub struct When {
 #[derive(Clone, PartialEq, Deserialize)]
 pub struct HookSettings(pub Map<String, Value>);
 
-/// Whether the decision of a hook or policy is applied.
+/// Enforcement of the decision of a hook or policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HookMode {

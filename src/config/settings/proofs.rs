@@ -11,7 +11,7 @@ use crate::config::{source_span::SourceSpan, units::DurationText};
 /// The keys of [`ProofCases`].
 pub(crate) const PROOF_KEYS: [&str; 3] = ["must_deny", "must_allow", "must_mask"];
 
-/// When and how guards are proven.
+/// Interval and timeouts of the proofs of guards: policies and hooks with cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Proof")]

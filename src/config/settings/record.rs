@@ -72,7 +72,7 @@ pub enum RecordedKind {
     Edited,
 }
 
-/// What is masked in recordings.
+/// Detectors and patterns whose matches are masked in recordings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordRedaction {

@@ -53,7 +53,7 @@ pub struct UpstreamConfig {
     #[serde(default)]
     #[schemars(extend("maxItems" = 32))]
     pub forward_headers: Vec<String>,
-    /// When the circuit breaker opens.
+    /// Conditions under which the circuit breaker opens, and the time for which it stays open.
     #[serde(default)]
     pub circuit: CircuitSettings,
     /// Calls it over HTTP/2: negotiated with an `https` address, and required of an `http`
@@ -101,7 +101,8 @@ pub struct FallbackConfig {
     pub credential: UpstreamCredential,
 }
 
-/// When the circuit breaker of an upstream opens, and for how long.
+/// Conditions under which the circuit breaker of an upstream opens, and the time for which it stays
+/// open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Circuit")]

@@ -196,7 +196,7 @@ fn the_schema_file_is_up_to_date() {
     assert!(file == schema, "run `UPDATE=1 cargo test --lib config::`");
 }
 
-/// Who has these settings, which are all alike.
+/// Prefixes of the settings that share the names in [`GRANT`].
 const GRANTED: [&str; 3] = ["auth.keys[].", "auth.jwt.", "auth.mtls."];
 const GRANT: [&str; 11] = [
     "models",

@@ -150,7 +150,7 @@ fn samples(group: &DenialGroup) -> Markup {
     }
 }
 
-/// What a test of a group can be made of.
+/// Source of a test for a group of denials.
 enum Test<'a> {
     /// A call whose content is kept.
     Call(&'a str),

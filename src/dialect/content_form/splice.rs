@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::dialect::{document::Document, error::DialectError, google::fields::SOURCE};
 
-/// What happens to elements that the content form does not show.
+/// Handling of elements that the content form does not show, when a list is edited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
     /// They stay where they are, in front of what is inserted (thinking).

@@ -32,7 +32,7 @@ pub struct CanonicalItem {
     pub part: usize,
     /// Kind of the item.
     pub kind: ItemKind,
-    /// Whether the model produced it.
+    /// True if the model produced it.
     pub by_model: bool,
     /// The text, or for other kinds a text that is equal for equal items.
     pub text: String,

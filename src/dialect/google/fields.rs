@@ -20,14 +20,14 @@ pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];
 pub const PARTS: &[&str] = &["parts"];
 /// Elements of a `batchEmbedContents` request.
 pub const REQUESTS: &[&str] = &["requests"];
-/// What another API requires in front of a part, as that API writes it: thinking, reasoning.
+/// Data that another API requires before a part, in its own format: thinking, reasoning.
 pub const PRECEDING: &str = "hookgatePreceding";
-/// Where in the list of another API a content, part or declaration was read from.
+/// Index in another API's list from which a content, part or declaration was read.
 pub const SOURCE: &str = "hookgateSource";
 pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction", "system_instruction"];
 pub const TOOLS: &[&str] = &["tools"];
 pub const TOOL_CONFIG: &[&str] = &["toolConfig", "tool_config"];
-/// Whether another chunk of a function call, or of one argument, follows.
+/// True if another chunk of a function call, or of one argument, follows.
 pub const WILL_CONTINUE: &[&str] = &["willContinue", "will_continue"];
 /// Whole request inside a `countTokens` request.
 pub const WRAPPED_REQUEST: &[&str] = &["generateContentRequest", "generate_content_request"];

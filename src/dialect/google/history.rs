@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct History {
     contents: Vec<Bytes>,
-    /// Whether the contents are in the wrapped request of a `countTokens` call.
+    /// True if the contents are in the wrapped request of a `countTokens` call.
     is_wrapped: bool,
     edits: BTreeMap<usize, ContentEdit>,
     /// Contents inserted in front.
@@ -40,7 +40,7 @@ pub struct History {
 /// Role and text of one content.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HistoryMessage {
-    /// Whether it is the model's.
+    /// True if it is the model's.
     pub by_model: bool,
     /// Plain text, without thoughts.
     pub text: String,

@@ -18,7 +18,7 @@ pub const THOUGHT: &[&str] = &["thought"];
 pub struct Part {
     pub document: Document,
     pub text: Option<String>,
-    /// Whether it is a thought of the model, which hooks are not shown.
+    /// True if it is a thought of the model, which hooks are not shown.
     pub is_thought: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct FunctionCall {
     pub name: String,
     /// Arguments; `null` if there are none.
     pub arguments: Value,
-    /// Whether the arguments arrive in several parts, of which this is one.
+    /// True if the arguments arrive in several parts, of which this is one.
     pub is_partial: bool,
 }
 

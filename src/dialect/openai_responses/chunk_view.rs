@@ -23,7 +23,7 @@ pub struct ChunkView {
     pub model: Option<String>,
     pub response_id: Option<String>,
     pub labels: AnswerLabels,
-    /// Whether it was edited since it was read.
+    /// True if it was edited since it was read.
     pub is_edited: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct ViewedPart {
     /// Number of its origin; `None` for new parts.
     pub source: Option<usize>,
     pub text: Option<String>,
-    /// Whether it is a thought of the model.
+    /// True if it is a thought of the model.
     pub is_thought: bool,
 }
 

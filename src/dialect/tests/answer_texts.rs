@@ -111,7 +111,7 @@ const ANTHROPIC_STREAM: &str = r#"
 {"type":"message_stop"}
 "#;
 
-/// How an answer is filtered.
+/// Form in which an answer is filtered: one body, or a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// One body.

@@ -69,7 +69,7 @@ impl DiagnosticCode {
         }
     }
 
-    /// Whether a decision may be lost in the output, so that a hook that fails
+    /// Returns whether a decision may be lost in the output, so that a hook that fails
     /// closed must refuse.
     pub(super) const fn is_unreliable_output(self) -> bool {
         matches!(self, Self::NonObjectJson | Self::UnknownDecision)

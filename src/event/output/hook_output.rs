@@ -30,7 +30,7 @@ pub struct HookOutput {
     /// Message for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_message: Option<String>,
-    /// Whether the agent hides the run from the user.
+    /// True if the agent hides the run from the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppress_output: Option<bool>,
     /// Fields of one event.

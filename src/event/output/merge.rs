@@ -64,7 +64,7 @@ pub fn merge_outputs<'a>(
 struct OutputMerger {
     merged: HookOutput,
     diagnostics: Vec<Diagnostic>,
-    /// Whether the synthetic response is that of an output that denies.
+    /// True if the synthetic response is that of an output that denies.
     response_denies: bool,
 }
 

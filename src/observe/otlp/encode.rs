@@ -47,7 +47,7 @@ pub struct Span {
     pub ended: SystemTime,
     /// Attributes of the operation.
     pub attributes: Attributes,
-    /// Whether the operation failed.
+    /// True if the operation failed.
     pub failed: bool,
 }
 

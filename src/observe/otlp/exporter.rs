@@ -32,7 +32,7 @@ const MAX_REQUEST_BYTES: usize = 1024 * 1024;
 /// Queued bytes that are sent without waiting for [`LINGER`].
 const FULL_BATCH_BYTES: usize = 256 * 1024;
 
-/// How long the first item of a batch waits for more.
+/// Maximum wait of the first item of a batch for more items.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Timeout of one request.
@@ -57,9 +57,9 @@ pub struct Collector<'a> {
     pub headers: HeaderMap,
     /// `service.name` of the resource.
     pub service_name: &'a str,
-    /// Whether spans are exported.
+    /// True if spans are exported.
     pub traces: bool,
-    /// Whether log records are exported.
+    /// True if log records are exported.
     pub logs: bool,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct SendTask {
     url: String,
     headers: HeaderMap,
     envelope: Envelope,
-    /// Whether the last request failed; logged when it changes.
+    /// True if the last request failed; logged when it changes.
     failing: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What can happen to a request.
+//! Events of an exchange, as the recorder passes them to its sinks.
 
 use std::time::Instant;
 
@@ -41,9 +41,9 @@ pub enum ExchangeEvent<'a> {
     SessionFound {
         /// Id of the session.
         id: &'a str,
-        /// How the request matched it.
+        /// Relation of the request to the session, such as `new` or `continued`.
         match_kind: &'static str,
-        /// How it is identified.
+        /// Method of session identification, such as `history` or `header`.
         source: &'static str,
     },
     /// A policy or hook changed the model.
@@ -54,11 +54,11 @@ pub enum ExchangeEvent<'a> {
     Planned {
         /// Name of the hook event.
         event: EventName,
-        /// When they were selected, and those that are not asked.
+        /// Time of the selection, and the rules that it skipped.
         plan: PlanSummary<'a>,
         /// Those that are asked, policies first.
         asked: &'a [PlannedRule<'a>],
-        /// Whether they are listed only, and do not run.
+        /// True if they are listed only, and do not run.
         is_skipped: bool,
     },
     /// A policy or hook has run.
@@ -141,12 +141,12 @@ pub enum ExchangeEvent<'a> {
     AnswerEdited {
         /// The model's response or chunk; empty if it sent none.
         before: &'a [u8],
-        /// What the agent receives; empty for nothing.
+        /// Response or chunk that the agent receives; empty if it receives none.
         after: &'a [u8],
     },
     /// The response of the model is complete and decided.
     RoundEnded {
-        /// Why the model is asked again: `tool_denied` or `answer_denied`.
+        /// Reason for another request to the model: `tool_denied` or `answer_denied`.
         asked_again: Option<&'static str>,
     },
     /// A body or chunk that policies and hooks inspect.
@@ -161,7 +161,7 @@ pub enum ExchangeEvent<'a> {
     UpstreamFailed {
         /// The error and its sources.
         error: &'a str,
-        /// Whether there was a response.
+        /// True if there was a response.
         has_response: bool,
     },
     /// The call ended with an error of hookgate's own.
@@ -194,7 +194,7 @@ pub enum ExchangeEvent<'a> {
 pub struct PlanSummary<'a> {
     /// Time of the selection.
     pub started: Instant,
-    /// Whether hooks run in sequence.
+    /// True if hooks run in sequence.
     pub sequential: bool,
     /// Policies and hooks that are not asked.
     pub skipped: &'a [(RuleId, SkipReason)],
@@ -218,7 +218,7 @@ pub struct ChunkFacts {
     pub received_bytes: u32,
     /// Bytes of the response that are held back after it.
     pub held_bytes: u32,
-    /// Whether the chunk was edited.
+    /// True if the chunk was edited.
     pub is_edited: bool,
 }
 
@@ -244,7 +244,7 @@ pub enum BodySide {
     Response,
 }
 
-/// What policies and hooks decided about one event.
+/// Decision of policies and hooks about one event.
 #[derive(Debug)]
 pub struct EventDecision<'a> {
     /// Name of the hook event.
@@ -311,7 +311,7 @@ impl ExchangeAction {
     }
 }
 
-/// How a response's body ended.
+/// Outcome of sending the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExchangeEnd {
     /// The agent disconnected before the end.

@@ -39,7 +39,7 @@ pub struct Exchange {
     pub error: Option<&'static str>,
     /// Chunks handed to hooks.
     pub chunks: u64,
-    /// How the response's body ended.
+    /// Outcome of sending the response body.
     pub end: ExchangeEnd,
     /// Time from the request's head to the end of the response; zero until then.
     pub elapsed: Duration,

@@ -87,7 +87,7 @@ enum FilterKey {
     Error,
 }
 
-/// Why a filter cannot be read.
+/// Error of parsing a filter of the live trace.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FilterError {
     /// There is no condition of this name.

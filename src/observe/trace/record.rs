@@ -101,7 +101,7 @@ pub struct CallRecord {
 /// Steps of one exchange.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub struct CallDetail {
-    /// How the session was found.
+    /// Result of the session lookup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_match: Option<SessionMatch>,
     /// Events in order, each with all of its policies and hooks.
@@ -130,12 +130,12 @@ pub struct CallDetail {
     pub dropped_details: u32,
 }
 
-/// How the session of a request was found.
+/// Result of the session lookup for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SessionMatch {
-    /// How the request matched the session, such as `new` or `continued`.
+    /// Relation of the request to the session, such as `new` or `continued`.
     pub result: &'static str,
-    /// How the session is identified, such as `history` or `header`.
+    /// Method of session identification, such as `history` or `header`.
     pub source: &'static str,
 }
 
@@ -158,8 +158,8 @@ pub struct TracedRound {
     /// Bytes of the request body; absent if it was streamed unread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_bytes: Option<u64>,
-    /// Why the model was asked again: `tool_denied` or `answer_denied`; absent for the first
-    /// round.
+    /// Reason for another request to the model: `tool_denied` or `answer_denied`; absent for the
+    /// first round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_again: Option<&'static str>,
 }

@@ -40,7 +40,7 @@ pub struct RuleIdentity {
     /// Condition under which it is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// Whether a switch of the config disables it.
+    /// True if a switch of the config disables it.
     pub disabled: bool,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct ToolRule {
     /// Allowed prefixes of each command in a command line, compared word by word.
     #[schemars(inner(regex(pattern = r"\S")))]
     commands: Option<Vec<String>>,
-    /// Whether the argument may be absent.
+    /// True if the argument may be absent.
     #[serde(default)]
     optional: bool,
 }

@@ -48,11 +48,11 @@ pub struct ResponseFilter<'a> {
     unrecorded_chunks: u64,
 }
 
-/// Why a response is cut off.
+/// Decision to cut off a response, with its reason.
 #[derive(Debug)]
 pub struct Refusal {
     pub reason: Reason,
-    /// Whether the session stops, too.
+    /// True if the session stops, too.
     pub stops_session: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where filtered responses go: into one JSON body, or a stream.
+//! Destinations of filtered responses: one JSON body, or a stream.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::{
     upstream::{UpstreamResponse, headers},
 };
 
-/// Where the filtered responses of one call go.
+/// Destination of the filtered responses of one call.
 #[derive(Debug)]
 pub struct Output {
     responder: Arc<Responder>,
-    /// Whether a part of the response is written.
+    /// True if a part of the response is written.
     is_started: bool,
     form: OutputForm,
 }

@@ -33,12 +33,12 @@ pub struct ResponseBuffer<'a> {
     pub text: String,
     /// Token usage, as upstream last counted it.
     pub usage: RawUsage,
-    /// Whether there are further candidates, which cannot be asked for again.
+    /// True if there are further candidates, which cannot be asked for again.
     pub has_alternatives: bool,
     held: Vec<ResponseDocument>,
-    /// Whether the end of the response waits for `AfterAgent`.
+    /// True if the end of the response waits for `AfterAgent`.
     holds_end: bool,
-    /// Whether the next text starts a paragraph, because the agent has received text before it.
+    /// True if the next text starts a paragraph, because the agent has received text before it.
     starts_paragraph: bool,
     steps: StepRecorder,
     /// Bytes of the model's chunks that are in `held`.

@@ -13,7 +13,7 @@ use crate::{
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
-/// Where the conversation of a request is, in the bodies of all APIs.
+/// JSON pointers to the conversation of a request, in the bodies of all APIs.
 const CONVERSATIONS: [&str; 4] = ["/contents", "/request/contents", "/messages", "/input"];
 
 /// Keys of texts in the items of a conversation, and of lists of such items.

@@ -1,4 +1,4 @@
-//! What all forms of the report show: counts and facts, and texts without hostile characters.
+//! Counts and facts for all report formats, and texts without control or bidirectional characters.
 
 use crate::replay::report::ReplayReport;
 

@@ -35,7 +35,7 @@ pub struct ShadowSlot {
 pub struct ShadowRequest {
     /// Kind of the request.
     pub action: ShadowAction,
-    /// Where the state goes after it.
+    /// Sender of the shadow's state after the request, or of its error.
     pub reply: oneshot::Sender<Result<ShadowStatus, ShadowError>>,
 }
 

@@ -1,4 +1,4 @@
-//! What replicas share in Redis beside sessions: limits of callers, and heartbeats.
+//! State that replicas share in Redis beside sessions: limits of callers, and heartbeats.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     state::resources::AppResources,
 };
 
-/// What replicas share in Redis beside sessions. Empty without Redis.
+/// State that replicas share in Redis beside sessions. Empty without Redis.
 #[derive(Debug, Clone, Default)]
 pub struct SharedState {
     /// Limits of callers, if callers are authenticated.

@@ -44,7 +44,7 @@ pub(super) struct PrewarmPool {
     started: Once,
     /// Idle processes, oldest first; some may have ended.
     idle: Mutex<VecDeque<oneshot::Sender<HookInvocation>>>,
-    /// Whether the last process failed, which is logged once.
+    /// True if the last process failed. Of consecutive failures, only the first is logged.
     is_failing: AtomicBool,
 }
 

@@ -146,7 +146,7 @@ fn pid(text: &str) -> Pid {
     Pid::from_raw(text.parse().unwrap()).unwrap()
 }
 
-/// Whether a process is gone, or is a zombie of a parent that is not this process.
+/// Returns whether a process is gone, or is a zombie of a parent that is not this process.
 fn is_dead(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     test_kill_process(pid).is_err() || stat.is_ok_and(|text| text.contains(") Z"))

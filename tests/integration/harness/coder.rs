@@ -38,21 +38,21 @@ impl Coder {
     /// Returns all texts of the model.
     #[track_caller]
     pub fn ask(&mut self, prompt: &str) -> impl Future<Output = String> {
-        let mut said = vec![json!({ "text": prompt })];
+        let mut user_parts = vec![json!({ "text": prompt })];
         async move {
             let mut texts = String::new();
-            while !said.is_empty() {
-                let (text, calls) = self.step(said).await;
+            while !user_parts.is_empty() {
+                let (text, calls) = self.step(user_parts).await;
                 texts.push_str(&text);
-                said = calls.iter().map(|it| self.run(it)).collect();
+                user_parts = calls.iter().map(|it| self.run(it)).collect();
             }
             texts
         }
     }
 
     /// Makes one model call. Returns the text and the function calls of its answer.
-    async fn step(&mut self, said: Vec<Value>) -> (String, Vec<Value>) {
-        self.say(said);
+    async fn step(&mut self, user_parts: Vec<Value>) -> (String, Vec<Value>) {
+        self.push_user_parts(user_parts);
         let request =
             json!({ "contents": self.history, "tools": [{ "functionDeclarations": tools() }] });
         let answer = self.agent.stream(MODEL, &request).await;
@@ -63,18 +63,19 @@ impl Coder {
         let text: String = parts.iter().filter_map(|it| it["text"].as_str()).collect();
         let calls = parts.iter().map(|it| it["functionCall"].clone());
         let calls: Vec<Value> = calls.filter(Value::is_object).collect();
-        let said = (!text.is_empty()).then(|| json!({ "text": text }));
-        let called = calls.iter().map(|it| json!({ "functionCall": it }));
-        let told: Vec<Value> = said.into_iter().chain(called).collect();
-        if !told.is_empty() {
-            self.history.push(json!({ "role": "model", "parts": told }));
+        let text_part = (!text.is_empty()).then(|| json!({ "text": text }));
+        let call_parts = calls.iter().map(|it| json!({ "functionCall": it }));
+        let model_parts: Vec<Value> = text_part.into_iter().chain(call_parts).collect();
+        if !model_parts.is_empty() {
+            self.history
+                .push(json!({ "role": "model", "parts": model_parts }));
         }
         self.answers.push(answer);
         (text, calls)
     }
 
     /// Appends to the history. Consecutive contents of the user are merged.
-    fn say(&mut self, parts: Vec<Value>) {
+    fn push_user_parts(&mut self, parts: Vec<Value>) {
         match self.history.last_mut() {
             Some(last) if last["role"] == "user" => {
                 last["parts"].as_array_mut().unwrap().extend(parts);

@@ -12,7 +12,7 @@ use tokio::{
 /// Deadline of waits in tests; longer than anything takes unless it hangs.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a body ended.
+/// End of a response body: complete, or broken off by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Clean,

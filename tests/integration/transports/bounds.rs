@@ -109,7 +109,7 @@ impl Fixture {
     }
 }
 
-/// Whether a process has ended. It may be a zombie whose parent is not the gateway.
+/// Returns whether a process has ended. It may be a zombie whose parent is not the gateway.
 fn has_ended(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"));
     stat.map_or(true, |it| it.contains(") Z"))

@@ -87,7 +87,7 @@ pub(super) const OPENAI: Agent = Agent {
     },
 };
 
-/// Whether an SDK is set up here: one of its variables is set.
+/// Returns whether an SDK is set up here: one of its variables is set.
 fn has_any(machine: &Machine, variables: &[&str]) -> bool {
     variables
         .iter()

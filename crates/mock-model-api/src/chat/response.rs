@@ -151,7 +151,7 @@ impl ChunkStream<'_> {
     }
 }
 
-/// How a request declares a function, and so how its call is written.
+/// Kind of declaration of a function in a request, which decides the format of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallKind {
     Function,

@@ -1,4 +1,4 @@
-//! Where the bundles with policies and hooks come from.
+//! Origin of the bundles with policies and hooks.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::config::{
 /// Name of the only bundle of a `source`.
 const ONLY_BUNDLE: &str = "bundle";
 
-/// Where the bundles with policies and hooks come from: `url` and `keys` of one, or `layers`.
+/// Origin of the bundles with policies and hooks: `url` and `keys` of one, or `layers`.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Source")]
@@ -30,7 +30,7 @@ pub struct SourceSettings {
     pub(crate) keys: Vec<PublicKey>,
     /// Bearer token for the server.
     pub(crate) token: Option<Secret>,
-    /// Whether a bundle without a signature is used if it has no commands.
+    /// True if a bundle without a signature is used if it has no commands.
     #[serde(default)]
     pub(crate) unsigned: bool,
     /// Two bundles instead of one: the first is locked above the second.
@@ -49,7 +49,7 @@ pub struct SourceSettings {
     pub persist: PathBuf,
 }
 
-/// Where one bundle comes from, and who signs it.
+/// Origin of one bundle: its URL, and the public keys of its signers.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "BundleOrigin")]
@@ -66,7 +66,7 @@ pub struct BundleOrigin {
     pub keys: Vec<PublicKey>,
     /// Bearer token for the server.
     pub token: Option<Secret>,
-    /// Whether a bundle without a signature is used if it has no commands.
+    /// True if a bundle without a signature is used if it has no commands.
     #[serde(default)]
     pub unsigned: bool,
 }

@@ -42,7 +42,7 @@ pub enum ToolPlace {
 pub struct DeclaredTool {
     pub place: ToolPlace,
     pub name: String,
-    /// Whether the agent runs it; else the API does.
+    /// True if the agent runs it; else the API does.
     pub is_function: bool,
     document: Document,
 }

@@ -40,7 +40,7 @@ impl InputRole {
 pub struct InputMessage {
     pub document: Document,
     pub role: InputRole,
-    /// Whether the content is one text.
+    /// True if the content is one text.
     pub is_text: bool,
     /// Blocks of the content, in order.
     pub blocks: Vec<Document>,

@@ -24,7 +24,7 @@ const SYSTEM: &[&str] = &["system"];
 /// first, then those of the messages.
 #[derive(Debug)]
 pub struct SystemPrompts {
-    /// Whether the field is one text.
+    /// True if the field is one text.
     is_text: bool,
     top: Vec<Document>,
     /// Number of the first block of each message; only of system messages.

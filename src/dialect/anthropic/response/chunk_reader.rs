@@ -46,7 +46,7 @@ pub struct MessageReader {
     /// Events of the end.
     end: ChunkEvents,
     stop_reason: Option<String>,
-    /// Whether an error ended the stream.
+    /// True if an error ended the stream.
     has_failed: bool,
     has_started: bool,
     is_stopped: bool,

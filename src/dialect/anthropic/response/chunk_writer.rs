@@ -33,7 +33,7 @@ use crate::dialect::{
 #[derive(Debug, Default)]
 pub struct MessageWriter {
     state: MessageState,
-    /// Whether anything differs from what the API sent.
+    /// True if anything differs from what the API sent.
     is_changed: bool,
     has_calls: bool,
     blocks: OpenBlocks,

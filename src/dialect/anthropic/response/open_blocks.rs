@@ -22,7 +22,7 @@ struct OutputBlock {
     kind: OpenBlockKind,
     /// Events that wait for the first text.
     waiting: Vec<MessageEvent>,
-    /// Whether a text of the block was blanked.
+    /// True if a text of the block was blanked.
     is_blanked: bool,
 }
 

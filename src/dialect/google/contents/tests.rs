@@ -9,7 +9,7 @@ const TALK: &str = r#"[{"role":"user","parts":[{"text":"my ssn is 1","x":1.0}]},
  {"role":"user","parts":[{"functionResponse":{"name":"f","response":{}}}]},
  {"role":"model","parts":[{"text":"do"},{"text":"ne"}]}]"#;
 
-fn said(role: Role, content: &str) -> Message {
+fn message(role: Role, content: &str) -> Message {
     let content = content.to_owned();
     Message { role, content }
 }
@@ -34,7 +34,10 @@ fn texts(contents: &Contents) -> Vec<String> {
 /// Writes `returned` into [`TALK`] and gives the contents, one text each.
 fn write(returned: &[(Role, &str)]) -> Vec<String> {
     let mut contents = parse(TALK).unwrap();
-    let returned: Vec<Message> = returned.iter().map(|(role, it)| said(*role, it)).collect();
+    let returned: Vec<Message> = returned
+        .iter()
+        .map(|(role, it)| message(*role, it))
+        .collect();
     assert!(write_into(&mut contents, &returned));
     texts(&contents)
 }
@@ -45,9 +48,9 @@ use Role::{Model, User};
 fn calls_thoughts_and_responses_are_not_shown() {
     let shown = parse(TALK).unwrap().messages();
     let expected = [
-        said(User, "my ssn is 1"),
-        said(Model, "calling"),
-        said(Model, "done"),
+        message(User, "my ssn is 1"),
+        message(Model, "calling"),
+        message(Model, "done"),
     ];
     assert_eq!(shown, expected);
 }
@@ -94,7 +97,11 @@ fn a_response_with_text_still_follows_its_call() {
     let mut contents = parse(talk).unwrap();
     assert!(write_into(
         &mut contents,
-        &[said(Model, "a"), said(User, "NEW"), said(User, "b")]
+        &[
+            message(Model, "a"),
+            message(User, "NEW"),
+            message(User, "b")
+        ]
     ));
     assert!(texts(&contents)[1].contains("functionResponse"));
     assert!(texts(&contents)[2].contains("NEW"));
@@ -137,7 +144,7 @@ proptest! {
     fn written_messages_are_read_back(old in prop::collection::vec("[a-c]{1,2}", 1..5), new in prop::collection::vec("[a-c]{1,2}", 1..5)) {
         let items: Vec<Value> = old.iter().map(|it| json!({"role": "user", "parts": [{"text": it}]})).collect();
         let mut contents = parse(&Value::Array(items).to_string()).unwrap();
-        let returned: Vec<Message> = new.iter().map(|it| said(User, it)).collect();
+        let returned: Vec<Message> = new.iter().map(|it| message(User, it)).collect();
         prop_assert!(write_into(&mut contents, &returned));
         prop_assert_eq!(contents.messages(), returned);
     }

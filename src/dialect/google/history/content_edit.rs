@@ -31,9 +31,9 @@ pub struct ContentEdit {
     following: Vec<Bytes>,
     /// Part indexes of repeated results, each with the index of the first equal one.
     repeats: Vec<(usize, usize)>,
-    /// Whether a result was replaced. Media are removed then, since they may belong to it.
+    /// True if a result was replaced. Media are removed then, since they may belong to it.
     hides_result: bool,
-    /// Whether the whole content is removed.
+    /// True if the whole content is removed.
     pub is_removed: bool,
 }
 

@@ -87,7 +87,7 @@ fn a_replaced_result_keeps_nothing_of_the_original() {
 
 #[test]
 fn a_context_is_appended_to_the_text_of_a_result() {
-    let said = |response: &str| {
+    let result_with_context = |response: &str| {
         let contents = format!(
             r#"[{{"parts":[{{"function_response":{{"name":"f","response":{response}}}}}]}}]"#
         );
@@ -98,18 +98,18 @@ fn a_context_is_appended_to_the_text_of_a_result() {
         value["parts"][0]["function_response"]["response"].to_string()
     };
     assert_eq!(
-        said(r#"{"x":"y","output":"o"}"#),
+        result_with_context(r#"{"x":"y","output":"o"}"#),
         r#"{"x":"y","output":"o\n\nC"}"#
     );
     assert_eq!(
-        said(r#"{"error":"e","n":1.0}"#),
+        result_with_context(r#"{"error":"e","n":1.0}"#),
         r#"{"error":"e\n\nC","n":1.0}"#
     );
     assert_eq!(
-        said(r#"{"a":"1","b":"2"}"#),
+        result_with_context(r#"{"a":"1","b":"2"}"#),
         r#"{"a":"1","b":"2","hook_context":"C"}"#
     );
-    assert_eq!(said("null"), r#"{"hook_context":"C"}"#);
+    assert_eq!(result_with_context("null"), r#"{"hook_context":"C"}"#);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::dialect::{
 pub struct ResponseExpectation {
     /// Format of the response's text.
     pub format: ResponseFormat,
-    /// Whether the response may call declared functions.
+    /// True if the response may call declared functions.
     pub declares_functions: bool,
 }
 

@@ -15,7 +15,7 @@ pub struct Parameter {
     pub name: &'static str,
     pub spellings: [&'static str; 2],
     pub is_valid: fn(&Value) -> bool,
-    /// Whether the stable form shows it.
+    /// True if the stable form shows it.
     is_shown: bool,
 }
 

@@ -24,7 +24,7 @@ use crate::dialect::{
 pub struct MergedChunks {
     /// The merged response as JSON.
     pub response: Bytes,
-    /// Whether a later chunk replaced a value of an earlier one.
+    /// True if a later chunk replaced a value of an earlier one.
     pub is_lossy: bool,
 }
 

@@ -42,9 +42,9 @@ pub struct ResponseDocument {
     document: Document,
     pub(crate) candidates: Vec<CandidateDocument>,
     envelope: Option<Box<Document>>,
-    /// What it was read from, if the API has another form.
+    /// Original body or events, if the API does not use the content form.
     pub(crate) wire: Option<Wire>,
-    /// Whether a text of the first candidate ends with this chunk.
+    /// True if a text of the first candidate ends with this chunk.
     pub(crate) ends_text: bool,
 }
 

@@ -299,14 +299,14 @@ mod tests {
         ) -> Option<String> {
             let name = format!("{channel:?}");
             let held = self.0.remove(&name).map_or_else(String::new, |it| it.1);
-            let mut said = held + text;
+            let mut all_text = held + text;
             if rest == TextRest::MayFollow
-                && let Some(last) = said.pop()
+                && let Some(last) = all_text.pop()
             {
                 let held = (channel.clone(), last.to_string());
                 self.0.insert(name, held);
             }
-            Some(said)
+            Some(all_text)
         }
 
         fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {

@@ -1,8 +1,8 @@
-//! What a response was read from, if its API has another form.
+//! Original bytes of a response whose API does not use the content form.
 
 use bytes::Bytes;
 
-/// What a response or chunk in the content form was read from.
+/// Original bytes of a response or chunk that was converted to the content form.
 #[derive(Debug, Clone)]
 pub struct Wire {
     /// The whole body, or the data of each event.

@@ -1,4 +1,4 @@
-//! What surrounds the choices of an answer: its id, its model, token counts.
+//! Fields of an answer beside its choices: its id, its model, token counts.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! What the model requires beside its calls when it is asked again: its thoughts, and fields
+//! Data that the model requires with its calls in the next request: its thoughts, and fields
 //! of the calls that hookgate does not interpret, such as signatures.
 
 use serde_json::{Map, Value, json};

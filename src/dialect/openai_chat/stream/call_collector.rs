@@ -22,7 +22,7 @@ pub struct CallCollector {
     /// Positions in `calls` by the indexes of the API.
     positions: HashMap<u64, usize>,
     function_call: Option<CallPieces>,
-    /// Whether clients could read other calls than these.
+    /// True if clients could read other calls than these.
     is_irregular: bool,
 }
 

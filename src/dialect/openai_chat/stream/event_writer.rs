@@ -22,12 +22,12 @@ pub struct ChatEventWriter {
     /// An event of the model, whose form new events take.
     pub template: Option<Document>,
     pub choices: BTreeMap<u64, WrittenChoice>,
-    /// Whether the events are those of a later answer, which continue the first one.
+    /// True if the events are those of a later answer, which continue the first one.
     pub is_later_answer: bool,
     pub has_written: bool,
 }
 
-/// What of a choice is written.
+/// Parts of a choice that have been written so far.
 #[derive(Debug, Default)]
 pub struct WrittenChoice {
     /// Number of tool calls.

@@ -58,7 +58,7 @@ pub struct LastChoice {
     pub calls: Vec<Bytes>,
     pub function_call: Option<Bytes>,
     pub finish: Option<LastFinish>,
-    /// Whether every client reads the same calls in the events.
+    /// True if every client reads the same calls in the events.
     pub has_regular_calls: bool,
 }
 

@@ -36,7 +36,7 @@ pub struct ChatChunkReader {
     held: Vec<Bytes>,
     held_labels: AnswerLabels,
     held_bytes: usize,
-    /// Whether everything waits, because a text does.
+    /// True if everything waits, because a text does.
     holds_all: bool,
     /// Choices whose text is a refusal.
     refused: Vec<u64>,
@@ -44,9 +44,9 @@ pub struct ChatChunkReader {
     thoughts: Thoughts,
     /// An event with nothing but a text, and the name of its thought.
     template: Option<(TextTemplate, Option<&'static str>)>,
-    /// Whether the answer has ended: by a finish reason, an error or `[DONE]`.
+    /// True if the answer has ended: by a finish reason, an error or `[DONE]`.
     is_ended: bool,
-    /// Whether `[DONE]` was read.
+    /// True if `[DONE]` was read.
     is_done: bool,
 }
 

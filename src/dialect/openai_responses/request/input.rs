@@ -12,7 +12,7 @@ use crate::dialect::{
     },
 };
 
-/// What an item of the input is in the content form.
+/// Kind of an input item, as mapped to the content form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
     /// Message of the user.
@@ -116,7 +116,7 @@ impl InputItem {
 #[derive(Debug)]
 pub struct Input {
     pub items: Vec<InputItem>,
-    /// Whether the input is a text.
+    /// True if the input is a text.
     is_text: bool,
     /// The new list, if items were inserted or moved.
     pub list: Option<Vec<Bytes>>,

@@ -13,7 +13,7 @@ use crate::dialect::{
     },
 };
 
-/// What an item of a response is.
+/// Kind of an item in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputKind {
     /// Text of the model.

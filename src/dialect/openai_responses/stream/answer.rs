@@ -17,7 +17,7 @@ pub struct EventWriter {
     /// The response object with which the stream began.
     pub(super) response: Option<Document>,
     pub(super) ids: Option<NewIds>,
-    /// Whether a further response of the model continues the stream.
+    /// True if a further response of the model continues the stream.
     pub(super) is_continued: bool,
     /// Output indexes as sent, by those of the model's current response.
     pub(super) indexes: HashMap<u64, u64>,

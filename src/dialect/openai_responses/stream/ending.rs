@@ -15,7 +15,7 @@ use crate::dialect::{
 pub struct Ending {
     /// Upstream's last event; `None` for an end of our own.
     pub event: Option<StreamEvent>,
-    /// Whether a terminator follows.
+    /// True if a terminator follows.
     pub has_done: bool,
     pub finish_reason: Option<String>,
     pub usage: Option<Document>,

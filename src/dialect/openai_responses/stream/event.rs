@@ -44,7 +44,7 @@ pub struct StreamEvent {
     pub class: EventClass,
 }
 
-/// What an event means for the texts and items of a response.
+/// Meaning of an event for the texts and items of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventClass {
     /// A response of the model begins.

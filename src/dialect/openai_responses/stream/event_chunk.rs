@@ -21,7 +21,7 @@ pub struct EventChunk {
     pub form: Value,
     /// Data of its events.
     pub wire: Vec<Bytes>,
-    /// Whether a text ends with the chunk.
+    /// True if a text ends with the chunk.
     pub ends_text: bool,
 }
 

@@ -43,7 +43,7 @@ pub struct OpenText {
     pub progress: TextProgress,
 }
 
-/// What the agent has received of a text's end.
+/// Events of the end of a text that the agent has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TextProgress {
     /// The text is not complete yet.

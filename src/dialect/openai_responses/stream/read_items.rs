@@ -7,7 +7,7 @@ use crate::dialect::{error::DialectError, openai_responses::response::item::Outp
 /// Maximum number of items in one response.
 const MAX_ITEMS: usize = 4096;
 
-/// How far an item has arrived.
+/// Progress of an item, by the events received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ItemProgress {
     /// The event with its beginning.

@@ -19,7 +19,7 @@ use crate::dialect::{
 #[derive(Debug, Default)]
 pub struct EventSender {
     next: Option<u64>,
-    /// Whether the agent has received anything else than upstream's events.
+    /// True if the agent has received anything else than upstream's events.
     pub is_changed: bool,
 }
 

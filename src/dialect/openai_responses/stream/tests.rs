@@ -1,4 +1,4 @@
-//! How streams are read, and how edits are written into every copy of a text.
+//! Tests of reading streams, and of writing edits into every copy of a text.
 
 mod calls;
 mod masked_texts;

@@ -58,9 +58,9 @@ pub struct CallSummary<'a> {
     pub decided_by: Option<DecidingRule<'a>>,
     /// Tools that calls and results of the exchange are about, each once.
     pub tools: Vec<&'a str>,
-    /// Whether the request went upstream other than the agent sent it.
+    /// True if the request went upstream other than the agent sent it.
     pub edited_request: bool,
-    /// Whether the agent received another answer than the model's.
+    /// True if the agent received another answer than the model's.
     pub edited_answer: bool,
     /// Number of requests to the model API.
     pub rounds: u32,

@@ -31,7 +31,7 @@ pub struct TracedEvent {
     pub ended_us: u32,
     /// Number of the request to the model API that it belongs to; 0 before the first.
     pub round: u32,
-    /// Whether hooks ran one after the other.
+    /// True if hooks ran one after the other.
     pub sequential: bool,
     /// Policies, then hooks, then those that were not asked.
     #[schema(value_type = Vec<RunReport<'_>>)]
@@ -81,7 +81,7 @@ pub struct RunDetail {
     pub reason: Option<ReasonText>,
     /// Fields of its output.
     pub fields: OutputFields,
-    /// Whether a policy edited the document, or would have.
+    /// True if a policy edited the document, or would have.
     pub edited: bool,
     /// Number of calls that it removed from the response, or would have.
     pub refused_calls: u32,
@@ -170,12 +170,12 @@ pub struct RunReport<'a> {
     /// File and line of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<&'a RulePosition>,
-    /// Whether it was asked.
+    /// True if it was asked.
     asked: bool,
-    /// Why it was not asked.
+    /// Reason for skipping the rule; absent if it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     because: Option<SkipReason>,
-    /// Why it was not asked, as the end of a sentence.
+    /// Reason for skipping the rule, as the end of a sentence; absent if it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<&'static str>,
     /// Facts of its runs, if it was asked.
@@ -204,7 +204,7 @@ struct RunFacts<'a> {
     /// Names of the fields of its output.
     #[schema(value_type = Vec<String>)]
     fields: OutputFields,
-    /// Whether a policy edited the document, or would have.
+    /// True if a policy edited the document, or would have.
     edited: bool,
     /// Number of calls that it removed from the response, or would have.
     refused_calls: u32,

@@ -27,7 +27,7 @@ pub(crate) struct CallTrace {
     open_round: Option<OpenRound>,
     /// The event of the chunks of this round.
     chunk_event: Option<ChunkEvent>,
-    /// Why the next round is needed.
+    /// Reason for the next round, until that round begins.
     asked_again: Option<&'static str>,
 }
 

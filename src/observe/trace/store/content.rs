@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Why the content of a call is kept.
+/// Reason for keeping the content of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentReason {
@@ -44,7 +44,7 @@ pub struct StoredContent {
     pub id: Arc<str>,
     /// Session of the call; empty if unknown.
     pub session: String,
-    /// Why it is kept.
+    /// Reason for keeping the content.
     pub because: ContentReason,
     /// Time at which it is removed: RFC 3339 in UTC.
     pub until: String,

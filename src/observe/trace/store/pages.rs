@@ -31,7 +31,7 @@ pub struct ScanRange {
     /// Time of the newest of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Whether it went to the oldest record that is kept.
+    /// True if it went to the oldest record that is kept.
     pub is_complete: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct CallView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub older: Option<Arc<str>>,
-    /// Whether content of the call is kept.
+    /// True if content of the call is kept.
     pub has_content: bool,
 }
 

@@ -21,7 +21,7 @@ const MAX_WATCHES: usize = 64;
 pub struct SessionWatch {
     /// Id of the session.
     pub session: String,
-    /// Why the content is needed.
+    /// Reason for which the content is needed.
     pub reason: String,
     /// Operator that asked for it; empty without users.
     pub by: String,

@@ -1,5 +1,4 @@
-//! What real agents sent: which session each request belongs to, and what is new
-//! in it.
+//! Recorded requests of real agents: the session of each, and the items that are new in it.
 
 use std::{fmt::Write, fs, io::Read, path::Path};
 
@@ -72,7 +71,7 @@ async fn visited(agents: &TestAgents, recorded: &Recorded, ids: &mut Vec<String>
     format!("{method:<21}  s{number}  {match_kind:<11}  turn {turn:<2}  {news}")
 }
 
-/// What hooks are asked about: the prompt, and results of tools.
+/// Returns the texts that hooks inspect next: the prompt, and results of tools.
 fn news(session: &mut Session, read: &super::History) -> String {
     let mut news = Vec::new();
     for at in session.conversation.last_step() {

@@ -24,7 +24,7 @@ fn prompt(text: &str) -> Value {
     ]}})
 }
 
-/// Whether the interpreter of an example is installed.
+/// Returns whether the interpreter of an example is installed.
 fn is_installed(interpreter: &str) -> bool {
     let run = std::process::Command::new(interpreter)
         .arg("--version")
