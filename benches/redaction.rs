@@ -28,7 +28,7 @@ const FOREIGN: &str =
     "Der Wärter prüft größere Blöcke; 解析器一次读取一行，无法读取的内容会原样传递。 ";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+    let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
     let started = Instant::now();
     let mask = Mask::new(&names, &[], &Style::Label)?;
     println!(
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         names.len(),
         started.elapsed()
     );
-    let set = RegexSet::new(DETECTORS.iter().map(|it| it.rule))?;
+    let set = RegexSet::new(DETECTORS.iter().map(|detector| detector.rule))?;
 
     println!("\n100 KiB without secrets: mask, RegexSet, ratio");
     let mixed = [PROSE, CODE, JSON].concat();
@@ -118,7 +118,7 @@ fn chunks(mut text: &str) -> impl Iterator<Item = &str> {
 
 fn mask_stream(mask: &Mask, text: &str) -> usize {
     let mut stream = mask.stream();
-    chunks(text).map(|it| stream.push(it).len()).sum()
+    chunks(text).map(|chunk| stream.push(chunk).len()).sum()
 }
 
 /// Prints the time for each chunk, and the bytes held back after it.
@@ -142,5 +142,5 @@ fn stream(mask: &Mask, name: &str, text: &str) {
 fn spread<T: Copy + Default + Ord>(mut values: Vec<T>) -> [T; 3] {
     values.sort_unstable();
     let indexes = [0, values.len() / 2, values.len().saturating_sub(1)];
-    indexes.map(|it| values.get(it).copied().unwrap_or_default())
+    indexes.map(|index| values.get(index).copied().unwrap_or_default())
 }

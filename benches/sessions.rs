@@ -83,11 +83,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let print =
         |name: &str, time: Duration| println!("{name:<9}{:.3} ms", 1e3 * time.as_secs_f64());
-    print("document", median(|it| it.document));
-    print("history", median(|it| it.history));
-    print("session", median(|it| it.session));
-    print("save", median(|it| it.save));
-    let all = median(|it| it.document + it.history + it.session + it.save);
+    print("document", median(|cost| cost.document));
+    print("history", median(|cost| cost.history));
+    print("session", median(|cost| cost.session));
+    print("save", median(|cost| cost.save));
+    let all = median(|cost| cost.document + cost.history + cost.session + cost.save);
     print("all", all);
     print("at most", MAX_TIME);
     if all > MAX_TIME {
@@ -99,8 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Resident memory of this process in KiB.
 fn resident_kib() -> Result<usize, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"));
-    let number = line.and_then(|it| it.split_whitespace().next());
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
     Ok(number.ok_or("VmRSS is missing")?.parse()?)
 }
 
@@ -184,7 +184,10 @@ fn long_conversation() -> Vec<Value> {
             model(&json!({ "text": format!("File {number} inserts. ").repeat(20) })),
             user(&json!({ "text": format!("go on with {number}, größer") })),
         ];
-        bytes += step.iter().map(|it| it.to_string().len()).sum::<usize>();
+        bytes += step
+            .iter()
+            .map(|content| content.to_string().len())
+            .sum::<usize>();
         contents.extend(step);
     }
     contents

@@ -262,8 +262,8 @@ impl Process {
     /// A field of its `/proc` status in KiB.
     fn memory(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|it| it.strip_prefix(name));
-        let number = line.and_then(|it| it.split_whitespace().next());
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next());
         Ok(number.ok_or("no such line")?.parse()?)
     }
 }

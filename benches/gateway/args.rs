@@ -58,32 +58,36 @@ impl Args {
         let known = |word: &&String| {
             let is_scenario = scenarios
                 .iter()
-                .any(|it| it.figure == *word || it.size == *word);
-            is_scenario || targets::all().iter().any(|it| it.set_up() == *word)
+                .any(|scenario| scenario.figure == *word || scenario.size == *word);
+            is_scenario || targets::all().iter().any(|target| target.set_up() == *word)
         };
-        if let Some(word) = self.words.iter().find(|it| !known(it)) {
+        if let Some(word) = self.words.iter().find(|word| !known(word)) {
             return Err(format!("`{word}` is neither a figure nor a size nor a set-up").into());
         }
         let figures: Vec<&'static str> = scenarios
             .iter()
-            .map(|it| it.figure)
-            .filter(|it| self.is_named(it))
+            .map(|scenario| scenario.figure)
+            .filter(|figure| self.is_named(figure))
             .collect();
         let sizes: Vec<&'static str> = scenarios
             .iter()
-            .map(|it| it.size)
-            .filter(|it| self.is_named(it))
+            .map(|scenario| scenario.size)
+            .filter(|size| self.is_named(size))
             .collect();
-        scenarios.retain(|it| figures.is_empty() || figures.contains(&it.figure));
-        scenarios.retain(|it| sizes.is_empty() || sizes.contains(&it.size));
+        scenarios.retain(|scenario| figures.is_empty() || figures.contains(&scenario.figure));
+        scenarios.retain(|scenario| sizes.is_empty() || sizes.contains(&scenario.size));
         // A named size is never excluded, and neither are all scenarios of a figure.
         let excluded = if self.is_short {
             ShortRun::Never
         } else {
             ShortRun::Only
         };
-        if sizes.is_empty() && scenarios.iter().any(|it| it.short_run != excluded) {
-            scenarios.retain(|it| it.short_run != excluded);
+        if sizes.is_empty()
+            && scenarios
+                .iter()
+                .any(|scenario| scenario.short_run != excluded)
+        {
+            scenarios.retain(|scenario| scenario.short_run != excluded);
         }
         Ok(scenarios)
     }
@@ -91,18 +95,23 @@ impl Args {
     /// Installed targets of these scenarios: the named ones, and their references.
     pub(crate) fn targets(&self, scenarios: &[Scenario]) -> Vec<Target> {
         let mut all = targets::all();
-        let named = all.iter().filter(|it| self.is_named(it.set_up()));
+        let named = all.iter().filter(|target| self.is_named(target.set_up()));
         let named: Vec<String> = named
-            .flat_map(|it| {
-                it.reference
+            .flat_map(|target| {
+                target
+                    .reference
                     .map(str::to_owned)
                     .into_iter()
-                    .chain([it.set_up().to_owned()])
+                    .chain([target.set_up().to_owned()])
             })
             .collect();
-        all.retain(|it| named.is_empty() || named.iter().any(|name| name == it.set_up()));
-        all.retain(|it| scenarios.iter().any(|scenario| it.participates(scenario)));
-        for missing in all.extract_if(.., |it| matches!(it.kind, TargetKind::Missing)) {
+        all.retain(|target| named.is_empty() || named.iter().any(|name| name == target.set_up()));
+        all.retain(|target| {
+            scenarios
+                .iter()
+                .any(|scenario| target.participates(scenario))
+        });
+        for missing in all.extract_if(.., |target| matches!(target.kind, TargetKind::Missing)) {
             println!("{}: not installed", missing.name);
         }
         all
@@ -118,6 +127,6 @@ impl Args {
     }
 
     fn is_named(&self, word: &str) -> bool {
-        self.words.iter().any(|it| it == word)
+        self.words.iter().any(|named| named == word)
     }
 }

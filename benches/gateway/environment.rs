@@ -54,7 +54,9 @@ impl Environment {
         Ok(Self {
             upstream: Process::role(&upstream, &["upstream"])?,
             hooks: Process::role(&hook, &["http-hook"])?,
-            redis: targets::redis().map(|it| redis(&it, &folder)).transpose()?,
+            redis: targets::redis()
+                .map(|program| redis(&program, &folder))
+                .transpose()?,
             proxy: copy(&folder, "proxy")?,
             hook,
             folder,
@@ -85,7 +87,10 @@ impl Environment {
             )?),
             TargetKind::Missing => return Err(format!("{} is not installed", target.name).into()),
         };
-        let address = process.as_ref().map_or(upstream, |it| &it.address).clone();
+        let address = process
+            .as_ref()
+            .map_or(upstream, |process| &process.address)
+            .clone();
         let admin = match (&process, &target.kind) {
             (Some(process), TargetKind::Hookgate(..)) => process.admin_address()?,
             _ => String::new(),

@@ -42,8 +42,10 @@ fn message(content: &Value) -> Option<Value> {
     let parts = content.get("parts")?.as_array()?;
     let visible = parts
         .iter()
-        .filter(|it| it.get("thought") != Some(&Value::Bool(true)));
-    let texts: Vec<&str> = visible.filter_map(|it| it.get("text")?.as_str()).collect();
+        .filter(|part| part.get("thought") != Some(&Value::Bool(true)));
+    let texts: Vec<&str> = visible
+        .filter_map(|part| part.get("text")?.as_str())
+        .collect();
     let role = content
         .get("role")
         .and_then(Value::as_str)

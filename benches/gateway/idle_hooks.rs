@@ -28,7 +28,7 @@ pub(crate) fn worker() -> Result<()> {
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
         let id = line.strip_prefix(b"{\"id\":\"").ok_or("no id")?;
-        let id = id.split(|it| *it == b'"').next().unwrap_or_default();
+        let id = id.split(|byte| *byte == b'"').next().unwrap_or_default();
         output.write_all(&[b"{\"id\":\"", id, b"\",\"output\":{}}\n"].concat())?;
         output.flush()?;
         line.clear();

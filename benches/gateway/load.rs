@@ -231,13 +231,13 @@ impl Connection {
         if !head.starts_with("http/1.1 200") {
             while timeout(Duration::from_millis(100), self.read_more())
                 .await
-                .is_ok_and(|it| it.is_ok())
+                .is_ok_and(|result| result.is_ok())
             {}
             return Err(format!("{head}{}", String::from_utf8_lossy(&self.input)).into());
         }
         let length = head
             .lines()
-            .find_map(|it| it.strip_prefix("content-length:"));
+            .find_map(|line| line.strip_prefix("content-length:"));
         match length {
             Some(length) => Ok(Length::Known(length.trim().parse()?)),
             None if head.contains("transfer-encoding: chunked") => Ok(Length::Chunked),

@@ -109,7 +109,7 @@ impl LowerBound {
             return Ok(response.map(Either::Left));
         }
         let kind = response.headers().get(header::CONTENT_TYPE);
-        let is_stream = kind.is_some_and(|it| it == "text/event-stream");
+        let is_stream = kind.is_some_and(|value| value == "text/event-stream");
         response.headers_mut().remove(header::CONTENT_LENGTH);
         Ok(response.map(|inner| {
             Either::Right(InspectedBody {
@@ -167,13 +167,13 @@ const VARIABLES: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SH
 /// group, and a program with an absolute path.
 fn shell(command: &str) -> Command {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut paths = env::split_paths(&path).map(|it| it.join("bash"));
+    let mut paths = env::split_paths(&path).map(|folder| folder.join("bash"));
     let bash = paths
-        .find(|it| it.exists())
+        .find(|program| program.exists())
         .unwrap_or_else(|| "/bin/bash".into());
     let variables = VARIABLES
         .iter()
-        .filter_map(|it| Some((it, env::var_os(it)?)));
+        .filter_map(|name| Some((name, env::var_os(name)?)));
     let mut shell = Command::new(bash);
     shell
         .args(["-c", command])
@@ -210,7 +210,7 @@ pub(crate) struct Inspection {
 impl Inspection {
     fn new(patterns: &[&str]) -> Result<Self> {
         let patterns: std::result::Result<_, _> =
-            patterns.iter().map(|it| Regex::new(it)).collect();
+            patterns.iter().map(|pattern| Regex::new(pattern)).collect();
         Ok(Self {
             patterns: patterns?,
             functions: request_bodies::function_names(),
@@ -220,7 +220,7 @@ impl Inspection {
     fn inspect(&self, document: &[u8]) -> Result<Bytes> {
         let mut document: Value = serde_json::from_slice(document)?;
         let model = document.get("modelVersion").and_then(Value::as_str);
-        if model.is_some_and(|it| !it.starts_with("bench")) {
+        if model.is_some_and(|name| !name.starts_with("bench")) {
             return Err("unexpected model".into());
         }
         let tools = document
@@ -229,7 +229,7 @@ impl Inspection {
             .into_iter()
             .flatten();
         let declared = tools
-            .filter_map(|it| it.get("functionDeclarations")?.as_array())
+            .filter_map(|tool| tool.get("functionDeclarations")?.as_array())
             .flatten();
         let parts = document
             .pointer("/candidates/0/content/parts")
@@ -237,13 +237,13 @@ impl Inspection {
         let called = parts
             .into_iter()
             .flatten()
-            .filter_map(|it| it.get("functionCall"));
+            .filter_map(|part| part.get("functionCall"));
         for function in declared.chain(called) {
             let name = function
                 .get("name")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            if !self.functions.iter().any(|it| it == name) {
+            if !self.functions.iter().any(|known| known == name) {
                 return Err("unexpected function".into());
             }
         }
@@ -265,8 +265,8 @@ impl Inspection {
     fn mask(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.mask_text(text),
-            Value::Array(items) => items.iter_mut().for_each(|it| self.mask(it)),
-            Value::Object(fields) => fields.values_mut().for_each(|it| self.mask(it)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.mask(field)),
             Value::Null | Value::Bool(_) | Value::Number(_) => (),
         }
     }

@@ -55,7 +55,10 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = env::args().skip(1).filter(|it| it != "--bench").collect();
+    let words: Vec<String> = env::args()
+        .skip(1)
+        .filter(|word| word != "--bench")
+        .collect();
     match run(&words) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -120,18 +123,24 @@ async fn rounds(args: &Args) -> Result<bool> {
     let scenarios = args.scenarios()?;
     let targets = args.targets(&scenarios);
     let environment = Environment::start()?;
-    let running: Result<Vec<Running>> = targets.iter().map(|it| environment.run(it)).collect();
+    let running: Result<Vec<Running>> = targets
+        .iter()
+        .map(|target| environment.run(target))
+        .collect();
     let running = running?;
-    let mut report = Report::new(targets.into_iter().map(|it| it.name).collect());
+    let mut report = Report::new(targets.into_iter().map(|target| target.name).collect());
     // Warm-up: the first requests start threads, connections and pools.
-    for scenario in scenarios.iter().filter(|it| args.is_warmed(it)) {
+    for scenario in scenarios.iter().filter(|scenario| args.is_warmed(scenario)) {
         for running in participants(scenario, &running) {
             values(scenario, &environment, running, args.time / 4).await?;
         }
     }
     for round in 0..args.rounds {
         eprintln!("round {} of {}", round + 1, args.rounds);
-        for scenario in scenarios.iter().filter(|it| args.is_due(it, round)) {
+        for scenario in scenarios
+            .iter()
+            .filter(|scenario| args.is_due(scenario, round))
+        {
             let mut order = participants(scenario, &running);
             if round % 2 == 1 {
                 order.reverse();
@@ -174,6 +183,6 @@ async fn values(
 }
 
 fn participants<'a>(scenario: &Scenario, running: &'a [Running]) -> Vec<&'a Running> {
-    let participates = |it: &&Running| it.target.participates(scenario);
+    let participates = |candidate: &&Running| candidate.target.participates(scenario);
     running.iter().filter(participates).collect()
 }

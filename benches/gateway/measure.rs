@@ -334,5 +334,5 @@ fn percentile(mut times: Vec<Duration>, percent: usize) -> f64 {
     times.sort_unstable();
     times
         .get(times.len() * percent / 100)
-        .map_or(f64::NAN, |it| it.as_secs_f64() * 1e6)
+        .map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
 }

@@ -179,8 +179,8 @@ fn cpu_of(process: u32) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{process}/task"))
         .ok()?
         .flatten();
-    let threads = threads.filter_map(|it| {
-        let text = fs::read_to_string(it.path().join("schedstat")).ok()?;
+    let threads = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
         text.split(' ').next()?.parse::<u64>().ok()
     });
     let threads: u64 = threads.sum();
@@ -198,9 +198,9 @@ fn stat(process: u32, field: usize) -> Option<u64> {
 /// A process and its descendants.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = processes.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let parents: Vec<(u32, u64)> = processes
-        .filter_map(|it| Some((it, stat(it, 4)?)))
+        .filter_map(|id| Some((id, stat(id, 4)?)))
         .collect();
     let mut found = vec![root];
     let mut at = 0;
@@ -208,8 +208,8 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
         found.extend(
             parents
                 .iter()
-                .filter(|it| it.1 == u64::from(parent))
-                .map(|it| it.0),
+                .filter(|process| process.1 == u64::from(parent))
+                .map(|process| process.0),
         );
         at += 1;
     }
@@ -220,7 +220,9 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
 pub(crate) fn memory(root: u32) -> u64 {
     let rss_kib = |process| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
     tree(root).into_iter().filter_map(rss_kib).sum()
@@ -255,7 +257,10 @@ pub(crate) fn pin(roots: &[u32], cores: Cores) -> Result<()> {
     for process in processes {
         let threads = fs::read_dir(format!("/proc/{process}/task"))?.flatten();
         for thread in threads {
-            let id = thread.file_name().to_str().and_then(|it| it.parse().ok());
+            let id = thread
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
             // The thread may have ended.
             sched_setaffinity(id.and_then(Pid::from_raw), &set).ok();
         }

@@ -44,7 +44,7 @@ impl Report {
         for figure in &self.figures {
             let bare = self.of(figure, "bare");
             let all = self.targets.iter();
-            for (name, values) in all.filter_map(|it| Some((it, self.of(figure, it)?))) {
+            for (name, values) in all.filter_map(|name| Some((name, self.of(figure, name)?))) {
                 let over = bare.map(|bare| format!("{:.2}", median(&ratio(values, bare))));
                 let over = over.unwrap_or_default();
                 rows.push(format!(
@@ -67,7 +67,7 @@ impl Report {
             let Some(of) = self.of(&threshold.of.0, threshold.of.1) else {
                 continue;
             };
-            let over = threshold.over.as_ref().map(|it| self.of(&it.0, it.1));
+            let over = threshold.over.as_ref().map(|over| self.of(&over.0, over.1));
             let values = match (over, threshold.relation) {
                 (None, _) => of.to_vec(),
                 (Some(None), _) => continue,

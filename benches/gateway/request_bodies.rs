@@ -35,11 +35,11 @@ pub(crate) fn body(bytes: usize, charset: Charset) -> Result<Vec<u8>> {
         // Keeps the number of bytes.
         Charset::Ascii => text
             .chars()
-            .map(|it| {
-                if it.is_ascii() {
-                    it.to_string()
+            .map(|letter| {
+                if letter.is_ascii() {
+                    letter.to_string()
                 } else {
-                    "e".repeat(it.len_utf8())
+                    "e".repeat(letter.len_utf8())
                 }
             })
             .collect(),
@@ -77,7 +77,10 @@ impl Conversation {
         let mut remaining = bytes.saturating_sub(conversation.to_string().len());
         loop {
             let step = conversation.step();
-            let length: usize = step.iter().map(|it| it.to_string().len() + 1).sum();
+            let length: usize = step
+                .iter()
+                .map(|content| content.to_string().len() + 1)
+                .sum();
             if length + 512 > remaining {
                 break;
             }
@@ -97,7 +100,7 @@ impl Conversation {
         let mut text = String::new();
         for letter in SOURCE
             .chars()
-            .filter(|it| !it.is_control() && *it != '"')
+            .filter(|letter| !letter.is_control() && *letter != '"')
             .cycle()
         {
             let Some(rest) = remaining.checked_sub(letter.len_utf8()) else {

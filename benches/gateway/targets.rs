@@ -114,7 +114,7 @@ pub(crate) fn all() -> Vec<Target> {
     if let Some(old) = env::var_os("HOOKGATE_OLD") {
         let old_targets: Vec<Target> = all
             .iter()
-            .filter_map(|it| it.with_old_binary(Path::new(&old)))
+            .filter_map(|target| target.with_old_binary(Path::new(&old)))
             .collect();
         all.extend(old_targets);
     }
@@ -320,7 +320,7 @@ impl Language {
 fn output_of(program: &str, option: &str, code: &str) -> Option<String> {
     let output = Command::new(program).args([option, code]).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
-    Some(text.trim().to_owned()).filter(|it| !it.is_empty())
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 fn nginx() -> Option<PathBuf> {
@@ -332,5 +332,8 @@ pub(crate) fn redis() -> Option<PathBuf> {
 }
 
 fn installed<const N: usize>(paths: [&str; N]) -> Option<PathBuf> {
-    paths.into_iter().map(PathBuf::from).find(|it| it.exists())
+    paths
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|path| path.exists())
 }

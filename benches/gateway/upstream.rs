@@ -109,13 +109,13 @@ pub(crate) fn now() -> u64 {
 fn stamp(time: u64) -> String {
     let digits = (0..STAMP_LENGTH).rev().map(|at| (time >> (4 * at)) & 0xf);
     digits
-        .filter_map(|it| char::from_u32(97 + u32::try_from(it).ok()?))
+        .filter_map(|digit| char::from_u32(97 + u32::try_from(digit).ok()?))
         .collect()
 }
 
 pub(crate) fn read_stamp(letters: &[u8]) -> u64 {
-    letters.iter().fold(0, |time, it| {
-        (time << 4) | u64::from(it.wrapping_sub(b'a') & 0xf)
+    letters.iter().fold(0, |time, letter| {
+        (time << 4) | u64::from(letter.wrapping_sub(b'a') & 0xf)
     })
 }
 

@@ -70,7 +70,7 @@ fn stable_form() -> Outcome {
     );
     ensure(measured(|| {
         let request = dialect::read_request(&call, &document, Detail::Texts);
-        request.map(|it| it.messages.len() > 10)
+        request.map(|request| request.messages.len() > 10)
     })?)
 }
 
@@ -86,7 +86,7 @@ fn splice() -> Outcome {
     };
     ensure(measured(|| {
         let edited = dialect::write_request(&call, document, &mutation);
-        edited.map(|it| it.document.to_bytes().len() > LARGE_BYTES)
+        edited.map(|edited| edited.document.to_bytes().len() > LARGE_BYTES)
     })?)
 }
 
@@ -159,7 +159,7 @@ fn sse() -> Outcome {
     ensure(
         measured(|| {
             let mut reader = SseReader::new(1 << 20);
-            let mut read = || reader.push(chunk.as_bytes()).map(|it| it.len());
+            let mut read = || reader.push(chunk.as_bytes()).map(|events| events.len());
             (0..200).map(|_| read()).sum::<Result<usize, _>>()
         })? == 200,
     )
@@ -202,7 +202,7 @@ fn mask_chunks(line: &str) -> Outcome {
 }
 
 fn mask() -> Outcome<Mask> {
-    let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+    let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
     Ok(Mask::new(&names, &[], &Style::Label)?)
 }
 
@@ -271,7 +271,12 @@ fn contents(bytes: usize) -> Vec<Value> {
             ),
         ]
     };
-    let length = |it: &[Value]| it.iter().map(|it| it.to_string().len()).sum::<usize>();
+    let length = |contents: &[Value]| {
+        contents
+            .iter()
+            .map(|content| content.to_string().len())
+            .sum::<usize>()
+    };
     let steps = bytes / length(&step(0)) + 1;
     (0..steps).flat_map(step).collect()
 }

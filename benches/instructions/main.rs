@@ -58,7 +58,7 @@ fn main() -> Outcome {
             check(&counts, &limits()?)
         }
         [COUNT, name] => {
-            let found = CASES.iter().find(|it| it.0 == name);
+            let found = CASES.iter().find(|case| case.0 == name);
             let (_, case) = found.ok_or("no such case")?;
             case()
         }
@@ -90,8 +90,10 @@ fn count(name: &str) -> Outcome<u64> {
     let output = output.map_err(|error| format!("valgrind must be installed: {error}"))?;
     let Output { status, stderr, .. } = output;
     let text = String::from_utf8_lossy(&stderr);
-    let total = text.lines().find_map(|it| it.split_once("Collected : "));
-    match total.map(|it| it.1.trim().parse()) {
+    let total = text
+        .lines()
+        .find_map(|line| line.split_once("Collected : "));
+    match total.map(|(_, count)| count.trim().parse()) {
         Some(Ok(total)) if status.success() && total > 0 => Ok(total),
         _ => Err(format!("nothing was counted, {status}:\n{text}").into()),
     }

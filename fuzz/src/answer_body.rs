@@ -10,7 +10,7 @@ use serde_json::json;
 
 pub fn run(bytes: &[u8]) {
     let bytes = Bytes::copy_from_slice(bytes);
-    let is_response = |it: &Bytes| ResponseDocument::parse(it.clone()).is_ok();
+    let is_response = |element: &Bytes| ResponseDocument::parse(element.clone()).is_ok();
     if let Ok(elements) = dialect::elements(&bytes)
         && elements.iter().all(is_response)
         && let Ok(merged) = MergedChunks::parse(&elements)
@@ -37,11 +37,14 @@ pub fn run(bytes: &[u8]) {
         .is_ok()
     {
         let remaining = reread(withheld.to_bytes()).calls();
-        assert!(remaining.is_ok_and(|it| it.is_empty()), "a call remains");
+        assert!(
+            remaining.is_ok_and(|calls| calls.is_empty()),
+            "a call remains"
+        );
     }
 }
 
 fn reread(bytes: Bytes) -> ResponseDocument {
     let text = bytes.escape_ascii().to_string();
-    ResponseDocument::parse(bytes).unwrap_or_else(|it| panic!("{it}: {text}"))
+    ResponseDocument::parse(bytes).unwrap_or_else(|error| panic!("{error}: {text}"))
 }

@@ -9,9 +9,9 @@ use strict_json::{MAX_DEPTH, Names};
 pub fn run(bytes: &[u8]) {
     let free = strict_json::check(bytes, Names::Free).is_ok();
     let text = str::from_utf8(bytes);
-    let reserved = text.is_ok_and(|it| it.contains("serde_json"));
+    let reserved = text.is_ok_and(|text| text.contains("serde_json"));
     if !reserved {
-        let oracle = text.ok().and_then(|it| depth(it, 0));
+        let oracle = text.ok().and_then(|text| depth(text, 0));
         assert_eq!(free, oracle.is_some(), "{}", bytes.escape_ascii());
     }
     if let Ok(document) = dialect::parse_document(Bytes::copy_from_slice(bytes)) {
@@ -32,7 +32,7 @@ fn depth(text: &str, above: usize) -> Option<usize> {
     let inner = match raw.get().as_bytes().first()? {
         b'[' => {
             let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
-            items.iter().map(|it| it.get()).collect()
+            items.iter().map(|item| item.get()).collect()
         }
         b'{' => {
             let keys = Keys::of(raw.get())?;
@@ -44,7 +44,7 @@ fn depth(text: &str, above: usize) -> Option<usize> {
         }
         _ => return serde_json::from_str::<Value>(raw.get()).ok().map(|_| 0),
     };
-    let depths = inner.into_iter().map(|it| depth(it, above + 1));
+    let depths = inner.into_iter().map(|value| depth(value, above + 1));
     let deepest = depths.collect::<Option<Vec<_>>>()?.into_iter().max();
     let deepest = deepest.unwrap_or(0) + 1;
     (above + deepest <= MAX_DEPTH).then_some(deepest)
@@ -83,7 +83,7 @@ impl<'a> Keys<'a> {
             }
         }
         let all: Values<'a> = serde_json::from_str(text).ok()?;
-        let values: Vec<&str> = all.0.iter().map(|it| it.get()).collect();
+        let values: Vec<&str> = all.0.iter().map(|value| value.get()).collect();
         Some(Self(values.len(), values))
     }
 }
@@ -119,6 +119,7 @@ fn splice(document: &Document, bytes: &[u8]) {
 fn normalized(name: &str) -> String {
     let kept = name
         .char_indices()
-        .filter(|(at, it)| *at == 0 || *it != '_');
-    kept.map(|(_, it)| it.to_ascii_lowercase()).collect()
+        .filter(|(at, letter)| *at == 0 || *letter != '_');
+    kept.map(|(_, letter)| letter.to_ascii_lowercase())
+        .collect()
 }

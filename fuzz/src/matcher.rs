@@ -15,8 +15,12 @@ pub fn run(bytes: &[u8]) {
     let matches_tool = matcher.matches(MatcherSubject::Tool(subject));
     let matches_keyword = matcher.matches(MatcherSubject::Keyword(subject));
     assert!(matcher.matches(MatcherSubject::None));
-    let is_name =
-        |it: &str| !it.is_empty() && it.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
+    let is_name = |text: &str| {
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    };
     if is_name(pattern) {
         assert_eq!(
             matches_tool,

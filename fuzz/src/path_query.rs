@@ -28,12 +28,17 @@ pub fn run(bytes: &[u8]) {
         "{target:?}"
     );
     assert!(
-        sent_path.split('/').all(|it| it != "." && it != ".."),
+        sent_path
+            .split('/')
+            .all(|segment| segment != "." && segment != ".."),
         "{target:?}"
     );
-    for parameter in sent_query.split('&').filter(|it| !it.is_empty()) {
+    for parameter in sent_query
+        .split('&')
+        .filter(|parameter| !parameter.is_empty())
+    {
         assert!(
-            query.split('&').any(|it| it == parameter),
+            query.split('&').any(|original| original == parameter),
             "{query:?}: {target:?}"
         );
         assert!(!parameter.starts_with("key"), "{target:?}");

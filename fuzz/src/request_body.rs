@@ -120,5 +120,5 @@ fn edits(call: &Call, document: &Document) -> Vec<Document> {
 fn reread(document: &Document) -> Document {
     let bytes = document.to_bytes();
     let text = bytes.escape_ascii().to_string();
-    dialect::parse_document(bytes).unwrap_or_else(|it| panic!("{it}: {text}"))
+    dialect::parse_document(bytes).unwrap_or_else(|error| panic!("{error}: {text}"))
 }

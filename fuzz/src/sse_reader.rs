@@ -17,7 +17,7 @@ pub fn run(bytes: &[u8]) {
     let Ok(events) = whole else {
         return;
     };
-    let is_single_line = |it: &Bytes| !it.iter().any(|it| matches!(it, b'\r' | b'\n'));
+    let is_single_line = |event: &Bytes| !event.iter().any(|byte| matches!(byte, b'\r' | b'\n'));
     let events: Vec<Bytes> = events.into_iter().filter(is_single_line).collect();
     let mut written = BytesMut::new();
     for event in &events {

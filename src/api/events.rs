@@ -317,7 +317,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
 /// Reserves memory for a body. One of unknown length may be as large as allowed.
 fn reserve_memory_for(body: &Body, head: &Parts, snapshot: &Snapshot) -> Result<(), ApiError> {
     let limits = &snapshot.config.limits;
-    let length = body.size_hint().exact().and_then(|it| it.try_into().ok());
+    let length = body.size_hint().exact().and_then(|len| len.try_into().ok());
     let reserved = length.unwrap_or(limits.event).min(limits.event);
     reserve_memory(head, reserved, limits.memory)
 }

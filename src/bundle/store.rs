@@ -185,7 +185,9 @@ fn archive_name(name: &str, digest: &str) -> String {
 fn is_archive(name: &str) -> bool {
     let path = Path::new(name);
     path.file_name() == Some(path.as_os_str())
-        && path.extension().is_some_and(|it| it == ARCHIVE_EXTENSION)
+        && path
+            .extension()
+            .is_some_and(|extension| extension == ARCHIVE_EXTENSION)
 }
 
 fn shortened(digest: &str) -> &str {

@@ -122,14 +122,14 @@ fn lines(
     path: &Path,
     filter: &RecordFilter,
 ) -> Result<impl Iterator<Item = Result<Value, ReadError>>, ReadError> {
-    let wanted = |it: &Result<LogLine, ReadError>| {
-        let Ok(line) = it else {
+    let wanted = |line: &Result<LogLine, ReadError>| {
+        let Ok(line) = line else {
             return true;
         };
         line.is_complete && filter.includes_time_of(&line.bytes)
     };
     let lines = chained_log::lines_from(path, |line| filter.is_before(line))?;
-    Ok(lines.filter(wanted).map(|it| it?.json()))
+    Ok(lines.filter(wanted).map(|line| line?.json()))
 }
 
 /// Prints each record that matches the filter.

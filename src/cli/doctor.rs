@@ -127,7 +127,7 @@ impl Diagnosis {
             lines.extend(hosts.map(|host| host_line(&host.address, &host.reachability)));
         }
         let unreadable = report.unreadable.iter();
-        lines.extend(unreadable.map(|it| format!("{}: {}", it.file.display(), it.error)));
+        lines.extend(unreadable.map(|entry| format!("{}: {}", entry.file.display(), entry.error)));
         if !report.absent.is_empty() {
             lines.push(format!("not on this machine: {}", report.absent.join(", ")));
         }

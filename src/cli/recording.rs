@@ -162,7 +162,10 @@ fn summary(exchange: &RecordedExchange) -> String {
         format!(" session={}#{}", session.id, session.place)
     });
     let status = exchange.answer.as_ref().map_or(0, |answer| answer.status);
-    let denials = exchange.events.iter().filter(|it| it.verdict == "deny");
+    let denials = exchange
+        .events
+        .iter()
+        .filter(|event| event.verdict == "deny");
     let denied = denials.map(|event| {
         let subject = event.subject.as_deref().unwrap_or_default();
         format!(" denied={}({subject})", event.name)

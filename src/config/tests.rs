@@ -44,7 +44,7 @@ fn warnings(config: &Config) -> String {
 /// Every hook that runs, as `Event: label`.
 fn running(config: &Config) -> Vec<String> {
     let groups = config.hooks.iter().flat_map(|(event, groups)| {
-        let hooks = groups.iter().flat_map(|it| &it.hooks);
+        let hooks = groups.iter().flat_map(|group| &group.hooks);
         hooks.map(move |hook| format!("{event}: {}", hook.label()))
     });
     groups.collect()
@@ -197,8 +197,10 @@ fn all_derivable_events_are_derived_unless_the_config_limits_them() {
     let derived = |config: &Config| {
         let all = EventName::ALL
             .iter()
-            .filter(|it| config.events.derives(**it));
-        all.map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
+            .filter(|event| config.events.derives(**event));
+        all.map(|event| event.as_str())
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(
         derived(&config),

@@ -109,8 +109,8 @@ mod tests {
     use super::*;
 
     fn headers(name: &HeaderName, values: &[&'static str]) -> HeaderMap {
-        let values = values.iter().map(|it| HeaderValue::from_static(it));
-        values.map(|it| (name.clone(), it)).collect()
+        let values = values.iter().map(|value| HeaderValue::from_static(value));
+        values.map(|value| (name.clone(), value)).collect()
     }
 
     #[test]

@@ -116,6 +116,21 @@ fn test_names_are_statements() {
 }
 
 #[test]
+fn closure_arguments_have_names() {
+    let nameless = Regex::new(r"[(=,] ?(?:move )?\|(?:[^|]*\W)?it\b[^|]*\|").unwrap();
+    let mut wrong = Vec::new();
+    for file in all_sources().into_iter().chain(test_sources()) {
+        for (index, line) in file.text.lines().enumerate() {
+            let is_comment = line.trim_start().starts_with("//");
+            if !is_comment && nameless.is_match(line) {
+                wrong.push(format!("{}:{} {}", file.path, index + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn doc_comments_begin_with_a_noun_or_a_verb() {
     let mut wrong = Vec::new();
     for file in all_sources().into_iter().chain(test_sources()) {

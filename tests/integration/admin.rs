@@ -129,7 +129,7 @@ async fn metrics_with(gate: &TestGateway, line: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let text = gate.operator().get("/metrics").await.text().to_owned();
-        if text.lines().any(|it| it == line) {
+        if text.lines().any(|metric| metric == line) {
             return text;
         }
         assert!(Instant::now() < deadline, "no {line} in\n{text}");
@@ -159,7 +159,9 @@ async fn calls_hook_runs_and_denials_are_counted() {
     .await;
     let counted: Vec<&str> = text
         .lines()
-        .filter(|it| !it.starts_with('#') && !it.contains("_bucket") && !it.contains("_sum"))
+        .filter(|line| {
+            !line.starts_with('#') && !line.contains("_bucket") && !line.contains("_sum")
+        })
         .collect();
     let expected = [
         r#"hookgate_requests_total{operation="generateContent",status="200",action="pass"} 1"#,
@@ -193,7 +195,7 @@ async fn described_metrics() -> String {
     let answer = gate.operator().get("/metrics").await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert_eq!(answer.header("content-type"), kind);
-    let lines: Vec<&str> = text.lines().filter(|it| it.starts_with("# ")).collect();
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).collect();
     lines.join("\n")
 }
 

@@ -18,10 +18,10 @@ const AUDIT: &str = "audit: { path: audit.jsonl }\n";
 
 /// Returns the kind of each line, and of events their name.
 fn kinds(lines: &[Value]) -> Vec<String> {
-    let name = |it: &'_ Value| {
-        it["event"]
+    let name = |line: &'_ Value| {
+        line["event"]
             .as_str()
-            .or(it["kind"].as_str())
+            .or(line["kind"].as_str())
             .map(str::to_owned)
     };
     lines.iter().filter_map(name).collect()
@@ -35,7 +35,7 @@ fn hash(text: impl AsRef<[u8]>) -> String {
 /// Returns the only line of a kind.
 #[track_caller]
 fn only<'a>(lines: &'a [Value], kind: &str) -> &'a Value {
-    let mut found = lines.iter().filter(|it| it["kind"] == kind);
+    let mut found = lines.iter().filter(|line| line["kind"] == kind);
     let first = found
         .next()
         .unwrap_or_else(|| panic!("no {kind}: {lines:#?}"));

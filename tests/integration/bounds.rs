@@ -29,7 +29,7 @@ async fn until_metric(gate: &TestGateway, line: &str) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let text = gate.operator().get("/metrics").await.text().to_owned();
-        if text.lines().any(|it| it == line) {
+        if text.lines().any(|metric| metric == line) {
             return;
         }
         assert!(Instant::now() < deadline, "no {line} in\n{text}");

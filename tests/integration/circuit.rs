@@ -45,7 +45,7 @@ async fn call(gate: &TestGateway) -> Answer {
 /// Returns whether the metrics have this line.
 async fn has_metric(gate: &TestGateway, line: &str) -> bool {
     let text = gate.operator().get("/metrics").await;
-    text.text().lines().any(|it| it == line)
+    text.text().lines().any(|metric| metric == line)
 }
 
 /// Starts an upstream that responds while the flag is set, and closes connections otherwise.

@@ -70,13 +70,13 @@ async fn a_clock_jump_neither_interrupts_calls_nor_resets_a_token_quota() {
     }
 
     // Tokens that were spent stay spent on every date that the clock shows.
-    let first = statuses.iter().position(|it| *it == 429).unwrap();
+    let first = statuses.iter().position(|status| *status == 429).unwrap();
     assert!(
-        first > 0 && statuses[..first].iter().all(|it| *it == 200),
+        first > 0 && statuses[..first].iter().all(|status| *status == 200),
         "{statuses:?}"
     );
     assert!(
-        statuses[first..].iter().all(|it| *it == 429),
+        statuses[first..].iter().all(|status| *status == 429),
         "{statuses:?}"
     );
     gate.terminate();
@@ -84,7 +84,7 @@ async fn a_clock_jump_neither_interrupts_calls_nor_resets_a_token_quota() {
     let log = fs::read_to_string(path("audit.jsonl")).unwrap();
     let years: BTreeSet<&str> = log
         .lines()
-        .filter_map(|it| it.split_once("\"time\":\"")?.1.get(..4))
+        .filter_map(|line| line.split_once("\"time\":\"")?.1.get(..4))
         .collect();
     assert!(years.len() > 1, "the clock was set: {years:?}");
     assert!(chained_log::verify(&path("audit.jsonl")).is_ok());

@@ -219,8 +219,8 @@ async fn a_condition_on_the_edited_request_applies_to_every_chunk() {
     let chunks = masked.events();
     let texts = chunks
         .iter()
-        .filter_map(|it| it.pointer("/candidates/0/content/parts/0/text"));
-    assert!(texts.clone().all(|it| it == "-"), "{chunks:?}");
+        .filter_map(|chunk| chunk.pointer("/candidates/0/content/parts/0/text"));
+    assert!(texts.clone().all(|text| text == "-"), "{chunks:?}");
     assert_eq!(gateway.file("ran").lines().count(), texts.count());
 }
 

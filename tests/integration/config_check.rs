@@ -126,7 +126,7 @@ fn policies_without_effect_or_that_match_empty_text_are_refused() {
         assert_eq!(code, 78, "{policy}: {stderr}");
         let mut lines = stderr.lines();
         let has_position =
-            lines.any(|it| it.starts_with("hookgate.yaml:3:") && it.contains(message));
+            lines.any(|line| line.starts_with("hookgate.yaml:3:") && line.contains(message));
         assert!(has_position, "{policy}: {stderr}");
     }
     for policy in [

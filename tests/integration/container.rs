@@ -23,8 +23,8 @@ impl Service {
         let compose: Value =
             serde_saphyr::from_str(&fs::read_to_string("docker/compose.yaml").unwrap()).unwrap();
         let arguments = compose["services"][name]["command"].as_array().unwrap();
-        let arguments = arguments.iter().map(|it| {
-            let text = it.as_str().unwrap();
+        let arguments = arguments.iter().map(|argument| {
+            let text = argument.as_str().unwrap();
             let text = text.replace("http://mock:9090", mock);
             let text = text.replace("/etc/hookgate/", "config/");
             let text = text.replace("127.0.0.1:8788", "0.0.0.0:8788");
@@ -98,7 +98,7 @@ fn the_image_exposes_the_ports_of_its_config_and_of_compose() {
     let config: Value = serde_saphyr::from_str(&read("docker/hookgate.yaml")).unwrap();
     let compose: Value = serde_saphyr::from_str(&read("docker/compose.yaml")).unwrap();
     let ports = [&config["listen"], &config["admin"]["listen"]];
-    let ports = ports.map(|it| it.as_str().unwrap().strip_prefix("0.0.0.0:").unwrap());
+    let ports = ports.map(|address| address.as_str().unwrap().strip_prefix("0.0.0.0:").unwrap());
     let [agents, operators] = ports;
 
     let exposed = format!("EXPOSE {agents} {operators}\n");

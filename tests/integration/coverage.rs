@@ -183,8 +183,8 @@ async fn every_method_has_the_coverage_of_its_table_row() {
 
 #[tokio::test]
 async fn every_method_that_is_allowed_by_name_passes() {
-    let by_name = dialect::methods().filter(|it| it.access == Access::ByName);
-    let names: BTreeSet<&str> = by_name.map(|it| it.name).collect();
+    let by_name = dialect::methods().filter(|method| method.access == Access::ByName);
+    let names: BTreeSet<&str> = by_name.map(|method| method.name).collect();
     check_every_method(&format!("coverage: {}\n", json!({ "allow": names })), true).await;
 }
 
@@ -238,7 +238,7 @@ async fn upload_headers_are_forwarded_only_for_uploads() {
         assert_eq!(agent.post(path, "{\"contents\":[]}").await.status, 200);
         let request = upstream.requests().pop().unwrap();
         assert_eq!(request.header("x-goog-upload-protocol"), protocol);
-        let query = path.split_once('?').map_or("", |it| it.1);
+        let query = path.split_once('?').map_or("", |(_, query)| query);
         assert_eq!(request.query, query);
     }
 }
@@ -255,20 +255,23 @@ async fn the_coverage_endpoint_returns_the_table_under_the_config() {
     let count = dialect::methods().count();
     assert_eq!(rows.len(), count + dialect::FIELDS.len());
     let (methods, fields) = rows.split_at(count);
-    assert!(fields.iter().all(|it| it["field"].is_string()));
-    for it in methods {
-        let (api, name) = (it["api"].as_str().unwrap(), it["name"].as_str().unwrap());
+    assert!(fields.iter().all(|field| field["field"].is_string()));
+    for method in methods {
+        let (api, name) = (
+            method["api"].as_str().unwrap(),
+            method["name"].as_str().unwrap(),
+        );
         let allowed = name.starts_with("batches.") || name == "files.get";
-        let row =
-            dialect::methods().find(|row| row.path == it["path"] && row.method == it["method"]);
+        let row = dialect::methods()
+            .find(|row| row.path == method["path"] && row.method == method["method"]);
         let runs = if api == "gemini" {
             row.unwrap().coverage(allowed)
         } else {
             HookCoverage::Refused
         };
-        assert_eq!(it["runs"], json!(runs), "{it}");
+        assert_eq!(method["runs"], json!(runs), "{method}");
     }
-    let vertex = rows.iter().find(|it| it["api"] == "vertex").unwrap();
+    let vertex = rows.iter().find(|row| row["api"] == "vertex").unwrap();
     assert_eq!(vertex["why"], "`upstreams.vertex` is not configured");
 }
 
@@ -282,7 +285,7 @@ fn the_coverage_command_prints_the_table() {
     assert_eq!((code, stderr.as_str()), (0, ""));
     let served: Vec<&str> = stdout
         .lines()
-        .filter(|it| !it.starts_with("refused"))
+        .filter(|line| !line.starts_with("refused"))
         .collect();
     assert_snapshot!(served.join("\n"));
     assert!(stdout.ends_with("refused      anything else\n"), "{stdout}");

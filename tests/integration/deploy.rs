@@ -208,7 +208,7 @@ async fn graceful_shutdown_fails_readiness_then_closes_the_port_then_drains() {
                 return wait_until_closed(&mut socket).await;
             }
             if request.body.contains("held") {
-                released.wait_for(|it| *it).await.ok();
+                released.wait_for(|is_released| *is_released).await.ok();
             }
             write_event(&mut socket, "last").await;
             write_last_chunk(&mut socket).await;

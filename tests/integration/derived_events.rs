@@ -62,7 +62,7 @@ impl Chat {
     }
 
     fn body(&self) -> Value {
-        let functions = ["read_file", "write_file"].map(|it| json!({ "name": it }));
+        let functions = ["read_file", "write_file"].map(|name| json!({ "name": name }));
         json!({ "contents": self.contents, "tools": [{ "functionDeclarations": functions }] })
     }
 
@@ -114,17 +114,17 @@ fn text(text: &str) -> Value {
 fn parts(events: &[Value]) -> Vec<Value> {
     let parts = events
         .iter()
-        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
+        .filter_map(|event| event["candidates"][0]["content"]["parts"].as_array());
     parts.flatten().cloned().collect()
 }
 
 /// The `contents` of every request that upstream received.
 fn request_contents(upstream: &Upstream) -> Vec<Vec<Value>> {
-    let contents = |it: Value| it["contents"].as_array().cloned().unwrap_or_default();
+    let contents = |body: Value| body["contents"].as_array().cloned().unwrap_or_default();
     upstream
         .requests()
         .iter()
-        .map(|it| contents(it.json()))
+        .map(|request| contents(request.json()))
         .collect()
 }
 
@@ -141,6 +141,6 @@ fn log(gate: &TestGateway) -> Vec<Value> {
     let path = gate.path("log");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
-        .map(|it| serde_json::from_str(it).unwrap())
+        .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }

@@ -98,7 +98,7 @@ impl Api {
         };
         chunks
             .iter()
-            .map(|it| self.unwrap_envelope("response", it))
+            .map(|chunk| self.unwrap_envelope("response", chunk))
             .collect()
     }
 
@@ -106,12 +106,12 @@ impl Api {
     #[track_caller]
     fn text(self, framing: Framing, answer: &Answer) -> String {
         let chunks = self.chunks(framing, answer);
-        let parts = chunks.iter().flat_map(|it| {
-            let parts = it["candidates"][0]["content"]["parts"].as_array();
+        let parts = chunks.iter().flat_map(|chunk| {
+            let parts = chunk["candidates"][0]["content"]["parts"].as_array();
             parts.cloned().unwrap_or_default()
         });
         parts
-            .filter_map(|it| it["text"].as_str().map(str::to_owned))
+            .filter_map(|part| part["text"].as_str().map(str::to_owned))
             .collect()
     }
 
@@ -299,7 +299,7 @@ async fn every_chunk_of_an_answer_is_inspected() {
             let seen = gate
                 .file("chunks")
                 .lines()
-                .filter(|it| !it.is_empty())
+                .filter(|line| !line.is_empty())
                 .count();
             let whole = framing == Framing::Unary || after_model == "buffered";
             let expected = 3 - 2 * usize::from(whole);

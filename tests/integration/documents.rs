@@ -15,15 +15,17 @@ fn repository() -> &'static Path {
 
 fn read(file: impl AsRef<Path>) -> String {
     let path = repository().join(file);
-    fs::read_to_string(&path).unwrap_or_else(|it| panic!("{}: {it}", path.display()))
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The Markdown pages of the documentation.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["docs", "docs/agents", "docs/policies"].map(|it| repository().join(it));
-    let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
-    let files = files.map(|it| it.unwrap().path());
-    let pages = files.filter(|it| it.extension().is_some_and(|it| it == "md"));
+    let folders = ["docs", "docs/agents", "docs/policies"].map(|folder| repository().join(folder));
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = files.map(|entry| entry.unwrap().path());
+    let pages = files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.chain([repository().join("README.md")]).collect()
 }
 
@@ -37,7 +39,7 @@ fn blocks(page: &Path, language: &str) -> Vec<String> {
                 block = Some((line.len() - code.len(), String::new()));
             }
             None => (),
-            Some(_) if code == "```" => blocks.extend(block.take().map(|it| it.1)),
+            Some(_) if code == "```" => blocks.extend(block.take().map(|(_, text)| text)),
             Some((indent, text)) => {
                 text.push_str(line.get(*indent..).unwrap_or_default());
                 text.push('\n');
@@ -65,7 +67,9 @@ fn every_error_reason_is_documented() {
 
     for reason in ErrorReason::ALL {
         let (status, canonical, name) = (reason.status(), reason.canonical_code(), reason.as_str());
-        let line = page.lines().find(|it| it.contains(&format!("`{name}`")));
+        let line = page
+            .lines()
+            .find(|line| line.contains(&format!("`{name}`")));
         let line = line.unwrap_or_else(|| panic!("docs/errors.md does not explain `{name}`"));
         assert!(line.contains(status.as_str()), "{status}: {line}");
         assert!(line.contains(canonical), "{canonical}: {line}");
@@ -89,7 +93,7 @@ fn every_config_in_the_documentation_is_valid() {
 
     for page in pages() {
         let blocks = blocks(&page, "yaml").into_iter();
-        for block in blocks.filter(|it| !it.contains("cases:")) {
+        for block in blocks.filter(|block| !block.contains("cases:")) {
             let config = if block.starts_with("- {") {
                 format!(
                     "hooks:\n  BeforeModel:\n  - hooks:\n    {}",

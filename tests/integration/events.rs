@@ -265,13 +265,13 @@ async fn each_hook_is_explained() {
 
     let fields = |key: &str| -> Vec<Value> {
         let hooks = answer["hookgate"]["hooks"].as_array().unwrap();
-        hooks.iter().map(|it| it[key].clone()).collect()
+        hooks.iter().map(|hook| hook[key].clone()).collect()
     };
     assert_eq!(fields("name"), ["chatty", "broken", "guard", "wrong"]);
     assert_eq!(fields("status"), ["ok", "failed", "block", "ok"]);
     let codes: Vec<Value> = fields("diagnostics")
         .iter()
-        .map(|it| it[0]["code"].clone())
+        .map(|diagnostics| diagnostics[0]["code"].clone())
         .collect();
     assert_eq!(
         codes,

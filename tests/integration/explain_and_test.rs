@@ -31,9 +31,13 @@ fn test(cases: &str) -> (i32, String, String) {
 fn every_example_passes_its_cases() {
     let folder = Path::new(ROOT).join("config/examples/tests");
     let folders = [folder.clone(), folder.join("policies")];
-    let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
-    let files = files.map(|it| it.unwrap().path()).filter(|it| it.is_file());
-    let mut files: Vec<String> = files.map(|it| it.display().to_string()).collect();
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = files
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file());
+    let mut files: Vec<String> = files.map(|path| path.display().to_string()).collect();
     files.sort();
     let arguments: Vec<&str> = ["test"]
         .into_iter()
@@ -45,7 +49,7 @@ fn every_example_passes_its_cases() {
     assert_eq!(code, 0, "{stdout}\n{stderr}");
     assert!(files.len() >= 14, "{files:?}");
     assert!(
-        stdout.lines().skip(1).all(|it| it.starts_with("ok ")),
+        stdout.lines().skip(1).all(|line| line.starts_with("ok ")),
         "{stdout}"
     );
 }

@@ -126,7 +126,7 @@ async fn the_cause_of_an_unreadable_response_is_logged() {
         let (_, log) = ended.await.unwrap();
         let lines = log
             .lines()
-            .filter(|it| it.contains("upstream response unreadable"));
+            .filter(|line| line.contains("upstream response unreadable"));
         let lines: Vec<&str> = lines.collect();
         assert_eq!(lines.len(), 1, "{log}");
         let cause = format!("content type is `{media_type}`, expected JSON");

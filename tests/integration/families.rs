@@ -274,20 +274,22 @@ async fn a_growing_conversation_is_one_session_with_prompt_and_tool_events() {
         let text = gateway.file("events.jsonl");
         let seen: Vec<Value> = text
             .lines()
-            .filter(|it| !it.is_empty())
-            .map(|it| serde_json::from_str(it).unwrap())
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_str(line).unwrap())
             .collect();
         let names: Vec<&str> = seen
             .iter()
-            .map(|it| it["hook_event_name"].as_str().unwrap())
+            .map(|event| event["hook_event_name"].as_str().unwrap())
             .collect();
         assert_eq!(
             names,
             ["SessionStart", "BeforeAgent", "AfterTool", "BeforeAgent"],
             "{family:?}"
         );
-        let sessions: std::collections::BTreeSet<String> =
-            seen.iter().map(|it| it["session_id"].to_string()).collect();
+        let sessions: std::collections::BTreeSet<String> = seen
+            .iter()
+            .map(|event| event["session_id"].to_string())
+            .collect();
         assert_eq!(sessions.len(), 1, "{family:?}: {sessions:?}");
         assert_eq!(seen[2]["tool_name"], "look");
         assert_eq!(seen[2]["tool_input"], json!({ "x": "a" }), "{family:?}");

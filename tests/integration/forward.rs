@@ -216,14 +216,14 @@ fn settings_files_for_agents_have_valid_forward_commands() {
     let mut files = 0;
     for entry in fs::read_dir("config/agents").unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_none_or(|it| it != "json") {
+        if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
         let settings: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let hooks = settings["hooks"].as_object().unwrap();
         let tool = ["BeforeTool", "PreToolUse"].map(|event| hooks.contains_key(event));
         assert!(tool.contains(&true), "{}", path.display());
-        for group in hooks.values().flat_map(|it| it.as_array().unwrap()) {
+        for group in hooks.values().flat_map(|groups| groups.as_array().unwrap()) {
             let command = group["hooks"][0]["command"].as_str().unwrap();
             let words: Vec<&str> = command.split(' ').skip(1).chain(["--help"]).collect();
             let (code, ..) = run(&words, Path::new("."));

@@ -69,7 +69,8 @@ impl Scenario {
 /// A `settings.json` of gemini-cli with one group of hooks, run in sequence.
 fn settings(event: &str, matcher: &str, commands: &[&str]) -> Value {
     let hooks = commands.iter();
-    let hooks = hooks.map(|it| json!({ "type": "command", "command": it, "timeout": 5000 }));
+    let hooks =
+        hooks.map(|command| json!({ "type": "command", "command": command, "timeout": 5000 }));
     let hooks: Vec<Value> = hooks.collect();
     let mut group = json!({ "sequential": true, "hooks": hooks });
     if !matcher.is_empty() {
@@ -98,9 +99,11 @@ fn contents(request: &Value) -> &Vec<Value> {
 }
 
 fn texts(request: &Value) -> Vec<String> {
-    let user_contents = contents(request).iter().filter(|it| it["role"] == "user");
-    let parts = user_contents.flat_map(|it| it["parts"].as_array().unwrap());
-    let texts = parts.filter_map(|it| it["text"].as_str());
+    let user_contents = contents(request)
+        .iter()
+        .filter(|content| content["role"] == "user");
+    let parts = user_contents.flat_map(|content| content["parts"].as_array().unwrap());
+    let texts = parts.filter_map(|part| part["text"].as_str());
     texts.map(str::to_owned).collect()
 }
 

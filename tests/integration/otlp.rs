@@ -23,10 +23,12 @@ fn items(collector: &Upstream, path: &str, names: [&str; 3]) -> Vec<Value> {
     let seen = collector
         .requests()
         .into_iter()
-        .filter(|it| it.path == path);
-    let mut level: Vec<Value> = seen.map(|it| it.json()).collect();
+        .filter(|request| request.path == path);
+    let mut level: Vec<Value> = seen.map(|request| request.json()).collect();
     for name in names {
-        let children = level.iter().flat_map(|it| it[name].as_array().unwrap());
+        let children = level
+            .iter()
+            .flat_map(|parent| parent[name].as_array().unwrap());
         level = children.cloned().collect();
     }
     level
@@ -45,7 +47,7 @@ fn records(collector: &Upstream) -> Vec<Value> {
 /// The only span with this name.
 #[track_caller]
 fn only<'a>(spans: &'a [Value], name: &str) -> &'a Value {
-    let mut found = spans.iter().filter(|it| it["name"] == name);
+    let mut found = spans.iter().filter(|span| span["name"] == name);
     let first = found
         .next()
         .unwrap_or_else(|| panic!("no {name}: {spans:#?}"));
@@ -56,7 +58,7 @@ fn only<'a>(spans: &'a [Value], name: &str) -> &'a Value {
 /// The value of an attribute as text; empty if it is absent.
 fn attribute<'a>(item: &'a Value, name: &str) -> &'a str {
     let attributes = item["attributes"].as_array().unwrap();
-    let Some(found) = attributes.iter().find(|it| it["key"] == name) else {
+    let Some(found) = attributes.iter().find(|entry| entry["key"] == name) else {
         return "";
     };
     let value = found["value"].as_object().unwrap().values().next();

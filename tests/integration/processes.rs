@@ -202,7 +202,7 @@ async fn no_key_is_ever_logged() {
     served.terminate();
     let (_, log) = wait_for_exit(served, TEST_TIMEOUT).await;
     assert!(log.contains("exchange finished"), "{log}");
-    let leaks: Vec<&str> = log.lines().filter(|it| it.contains("-KEY")).collect();
+    let leaks: Vec<&str> = log.lines().filter(|line| line.contains("-KEY")).collect();
     assert_eq!(leaks, [""; 0]);
 }
 
@@ -222,13 +222,13 @@ hooks:
     assert_eq!((code, stdout.as_str()), (78, ""));
     let positions: Vec<&str> = stderr
         .lines()
-        .filter_map(|it| it.split_once(": "))
-        .map(|it| it.0)
+        .filter_map(|line| line.split_once(": "))
+        .map(|(position, _)| position)
         .collect();
     let expected = ["1:9", "2:29", "3:10", "4:17", "6:3"];
     assert_eq!(
         positions,
-        expected.map(|it| format!("hookgate.yaml:{it}")),
+        expected.map(|position| format!("hookgate.yaml:{position}")),
         "{stderr}"
     );
     assert!(

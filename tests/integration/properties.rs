@@ -26,7 +26,9 @@ const CHUNKS: [&str; 3] = [
 
 async fn start_upstream() -> Upstream {
     Upstream::with(|asked: ReceivedRequest| {
-        let stream = CHUNKS.map(|it| format!("data: {it}\r\n\r\n")).concat();
+        let stream = CHUNKS
+            .map(|chunk| format!("data: {chunk}\r\n\r\n"))
+            .concat();
         if asked.query.contains("alt=sse") {
             respond(200, "text/event-stream", stream)
         } else if asked.path.contains("stream") {
@@ -109,12 +111,14 @@ async fn hooks_in_observe_mode_change_no_byte() {
     let plain = TestGateway::start(&upstream, "").await;
     let expected = call_each_method(&plain.agent(), &upstream).await;
     let settings = ["", "after_model: buffered\n", "denials: error\n"];
-    let settings = settings.iter().flat_map(|it| [(it, false), (it, true)]);
+    let settings = settings
+        .iter()
+        .flat_map(|setting| [(setting, false), (setting, true)]);
     for (more, sequential) in settings {
         let group = json!([{ "sequential": sequential, "hooks": observing_hooks() }]);
         let events = ["BeforeModel", "BeforeToolSelection", "AfterModel"];
         let hooks: Value = events
-            .map(|it| (it.to_owned(), group.clone()))
+            .map(|event| (event.to_owned(), group.clone()))
             .into_iter()
             .collect();
         let gate = TestGateway::start(&upstream, &format!("{more}hooks: {hooks}")).await;
@@ -124,7 +128,7 @@ async fn hooks_in_observe_mode_change_no_byte() {
         for (observed, plain) in observed.iter().zip(&expected) {
             assert_same(observed, plain);
         }
-        let ran = |it: &&str| !gate.file(it).is_empty();
+        let ran = |name: &&str| !gate.file(name).is_empty();
         assert!(["all.json", "guard.json"].iter().all(ran));
     }
     assert_eq!(expected[0].1.body, REQUEST);
@@ -158,7 +162,7 @@ async fn gateway_with_families(
         entries.push(json!({ "path": path, "protocol": protocol }));
     }
     let config = format!("hook_files: {}", Value::Array(entries));
-    let files: Vec<(&str, &str)> = files.iter().map(|it| (&*it.0, &*it.1)).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|file| (&*file.0, &*file.1)).collect();
     TestGateway::with_files(upstream, &config, &files).await
 }
 
@@ -171,11 +175,11 @@ async fn the_order_of_hooks_does_not_change_which_tools_are_allowed() {
         ("llxprt", select(&["h"])),
     ];
     let mut body = prompt("go");
-    let declared = ["f", "g", "h"].map(|it| json!({ "name": it }));
+    let declared = ["f", "g", "h"].map(|name| json!({ "name": name }));
     body["tools"] = json!([{ "functionDeclarations": declared }]);
     for order in ORDERS {
         let upstream = Upstream::mock().await;
-        let hooks = order.map(|it| hooks[it].clone());
+        let hooks = order.map(|index| hooks[index].clone());
         let gate = gateway_with_families(&upstream, "BeforeToolSelection", &hooks).await;
 
         gate.agent().generate(MODEL, &body).await;
@@ -206,7 +210,7 @@ async fn the_strictest_hook_decides_in_any_order() {
             let order = &order[..count];
             let outputs: Vec<_> = order
                 .iter()
-                .map(|it| (hooks[*it].0, hooks[*it].1.clone()))
+                .map(|index| (hooks[*index].0, hooks[*index].1.clone()))
                 .collect();
             let gate = gateway_with_families(&upstream, "BeforeModel", &outputs).await;
 

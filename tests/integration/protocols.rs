@@ -239,7 +239,7 @@ async fn tool_arguments_are_merged_or_replaced_in_the_order_of_the_hooks() {
     let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t",
         "tool_input": { "own": 0 } });
     let expected = json!({ "c": 3, "b": 2, "d": 3 });
-    for order in [sequential, |it| it] {
+    for order in [sequential, |hook| hook] {
         let (response, _gate) = report(&files(order), &event).await;
         assert_eq!(response["hookSpecificOutput"]["tool_input"], expected);
         assert_eq!(response["hookgate"]["arguments"], expected);
@@ -306,7 +306,7 @@ async fn a_settings_file_can_disable_its_own_hooks_only() {
     let protocols = ["terminai", "tabnine", "llxprt"];
     for (protocol, off) in protocols
         .into_iter()
-        .flat_map(|it| off.iter().map(move |off| (it, off)))
+        .flat_map(|protocol| off.iter().map(move |off| (protocol, off)))
     {
         let files = json!([
             { "path": "off.json", "protocol": protocol },

@@ -123,7 +123,7 @@ enum Form {
 fn scripts() -> Vec<String> {
     let files = files("responses", "responses");
     assert_eq!(files.len(), 12);
-    let read = |it: &std::path::PathBuf| fs::read_to_string(it).unwrap();
+    let read = |path: &std::path::PathBuf| fs::read_to_string(path).unwrap();
     files.iter().map(read).collect()
 }
 
@@ -168,7 +168,7 @@ fn wire_body(recorded: &str, form: Form) -> String {
         return recorded.to_owned();
     }
     let chunks: Vec<&serde_json::value::RawValue> = serde_json::from_str(recorded).unwrap();
-    let chunks: Vec<&str> = chunks.iter().map(|it| it.get()).collect();
+    let chunks: Vec<&str> = chunks.iter().map(|chunk| chunk.get()).collect();
     if form == Form::Array {
         return format!("[{}]", chunks.join(",\r\n"));
     }
@@ -188,7 +188,7 @@ fn chunks(answer: &Answer, form: Form) -> Vec<Value> {
         Form::Array => chunks_of(answer.text()),
         Form::Events => event_data(answer.text())
             .iter()
-            .map(|it| serde_json::from_str(it).unwrap())
+            .map(|event| serde_json::from_str(event).unwrap())
             .collect(),
     }
 }
@@ -229,9 +229,13 @@ fn requests() -> Vec<RecordedRequest> {
             let (path, body) = model_call(&line)?;
             let name = file.file_name().unwrap().to_string_lossy();
             let mut headers = line["headers"].as_array().unwrap().iter();
-            let is_user_agent =
-                |it: &&Value| it[0].as_str().unwrap().eq_ignore_ascii_case("user-agent");
-            let user_agent = headers.find(is_user_agent).map(|it| &it[1]);
+            let is_user_agent = |header: &&Value| {
+                header[0]
+                    .as_str()
+                    .unwrap()
+                    .eq_ignore_ascii_case("user-agent")
+            };
+            let user_agent = headers.find(is_user_agent).map(|header| &header[1]);
             Some(RecordedRequest {
                 file: name.replace(".jsonl.gz", ""),
                 path,
@@ -270,16 +274,20 @@ fn without_envelope(recorded: &RecordedRequest) -> Value {
 /// The largest request of each file and every fifth request, so that a test takes seconds.
 fn sample(requests: Vec<RecordedRequest>) -> Vec<RecordedRequest> {
     let largest = |file: &str| {
-        let of_file = requests.iter().filter(|it| it.file == file);
-        of_file.map(|it| it.body.len()).max()
+        let of_file = requests.iter().filter(|request| request.file == file);
+        of_file.map(|request| request.body.len()).max()
     };
     let kept: Vec<bool> = requests
         .iter()
         .enumerate()
-        .map(|(index, it)| index % 5 == 0 || largest(&it.file) == Some(it.body.len()))
+        .map(|(index, request)| {
+            index % 5 == 0 || largest(&request.file) == Some(request.body.len())
+        })
         .collect();
     let pairs = requests.into_iter().zip(kept);
-    pairs.filter_map(|(it, kept)| kept.then_some(it)).collect()
+    pairs
+        .filter_map(|(request, kept)| kept.then_some(request))
+        .collect()
 }
 
 /// The files of a folder of `cases`, by their extension.
@@ -289,8 +297,8 @@ fn files(folder: &str, extension: &str) -> Vec<std::path::PathBuf> {
         .join(folder);
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
-        .map(|it| it.unwrap().path())
-        .filter(|it| it.extension().is_some_and(|it| it == extension))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
         .collect();
     files.sort();
     files

@@ -55,7 +55,7 @@ fn assert_valid(exchange: &RecordedExchange) {
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator
         .iter_errors(&line)
-        .map(|it| it.to_string())
+        .map(|error| error.to_string())
         .collect();
     assert!(errors.is_empty(), "{errors:?}");
 }

@@ -59,7 +59,7 @@ impl Reloadable {
             count.lines().next()?.trim().parse().ok()
         };
         threads
-            .filter_map(|it| switches_of(&it.unwrap().path()))
+            .filter_map(|thread| switches_of(&thread.unwrap().path()))
             .sum()
     }
 

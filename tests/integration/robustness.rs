@@ -206,8 +206,10 @@ fn replace(value: &mut Value, at: &Cell<usize>, with: &Value) {
         return;
     }
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|it| replace(it, at, with)),
-        Value::Object(fields) => fields.values_mut().for_each(|it| replace(it, at, with)),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, at, with)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|field| replace(field, at, with)),
         _ => (),
     }
 }

@@ -145,7 +145,9 @@ fn assert_lacks(what: &str, text: &str, canaries: impl IntoIterator<Item = &'sta
 
 /// Returns all canaries except these.
 fn all_except(known: &[&str]) -> Vec<&'static str> {
-    canaries().filter(|it| !known.contains(it)).collect()
+    canaries()
+        .filter(|canary| !known.contains(canary))
+        .collect()
 }
 
 // The collector has to run while this test waits for the end of the gateway.

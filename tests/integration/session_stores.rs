@@ -264,12 +264,17 @@ async fn sessions_are_listed_newest_first_and_found_by_id() {
         sleep(Duration::from_millis(3)).await;
     }
 
-    let newest: Vec<SessionKey> = other.newest(2).await.into_iter().map(|it| it.0).collect();
+    let newest: Vec<SessionKey> = other
+        .newest(2)
+        .await
+        .into_iter()
+        .map(|entry| entry.0)
+        .collect();
     let mut with_this_id: Vec<SessionKey> = other
         .find_by_id("a")
         .await
         .into_iter()
-        .map(|it| it.0)
+        .map(|entry| entry.0)
         .collect();
     with_this_id.sort();
 

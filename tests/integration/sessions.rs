@@ -28,11 +28,11 @@ fn conversation(texts: &[&str]) -> Value {
 
 /// Returns the contents of every request to upstream, as text.
 fn upstream_contents(upstream: &Upstream) -> Vec<String> {
-    let body = |it: Value| it["contents"].to_string();
+    let body = |request: Value| request["contents"].to_string();
     upstream
         .requests()
         .iter()
-        .map(|it| body(it.json()))
+        .map(|request| body(request.json()))
         .collect()
 }
 
@@ -65,7 +65,7 @@ async fn sessions_are_listed_newest_first_without_their_content() {
     let sessions = listed.json()["sessions"].as_array().unwrap().clone();
     let ids: Vec<&str> = sessions
         .iter()
-        .map(|it| it["id"].as_str().unwrap())
+        .map(|session| session["id"].as_str().unwrap())
         .collect();
     assert_eq!(ids, ["s", &unnamed]);
     assert_eq!(one["sessions"], json!([sessions[0]]));
@@ -184,7 +184,7 @@ async fn gateways_with_one_redis_share_their_sessions() {
     assert_eq!(ids.len(), 1, "{ids:?}");
     let asked = upstream_contents(&upstream);
     assert_eq!(asked.len(), 3);
-    assert!(asked.iter().all(|it| !it.contains("bad")), "{asked:?}");
+    assert!(asked.iter().all(|text| !text.contains("bad")), "{asked:?}");
     let [first, second] = &gates;
     let path = format!("/sessions/{}", ids[0]);
     for gate in [first, second] {
@@ -251,10 +251,10 @@ async fn requests_succeed_and_denials_are_kept_during_an_outage_of_redis() {
     assert!(
         upstream_contents(&upstream)
             .iter()
-            .all(|it| !it.contains("bad"))
+            .all(|text| !text.contains("bad"))
     );
     let metrics = gate.operator().get("/metrics").await;
-    let line = "hookgate_session_store_failures_total ";
-    let line = metrics.text().lines().find(|it| it.starts_with(line));
-    assert!(line.is_some_and(|it| !it.ends_with(" 0")), "{line:?}");
+    let prefix = "hookgate_session_store_failures_total ";
+    let line = metrics.text().lines().find(|line| line.starts_with(prefix));
+    assert!(line.is_some_and(|line| !line.ends_with(" 0")), "{line:?}");
 }

@@ -65,7 +65,7 @@ async fn respond_with_stream(
     let head = chunked_head("text/event-stream");
     let late = asked.body.contains("late");
     if late {
-        released.wait_for(|it| *it).await.ok();
+        released.wait_for(|value| *value).await.ok();
     }
     socket.write_all(head.as_bytes()).await.unwrap();
     write_chunk(&mut socket, b"data: {\"n\":1}\n\n")
@@ -74,7 +74,7 @@ async fn respond_with_stream(
     if asked.body.contains("hang") {
         return wait_until_closed(&mut socket).await;
     }
-    released.wait_for(|it| *it).await.ok();
+    released.wait_for(|value| *value).await.ok();
     for _ in 0..10 {
         write_chunk(&mut socket, b"data: {\"n\":2}\n\n")
             .await
@@ -169,7 +169,7 @@ async fn graceful_shutdown_completes_open_streams_and_cuts_off_the_rest() {
             assert_eq!((text.matches("\"n\":2").count(), *end), (10, End::Clean));
         }
         assert_eq!(whole.len(), STREAMS);
-        assert!(hanging.iter().all(|it| it.1 == End::Broken));
+        assert!(hanging.iter().all(|stream| stream.1 == End::Broken));
         let (code, log) = process.wait_for_exit().await;
         assert_eq!(code, Some(0), "{log}");
     }

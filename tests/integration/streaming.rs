@@ -71,7 +71,8 @@ async fn every_form_of_sse_is_read_and_written_in_one_form() {
         ),
         format!("data: {head}\ndata: {tail}\n\ndata: {two}\n\ndata: [DONE]\n\n"),
     ];
-    for (form, size) in forms.iter().flat_map(|it| [(it, 1), (it, 7), (it, 9999)]) {
+    let in_sizes = |form| [(form, 1), (form, 7), (form, 9999)];
+    for (form, size) in forms.iter().flat_map(in_sizes) {
         let upstream = upstream_in_chunks(form, size).await;
         let gate = TestGateway::start(&upstream, HOOKED).await;
 
@@ -184,7 +185,8 @@ async fn a_denial_after_keep_alives_is_a_message_in_every_config() {
         assert_eq!(end, End::Clean);
         let chunks: Vec<Value> = if path == SSE {
             let data = event_data(&text).into_iter();
-            data.map(|it| serde_json::from_str(it).unwrap()).collect()
+            data.map(|chunk| serde_json::from_str(chunk).unwrap())
+                .collect()
         } else {
             serde_json::from_str(&text).unwrap()
         };
@@ -261,7 +263,7 @@ async fn upstream_that_waits_for_disconnect(
     events: &[&str],
 ) -> (Upstream, mpsc::UnboundedReceiver<()>) {
     let (disconnected, disconnects) = mpsc::unbounded_channel();
-    let text: String = events.iter().map(|it| event(it)).collect();
+    let text: String = events.iter().map(|data| event(data)).collect();
     let upstream = Upstream::raw(move |_, mut socket| {
         let (disconnected, text) = (disconnected.clone(), text.clone());
         async move {
@@ -368,7 +370,7 @@ async fn an_upstream_that_disconnects_breaks_the_stream() {
         disconnect.notify_one();
         let (text, end) = read_to_end(&mut answer).await;
 
-        let query = path.split_once('?').map_or("", |it| it.1);
+        let query = path.split_once('?').map_or("", |parts| parts.1);
         assert_eq!(first, beginning(query).1);
         assert_eq!(
             (text.as_str(), end),

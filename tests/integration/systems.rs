@@ -17,7 +17,7 @@ struct Systems {
 /// Returns true if the machine has Python, in which some of the hooks are written.
 fn python_is_installed() -> bool {
     let version = Command::new("python3").arg("--version").output();
-    version.is_ok_and(|it| it.status.success())
+    version.is_ok_and(|output| output.status.success())
 }
 
 impl Systems {

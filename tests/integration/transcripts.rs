@@ -28,16 +28,16 @@ fn copies(gate: &TestGateway, event: &str) -> Vec<Vec<Value>> {
     let text = gate.file(event);
     let transcripts = text
         .lines()
-        .map(|it| serde_json::from_str::<String>(it).unwrap());
-    transcripts.map(|it| messages(&it)).collect()
+        .map(|line| serde_json::from_str::<String>(line).unwrap());
+    transcripts.map(|text| messages(&text)).collect()
 }
 
 /// Paths of all transcripts.
 fn transcript_paths(gate: &TestGateway) -> Vec<PathBuf> {
     let entries = fs::read_dir(gate.path(".")).unwrap();
-    let paths = entries.map(|it| it.unwrap().path());
+    let paths = entries.map(|entry| entry.unwrap().path());
     paths
-        .filter(|it| it.extension().is_some_and(|it| it == "jsonl"))
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == "jsonl"))
         .collect()
 }
 
@@ -53,7 +53,7 @@ fn messages(text: &str) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
     for line in text.lines() {
         let record: Value = serde_json::from_str(line).unwrap();
-        let position = |id: &Value| messages.iter().position(|it| it["id"] == *id);
+        let position = |id: &Value| messages.iter().position(|message| message["id"] == *id);
         if record["$rewindTo"].is_string() {
             let index = position(&record["$rewindTo"]);
             messages.truncate(index.expect("an unknown message"));
@@ -69,12 +69,12 @@ fn messages(text: &str) -> Vec<Value> {
 
 /// Each message as `type: content`.
 fn summaries(messages: &[Value]) -> Vec<String> {
-    let summary = |it: &Value| {
-        let content = match &it["content"] {
+    let summary = |message: &Value| {
+        let content = match &message["content"] {
             Value::String(text) => text.clone(),
             parts => parts.as_array().unwrap().iter().map(part_text).collect(),
         };
-        format!("{}: {content}", it["type"].as_str().unwrap())
+        format!("{}: {content}", message["type"].as_str().unwrap())
     };
     messages.iter().map(summary).collect()
 }
@@ -135,7 +135,7 @@ async fn a_transcript_of_a_turn_with_a_tool_has_the_format_of_gemini_cli() {
     ];
     let upstream = Upstream::scripted(&script.join("\n")).await;
     let events = ["BeforeAgent", "BeforeModel", "AfterAgent"];
-    let hooks = events.map(|it| copying_hook(it, "true"));
+    let hooks = events.map(|event| copying_hook(event, "true"));
     let gate = TestGateway::start(&upstream, &format!("{CONFIG}{}", hook::config(&hooks))).await;
 
     let mut contents = vec![user("read a")];
@@ -251,7 +251,7 @@ async fn transcripts_are_deleted_at_session_end_and_at_startup() {
 
     assert_eq!(
         transcript_paths(&gate),
-        [gate.path("other.jsonl")].map(|it| gate.path(".").join(it.file_name().unwrap()))
+        [gate.path("other.jsonl")].map(|path| gate.path(".").join(path.file_name().unwrap()))
     );
     assert_eq!(summaries(&messages(&gate.file("end.txt")))[0], "user: one");
 }

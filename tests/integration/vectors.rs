@@ -25,7 +25,7 @@ async fn assert_vectors_hold(file: &str, expected: usize) {
 
     let runs: Vec<_> = vectors
         .iter()
-        .map(|it| (it["id"].to_string(), tokio::spawn(run(it.clone()))))
+        .map(|vector| (vector["id"].to_string(), tokio::spawn(run(vector.clone()))))
         .collect();
     let (mut held, mut failures) = (0, Vec::new());
     for (id, run) in runs {
@@ -115,7 +115,7 @@ async fn start(upstream: &Upstream, vector: &Value) -> TestGateway {
     let config = format!("hook_files: [{file}]");
     let files: Vec<(&str, &str)> = files
         .iter()
-        .map(|(name, it)| (name.as_str(), it.as_str()))
+        .map(|(name, content)| (name.as_str(), content.as_str()))
         .collect();
     TestGateway::with_files(upstream, &config, &files).await
 }
@@ -162,9 +162,9 @@ async fn call(vector: &Value, gate: &TestGateway, upstream: &Upstream, checks: &
     let unary = gate.agent().generate(model, &body).await;
     check_answer("unary", vector, &unary, Answer::json, checks);
     let stream = gate.agent().stream(model, &body).await;
-    let only = |it: &Answer| {
-        let [event] = &it.events()[..] else {
-            panic!("more than one event: {}", it.text());
+    let only = |answer: &Answer| {
+        let [event] = &answer.events()[..] else {
+            panic!("more than one event: {}", answer.text());
         };
         event.clone()
     };
@@ -176,7 +176,7 @@ async fn call(vector: &Value, gate: &TestGateway, upstream: &Upstream, checks: &
 fn check_upstream_requests(vector: &Value, upstream: &Upstream, checks: &mut Checks) {
     let expected = &vector["expected"];
     let asked = upstream.requests();
-    let refused = matches!(&expected["action"], Value::String(it) if it != "proceed");
+    let refused = matches!(&expected["action"], Value::String(action) if action != "proceed");
     let reaches = !refused || vector["event"] == "AfterModel";
     let calls = if reaches { 2 } else { 0 };
     checks.same("calls to upstream", &json!(asked.len()), &json!(calls));
@@ -188,7 +188,7 @@ fn check_upstream_requests(vector: &Value, upstream: &Upstream, checks: &mut Che
             .path
             .rsplit('/')
             .next()
-            .and_then(|it| it.split_once(':'));
+            .and_then(|part| part.split_once(':'));
         let mut whole = asked.json();
         whole["model"] = json!(name.unwrap().0);
         checks.same("outgoing request", &whole, wanted);
@@ -247,14 +247,14 @@ fn check_output(vector: &Value, output: &Value, checks: &mut Checks) {
     }
     let runs = explanation["hooks"].as_array().unwrap();
     if let Some(wanted) = expected.get("hook_status") {
-        let statuses: Value = runs.iter().map(|it| it["status"].clone()).collect();
+        let statuses: Value = runs.iter().map(|run| run["status"].clone()).collect();
         checks.same("hook status", &statuses, wanted);
     }
     if let Some(wanted) = expected.get("runs") {
         checks.same("runs", &json!(!runs.is_empty()), wanted);
     }
-    let diagnostics = runs.iter().filter_map(|it| it["diagnostics"].as_array());
-    let codes: Vec<&Value> = diagnostics.flatten().map(|it| &it["code"]).collect();
+    let diagnostics = runs.iter().filter_map(|run| run["diagnostics"].as_array());
+    let codes: Vec<&Value> = diagnostics.flatten().map(|entry| &entry["code"]).collect();
     for wanted in expected["diagnostics"].as_array().into_iter().flatten() {
         checks.same("diagnostic", &json!(codes.contains(&wanted)), &json!(true));
     }

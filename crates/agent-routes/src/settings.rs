@@ -184,7 +184,10 @@ impl Format {
             }),
             Self::Yaml => serde_saphyr::from_str(text).map_err(|error| {
                 let place = error.location();
-                invalid("YAML", place.map(|it| (it.line(), it.column())))
+                invalid(
+                    "YAML",
+                    place.map(|location| (location.line(), location.column())),
+                )
             }),
             Self::Variables => {
                 let lines = dotenvy::from_read_iter(text.as_bytes());

@@ -326,7 +326,7 @@ fn unreadable_files_are_reported_without_their_content() {
     fs::create_dir_all(machine.folder.path().join("home/.gemini/settings.json")).unwrap();
 
     let unreadable = machine.report().unreadable;
-    let names: Vec<PathBuf> = unreadable.iter().map(|it| it.file.clone()).collect();
+    let names: Vec<PathBuf> = unreadable.iter().map(|entry| entry.file.clone()).collect();
     let home = machine.folder.path().join("home");
     let expected = [
         ".aider.conf.yml",
@@ -336,7 +336,10 @@ fn unreadable_files_are_reported_without_their_content() {
         ".gemini/settings.json",
     ];
     assert_eq!(names, expected.map(|file| home.join(file)));
-    let errors: Vec<&str> = unreadable.iter().map(|it| it.error.as_str()).collect();
+    let errors: Vec<&str> = unreadable
+        .iter()
+        .map(|entry| entry.error.as_str())
+        .collect();
     assert_eq!(
         errors[..4],
         [
@@ -346,7 +349,7 @@ fn unreadable_files_are_reported_without_their_content() {
             "a line is not like NAME=value",
         ]
     );
-    assert!(errors.iter().all(|it| !it.contains("secret")));
+    assert!(errors.iter().all(|error| !error.contains("secret")));
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn check_static(text: &str, event: TestEvent, expected: &StaticResult) {
 #[test]
 fn an_absent_variable_is_found_statically() {
     use TestEvent::{AfterModel, BeforeModel, BeforeTool};
-    let absent = |it: &str| StaticResult::Absent(it.to_owned());
+    let absent = |path: &str| StaticResult::Absent(path.to_owned());
     let model = absent("request.model");
     let guarded = "has(request.model) && request.model == 'x'";
     let inside = "(has(request.model) ? request.model : 'y') == 'x'";

@@ -41,7 +41,7 @@ pub(super) fn chunks(
                 Some(bytes) => vec!["x".repeat(bytes); count],
                 None => cut(&text, count),
             };
-            pieces.extend(texts.iter().map(|it| vec![json!({ "text": it })]));
+            pieces.extend(texts.iter().map(|piece| vec![json!({ "text": piece })]));
         }
     }
     if !streaming {
@@ -75,13 +75,13 @@ pub(super) fn embeddings(document: &Value) -> Value {
 
 fn respond(request: &Value, id: &str) -> Result<ResponseContent, &'static str> {
     let contents = request.get("contents").and_then(Value::as_array);
-    let Some(last) = contents.and_then(|it| it.last()) else {
+    let Some(last) = contents.and_then(|contents| contents.last()) else {
         return Err("* GenerateContentRequest.contents: contents is not specified");
     };
     let results: Vec<String> = parts(last)
-        .filter_map(|it| field(it, "functionResponse"))
-        .map(|it| it.get("response").unwrap_or(&Value::Null))
-        .map(|it| format!("The tool returned: {it}"))
+        .filter_map(|part| field(part, "functionResponse"))
+        .map(|result| result.get("response").unwrap_or(&Value::Null))
+        .map(|response| format!("The tool returned: {response}"))
         .collect();
     let prompt = last_prompt(contents.into_iter().flatten());
     if results.is_empty() {
@@ -100,10 +100,10 @@ fn respond(request: &Value, id: &str) -> Result<ResponseContent, &'static str> {
 
 /// Returns the last text of the user's last content.
 fn last_prompt<'a>(contents: impl DoubleEndedIterator<Item = &'a Value>) -> &'a str {
-    let of_user = |it: &&Value| it.get("role").is_none_or(|role| role == "user");
+    let of_user = |content: &&Value| content.get("role").is_none_or(|role| role == "user");
     let content = contents.rev().find(of_user);
     let texts = content.into_iter().flat_map(parts);
-    let texts = texts.filter_map(|it| it.get("text").and_then(Value::as_str));
+    let texts = texts.filter_map(|part| part.get("text").and_then(Value::as_str));
     texts.last().unwrap_or_default()
 }
 
@@ -113,15 +113,16 @@ fn parts(content: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn wants_thoughts(request: &Value) -> bool {
-    let config = field(request, "generationConfig").and_then(|it| field(it, "thinkingConfig"));
-    config.and_then(|it| field(it, "includeThoughts")) == Some(&Value::Bool(true))
+    let config =
+        field(request, "generationConfig").and_then(|config| field(config, "thinkingConfig"));
+    config.and_then(|config| field(config, "includeThoughts")) == Some(&Value::Bool(true))
 }
 
 /// Returns a document that fits the requested schema, if JSON is requested.
 fn wanted_json(request: &Value) -> Option<Value> {
     let config = field(request, "generationConfig")?;
     let schemas = ["responseJsonSchema", "responseSchema"];
-    if let Some(schema) = schemas.iter().find_map(|it| field(config, it)) {
+    if let Some(schema) = schemas.iter().find_map(|name| field(config, name)) {
         return Some(schema::example(schema));
     }
     let mime_type = field(config, "responseMimeType")?;
@@ -134,8 +135,8 @@ fn cut(text: &str, count: usize) -> Vec<String> {
     let count = count.min(length).max(1);
     let mut letters = text.chars();
     (0..count)
-        .map(|it| {
-            let size = (it + 1) * length / count - it * length / count;
+        .map(|index| {
+            let size = (index + 1) * length / count - index * length / count;
             letters.by_ref().take(size).collect()
         })
         .collect()

@@ -76,7 +76,7 @@ impl<'a> Call<'a> {
             });
         }
         let helper = path.strip_prefix("/v1internal:");
-        if let Some(answer) = helper.and_then(|it| code_assist::answer(method, it)) {
+        if let Some(answer) = helper.and_then(|verb| code_assist::answer(method, verb)) {
             return Some(Self::Helper(answer));
         }
         let (model, verb, wrapping) = match path.strip_prefix("/v1internal:") {
@@ -128,7 +128,7 @@ impl<'a> Asked<'a> {
 
 fn stream_framing(uri: &Uri) -> Framing {
     let mut parameters = uri.query().unwrap_or_default().split('&');
-    if parameters.any(|it| it == "alt=sse") {
+    if parameters.any(|parameter| parameter == "alt=sse") {
         Framing::Events
     } else {
         Framing::Array

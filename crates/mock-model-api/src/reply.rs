@@ -69,7 +69,7 @@ impl Reply {
                 content_type: "text/event-stream",
                 family: Family::Google,
                 frames: chunks
-                    .map(|it| format!("data: {it}\r\n\r\n").into())
+                    .map(|chunk| format!("data: {chunk}\r\n\r\n").into())
                     .collect(),
             },
         }

@@ -103,7 +103,7 @@ fn headers(headers: &HeaderMap) -> Map<String, Value> {
             let values: Vec<_> = headers
                 .get_all(name)
                 .iter()
-                .map(|it| String::from_utf8_lossy(it.as_bytes()))
+                .map(|value| String::from_utf8_lossy(value.as_bytes()))
                 .collect();
             (name.to_string(), Value::String(values.join(", ")))
         })

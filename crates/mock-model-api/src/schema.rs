@@ -29,7 +29,7 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
         return fixed.clone();
     }
     let choices = ["anyOf", "oneOf", "allOf"];
-    if let Some(choice) = choices.into_iter().find_map(|it| first(schema, it)) {
+    if let Some(choice) = choices.into_iter().find_map(|name| first(schema, name)) {
         return inner(choice);
     }
     match kind(schema).as_str() {
@@ -42,7 +42,7 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
             (0..count).map(|_| item.clone()).collect()
         }
         "object" => properties(schema)
-            .map(|(name, it)| (name.to_owned(), inner(it)))
+            .map(|(name, property)| (name.to_owned(), inner(property)))
             .collect::<Map<_, _>>()
             .into(),
         _ => Value::Null,
@@ -66,10 +66,12 @@ fn kind(schema: &Value) -> String {
 fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let required = schema.get("required").and_then(Value::as_array);
     let all = schema.get("properties").and_then(Value::as_object);
-    all.into_iter().flatten().filter_map(move |(name, it)| {
-        let wanted = required.is_none_or(|names| names.iter().any(|it| it == name));
-        wanted.then_some((name.as_str(), it))
-    })
+    all.into_iter()
+        .flatten()
+        .filter_map(move |(name, property)| {
+            let wanted = required.is_none_or(|names| names.iter().any(|other| other == name));
+            wanted.then_some((name.as_str(), property))
+        })
 }
 
 fn text(schema: &Value) -> String {
@@ -82,16 +84,16 @@ fn text(schema: &Value) -> String {
 
 /// Returns 1, or a bound of the schema that excludes it.
 fn number(schema: &Value) -> Value {
-    let minimum = schema.get("minimum").filter(|it| it.is_number());
+    let minimum = schema.get("minimum").filter(|bound| bound.is_number());
     let low_maximum = schema
         .get("maximum")
-        .filter(|it| it.as_f64().is_some_and(|it| it < 1.0));
+        .filter(|bound| bound.as_f64().is_some_and(|bound| bound < 1.0));
     minimum.or(low_maximum).cloned().unwrap_or_else(|| 1.into())
 }
 
 /// Returns a length; Gemini's schemas write it as a string.
 fn length(schema: &Value, name: &str) -> u64 {
-    let length = field(schema, name).and_then(|it| match it {
+    let length = field(schema, name).and_then(|found| match found {
         Value::String(digits) => digits.parse().ok(),
         other => other.as_u64(),
     });

@@ -74,7 +74,7 @@ impl Script {
             }
             Method::GenerateContentStream => {
                 let chunks: Vec<&RawValue> = serde_json::from_str(response.get())?;
-                let chunks = chunks.iter().map(|it| it.get().to_owned()).collect();
+                let chunks = chunks.iter().map(|chunk| chunk.get().to_owned()).collect();
                 self.streams.push_back(chunks);
             }
         }
@@ -84,7 +84,7 @@ impl Script {
     /// Returns the chunks of the next response, or an error message if none is left.
     pub(super) fn next(&mut self, framing: Framing) -> Result<Vec<String>, &'static str> {
         match framing {
-            Framing::Object => self.answers.pop_front().map(|it| vec![it]),
+            Framing::Object => self.answers.pop_front().map(|answer| vec![answer]),
             Framing::Array | Framing::Events => self.streams.pop_front(),
         }
         .ok_or("The script has no response left for this method.")

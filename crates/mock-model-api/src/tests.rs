@@ -40,7 +40,7 @@ async fn stream(mock: &Router, body: &Value) -> Vec<Value> {
     let text = text(send(mock, "POST", EVENTS, body.to_string()).await).await;
     let events = text.strip_suffix("\r\n\r\n").unwrap().split("\r\n\r\n");
     events
-        .map(|it| serde_json::from_str(it.strip_prefix("data: ").unwrap()).unwrap())
+        .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
         .collect()
 }
 
@@ -137,11 +137,11 @@ async fn a_stream_is_cut_between_characters_and_finishes_once() {
 
     let texts: Vec<&str> = chunks
         .iter()
-        .map(|it| parts(it)[0]["text"].as_str().unwrap())
+        .map(|chunk| parts(chunk)[0]["text"].as_str().unwrap())
         .collect();
     let finishes: Vec<_> = chunks
         .iter()
-        .map(|it| it["candidates"][0].get("finishReason"))
+        .map(|chunk| chunk["candidates"][0].get("finishReason"))
         .collect();
     assert_eq!(texts, ["You s", "aid: ", "äöü€😀"]);
     assert_eq!(finishes, [None, None, Some(&json!("STOP"))]);
@@ -172,7 +172,7 @@ async fn chunks_have_the_configured_size() {
 
     let sizes: Vec<_> = chunks
         .iter()
-        .map(|it| parts(it)[0]["text"].as_str().unwrap().len())
+        .map(|chunk| parts(chunk)[0]["text"].as_str().unwrap().len())
         .collect();
     assert_eq!(sizes, [1000, 1000]);
 }
@@ -209,7 +209,7 @@ async fn named_functions_are_called_in_order_of_mention() {
 
     let calls: Vec<_> = parts(&answer)
         .iter()
-        .map(|it| (&it["functionCall"]["name"], &it["functionCall"]["args"]))
+        .map(|part| (&part["functionCall"]["name"], &part["functionCall"]["args"]))
         .collect();
     let generated = json!({ "path": "example", "lines": 5 });
     assert_eq!(

@@ -31,22 +31,24 @@ pub(super) fn calls(request: &Value, prompt: &str, answer_id: &str) -> Vec<Value
 
 /// Returns the declared functions that the tool config allows.
 fn callable(request: &Value) -> Vec<&Value> {
-    let config = field(request, "toolConfig").and_then(|it| field(it, "functionCallingConfig"));
-    let mode = config.and_then(|it| field(it, "mode"));
-    if mode.is_some_and(|it| it == "NONE") {
+    let config =
+        field(request, "toolConfig").and_then(|config| field(config, "functionCallingConfig"));
+    let mode = config.and_then(|config| field(config, "mode"));
+    if mode.is_some_and(|mode| mode == "NONE") {
         return Vec::new();
     }
     let allowed = config
-        .and_then(|it| field(it, "allowedFunctionNames")?.as_array())
-        .filter(|it| !it.is_empty());
+        .and_then(|config| field(config, "allowedFunctionNames")?.as_array())
+        .filter(|names| !names.is_empty());
     let tools = request.get("tools").and_then(Value::as_array);
     tools
         .into_iter()
         .flatten()
-        .filter_map(|it| field(it, "functionDeclarations")?.as_array())
+        .filter_map(|tool| field(tool, "functionDeclarations")?.as_array())
         .flatten()
-        .filter(|it| {
-            allowed.is_none_or(|names| it.get("name").is_some_and(|it| names.contains(it)))
+        .filter(|declaration| {
+            let name = declaration.get("name");
+            allowed.is_none_or(|names| name.is_some_and(|name| names.contains(name)))
         })
         .collect()
 }
@@ -56,23 +58,23 @@ fn next_mention<'a, 'b>(
     text: &'a str,
     declarations: &[&'b Value],
 ) -> Option<(&'b Value, &'b str, &'a str)> {
-    let named = |it: &'b Value| {
-        let name = it.get("name")?.as_str()?;
-        (!name.is_empty()).then_some((it, name))
+    let named = |declaration: &'b Value| {
+        let name = declaration.get("name")?.as_str()?;
+        (!name.is_empty()).then_some((declaration, name))
     };
     declarations
         .iter()
-        .filter_map(|it| named(it))
+        .filter_map(|declaration| named(declaration))
         .filter_map(|(declaration, name)| {
             let (before, after) = split_at_word(text, name)?;
             Some((before.len(), declaration, name, after))
         })
-        .min_by_key(|it| it.0)
+        .min_by_key(|found| found.0)
         .map(|(_, declaration, name, after)| (declaration, name, after))
 }
 
 fn split_at_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
-    let in_word = |it: char| it.is_alphanumeric() || it == '_' || it == '-';
+    let in_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '-';
     text.match_indices(word).find_map(|(at, _)| {
         let (before, rest) = text.split_at_checked(at)?;
         let after = rest.strip_prefix(word)?;

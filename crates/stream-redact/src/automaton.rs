@@ -86,7 +86,7 @@ impl Automaton {
             dfa.start_state(&config.look_behind(before))
                 .map_err(|error| unsupported(name, &error))
         };
-        let mut it = Self {
+        let mut automaton = Self {
             first_start: start(None)?,
             starts: (0..=u8::MAX)
                 .map(|byte| start(Some(byte)))
@@ -94,8 +94,8 @@ impl Automaton {
             last: Vec::new(),
             dfa,
         };
-        it.last = it.last_matches();
-        Ok(it)
+        automaton.last = automaton.last_matches();
+        Ok(automaton)
     }
 
     /// Returns the initial state after this byte; `None` is the start of the text.
@@ -139,7 +139,7 @@ impl Automaton {
         let mut has_matched = false;
         [(); N].map(|()| {
             let (mut bytes, mut next) = (BTreeSet::new(), BTreeSet::new());
-            for (byte, to, step) in states.iter().flat_map(|it| self.steps(*it)) {
+            for (byte, to, step) in states.iter().flat_map(|state| self.steps(*state)) {
                 bytes.insert(byte);
                 next.insert(to);
                 has_matched |= step != Step::Live;
@@ -174,13 +174,13 @@ impl Automaton {
         while let Some(state) = open.pop() {
             let classes = self.dfa.byte_classes().representatives(0..=u8::MAX);
             let bytes = classes.filter_map(Unit::as_u8);
-            let next = bytes.map(|it| self.dfa.next_state(state, it));
-            let live: Vec<State> = next.filter(|it| !self.dfa.is_dead_state(*it)).collect();
+            let next = bytes.map(|byte| self.dfa.next_state(state, byte));
+            let live: Vec<State> = next.filter(|to| !self.dfa.is_dead_state(*to)).collect();
             let is_match = self.dfa.is_match_state(state);
             if is_match && live.is_empty() && !self.matches_at_end(state) {
                 last.push(state);
             }
-            open.extend(live.into_iter().filter(|it| seen.insert(*it)));
+            open.extend(live.into_iter().filter(|to| seen.insert(*to)));
         }
         last.sort_unstable();
         last
@@ -205,8 +205,12 @@ fn parse(name: &str, pattern: &str) -> Result<Hir, MaskError> {
         .build()
         .parse(pattern);
     let hir = parsed.map_err(|error| match error {
-        regex_syntax::Error::Parse(it) => wrong(it.kind().to_string(), it.span().start.column),
-        regex_syntax::Error::Translate(it) => wrong(it.kind().to_string(), it.span().start.column),
+        regex_syntax::Error::Parse(cause) => {
+            wrong(cause.kind().to_string(), cause.span().start.column)
+        }
+        regex_syntax::Error::Translate(cause) => {
+            wrong(cause.kind().to_string(), cause.span().start.column)
+        }
         _ => wrong(error.to_string(), 1),
     })?;
     match hir.properties().minimum_len() {
@@ -221,16 +225,16 @@ fn with_ascii_words(hir: Hir) -> Hir {
     let all = |subs: Vec<Hir>| subs.into_iter().map(with_ascii_words).collect();
     match hir.into_kind() {
         HirKind::Empty => Hir::empty(),
-        HirKind::Literal(it) => Hir::literal(it.0),
-        HirKind::Class(it) => Hir::class(it),
-        HirKind::Look(it) => Hir::look(ascii(it)),
-        HirKind::Repetition(it) => Hir::repetition(Repetition {
-            sub: Box::new(with_ascii_words(*it.sub)),
-            ..it
+        HirKind::Literal(literal) => Hir::literal(literal.0),
+        HirKind::Class(class) => Hir::class(class),
+        HirKind::Look(look) => Hir::look(ascii(look)),
+        HirKind::Repetition(repetition) => Hir::repetition(Repetition {
+            sub: Box::new(with_ascii_words(*repetition.sub)),
+            ..repetition
         }),
-        HirKind::Capture(it) => Hir::capture(Capture {
-            sub: Box::new(with_ascii_words(*it.sub)),
-            ..it
+        HirKind::Capture(capture) => Hir::capture(Capture {
+            sub: Box::new(with_ascii_words(*capture.sub)),
+            ..capture
         }),
         HirKind::Concat(subs) => Hir::concat(all(subs)),
         HirKind::Alternation(subs) => Hir::alternation(all(subs)),

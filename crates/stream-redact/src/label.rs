@@ -79,8 +79,8 @@ impl Label {
         };
         let digest = hash.finalize().into_bytes();
         out.extend(["[REDACTED:", &detector, ":"]);
-        let nibbles = digest.iter().flat_map(|it| [it >> 4, it & 0xf]);
-        let digits = nibbles.filter_map(|it| char::from_digit(u32::from(it), 16));
+        let nibbles = digest.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        let digits = nibbles.filter_map(|nibble| char::from_digit(u32::from(nibble), 16));
         out.extend(digits.take(LABEL_HASH_DIGITS));
         out.push(']');
     }

@@ -126,7 +126,7 @@ pub enum MaskError {
 }
 
 fn names() -> String {
-    let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+    let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
     names.join(", ")
 }
 
@@ -154,17 +154,19 @@ impl Mask {
         patterns: &[(&str, &str)],
         style: &Style,
     ) -> Result<Self, MaskError> {
-        let is_known = |name: &str| DETECTORS.iter().any(|it| it.name == name);
-        if let Some(name) = detectors.iter().find(|it| !is_known(it)) {
+        let is_known = |name: &str| DETECTORS.iter().any(|detector| detector.name == name);
+        if let Some(name) = detectors.iter().find(|name| !is_known(name)) {
             return Err(MaskError::UnknownDetector((*name).to_owned()));
         }
-        let wanted = DETECTORS.iter().filter(|it| detectors.contains(&it.name));
+        let wanted = DETECTORS
+            .iter()
+            .filter(|detector| detectors.contains(&detector.name));
         let mut all: Vec<Pattern> = wanted
             .map(Pattern::from_detector)
             .collect::<Result<_, _>>()?;
         for (name, pattern) in patterns {
             check_name(name)?;
-            if is_known(name) || all.iter().any(|it| *it.name == **name) {
+            if is_known(name) || all.iter().any(|other| *other.name == **name) {
                 return Err(MaskError::NameTaken((*name).to_owned()));
             }
             all.push(Pattern::from_pattern(name, pattern)?);
@@ -212,12 +214,12 @@ impl Mask {
 impl PatternSet {
     /// Returns the names of patterns.
     fn names(&self, rules: impl Iterator<Item = usize>) -> impl Iterator<Item = Arc<str>> {
-        rules.filter_map(|it| Some(self.all.get(it)?.name.clone()))
+        rules.filter_map(|rule| Some(self.all.get(rule)?.name.clone()))
     }
 }
 
 fn check_name(name: &str) -> Result<(), MaskError> {
-    let is_plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if name.is_empty() || name.len() > 64 || !name.bytes().all(is_plain) {
         return Err(MaskError::Name(name.to_owned()));
     }

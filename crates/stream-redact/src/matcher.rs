@@ -86,7 +86,7 @@ impl Matcher {
             run.found.take_if(|_| ends)
         };
         if ends {
-            self.from = found.as_ref().map_or(run.start + 1, |it| it.end);
+            self.from = found.as_ref().map_or(run.start + 1, |range| range.end);
             self.run = None;
         }
         self.has_found |= found.is_some();

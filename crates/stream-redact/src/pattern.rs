@@ -73,15 +73,15 @@ impl Pattern {
         let lead = self.edges.lead?;
         let earliest = at.saturating_sub(lead.most).max(from);
         let before = view.bytes(earliest..at).iter().rev();
-        let body = before.take_while(|it| (lead.body)(**it)).count();
+        let body = before.take_while(|byte| (lead.body)(**byte)).count();
         let mut places = at - body..at;
-        places.find(|it| self.is_live(view, *it) && self.may_begin(view, *it))
+        places.find(|place| self.is_live(view, *place) && self.may_begin(view, *place))
     }
 
     /// Returns whether a match may begin with the byte at this offset.
     fn is_live(&self, view: MaskWindow<'_>, at: usize) -> bool {
         let step = |byte| self.automaton.step(self.start(view, at), byte).1;
-        view.byte(at).is_some_and(|it| step(it) != Step::Dead)
+        view.byte(at).is_some_and(|byte| step(byte) != Step::Dead)
     }
 
     pub(super) fn may_begin(&self, view: MaskWindow<'_>, at: usize) -> bool {
@@ -89,9 +89,9 @@ impl Pattern {
             return true;
         };
         let before = view.before(at);
-        let is_apart = before.last().is_none_or(|it| !class(*it));
+        let is_apart = before.last().is_none_or(|byte| !class(*byte));
         let is_escaped = || {
-            let is_counted = before.last().is_some_and(|it| (self.edges.escape)(*it));
+            let is_counted = before.last().is_some_and(|byte| (self.edges.escape)(*byte));
             is_counted && validators::ends_escape(before)
         };
         (is_apart || is_escaped()) && !validators::splits_escape(before, view.after(at))
@@ -115,7 +115,7 @@ impl Pattern {
         };
         let is_apart = !candidate
             .after
-            .is_some_and(|it| self.edges.after.is_some_and(|class| class(it)));
+            .is_some_and(|byte| self.edges.after.is_some_and(|class| class(byte)));
         let check = || self.check.map_or(Some(0), |check| check(candidate));
         let begin = is_apart.then(check).flatten()?;
         Some(matched.start + begin..matched.end)

@@ -58,8 +58,9 @@ impl Prefilter {
         // An offset is decided when the last of its bytes was read.
         let mut at = first;
         let mut takes = |out: u64, at: usize| {
-            let mut places = lanes(!out).filter_map(|it| (at + it).checked_sub(EXAMINED_BYTES - 2));
-            places.any(|it| range.contains(&it) && take(it))
+            let mut places =
+                lanes(!out).filter_map(|lane| (at + lane).checked_sub(EXAMINED_BYTES - 2));
+            places.any(|place| range.contains(&place) && take(place))
         };
         let (blocks, rest) = bytes.as_chunks::<EXAMINED_BYTES>();
         for block in blocks {
@@ -84,9 +85,12 @@ impl Prefilter {
     #[inline]
     fn put_together(&self, carry: u64, block: &[u8]) -> (u64, u64) {
         let out = |byte: &u8| self.out.get(usize::from(*byte)).copied();
-        let all = block.iter().zip(0..).fold(u128::from(carry), |all, it| {
-            all | u128::from(out(it.0).unwrap_or_default()) << (it.1 * 8)
-        });
+        let all = block
+            .iter()
+            .zip(0..)
+            .fold(u128::from(carry), |all, (byte, number)| {
+                all | u128::from(out(byte).unwrap_or_default()) << (number * 8)
+            });
         #[expect(clippy::cast_possible_truncation, reason = "its halves are wanted")]
         let halves = (all as u64, (all >> 64) as u64);
         halves
@@ -97,8 +101,8 @@ impl Prefilter {
 fn ruled_out(groups: &[Group], byte: u8) -> u64 {
     let passes = groups.iter().enumerate().flat_map(|(number, group)| {
         let places = group.places.iter().rev().enumerate();
-        let passing = places.filter(|it| it.1.has(byte));
-        passing.map(move |it| it.0 * GROUPS + number)
+        let passing = places.filter(|(_, bytes)| bytes.has(byte));
+        passing.map(move |(place, _)| place * GROUPS + number)
     });
     passes.fold(u64::MAX, |out, bit| out & !(1 << bit))
 }
@@ -129,7 +133,10 @@ impl Group {
 
     /// Returns the share of random text that passes.
     fn share(&self) -> f64 {
-        let shares = self.places.iter().map(|it| f64::from(it.count()) / 256.0);
+        let shares = self
+            .places
+            .iter()
+            .map(|bytes| f64::from(bytes.count()) / 256.0);
         shares.product()
     }
 }
@@ -141,7 +148,7 @@ struct Bytes([u128; 2]);
 impl Bytes {
     fn has(&self, byte: u8) -> bool {
         let half = self.0.get(usize::from(byte >> 7));
-        half.is_some_and(|it| it >> (byte & 0x7f) & 1 == 1)
+        half.is_some_and(|bits| bits >> (byte & 0x7f) & 1 == 1)
     }
 
     fn insert(&mut self, byte: u8) {
@@ -157,7 +164,7 @@ impl Bytes {
     }
 
     fn count(&self) -> u32 {
-        self.0.iter().map(|it| it.count_ones()).sum()
+        self.0.iter().map(|half| half.count_ones()).sum()
     }
 }
 
@@ -168,14 +175,14 @@ fn groups(tables: &[Table; EXAMINED_BYTES]) -> Vec<Group> {
     let group = |bit: u32| {
         let places = tables.each_ref().map(|table| {
             let mut bytes = Bytes::default();
-            let passing = (0..=u8::MAX).filter(|it| table.of(*it) >> bit & 1 == 1);
-            passing.for_each(|it| bytes.insert(it));
+            let passing = (0..=u8::MAX).filter(|byte| table.of(*byte) >> bit & 1 == 1);
+            passing.for_each(|byte| bytes.insert(byte));
             bytes
         });
         Group { places }
     };
     let mut groups: Vec<Group> = (0..64)
-        .filter(|it| used >> it & 1 == 1)
+        .filter(|bit| used >> bit & 1 == 1)
         .map(group)
         .collect();
     while groups.len() > GROUPS {

@@ -55,8 +55,8 @@ impl FirstByteTable {
     fn at(&self, view: MaskWindow<'_>, at: usize) -> Bits {
         // At the start of the text there is no byte before.
         let [before, after @ ..] = &self.tables;
-        let last = at.checked_sub(1).and_then(|it| view.byte(it));
-        let last = last.map_or(ALL, |it| before.of(it));
+        let last = at.checked_sub(1).and_then(|previous| view.byte(previous));
+        let last = last.map_or(ALL, |byte| before.of(byte));
         let bytes = view.bytes(at..view.end().min(at + after.len()));
         let bits = after.iter().zip(bytes);
         bits.fold(last, |bits, (table, byte)| bits & table.of(*byte))
@@ -71,13 +71,18 @@ mod tests {
     use crate::{DETECTORS, Mask, Style};
 
     fn mask(patterns: usize) -> Mask {
-        let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+        let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
         let patterns: Vec<(String, String)> = (0..patterns)
-            .map(|it| (format!("p{it}"), format!("[{it}c]é?b{{0,2}}{}", it % 7)))
+            .map(|number| {
+                (
+                    format!("p{number}"),
+                    format!("[{number}c]é?b{{0,2}}{}", number % 7),
+                )
+            })
             .collect();
         let patterns: Vec<(&str, &str)> = patterns
             .iter()
-            .map(|it| (it.0.as_str(), it.1.as_str()))
+            .map(|(name, pattern)| (name.as_str(), pattern.as_str()))
             .collect();
         Mask::new(&names, &patterns, &Style::Label).unwrap()
     }
@@ -90,7 +95,7 @@ mod tests {
         wanted: Bits,
     ) -> Vec<(usize, Bits)> {
         let hits = range.map(|at| (at, gate.at(view, at) & wanted));
-        hits.filter(|it| it.1 != 0).collect()
+        hits.filter(|(_, bits)| *bits != 0).collect()
     }
 
     #[test]

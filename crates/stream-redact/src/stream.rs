@@ -69,13 +69,13 @@ impl MaskStream {
     /// Returns whether a label is pending although its secret was consumed.
     pub(super) fn has_pending_label(&self) -> bool {
         let pending = self.pending.as_ref();
-        pending.is_some_and(|it| matches!(it.label, Label::Hashed { .. }))
+        pending.is_some_and(|mask| matches!(mask.label, Label::Hashed { .. }))
     }
 
     /// Returns the indices of patterns that matched.
     pub(super) fn rules(&self) -> impl Iterator<Item = usize> {
         let searches = self.searches.iter().enumerate();
-        searches.filter_map(|(rule, it)| it.has_found.then_some(rule))
+        searches.filter_map(|(rule, search)| search.has_found.then_some(rule))
     }
 
     /// Writes the text that is decided. Returns the offset before which text is needed
@@ -88,13 +88,18 @@ impl MaskStream {
     ) -> usize {
         let undecided = self.undecided(rules, view);
         self.found
-            .sort_unstable_by_key(|it| (it.secret.start, it.rule));
-        let ready = self.found.partition_point(|it| it.secret.start < undecided);
+            .sort_unstable_by_key(|found| (found.secret.start, found.rule));
+        let ready = self
+            .found
+            .partition_point(|found| found.secret.start < undecided);
         let later = self.found.split_off(ready);
         for found in std::mem::replace(&mut self.found, later) {
             self.pending(rules, view, &found, out);
         }
-        let ends = self.pending.as_ref().is_none_or(|it| it.end <= undecided);
+        let ends = self
+            .pending
+            .as_ref()
+            .is_none_or(|mask| mask.end <= undecided);
         if ends {
             self.end_mask(view, out);
             self.pass(view, undecided, out);
@@ -124,20 +129,22 @@ impl MaskStream {
     }
 
     fn begin(&mut self, rules: &PatternSet, view: MaskWindow<'_>, rule: usize, at: usize) {
-        let (Some(it), Some(search)) = (rules.all.get(rule), self.searches.get_mut(rule)) else {
+        let (Some(pattern), Some(search)) = (rules.all.get(rule), self.searches.get_mut(rule))
+        else {
             return;
         };
         if !search.is_running() {
-            search.begin(it, view, at);
+            search.begin(pattern, view, at);
             self.go(rules, view, rule);
         }
     }
 
     fn go(&mut self, rules: &PatternSet, view: MaskWindow<'_>, rule: usize) {
-        let (Some(it), Some(search)) = (rules.all.get(rule), self.searches.get_mut(rule)) else {
+        let (Some(pattern), Some(search)) = (rules.all.get(rule), self.searches.get_mut(rule))
+        else {
             return;
         };
-        if let Some(secret) = search.go(it, view, rules.limit) {
+        if let Some(secret) = search.go(pattern, view, rules.limit) {
             self.found.push(Found { secret, rule });
         }
     }
@@ -178,7 +185,10 @@ impl MaskStream {
             _ => {
                 self.end_mask(view, out);
                 self.pass(view, found.secret.start, out);
-                let name = rules.all.get(found.rule).map_or("", |it| &it.name);
+                let name = rules
+                    .all
+                    .get(found.rule)
+                    .map_or("", |pattern| &pattern.name);
                 self.pending = Some(PendingMask {
                     end: found.secret.end,
                     label: rules.labels.open(name, out),

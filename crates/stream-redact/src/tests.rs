@@ -7,12 +7,13 @@ use super::*;
 
 /// Returns a mask with every detector.
 fn every_detector() -> Mask {
-    let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+    let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
     Mask::new(&names, &[], &Style::Label).unwrap()
 }
 
 fn shown(mask: &Mask, text: &str) -> String {
-    mask.mask(text).map_or(text.to_owned(), |it| it.text)
+    mask.mask(text)
+        .map_or(text.to_owned(), |masked| masked.text)
 }
 
 #[test]
@@ -34,11 +35,12 @@ fn each_detector_finds_its_secrets_at_any_position() {
         ("a\n", "\r\n"),
     ];
     let mut missed = Vec::new();
-    for name in DETECTORS.iter().map(|it| it.name) {
+    for name in DETECTORS.iter().map(|detector| detector.name) {
         let mask = Mask::new(&[name], &[], &Style::Label).unwrap();
         let all = secrets();
-        let own = all.iter().filter(|it| it.0 == name);
-        for ((_, secret), (before, after)) in own.flat_map(|it| around.map(|around| (it, around))) {
+        let own = all.iter().filter(|secret| secret.0 == name);
+        let placed = own.flat_map(|secret| around.map(|around| (secret, around)));
+        for ((_, secret), (before, after)) in placed {
             let masked = shown(&mask, &format!("{before}{secret}{after}"));
             if masked != format!("{before}[REDACTED:{name}]{after}") {
                 missed.push(format!("{name}: {before}{secret}{after} became {masked}"));
@@ -53,7 +55,7 @@ fn every_secret_has_its_label_if_all_detectors_are_enabled() {
     let mask = every_detector();
     let labelled = |(name, secret): &(&str, String)| {
         let found = mask.mask(&format!("a {secret} b"));
-        let found = found.map_or(String::new(), |it| it.text);
+        let found = found.map_or(String::new(), |masked| masked.text);
         (found != format!("a [REDACTED:{name}] b")).then(|| format!("{secret}: {found}"))
     };
     let wrong: Vec<String> = secrets().iter().filter_map(labelled).collect();
@@ -214,7 +216,7 @@ fn text_over_the_hold_limit_is_masked_until_no_match_is_possible() {
 
     let mut stream = mask.stream();
     let pushed: Vec<String> = ["a xabc", "defghijk", "lmn", "opq 1 ", "x"]
-        .map(|it| stream.push(it))
+        .map(|chunk| stream.push(chunk))
         .into();
     assert_eq!(pushed, ["a ", "[REDACTED:p]", "", " 1 ", ""]);
     assert_eq!(stream.finish(), "x");
@@ -295,7 +297,7 @@ fn a_match_rejected_from_one_start_may_be_accepted_from_another() {
         finds: "what begins with b",
         rule: "[ab]+c",
         edges: detectors::Edges::OPEN,
-        check: Some(|it| it.text.starts_with(b"b").then_some(0)),
+        check: Some(|candidate| candidate.text.starts_with(b"b").then_some(0)),
     });
     let all = vec![rule.unwrap()];
     let rules = PatternSet {

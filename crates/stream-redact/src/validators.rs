@@ -30,49 +30,56 @@ const IBAN_LENGTHS: &[([u8; 2], usize)] = &[
     (*b"YE", 30),
 ];
 
-pub(super) fn email(it: Candidate<'_>) -> Option<usize> {
-    let text = str::from_utf8(it.text).ok()?;
+pub(super) fn email(candidate: Candidate<'_>) -> Option<usize> {
+    let text = str::from_utf8(candidate.text).ok()?;
     let (local, domain) = text.split_once('@')?;
     let (labels, top) = domain.rsplit_once('.')?;
     let labels: Vec<&str> = labels.split('.').collect();
-    let is_number = |label: &&str| label.bytes().all(|it| it.is_ascii_digit());
+    let is_number = |label: &&str| label.bytes().all(|byte| byte.is_ascii_digit());
     // `icon@2x.png`, and `package@1.2.3.tgz`.
-    let is_scale = labels.first().is_some_and(|it| is_scale(it));
+    let is_scale = labels.first().is_some_and(|label| is_scale(label));
     let is_version = labels.len() > 1 && labels.iter().rev().take(2).all(is_number);
     let is_hyphened = labels
         .iter()
-        .any(|it| it.starts_with('-') || it.ends_with('-'));
-    let is_shouted = top.bytes().all(|it| it.is_ascii_uppercase());
+        .any(|label| label.starts_with('-') || label.ends_with('-'));
+    let is_shouted = top.bytes().all(|byte| byte.is_ascii_uppercase());
     // `Com`, but not the name of a function such as `closeAll`.
-    let is_name = is_shouted || top.bytes().skip(1).all(|it| it.is_ascii_lowercase());
+    let is_name = is_shouted || top.bytes().skip(1).all(|byte| byte.is_ascii_lowercase());
     let is_email = is_name && !is_scale && !is_version && !is_hyphened;
     // `git@github.com:…` is not an address.
-    (is_email && local != "git" && !is_in_authority(it.before)).then_some(0)
+    (is_email && local != "git" && !is_in_authority(candidate.before)).then_some(0)
 }
 
 fn is_scale(label: &str) -> bool {
     let factor = label.strip_suffix('x');
-    factor.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
+    factor.is_some_and(|factor| {
+        !factor.is_empty() && factor.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// Returns whether the text ends between `scheme://` and `@`.
 fn is_in_authority(before: &[u8]) -> bool {
-    let inside =
-        |it: &&u8| it.is_ascii_graphic() && !matches!(it, b'/' | b'@' | b'"' | b'\'' | b'<' | b'>');
+    let inside = |byte: &&u8| {
+        byte.is_ascii_graphic() && !matches!(byte, b'/' | b'@' | b'"' | b'\'' | b'<' | b'>')
+    };
     let user = before.iter().rev().take_while(inside).count();
     let outside = before.len().saturating_sub(user);
-    before.get(..outside).is_some_and(|it| it.ends_with(b"://"))
+    before
+        .get(..outside)
+        .is_some_and(|scheme| scheme.ends_with(b"://"))
 }
 
-pub(super) fn phone(it: Candidate<'_>) -> Option<usize> {
-    let digits = count(it.text, |it| it.is_ascii_digit());
-    let is_phone = match it.text {
+pub(super) fn phone(candidate: Candidate<'_>) -> Option<usize> {
+    let digits = count(candidate.text, |byte| byte.is_ascii_digit());
+    let is_phone = match candidate.text {
         [b'+', rest @ ..] if is_date(rest) => false,
         [b'+', b'1', ..] => digits == 11,
         // At most one separator, or sign, for two digits.
-        [b'+', ..] => (8..=15).contains(&digits) && it.text.len() <= digits + digits / 2 + 1,
+        [b'+', ..] => (8..=15).contains(&digits) && candidate.text.len() <= digits + digits / 2 + 1,
         // Japan; a social security number has nine digits.
-        [b'0', ..] if count(it.text, |it| it == b'-') == 2 => (10..=11).contains(&digits),
+        [b'0', ..] if count(candidate.text, |byte| byte == b'-') == 2 => {
+            (10..=11).contains(&digits)
+        }
         [b'0', ..] => (9..=12).contains(&digits),
         _ => true,
     };
@@ -81,15 +88,15 @@ pub(super) fn phone(it: Candidate<'_>) -> Option<usize> {
 
 /// Returns whether it begins with a year, a month and a day.
 fn is_date(text: &[u8]) -> bool {
-    let mut numbers = text.split(|it| !it.is_ascii_digit());
+    let mut numbers = text.split(|byte| !byte.is_ascii_digit());
     let [year, month, day] = [(); 3].map(|()| numbers.next().map_or(0, <[u8]>::len));
     let is_near = text.starts_with(b"19") || text.starts_with(b"20");
     matches!((year, month, day), (4 | 6, 2, 2)) && (is_near || text.get(year) == Some(&b'-'))
 }
 
-pub(super) fn card(it: Candidate<'_>) -> Option<usize> {
-    let digits = it.text.iter().filter(|it| it.is_ascii_digit());
-    let digits: Vec<u8> = digits.map(|it| it - b'0').collect();
+pub(super) fn card(candidate: Candidate<'_>) -> Option<usize> {
+    let digits = candidate.text.iter().filter(|byte| byte.is_ascii_digit());
+    let digits: Vec<u8> = digits.map(|digit| digit - b'0').collect();
     (is_issued(&digits) && luhn(&digits)).then_some(0)
 }
 
@@ -119,16 +126,18 @@ fn luhn(digits: &[u8]) -> bool {
     sum.is_multiple_of(10)
 }
 
-pub(super) fn iban(it: Candidate<'_>) -> Option<usize> {
-    let (head, account) = it.text.split_first_chunk::<4>()?;
+pub(super) fn iban(candidate: Candidate<'_>) -> Option<usize> {
+    let (head, account) = candidate.text.split_first_chunk::<4>()?;
     let country = head.first_chunk::<2>()?;
-    let entry = IBAN_LENGTHS.binary_search_by_key(country, |it| it.0).ok()?;
+    let entry = IBAN_LENGTHS
+        .binary_search_by_key(country, |row| row.0)
+        .ok()?;
     let length = IBAN_LENGTHS.get(entry)?.1;
-    if it.text.len() - count(it.text, |it| it == b' ') != length {
+    if candidate.text.len() - count(candidate.text, |byte| byte == b' ') != length {
         return None;
     }
     let characters = account.iter().chain(head).copied();
-    let characters = characters.filter(|it| *it != b' ');
+    let characters = characters.filter(|byte| *byte != b' ');
     (characters.fold(0, mod_97) == 1).then_some(0)
 }
 
@@ -141,47 +150,47 @@ fn mod_97(remainder: u32, next: u8) -> u32 {
     }
 }
 
-pub(super) fn us_ssn(it: Candidate<'_>) -> Option<usize> {
-    let is_unissued = it.text.starts_with(b"000")
-        || it.text.starts_with(b"666")
-        || it.text.starts_with(b"9")
-        || it.text.get(4..6) == Some(b"00")
-        || it.text.ends_with(b"0000");
-    (!is_unissued && it.after != Some(b'-')).then_some(0)
+pub(super) fn us_ssn(candidate: Candidate<'_>) -> Option<usize> {
+    let is_unissued = candidate.text.starts_with(b"000")
+        || candidate.text.starts_with(b"666")
+        || candidate.text.starts_with(b"9")
+        || candidate.text.get(4..6) == Some(b"00")
+        || candidate.text.ends_with(b"0000");
+    (!is_unissued && candidate.after != Some(b'-')).then_some(0)
 }
 
-pub(super) fn aws_key(it: Candidate<'_>) -> Option<usize> {
-    let Some(name) = it.text.len().checked_sub(40) else {
+pub(super) fn aws_key(candidate: Candidate<'_>) -> Option<usize> {
+    let Some(name) = candidate.text.len().checked_sub(40) else {
         return Some(0);
     };
-    (!matches!(it.after, Some(b'/' | b'+' | b'='))).then_some(name)
+    (!matches!(candidate.after, Some(b'/' | b'+' | b'='))).then_some(name)
 }
 
-pub(super) fn google_key(it: Candidate<'_>) -> Option<usize> {
-    let has = |kind: fn(&u8) -> bool| it.text.iter().skip(2).any(kind);
+pub(super) fn google_key(candidate: Candidate<'_>) -> Option<usize> {
+    let has = |kind: fn(&u8) -> bool| candidate.text.iter().skip(2).any(kind);
     let is_random =
         has(u8::is_ascii_digit) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
-    (it.text.starts_with(b"AIza") || is_random).then_some(0)
+    (candidate.text.starts_with(b"AIza") || is_random).then_some(0)
 }
 
 /// Requires a digit: hyphenated words have none.
-pub(super) fn mixed(it: Candidate<'_>) -> Option<usize> {
-    it.text.iter().any(u8::is_ascii_digit).then_some(0)
+pub(super) fn mixed(candidate: Candidate<'_>) -> Option<usize> {
+    candidate.text.iter().any(u8::is_ascii_digit).then_some(0)
 }
 
-pub(super) fn url_password(it: Candidate<'_>) -> Option<usize> {
-    let user = it.text.get(3..)?;
-    let begin = 3 + user.iter().position(|it| *it == b':')? + 1;
+pub(super) fn url_password(candidate: Candidate<'_>) -> Option<usize> {
+    let user = candidate.text.get(3..)?;
+    let begin = 3 + user.iter().position(|byte| *byte == b':')? + 1;
     // `${PASSWORD}`, `{password}`, `[password]`, `***`, `%s` are none.
     let is_hidden = matches!(
-        it.text.get(begin..)?,
+        candidate.text.get(begin..)?,
         [b'$' | b'{' | b'[' | b'*', ..] | [b'%', _]
     );
-    (it.after == Some(b'@') && !is_hidden).then_some(begin)
+    (candidate.after == Some(b'@') && !is_hidden).then_some(begin)
 }
 
 fn count(text: &[u8], kind: impl Fn(u8) -> bool) -> usize {
-    text.iter().filter(|it| kind(**it)).count()
+    text.iter().filter(|byte| kind(**byte)).count()
 }
 
 /// Returns whether an escape ends here: `\n`, `%20`, `\x22`, `\u003d`. A word may begin after

@@ -160,8 +160,8 @@ impl<'a> Keys<'a> {
 
     /// Returns the scope of a key whose hash is that of a free field.
     fn free_under(&self, key: Key, free: &'static FreeFields, depth: usize) -> Scope {
-        let is_key = |it: &&FreeField| {
-            it.hash == key.hash && depth >= it.from_depth && self.is_field(key, it.name)
+        let is_key = |field: &&FreeField| {
+            field.hash == key.hash && depth >= field.from_depth && self.is_field(key, field.name)
         };
         let found = free.all.iter().find(is_key);
         found.map_or(Scope::Fields(free), Scope::Free)
@@ -216,7 +216,7 @@ impl<'a> Keys<'a> {
         let text = self.meant(key);
         let mut is_escaped = matches!(text, Cow::Owned(_));
         let known = self.open.get(object.start..).unwrap_or_default();
-        for other in known.iter().filter(|it| it.hash == key.hash) {
+        for other in known.iter().filter(|other| other.hash == key.hash) {
             let other = self.meant(*other);
             if same(&other, &text, scope) {
                 return Err(KeyError::Duplicate);
@@ -226,7 +226,7 @@ impl<'a> Keys<'a> {
         // A hash set unescapes each key once, not once per comparison.
         if known.len() >= FEW || is_escaped {
             let all = known.iter().chain([&key]);
-            let all = all.map(|it| folded(&self.meant(*it), scope)).collect();
+            let all = all.map(|key| folded(&self.meant(*key), scope)).collect();
             self.key_sets.push(all);
             (object.uses_set, object.hash_bits) = (true, u64::MAX);
         } else {

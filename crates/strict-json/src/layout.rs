@@ -88,7 +88,7 @@ impl Layout {
     #[inline]
     pub(super) fn end(&mut self, number: Option<u32>, end: usize) {
         let next = short(self.values.len());
-        let value = number.and_then(|it| self.values.get_mut(it as usize));
+        let value = number.and_then(|number| self.values.get_mut(number as usize));
         if let Some(value) = value {
             (value.place.end, value.next) = (short(end), next);
         }
@@ -98,7 +98,7 @@ impl Layout {
     /// `None` if they were not recorded.
     #[inline]
     pub fn within(&self, number: usize) -> Option<Within<'_>> {
-        let value = self.values.get(number).filter(|it| it.is_open)?;
+        let value = self.values.get(number).filter(|value| value.is_open)?;
         Some(Within {
             values: self.values.get(..value.next as usize)?,
             at: number + 1,
@@ -108,13 +108,13 @@ impl Layout {
     /// Returns the position of a value.
     #[inline]
     pub fn place(&self, number: usize) -> Option<Range<usize>> {
-        self.values.get(number).map(|it| it.place.range())
+        self.values.get(number).map(|value| value.place.range())
     }
 
     /// Returns the position of a value's key, quotes included.
     #[inline]
     pub fn key(&self, number: usize) -> Option<Range<usize>> {
-        self.values.get(number).map(|it| it.key.range())
+        self.values.get(number).map(|value| value.key.range())
     }
 }
 

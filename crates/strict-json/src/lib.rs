@@ -210,7 +210,7 @@ impl From<JsonError> for DocumentError {
 /// Returns what is wrong with the document, and where.
 pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
     let scan = Scan::new(checked(text)?);
-    scan.document(names).map(drop).map_err(|it| *it)
+    scan.document(names).map(drop).map_err(|error| *error)
 }
 
 /// Checks a document and records the positions of its values down to the nesting depth
@@ -221,7 +221,7 @@ pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
 /// Returns what is wrong with the document, and where.
 pub fn lay_out(text: &[u8], names: Names, deepest: usize) -> Result<Layout, JsonError> {
     let scan = Scan::new(checked(text)?);
-    scan.laid_out(names, deepest).map_err(|it| *it)
+    scan.laid_out(names, deepest).map_err(|error| *error)
 }
 
 /// Returns the end of the string with which a text begins, closing quote included;

@@ -19,7 +19,7 @@ pub(super) type StringError = (&'static str, usize);
 /// quote.
 #[inline]
 pub(super) fn end(text: &[u8], start: usize) -> Result<usize, StringError> {
-    let stops = |it: u8x16| it.simd_eq(BACKSLASH) | controls(it);
+    let stops = |bytes: u8x16| bytes.simd_eq(BACKSLASH) | controls(bytes);
     match plain_end(text, start, stops) {
         Ok(end) => Ok(end),
         Err(at) => long_end(text, at),
@@ -30,8 +30,9 @@ pub(super) fn end(text: &[u8], start: usize) -> Result<usize, StringError> {
 /// and the control character that strings may contain.
 #[inline]
 pub(super) fn plain_key_end(text: &[u8], start: usize) -> Option<usize> {
-    let odd = |it: u8x16| it.simd_eq(BACKSLASH) | it.simd_eq(UNDERSCORE) | it.simd_eq(DELETE);
-    plain_end(text, start, |it| odd(it) | controls(it)).ok()
+    let odd =
+        |bytes: u8x16| bytes.simd_eq(BACKSLASH) | bytes.simd_eq(UNDERSCORE) | bytes.simd_eq(DELETE);
+    plain_end(text, start, |bytes| odd(bytes) | controls(bytes)).ok()
 }
 
 /// Returns the end of a string without `odd` characters; else a position at or before
@@ -77,7 +78,7 @@ enum Chunk16 {
 
 #[inline]
 fn classify(text: &[u8], at: usize, odd: impl Fn(u8x16) -> u8x16) -> Chunk16 {
-    let Some(bytes) = text.get(at..).and_then(|it| it.first_chunk()) else {
+    let Some(bytes) = text.get(at..).and_then(|rest| rest.first_chunk()) else {
         return Chunk16::Odd;
     };
     let bytes = u8x16::new(*bytes);
@@ -208,7 +209,7 @@ impl Block {
     /// byte.
     #[inline]
     fn equal(&self, byte: u8x16) -> u64 {
-        self.bits(|it| it.simd_eq(byte))
+        self.bits(|part| part.simd_eq(byte))
     }
 
     /// Returns a bit for each character that a string must not contain.
@@ -227,7 +228,7 @@ impl Block {
     #[inline]
     fn bits(&self, find: impl Fn(u8x16) -> u8x16) -> u64 {
         let [first, second, third, last] = self.0;
-        let bits = |it| u64::from(find(it).to_bitmask());
+        let bits = |part| u64::from(find(part).to_bitmask());
         bits(first) | bits(second) << 16 | bits(third) << 32 | bits(last) << 48
     }
 }
@@ -350,7 +351,7 @@ mod tests {
             if let Some(end) = plain_key_end(text.as_bytes(), start) {
                 prop_assert_eq!(Ok(end), reference_end(text.as_bytes(), start));
                 let key = text.get(start..end - 1);
-                let is_odd = |it: &str| it.contains(['\\', '_', '\u{7f}']);
+                let is_odd = |key: &str| key.contains(['\\', '_', '\u{7f}']);
                 prop_assert_eq!(key.map(is_odd), Some(false));
             }
         }

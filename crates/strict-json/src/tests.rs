@@ -46,7 +46,7 @@ fn unambiguous_json_is_accepted() {
         r#"{"parameters_json_schema":{"a_b":1,"aB":2}}"#,
         r#"{"_responseJsonSchema":{},"responseJsonSchema":{}}"#,
     ] {
-        check_document(text.as_bytes()).unwrap_or_else(|it| panic!("{text}: {it}"));
+        check_document(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
     }
     let deep = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
     assert!(check_document(deep.as_bytes()).is_ok());
@@ -70,7 +70,7 @@ fn a_duplicate_field_is_refused_at_every_depth() {
         r#"{"response":{"toolConfig":1,"tool_config":2}}"#,
         "`tool_config` is duplicated",
     );
-    let many: Vec<String> = (0..40).map(|it| format!("\"k{it}\":0")).collect();
+    let many: Vec<String> = (0..40).map(|number| format!("\"k{number}\":0")).collect();
     let many = many.join(",");
     check_refused(&format!("{{{many},\"K_3\":0}}"), "`K_3` is duplicated");
     check_refused(&format!("{{\"args\":{{{many},\"k39\":0}}}}"), "`args`");
@@ -80,7 +80,9 @@ fn a_duplicate_field_is_refused_at_every_depth() {
 #[test]
 fn the_number_of_fields_is_limited() {
     let fields = |count: usize| {
-        let all: Vec<String> = (0..count).map(|it| format!("\"k{it}\":0")).collect();
+        let all: Vec<String> = (0..count)
+            .map(|number| format!("\"k{number}\":0"))
+            .collect();
         format!("{{{}}}", all.join(","))
     };
     assert!(check_document(fields(MAX_FIELDS).as_bytes()).is_ok());
@@ -224,7 +226,7 @@ impl<'de> Visitor<'de> for Depth {
 /// Returns true if `serde_json` accepts a document, without duplicate keys or too many levels.
 fn oracle(bytes: &[u8]) -> bool {
     let read = serde_json::from_slice::<Oracle>(bytes);
-    read.is_ok_and(|it| it.0 <= MAX_DEPTH)
+    read.is_ok_and(|Oracle(depth)| depth <= MAX_DEPTH)
 }
 
 const PIECES: [&str; 34] = [
@@ -272,7 +274,7 @@ fn json_like_bytes() -> impl Strategy<Value = Vec<u8>> {
     ]);
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
     prop_oneof![
-        pieces.prop_map(|it| it.concat().into_bytes()),
+        pieces.prop_map(|pieces| pieces.concat().into_bytes()),
         (value, edits).prop_map(|(text, edits)| {
             let mut bytes = text.as_bytes().to_vec();
             for (at, byte) in edits {
@@ -318,7 +320,7 @@ fn key() -> impl Strategy<Value = Key> {
     (pieces, prop::bool::weighted(0.1)).prop_map(|(pieces, is_escaped)| {
         let decoded = pieces.concat();
         let text = if is_escaped {
-            let units = decoded.encode_utf16().map(|it| format!("\\u{it:04x}"));
+            let units = decoded.encode_utf16().map(|unit| format!("\\u{unit:04x}"));
             units.collect::<Vec<_>>().concat()
         } else {
             decoded.clone()
@@ -331,13 +333,14 @@ fn key() -> impl Strategy<Value = Key> {
 /// Returns the spelling that all spellings of a field share.
 fn canonical_field(name: &str) -> String {
     let letters = name.char_indices();
-    let kept = letters.filter(|(at, it)| *at == 0 || *it != '_');
-    kept.map(|it| it.1.to_ascii_lowercase()).collect()
+    let kept = letters.filter(|(at, letter)| *at == 0 || *letter != '_');
+    kept.map(|(_, letter)| letter.to_ascii_lowercase())
+        .collect()
 }
 
 fn all_distinct(names: impl Iterator<Item = String>) -> bool {
     let mut known = std::collections::HashSet::new();
-    names.into_iter().all(|it| known.insert(it))
+    names.into_iter().all(|name| known.insert(name))
 }
 
 proptest! {
@@ -351,14 +354,14 @@ proptest! {
         ],
         behind in 0_usize..40,
     ) {
-        let members: Vec<String> = names.iter().map(|it| format!("{}:{{}}", it.text)).collect();
+        let members: Vec<String> = names.iter().map(|name| format!("{}:{{}}", name.text)).collect();
         // The end of a text is read by other code.
         let text = format!("{{{}}}{}", members.join(","), " ".repeat(behind));
         let accepted = |names| check(text.as_bytes(), names).is_ok();
 
-        let decoded_keys = names.iter().map(|it| it.decoded.clone());
+        let decoded_keys = names.iter().map(|name| name.decoded.clone());
         prop_assert_eq!(accepted(Names::Free), all_distinct(decoded_keys), "{}", &text);
-        let canonical_fields = names.iter().map(|it| canonical_field(&it.decoded));
+        let canonical_fields = names.iter().map(|name| canonical_field(&name.decoded));
         let expected = all_distinct(canonical_fields);
         prop_assert_eq!(accepted(Names::Fields(FREE)), expected, "{}", &text);
     }

@@ -290,7 +290,7 @@ mod tests {
         for pointer in REQUIRED.iter().chain(required) {
             let value = event.pointer(pointer);
             assert!(
-                value.is_some_and(|it| !it.is_null()),
+                value.is_some_and(|value| !value.is_null()),
                 "{pointer}: {event:#}"
             );
         }

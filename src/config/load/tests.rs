@@ -50,7 +50,7 @@ fn messages(text: &str, settings: &[(&str, &str)]) -> String {
 
 fn hooks(config: &Config) -> Vec<(EventName, &HookSpec)> {
     let groups = config.hooks.iter().flat_map(|(event, groups)| {
-        let hooks = groups.iter().flat_map(|it| &it.hooks);
+        let hooks = groups.iter().flat_map(|group| &group.hooks);
         hooks.map(move |hook| (*event, hook))
     });
     groups.collect()
@@ -62,7 +62,7 @@ fn running(text: &str, settings: &[(&str, &str)]) -> Vec<String> {
     let config = config.unwrap();
     hooks(&config)
         .iter()
-        .map(|(_, it)| it.label().to_owned())
+        .map(|(_, hook)| hook.label().to_owned())
         .collect()
 }
 

@@ -100,14 +100,14 @@ fn the_models_and_tools_of_a_caller_become_policies() {
         "a".repeat(64)
     );
     let config = parse_more(&text).unwrap();
-    let policies = config.caller_policies.iter().map(|it| {
-        let when = it.when.as_ref().unwrap();
+    let policies = config.caller_policies.iter().map(|policy| {
+        let when = policy.when.as_ref().unwrap();
         format!(
             "{} {} {} {:?}",
-            it.label(),
-            it.policy,
+            policy.label(),
+            policy.policy,
             when.text,
-            it.settings.0
+            policy.settings.0
         )
     });
     let policies: Vec<String> = policies.collect();

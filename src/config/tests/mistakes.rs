@@ -230,8 +230,8 @@ proptest! {
 
     #[test]
     fn every_message_about_a_random_text_has_a_position(text in "[\\[\\]{}:,&*!|>'\"%@`#\\-? \na-c0-2\t]{0,60}") {
-        let shown = parse(&text).map_or_else(|it| it.to_string(), |it| warnings(&it));
-        prop_assert!(shown.lines().all(|it| it.starts_with("hookgate.yaml:")), "{shown}");
+        let shown = parse(&text).map_or_else(|error| error.to_string(), |config| warnings(&config));
+        prop_assert!(shown.lines().all(|line| line.starts_with("hookgate.yaml:")), "{shown}");
     }
 }
 
@@ -253,7 +253,7 @@ sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
         "{}",
         "redis",
     ];
-    let stores = stores.map(|it| refusal(&format!("{MINIMAL}sessions: {{ store: {it} }}\n")));
+    let stores = stores.map(|store| refusal(&format!("{MINIMAL}sessions: {{ store: {store} }}\n")));
     let file = parse_more("sessions: { transcripts: Cargo.toml }\n").unwrap_err();
 
     assert_snapshot!(parse_more(text).unwrap_err(), @r"

@@ -19,7 +19,7 @@ fn absent_settings_have_their_defaults() {
 fn the_annotated_config_holds_the_defaults() {
     let annotated = load(Path::new("config/hookgate.yaml")).unwrap();
     let gemini = annotated.upstreams.gemini.as_ref();
-    let upstream = gemini.map(|it| it.url.clone());
+    let upstream = gemini.map(|upstream| upstream.url.clone());
     let overrides = Overrides {
         upstream,
         ..Overrides::default()
@@ -27,15 +27,16 @@ fn the_annotated_config_holds_the_defaults() {
 
     let defaults = Config::without_file(&overrides, &registry()).unwrap();
 
-    let own_parts = |it: Config| Config {
+    let own_parts = |config: Config| Config {
         hook_directory: PathBuf::new(),
         version: String::new(),
         document: std::sync::Arc::default(),
         texts: std::sync::Arc::default(),
         files: Vec::new(),
-        ..it
+        ..config
     };
-    let [annotated, defaults] = [annotated, defaults].map(|it| format!("{:?}", own_parts(it)));
+    let [annotated, defaults] =
+        [annotated, defaults].map(|config| format!("{:?}", own_parts(config)));
     assert_eq!(annotated, defaults);
 }
 
@@ -45,8 +46,11 @@ fn every_shipped_config_loads_without_warnings() {
     for directory in ["config", "config/examples", "config/examples/policies"] {
         let paths = fs::read_dir(directory)
             .unwrap()
-            .map(|it| it.unwrap().path());
-        for path in paths.filter(|it| it.extension().is_some_and(|it| it == "yaml")) {
+            .map(|entry| entry.unwrap().path());
+        for path in paths.filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        }) {
             let overrides = Overrides {
                 missing_secrets: MissingSecrets::Placeholder,
                 ..Overrides::default()
@@ -63,8 +67,8 @@ fn every_shipped_config_loads_without_warnings() {
 /// what it prints, and its exit code.
 fn run_example(file: &str, event: EventName, name: &str, input: &Value) -> (Value, i32) {
     let config = load(&Path::new("config/examples").join(file)).unwrap();
-    let mut hooks = config.hooks[&event].iter().flat_map(|it| &it.hooks);
-    let hook = hooks.find(|it| it.label() == name).unwrap();
+    let mut hooks = config.hooks[&event].iter().flat_map(|group| &group.hooks);
+    let hook = hooks.find(|hook| hook.label() == name).unwrap();
     let env = hook.settings.0.get("env").and_then(Value::as_object);
     let env = env.into_iter().flatten();
     let mut child = Command::new("bash")
@@ -262,7 +266,7 @@ fn every_setting_has_its_line_in_the_documentation() {
     let mut names = Vec::new();
     settings(&schema, &schema, "", &mut names);
 
-    let is_missing = |it: &String| !page.contains(&format!("`{it}`"));
+    let is_missing = |name: &String| !page.contains(&format!("`{name}`"));
     let missing: Vec<String> = names.into_iter().filter(is_missing).collect();
     assert!(missing.is_empty(), "not in docs/config.md: {missing:?}");
 }

@@ -268,9 +268,9 @@ mod tests {
 
     #[track_caller]
     fn same(one: &str, other: &str) {
-        let plain = |it: &str| {
-            let all = items(it).into_iter();
-            all.map(|it| (it.kind, it.text)).collect::<Vec<_>>()
+        let plain = |text: &str| {
+            let all = items(text).into_iter();
+            all.map(|item| (item.kind, item.text)).collect::<Vec<_>>()
         };
         assert_eq!(plain(one), plain(other));
     }
@@ -313,7 +313,7 @@ mod tests {
         };
         let (one, two) = (result(r#""id":"1","#, "x"), result(r#""id":"2","#, "x"));
         let content = |parts: &[&String]| {
-            let parts: Vec<&str> = parts.iter().map(|it| it.as_str()).collect();
+            let parts: Vec<&str> = parts.iter().map(|part| part.as_str()).collect();
             format!(r#"{{"role":"user","parts":[{}]}}"#, parts.join(","))
         };
         same(&content(&[&one, &two, &one, &two]), &content(&[&one, &two]));

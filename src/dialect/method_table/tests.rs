@@ -107,7 +107,9 @@ fn a_family_matches_all_methods_and_deeper_paths_but_no_path_of_another_row() {
 
 #[test]
 fn no_two_rows_of_an_api_share_a_path_and_a_method() {
-    let lines: BTreeSet<_> = methods().map(|it| (it.api, it.method, it.path)).collect();
+    let lines: BTreeSet<_> = methods()
+        .map(|row| (row.api, row.method, row.path))
+        .collect();
     assert_eq!(lines.len(), methods().count());
 }
 
@@ -202,7 +204,7 @@ fn a_model_in_a_body_must_belong_to_the_project_in_the_path() {
 
 /// Writes the fields of an API's requests that have a name in the config.
 fn write_fields(page: &mut String, api: Api) {
-    let mut fields = FIELDS.iter().filter(|it| it.api == api).peekable();
+    let mut fields = FIELDS.iter().filter(|field| field.api == api).peekable();
     if fields.peek().is_none() {
         return;
     }
@@ -245,7 +247,7 @@ fn the_documentation_lists_the_table() {
         }
         write!(made, "\n### {title} (`upstreams.{}`)\n\n", api.upstream()).unwrap();
         made.push_str("| name | path | what runs | if allowed |\n|---|---|---|---|\n");
-        for row in methods().filter(|it| it.api == api) {
+        for row in methods().filter(|row| row.api == api) {
             let (runs, allowed) = (row.coverage(false), row.coverage(true));
             let allowed = match row.access {
                 Access::Open => "",

@@ -42,7 +42,9 @@ impl InFlightExchanges {
     pub fn count(&self) -> usize {
         let table = self.table();
         let recordings = table.recordings.values();
-        recordings.filter(|it| it.strong_count() > 0).count()
+        recordings
+            .filter(|recording| recording.strong_count() > 0)
+            .count()
     }
 
     /// Calls `reader` with the requests in flight, the oldest first, until it returns `false`.

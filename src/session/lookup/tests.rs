@@ -263,7 +263,7 @@ async fn agents_with_one_first_prompt_are_separated_by_their_first_difference() 
     assert_ne!(one.key, other.key);
     let forked = [&one, &other]
         .into_iter()
-        .find(|it| it.match_kind == MatchKind::Forked);
+        .find(|session| session.match_kind == MatchKind::Forked);
     let forked = forked.unwrap();
     assert_eq!(forked.state.requests, 1);
     assert!(forked.note(&prompt).is_some());
@@ -337,7 +337,7 @@ async fn contents_of_one_chunk_each_are_one_answer() {
     let first = agents.ask(&[user(&[text("go")])], &chunks).await;
 
     let mut contents = vec![user(&[text("go")])];
-    contents.extend(chunks.iter().map(|it| model(std::slice::from_ref(it))));
+    contents.extend(chunks.iter().map(|part| model(std::slice::from_ref(part))));
     contents.push(user(&[text("more")]));
     let later = agents.ask(&contents, &[]).await;
 
@@ -512,7 +512,7 @@ async fn prompts_end_where_requests_ended() {
     let prompts = later.prompts();
     let texts = prompts
         .iter()
-        .map(|it| later.prompt_text(it, &history(&both)).unwrap());
+        .map(|prompt| later.prompt_text(prompt, &history(&both)).unwrap());
     assert_eq!(texts.collect::<Vec<_>>(), ["a", "b\n\nc"]);
     assert_eq!(prompts[0].contents, 0..1);
 

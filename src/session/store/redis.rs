@@ -93,7 +93,7 @@ impl RedisStore {
     async fn sync_secret(&self) {
         let (own, _) = *lock(&self.fingerprinter);
         let secret: Option<Vec<u8>> = self.connection.run(lua::secret(own)).await;
-        if let Some(secret) = secret.and_then(|it| Uuid::from_slice(&it).ok()) {
+        if let Some(secret) = secret.and_then(|bytes| Uuid::from_slice(&bytes).ok()) {
             *lock(&self.fingerprinter) = (secret, SecretOrigin::Shared);
         }
     }
@@ -206,9 +206,9 @@ impl RedisStore {
             return self.copy.find_by_id(id);
         };
         let mut find_by_id = Vec::new();
-        for key in names.iter().filter_map(|it| key_of_name(it)) {
+        for key in names.iter().filter_map(|name| key_of_name(name)) {
             let state = self.load(&key).await;
-            find_by_id.extend(state.map(|it| (key, it)));
+            find_by_id.extend(state.map(|state| (key, state)));
         }
         find_by_id
     }
@@ -264,7 +264,7 @@ impl PendingWrites {
 
     /// Removes a session unless it was saved again after save number `save`.
     fn remove_written(&mut self, key: &SessionKey, save: u64) {
-        if self.sessions.get(key).is_some_and(|it| *it <= save) {
+        if self.sessions.get(key).is_some_and(|number| *number <= save) {
             self.sessions.remove(key);
         }
     }

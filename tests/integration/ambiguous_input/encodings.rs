@@ -117,7 +117,7 @@ async fn a_body_that_cannot_be_decoded_reaches_no_upstream() {
     let mut wrong_length = gzipped.clone();
     *wrong_length.last_mut().unwrap() ^= 1;
     let plain = body.as_bytes().to_vec();
-    let encoded = |it: &str| format!("{JSON_HEADER}content-encoding: {it}\r\n");
+    let encoded = |encoding: &str| format!("{JSON_HEADER}content-encoding: {encoding}\r\n");
     for (case, lines, body, expected) in [
         (
             "deflate",

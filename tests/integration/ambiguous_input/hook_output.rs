@@ -92,7 +92,10 @@ async fn an_ambiguous_output_is_a_hook_failure() {
 
             assert_eq!(answer.status, status, "{output}: {answer:?}");
             let requests = upstream.requests();
-            assert!(requests.iter().all(|it| it.path == GENERATE), "{output}");
+            assert!(
+                requests.iter().all(|request| request.path == GENERATE),
+                "{output}"
+            );
         }
     }
 }

@@ -128,7 +128,7 @@ async fn a_fragment_is_not_forwarded() {
 #[tokio::test]
 async fn a_query_that_could_change_the_call_reaches_no_upstream() {
     let (upstream, gateway) = masking_gateway().await;
-    for endpoint in Endpoint::all().filter(|it| !it.method.contains('?')) {
+    for endpoint in Endpoint::all().filter(|endpoint| !endpoint.method.contains('?')) {
         for (query, reason) in [
             ("$httpMethod=GET", "BAD_QUERY"),
             ("%24httpMethod=GET", "BAD_QUERY"),

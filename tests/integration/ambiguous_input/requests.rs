@@ -6,155 +6,184 @@ use super::{Endpoint, JSON_HEADER, SECRET, assert_not_forwarded, masking_gateway
 type Case = (&'static str, &'static str, fn(Endpoint) -> Vec<u8>);
 
 const AMBIGUOUS_BODIES: &[Case] = &[
-    ("a duplicate text, the secret last", "AMBIGUOUS", |it| {
-        with_part(it, r#"{"text":"x","text":"SECRET-4711"}"#)
-    }),
-    ("a duplicate text, the secret first", "AMBIGUOUS", |it| {
-        with_part(it, r#"{"text":"SECRET-4711","text":"x"}"#)
-    }),
-    ("a duplicate text, one key escaped", "AMBIGUOUS", |it| {
-        with_part(it, r#"{"text":"x","\u0074ext":"SECRET-4711"}"#)
-    }),
-    ("a duplicate text, one key in capitals", "AMBIGUOUS", |it| {
-        with_part(it, r#"{"text":"x","TEXT":"SECRET-4711"}"#)
-    }),
-    ("a duplicate list of parts", "AMBIGUOUS", |it| {
-        with_replacement(it, "\"parts\":", "\"parts\":[{\"text\":\"x\"}],\"parts\":")
+    (
+        "a duplicate text, the secret last",
+        "AMBIGUOUS",
+        |endpoint| with_part(endpoint, r#"{"text":"x","text":"SECRET-4711"}"#),
+    ),
+    (
+        "a duplicate text, the secret first",
+        "AMBIGUOUS",
+        |endpoint| with_part(endpoint, r#"{"text":"SECRET-4711","text":"x"}"#),
+    ),
+    (
+        "a duplicate text, one key escaped",
+        "AMBIGUOUS",
+        |endpoint| with_part(endpoint, r#"{"text":"x","\u0074ext":"SECRET-4711"}"#),
+    ),
+    (
+        "a duplicate text, one key in capitals",
+        "AMBIGUOUS",
+        |endpoint| with_part(endpoint, r#"{"text":"x","TEXT":"SECRET-4711"}"#),
+    ),
+    ("a duplicate list of parts", "AMBIGUOUS", |endpoint| {
+        with_replacement(
+            endpoint,
+            "\"parts\":",
+            "\"parts\":[{\"text\":\"x\"}],\"parts\":",
+        )
     }),
     (
         "a duplicate field that hooks do not read",
         "AMBIGUOUS",
-        |it| with_part(it, r#"{"text":"x","new":{"a":{"b":1,"b":2}}}"#),
+        |endpoint| with_part(endpoint, r#"{"text":"x","new":{"a":{"b":1,"b":2}}}"#),
     ),
-    ("two spellings of a call", "AMBIGUOUS", |it| {
+    ("two spellings of a call", "AMBIGUOUS", |endpoint| {
         with_part(
-            it,
+            endpoint,
             r#"{"functionCall":{"name":"f"},"function_call":{"name":"rm"}}"#,
         )
     }),
-    ("two spellings of media", "AMBIGUOUS", |it| {
-        with_part(it, r#"{"inlineData":{},"inline_data":{}}"#)
+    ("two spellings of media", "AMBIGUOUS", |endpoint| {
+        with_part(endpoint, r#"{"inlineData":{},"inline_data":{}}"#)
     }),
-    ("two spellings at the top level", "AMBIGUOUS", |it| {
-        with_fields(it, r#""generationConfig":{},"generation_config":{}"#)
+    ("two spellings at the top level", "AMBIGUOUS", |endpoint| {
+        with_fields(endpoint, r#""generationConfig":{},"generation_config":{}"#)
     }),
-    ("two spellings in a config", "AMBIGUOUS", |it| {
-        with_fields(it, r#""generationConfig":{"topK":1,"top_k":2}"#)
+    ("two spellings in a config", "AMBIGUOUS", |endpoint| {
+        with_fields(endpoint, r#""generationConfig":{"topK":1,"top_k":2}"#)
     }),
-    ("two spellings, one escaped", "AMBIGUOUS", |it| {
-        with_fields(it, r#""toolConfig":{},"tool\u005fconfig":{}"#)
+    ("two spellings, one escaped", "AMBIGUOUS", |endpoint| {
+        with_fields(endpoint, r#""toolConfig":{},"tool\u005fconfig":{}"#)
     }),
-    ("a duplicate argument", "AMBIGUOUS", |it| {
+    ("a duplicate argument", "AMBIGUOUS", |endpoint| {
         with_part(
-            it,
+            endpoint,
             r#"{"functionCall":{"name":"f","args":{"x":[{"a":1,"a":"SECRET-4711"}]}}}"#,
         )
     }),
-    ("a duplicate key of a schema", "AMBIGUOUS", |it| {
+    ("a duplicate key of a schema", "AMBIGUOUS", |endpoint| {
         with_fields(
-            it,
+            endpoint,
             r#""tools":[{"functionDeclarations":[{"parametersJsonSchema":{"type":1,"type":2}}]}]"#,
         )
     }),
-    ("one duplicate among many keys", "AMBIGUOUS", |it| {
-        let many: Vec<String> = (0..100).map(|it| format!("\"k{it}\":0")).collect();
-        with_fields(it, &format!("{},\"k50\":1", many.join(",")))
+    ("one duplicate among many keys", "AMBIGUOUS", |endpoint| {
+        let many: Vec<String> = (0..100).map(|number| format!("\"k{number}\":0")).collect();
+        with_fields(endpoint, &format!("{},\"k50\":1", many.join(",")))
     }),
-    ("a field in capitals", "BAD_DOCUMENT", |it| {
-        with_replacement(it, "\"parts\":", "\"Parts\":")
+    ("a field in capitals", "BAD_DOCUMENT", |endpoint| {
+        with_replacement(endpoint, "\"parts\":", "\"Parts\":")
     }),
-    ("a text in capitals", "BAD_DOCUMENT", |it| {
-        with_part(it, r#"{"Text":"SECRET-4711"}"#)
+    ("a text in capitals", "BAD_DOCUMENT", |endpoint| {
+        with_part(endpoint, r#"{"Text":"SECRET-4711"}"#)
     }),
-    ("a second document", "BAD_JSON", |it| {
-        [it.body_with_part(r#"{"text":"x"}"#), it.body_with_secret()]
-            .concat()
-            .into_bytes()
+    ("a second document", "BAD_JSON", |endpoint| {
+        [
+            endpoint.body_with_part(r#"{"text":"x"}"#),
+            endpoint.body_with_secret(),
+        ]
+        .concat()
+        .into_bytes()
     }),
-    ("a trailing zero byte", "BAD_JSON", |it| {
-        with_suffix(it, b"\0")
+    ("a trailing zero byte", "BAD_JSON", |endpoint| {
+        with_suffix(endpoint, b"\0")
     }),
-    ("a trailing comment", "BAD_JSON", |it| {
-        with_suffix(it, b"// x")
+    ("a trailing comment", "BAD_JSON", |endpoint| {
+        with_suffix(endpoint, b"// x")
     }),
-    ("a trailing no-break space", "BAD_JSON", |it| {
-        with_suffix(it, "\u{a0}".as_bytes())
+    ("a trailing no-break space", "BAD_JSON", |endpoint| {
+        with_suffix(endpoint, "\u{a0}".as_bytes())
     }),
-    ("a byte order mark", "BAD_JSON", |it| {
-        [b"\xef\xbb\xbf", it.body_with_secret().as_bytes()].concat()
+    ("a byte order mark", "BAD_JSON", |endpoint| {
+        [b"\xef\xbb\xbf", endpoint.body_with_secret().as_bytes()].concat()
     }),
-    ("UTF-16", "BAD_JSON", |it| {
-        let units = it.body_with_secret();
+    ("UTF-16", "BAD_JSON", |endpoint| {
+        let units = endpoint.body_with_secret();
         units.encode_utf16().flat_map(u16::to_le_bytes).collect()
     }),
-    ("UTF-32", "BAD_JSON", |it| {
-        let text = it.body_with_secret();
+    ("UTF-32", "BAD_JSON", |endpoint| {
+        let text = endpoint.body_with_secret();
         text.chars()
-            .flat_map(|it| u32::from(it).to_be_bytes())
+            .flat_map(|character| u32::from(character).to_be_bytes())
             .collect()
     }),
-    ("Latin-1", "BAD_JSON", |it| {
-        let [before, after] = split_body(it, "SECRET");
+    ("Latin-1", "BAD_JSON", |endpoint| {
+        let [before, after] = split_body(endpoint, "SECRET");
         [before.as_bytes(), b"\xe9SECRET", after.as_bytes()].concat()
     }),
-    ("an overlong UTF-8 encoding", "BAD_JSON", |it| {
-        let [before, after] = split_body(it, "SECRET");
+    ("an overlong UTF-8 encoding", "BAD_JSON", |endpoint| {
+        let [before, after] = split_body(endpoint, "SECRET");
         [before.as_bytes(), b"\xc1\x93ECRET", after.as_bytes()].concat()
     }),
-    ("a lone surrogate", "BAD_JSON", |it| {
-        with_part(it, r#"{"text":"SECRET-4711\ud83d"}"#)
+    ("a lone surrogate", "BAD_JSON", |endpoint| {
+        with_part(endpoint, r#"{"text":"SECRET-4711\ud83d"}"#)
     }),
-    ("a surrogate pair in reverse order", "BAD_JSON", |it| {
-        with_part(it, r#"{"text":"SECRET-4711\ude00\ud83d"}"#)
+    (
+        "a surrogate pair in reverse order",
+        "BAD_JSON",
+        |endpoint| with_part(endpoint, r#"{"text":"SECRET-4711\ude00\ud83d"}"#),
+    ),
+    ("a lone surrogate in a key", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, r#""\ud800":1"#)
     }),
-    ("a lone surrogate in a key", "BAD_JSON", |it| {
-        with_fields(it, r#""\ud800":1"#)
-    }),
-    ("a key with a zero byte", "BAD_JSON", |it| {
+    ("a key with a zero byte", "BAD_JSON", |endpoint| {
         with_fields(
-            it,
+            endpoint,
             r#""contents\u0000":[{"parts":[{"text":"SECRET-4711"}]}]"#,
         )
     }),
-    ("too deeply nested", "BAD_JSON", |it| {
+    ("too deeply nested", "BAD_JSON", |endpoint| {
         let deep = "[".repeat(64) + &"]".repeat(64);
-        with_fields(it, &format!("\"x\":{deep}"))
+        with_fields(endpoint, &format!("\"x\":{deep}"))
     }),
-    ("far too deeply nested", "BAD_JSON", |it| {
-        with_fields(it, &format!("\"x\":{}", "[{\"a\":".repeat(100_000)))
+    ("far too deeply nested", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, &format!("\"x\":{}", "[{\"a\":".repeat(100_000)))
     }),
-    ("NaN", "BAD_JSON", |it| {
-        with_fields(it, "\"temperature\":NaN")
+    ("NaN", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, "\"temperature\":NaN")
     }),
-    ("a plus sign", "BAD_JSON", |it| with_fields(it, "\"x\":+1")),
-    ("hexadecimal", "BAD_JSON", |it| with_fields(it, "\"x\":0x1")),
-    ("octal", "BAD_JSON", |it| with_fields(it, "\"x\":01")),
-    ("a trailing comma", "BAD_JSON", |it| {
-        with_fields(it, "\"x\":[1,]")
+    ("a plus sign", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, "\"x\":+1")
     }),
-    ("a comment", "BAD_JSON", |it| {
-        with_fields(it, "\"x\":1/* y */")
+    ("hexadecimal", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, "\"x\":0x1")
     }),
-    ("single quotes", "BAD_JSON", |it| with_fields(it, "'x':1")),
-    ("an unquoted key", "BAD_JSON", |it| with_fields(it, "x:1")),
-    ("a line break in a string", "BAD_JSON", |it| {
-        with_part(it, "{\"text\":\"SECRET-4711\n\"}")
+    ("octal", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, "\"x\":01")
     }),
-    ("an escape that JSON does not have", "BAD_JSON", |it| {
-        with_part(it, r#"{"text":"\x53ECRET-4711"}"#)
+    ("a trailing comma", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, "\"x\":[1,]")
     }),
-    ("a private key of serde_json", "BAD_JSON", |it| {
-        with_fields(it, r#""x":{"\u0024serde_json::private::Number":"1"}"#)
+    ("a comment", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, "\"x\":1/* y */")
     }),
-    ("a string around the body", "BAD_JSON", |it| {
-        serde_json::to_vec(&it.body_with_secret()).unwrap()
+    ("single quotes", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, "'x':1")
     }),
-    ("a list around the body", "BAD_JSON", |it| {
-        format!("[{}]", it.body_with_secret()).into_bytes()
+    ("an unquoted key", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, "x:1")
+    }),
+    ("a line break in a string", "BAD_JSON", |endpoint| {
+        with_part(endpoint, "{\"text\":\"SECRET-4711\n\"}")
+    }),
+    (
+        "an escape that JSON does not have",
+        "BAD_JSON",
+        |endpoint| with_part(endpoint, r#"{"text":"\x53ECRET-4711"}"#),
+    ),
+    ("a private key of serde_json", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, r#""x":{"\u0024serde_json::private::Number":"1"}"#)
+    }),
+    ("a string around the body", "BAD_JSON", |endpoint| {
+        serde_json::to_vec(&endpoint.body_with_secret()).unwrap()
+    }),
+    ("a list around the body", "BAD_JSON", |endpoint| {
+        format!("[{}]", endpoint.body_with_secret()).into_bytes()
     }),
     ("an empty body", "BAD_JSON", |_| Vec::new()),
-    ("a truncated body", "BAD_JSON", |it| {
-        let mut body = it.body_with_secret().into_bytes();
+    ("a truncated body", "BAD_JSON", |endpoint| {
+        let mut body = endpoint.body_with_secret().into_bytes();
         body.truncate(body.len() - 3);
         body
     }),
@@ -219,7 +248,7 @@ fn wrapped_request(endpoint: Endpoint, model: &str) -> Vec<u8> {
 #[tokio::test]
 async fn a_body_that_names_another_model_than_its_path_reaches_no_upstream() {
     let (upstream, gateway) = masking_gateway().await;
-    for endpoint in Endpoint::all().filter(|it| !it.route.has_envelope) {
+    for endpoint in Endpoint::all().filter(|endpoint| !endpoint.route.has_envelope) {
         for other in [
             "other",
             "models/other",

@@ -166,7 +166,7 @@ async fn write_two_valid_chunks_then(mut socket: TcpStream, last: String) {
 async fn an_unreadable_chunk_after_the_first_breaks_the_stream() {
     for (case, text) in ambiguous_documents()
         .into_iter()
-        .filter(|it| it.0 != "an empty body")
+        .filter(|document| document.0 != "an empty body")
     {
         let upstream =
             Upstream::raw(move |_, socket| write_two_valid_chunks_then(socket, text.clone())).await;

@@ -105,7 +105,7 @@ async fn show_and_export_filter_by_verdict_session_time_and_request() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| &it["kind"])
+        .map(|line| &line["kind"])
         .collect();
     assert_eq!(kinds, ["event", "request", "outcome"]);
 

@@ -133,7 +133,7 @@ async fn a_full_disk_refuses_calls_until_there_is_space() {
     let lines = decision_log(&log_path);
     let sent = lines
         .iter()
-        .filter(|it| it["kind"] == "request" && it["sent"].is_object());
+        .filter(|line| line["kind"] == "request" && line["sent"].is_object());
     assert!(sent.count() >= upstream.requests().len());
 }
 
@@ -203,11 +203,11 @@ async fn rotated_files_continue_one_hash_chain_under_load() {
     let audit = "{ path: audit.jsonl, rotate: { size: 24KiB, keep: 1000 } }";
     let gateway = Gateway::start(&upstream, audit);
 
-    let calls = (0..100).map(|it| {
+    let calls = (0..100).map(|number| {
         let agent = gateway.agent.clone();
         async move {
             agent
-                .generate(MODEL, &prompt(&format!("call {it}")))
+                .generate(MODEL, &prompt(&format!("call {number}")))
                 .await
                 .status
         }
@@ -217,7 +217,7 @@ async fn rotated_files_continue_one_hash_chain_under_load() {
     assert_eq!(statuses, [200; 100]);
     let folder = gateway.stop();
     let lines = decision_log(&folder.path().join("audit.jsonl"));
-    let count = |kind| lines.iter().filter(|it| it["kind"] == kind).count();
+    let count = |kind| lines.iter().filter(|line| line["kind"] == kind).count();
     assert_eq!((count("request"), count("outcome")), (100, 100));
     assert_eq!(
         lines.last().unwrap()["kind"],
@@ -249,20 +249,25 @@ async fn a_reload_is_logged_and_may_change_the_log_file() {
     // One change of the file may cause several reloads.
     let other_kinds = ["AfterModel", "rejected", "reload"];
     let mut logged = kinds(&one);
-    logged.retain(|it| !other_kinds.contains(&it.as_str()));
+    logged.retain(|kind| !other_kinds.contains(&kind.as_str()));
     let call = ["BeforeModel", "request", "outcome"];
     assert_eq!(logged, [&["start"][..], &call, &call, &["stop"]].concat());
-    let reloads = one.iter().filter(|it| it["kind"] == "reload");
-    let outcomes: Vec<&str> = reloads.map(|it| it["outcome"].as_str().unwrap()).collect();
+    let reloads = one.iter().filter(|line| line["kind"] == "reload");
+    let outcomes: Vec<&str> = reloads
+        .map(|reload| reload["outcome"].as_str().unwrap())
+        .collect();
     assert!(
         outcomes.contains(&"applied") && outcomes.contains(&"rejected"),
         "{outcomes:?}"
     );
-    let requests: Vec<_> = one.iter().filter(|it| it["kind"] == "request").collect();
+    let requests: Vec<_> = one
+        .iter()
+        .filter(|line| line["kind"] == "request")
+        .collect();
     assert_ne!(requests[0]["config"], requests[1]["config"]);
     let content = one
         .iter()
-        .filter(|it| it["sent"]["text"].is_string())
+        .filter(|line| line["sent"]["text"].is_string())
         .count();
     assert_eq!(content, 1);
     let two = decision_log(&folder.path().join("two.jsonl"));

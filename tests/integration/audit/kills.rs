@@ -31,10 +31,10 @@ struct Random(u64);
 impl Random {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut it = self.0;
-        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (it ^ (it >> 31)) % limit
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (value ^ (value >> 31)) % limit
     }
 }
 
@@ -90,10 +90,11 @@ async fn every_call_that_upstream_received_is_logged_despite_kills() {
     served.addr();
     served.terminate();
     served.ended(Duration::from_secs(10));
-    let verified = chained_log::verify(&log).unwrap_or_else(|it| panic!("{it}"));
+    let verified = chained_log::verify(&log).unwrap_or_else(|error| panic!("{error}"));
     // A gateway that starts later cannot add the lines that a killed one did not write.
     let (logged, seen) = (logged_hashes(&log), upstream.requests());
-    let missing = seen.iter().filter(|it| !logged.contains(&hash(&it.body)));
+    let hashes = seen.iter().map(|request| hash(&request.body));
+    let missing = hashes.filter(|hash| !logged.contains(hash));
     assert_eq!(missing.count(), 0, "of {}", seen.len());
     let seen = seen.len() as u64;
     assert!(
@@ -146,7 +147,7 @@ async fn call_until_failure(base: String, number: Arc<AtomicU64>) {
 fn logged_hashes(log: &Path) -> HashSet<String> {
     let lines = chained_log::lines(log).unwrap().map(Result::unwrap);
     // The last line may be incomplete.
-    let lines = lines.filter_map(|it| serde_json::from_slice::<Value>(&it.bytes).ok());
-    let sent = lines.filter_map(|it| it["sent"]["sha256"].as_str().map(str::to_owned));
+    let lines = lines.filter_map(|line| serde_json::from_slice::<Value>(&line.bytes).ok());
+    let sent = lines.filter_map(|line| line["sent"]["sha256"].as_str().map(str::to_owned));
     sent.collect()
 }

@@ -190,7 +190,7 @@ async fn upstream_is_called_after_the_request_is_logged() {
         let lines = decision_log(&log_path);
         let sent = lines
             .iter()
-            .filter(|it| it["sent"]["sha256"] == hash(&asked.body));
+            .filter(|line| line["sent"]["sha256"] == hash(&asked.body));
         counts.lock().unwrap().push(sent.count());
         respond(200, "application/json", "{}")
     })
@@ -200,9 +200,13 @@ async fn upstream_is_called_after_the_request_is_logged() {
     *path.lock().unwrap() = Some(gate.path("audit.jsonl"));
 
     let agent = gate.agent();
-    let calls = (0..20).map(|it| {
+    let calls = (0..20).map(|number| {
         let agent = agent.clone();
-        async move { agent.generate(MODEL, &prompt(&format!("call {it}"))).await }
+        async move {
+            agent
+                .generate(MODEL, &prompt(&format!("call {number}")))
+                .await
+        }
     });
     futures_util::future::join_all(calls).await;
 
@@ -238,7 +242,10 @@ async fn content_is_logged_if_configured() {
     assert_eq!(request["received"]["text"], prompt("an apple").to_string());
     assert_eq!(request["sent"]["text"], upstream.only_request().body);
     assert_eq!(only(&lines, "outcome")["response"]["text"], answer.text());
-    let tool = lines.iter().find(|it| it["event"] == "BeforeTool").unwrap();
+    let tool = lines
+        .iter()
+        .find(|line| line["event"] == "BeforeTool")
+        .unwrap();
     assert_eq!(
         (&tool["origin"], &tool["subject"]),
         (&json!("reported"), &json!("write_file"))
@@ -336,8 +343,8 @@ async fn each_round_of_a_call_is_logged() {
     gate.agent().generate(MODEL, &prompt("hello")).await;
 
     let lines = stop_and_read_log(gate).await;
-    let rounds = lines.iter().filter(|it| it["kind"] == "request");
-    let rounds: Vec<&Value> = rounds.map(|it| &it["round"]).collect();
+    let rounds = lines.iter().filter(|line| line["kind"] == "request");
+    let rounds: Vec<&Value> = rounds.map(|request| &request["round"]).collect();
     assert_eq!(rounds, [1, 2]);
     let outcome = only(&lines, "outcome");
     assert_eq!(

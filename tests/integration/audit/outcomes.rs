@@ -49,14 +49,14 @@ async fn a_rejected_request_is_logged_without_its_query() {
     gate.operator().get("/metrics").await;
 
     let lines = stop_and_read_log(gate).await;
-    let refused = lines.iter().filter(|it| it["kind"] == "rejected");
-    let shape = |it: &Value| {
-        let part = |key| it[key].as_str().unwrap_or_default().to_owned();
+    let refused = lines.iter().filter(|line| line["kind"] == "rejected");
+    let shape = |line: &Value| {
+        let part = |key| line[key].as_str().unwrap_or_default().to_owned();
         (
             part("listener"),
-            it["path"]["sha256"].as_str().unwrap().to_owned(),
+            line["path"]["sha256"].as_str().unwrap().to_owned(),
             part("error"),
-            it["status"].as_u64(),
+            line["status"].as_u64(),
         )
     };
     let expected = |listener: &str, path: &str, error: &str, status| {
@@ -91,7 +91,10 @@ async fn a_failed_call_is_logged_with_its_error() {
         .await;
 
     let lines = stop_and_read_log(gate).await;
-    let outcomes: Vec<&Value> = lines.iter().filter(|it| it["kind"] == "outcome").collect();
+    let outcomes: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["kind"] == "outcome")
+        .collect();
     assert_eq!(outcomes[0]["error"], "UPSTREAM_UNREACHABLE");
     assert_eq!(
         (&outcomes[1]["error"], &outcomes[1]["status"]),
@@ -124,7 +127,7 @@ async fn a_disconnected_agent_is_logged() {
     eventually("the outcome is logged", Duration::from_secs(5), || {
         decision_log(&path)
             .iter()
-            .any(|it| it["ended"] == "client_disconnected")
+            .any(|line| line["ended"] == "client_disconnected")
     })
     .await;
 }
@@ -149,7 +152,9 @@ async fn a_rate_limited_caller_is_logged() {
         (&line["caller"]["name"], &line["error"]),
         (&json!("team-a"), &json!("RATE_LIMIT_EXCEEDED"))
     );
-    let log_line = text.lines().find(|it| it.contains("caller limit exceeded"));
+    let log_line = text
+        .lines()
+        .find(|line| line.contains("caller limit exceeded"));
     let log_line = log_line.unwrap_or_else(|| panic!("{text}"));
     for part in [
         "team-a",
@@ -182,7 +187,7 @@ async fn a_call_aborted_by_the_drain_timeout_is_logged_as_aborted() {
 
     let (text, lines) = stopped;
     assert_eq!(only(&lines, "outcome")["ended"], "aborted");
-    let log_line = text.lines().find(|it| it.contains("exchange finished"));
+    let log_line = text.lines().find(|line| line.contains("exchange finished"));
     assert!(log_line.unwrap().contains("aborted"), "{text}");
 }
 
@@ -229,7 +234,7 @@ async fn a_hook_that_fails_is_logged_with_its_request() {
     let (text, _) = stop(served, &folder).await;
     let id = answer.header("x-hookgate-request-id");
     for message in ["hook failed", "condition evaluation failed"] {
-        let log_line = text.lines().find(|it| it.contains(message));
+        let log_line = text.lines().find(|line| line.contains(message));
         let log_line = log_line.unwrap_or_else(|| panic!("{message}: {text}"));
         assert!(log_line.contains(id), "{log_line}");
     }

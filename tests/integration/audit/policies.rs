@@ -28,7 +28,7 @@ fn guard(more: &str) -> String {
 
 fn hook_names(answer: &Answer) -> Vec<String> {
     let hooks = answer.header("x-hookgate-hooks").split(", ");
-    let names = hooks.map(|it| it.split(';').next().unwrap().to_owned());
+    let names = hooks.map(|hook| hook.split(';').next().unwrap().to_owned());
     names.collect()
 }
 
@@ -110,19 +110,25 @@ async fn a_tool_call_that_an_observing_policy_would_withhold_is_logged() {
     assert_eq!(hook_names(&answer), ["tools", "tools"]);
     assert!(!metrics(&gate).await.contains("hookgate_denials_total{"));
     let lines = stop_and_read_log(gate).await;
-    let call = lines.iter().find(|it| it["event"] == "BeforeTool").unwrap();
+    let call = lines
+        .iter()
+        .find(|line| line["event"] == "BeforeTool")
+        .unwrap();
     assert_eq!(
         (&call["verdict"], &call["hooks"][0]["would"]),
         (&json!("proceed"), &json!("would_deny"))
     );
-    let after_model = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
+    let after_model = lines
+        .iter()
+        .find(|line| line["event"] == "AfterModel")
+        .unwrap();
     assert_eq!(after_model["hooks"][0]["denied_calls"], 1);
 }
 
 #[tokio::test]
 async fn masking_is_logged_for_streams_and_in_observe_mode() {
-    let text = |it: &str| {
-        let content = json!({ "role": "model", "parts": [{ "text": it }] });
+    let text = |reply: &str| {
+        let content = json!({ "role": "model", "parts": [{ "text": reply }] });
         json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] })
     };
     for (reply, edited) in [("mail a@b.example", json!(true)), ("mail him", Value::Null)] {
@@ -136,7 +142,10 @@ async fn masking_is_logged_for_streams_and_in_observe_mode() {
             gate.agent().generate(MODEL, &prompt("hello")).await;
 
             let lines = stop_and_read_log(gate).await;
-            let after_model = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
+            let after_model = lines
+                .iter()
+                .find(|line| line["event"] == "AfterModel")
+                .unwrap();
             let hook = &after_model["hooks"][0];
             assert_eq!(
                 (&hook["name"], &hook["edited"]),
@@ -155,7 +164,10 @@ async fn masking_is_logged_for_streams_and_in_observe_mode() {
         .await;
     assert!(answer.text().contains('@'));
     let lines = stop_and_read_log(gate).await;
-    let after_model = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
+    let after_model = lines
+        .iter()
+        .find(|line| line["event"] == "AfterModel")
+        .unwrap();
     assert!(after_model["chunks"].as_u64() > Some(1), "{after_model}");
     let runs = (
         &after_model["hooks"][0]["runs"],
@@ -181,7 +193,7 @@ async fn a_tool_that_a_policy_removes_from_a_request_is_logged() {
     let lines = stop_and_read_log(gate).await;
     let event = lines
         .iter()
-        .find(|it| it["event"] == "BeforeModel")
+        .find(|line| line["event"] == "BeforeModel")
         .unwrap();
     assert_eq!(event["hooks"][0]["edited"], true);
 }

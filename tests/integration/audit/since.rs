@@ -61,7 +61,7 @@ fn write_log(path: &Path, lines: i64) {
 
 #[test]
 fn show_since_prints_the_later_lines_of_a_long_log() {
-    let lines: i64 = env::var("HOOKGATE_AUDIT_LINES").map_or(LINES, |it| it.parse().unwrap());
+    let lines: i64 = env::var("HOOKGATE_AUDIT_LINES").map_or(LINES, |count| count.parse().unwrap());
     let folder = TempDir::new().unwrap();
     write_log(&folder.path().join("audit.jsonl"), lines);
     let mut log = std::io::stderr().lock();

@@ -87,15 +87,15 @@ fn gunzip(asked: &ReceivedRequest) -> String {
 /// Returns the text of each item of a JSON array.
 fn array_items(body: &str) -> Vec<String> {
     let items: Vec<Box<RawValue>> = serde_json::from_str(body).unwrap();
-    items.iter().map(|it| it.get().to_owned()).collect()
+    items.iter().map(|item| item.get().to_owned()).collect()
 }
 
 /// Returns the value of a metric; `name` includes the labels, if it has any.
 async fn metric(operator: &Agent, name: &str) -> Option<u64> {
     let metrics = operator.get("/metrics").await;
     let text = metrics.text();
-    let line = text.lines().find_map(|it| it.strip_prefix(name));
-    line.and_then(|it| it.trim().parse().ok())
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok())
 }
 
 /// Waits until a metric has a value; a sink that failed for long pauses for 30 seconds.

@@ -35,7 +35,7 @@ async fn a_burst_of_hooks_completes_and_the_admin_api_stays_responsive() {
                 "the admin API is slow"
             );
             let line = metrics.text().lines();
-            let mut line = line.filter_map(|it| it.strip_prefix("hookgate_hook_processes "));
+            let mut line = line.filter_map(|line| line.strip_prefix("hookgate_hook_processes "));
             let now: usize = line.next_back().unwrap().parse().unwrap();
             max_processes = max_processes.max(now);
             assert!(max_processes <= 4, "{max_processes}");
@@ -47,7 +47,7 @@ async fn a_burst_of_hooks_completes_and_the_admin_api_stays_responsive() {
         () = watch => panic!("the metrics are read without end"),
     };
 
-    assert!(answers.iter().all(|it| it.status == 200));
+    assert!(answers.iter().all(|answer| answer.status == 200));
     until_metric(&gate, "hookgate_in_flight 0").await;
     until_metric(&gate, "hookgate_hook_processes 0").await;
 }
@@ -91,7 +91,7 @@ async fn oversized_events_are_refused_before_they_are_complete() {
         .unwrap();
 
     // The connection closes, because the rest of the event would follow on it.
-    let refused = |it: &Answer| it.status == 413 && it.is_last();
+    let refused = |answer: &Answer| answer.status == 413 && answer.is_last();
     assert!(events.iter().all(refused));
     let call = agent.post(GENERATE, prompt(&oversized).to_string()).await;
     assert_eq!(call.status, 413);

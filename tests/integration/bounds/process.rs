@@ -69,7 +69,10 @@ impl Process {
     /// Resident memory in MiB.
     fn memory(&self) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.served.id())).unwrap();
-        let line = status.lines().find(|it| it.starts_with("VmRSS:")).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .unwrap();
         let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
         kib / 1024
     }
@@ -83,7 +86,7 @@ impl Process {
         let deadline = Instant::now() + 3 * TEST_TIMEOUT;
         loop {
             let metrics = self.operator.get("/metrics").await;
-            if metrics.text().lines().any(|it| it == line) {
+            if metrics.text().lines().any(|metric| metric == line) {
                 return;
             }
             assert!(
@@ -105,7 +108,7 @@ fn raise_open_files_limit() -> usize {
     };
     setrlimit(Resource::Nofile, highest).ok();
     let current = getrlimit(Resource::Nofile).current;
-    current.map_or(1 << 20, |it| usize::try_from(it).unwrap())
+    current.map_or(1 << 20, |limit| usize::try_from(limit).unwrap())
 }
 
 #[tokio::test]
@@ -206,9 +209,9 @@ async fn a_gateway_out_of_file_descriptors_recovers() {
         while refused == 0 {
             assert!(Instant::now() < deadline, "nothing was refused");
             sleep(Duration::from_millis(20)).await;
-            refused = calls.iter().filter(|it| it.is_finished()).count();
+            refused = calls.iter().filter(|call| call.is_finished()).count();
         }
-        for call in calls.iter().filter(|it| !it.is_finished()) {
+        for call in calls.iter().filter(|call| !call.is_finished()) {
             call.abort();
         }
         for answer in join_all(calls).await.into_iter().flatten() {

@@ -15,7 +15,11 @@ async fn a_bundle_with_a_flipped_bit_is_refused_and_the_last_one_is_kept() {
     let server = server_with(&publisher, "apple").await;
     let replica = Replica::start_from(&server, &publisher).await;
     let good = publisher.denying("2", "banana");
-    let find = |text: &[u8]| good.windows(text.len()).position(|it| it == text).unwrap();
+    let find = |text: &[u8]| {
+        good.windows(text.len())
+            .position(|window| window == text)
+            .unwrap()
+    };
     let end = good.len();
 
     for (part, at) in [
@@ -215,7 +219,9 @@ async fn a_hostile_archive_is_refused_before_anything_is_written() {
 
     let names = |folder: std::path::PathBuf| {
         let entries = fs::read_dir(folder).unwrap();
-        entries.map(|it| it.unwrap().path()).collect::<Vec<_>>()
+        entries
+            .map(|entry| entry.unwrap().path())
+            .collect::<Vec<_>>()
     };
     let stored = replica.folder.path().join("bundles");
     let extracted = names(stored.join("extracted"));

@@ -97,7 +97,7 @@ impl Replica {
         let bundles = self
             .wait_until(|bundles| bundles.iter().any(has_text))
             .await;
-        let bundle = bundles.iter().find(|it| has_text(it)).unwrap();
+        let bundle = bundles.iter().find(|bundle| has_text(bundle)).unwrap();
         bundle["error"].as_str().unwrap().to_owned()
     }
 
@@ -205,13 +205,16 @@ async fn a_modified_stored_bundle_is_fetched_again_at_the_next_start() {
     let mut replica = Replica::start_from(&server, &publisher).await;
     let stored = fs::read_dir(replica.folder.path().join("bundles")).unwrap();
     let mut archives = stored
-        .map(|it| it.unwrap().path())
-        .filter(|it| it.extension().is_some_and(|it| it == "gz"));
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "gz"));
     let archive = archives.next().unwrap();
     assert_eq!(archives.next(), None);
     replica.served.kill();
     let mut bytes = fs::read(&archive).unwrap();
-    let at = bytes.windows(5).position(|it| it == b"apple").unwrap();
+    let at = bytes
+        .windows(5)
+        .position(|window| window == b"apple")
+        .unwrap();
     bytes[at..at + 5].copy_from_slice(b"peach");
     fs::write(&archive, bytes).unwrap();
 
@@ -236,7 +239,7 @@ async fn an_unchanged_bundle_is_requested_by_its_etag_and_not_reloaded() {
     let requests = server.requests();
     let tagged = requests
         .iter()
-        .filter(|it| !it.header("if-none-match").is_empty());
+        .filter(|request| !request.header("if-none-match").is_empty());
     assert!(tagged.clone().count() >= 4, "{requests:?}");
     for request in tagged {
         assert_eq!(request.header("prefer"), "wait=5");

@@ -74,13 +74,17 @@ async fn fetch(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    let text = |name: &str| headers.get(name).map(|it| it.to_str().unwrap().to_owned());
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap().to_owned())
+    };
     let known_etag = text("if-none-match");
-    let wait = text("prefer").and_then(|it| it.strip_prefix("wait=")?.parse().ok());
+    let wait = text("prefer").and_then(|value| value.strip_prefix("wait=")?.parse().ok());
     let wait = Duration::from_secs(wait.unwrap_or(0));
     if state.polling == Polling::Long {
         let is_other = |published: &BTreeMap<String, Vec<u8>>| {
-            published.get(&name).map(|it| etag(it)) != known_etag
+            published.get(&name).map(|bundle| etag(bundle)) != known_etag
         };
         let changed = state.published.wait_for(is_other);
         tokio::time::timeout(wait, changed).await.ok();

@@ -56,7 +56,9 @@ fn expensive_answer(query: &str) -> Response {
         chunk("b", 40, stop()),
     ];
     if query.contains("alt=sse") {
-        let events = chunks.map(|it| format!("data: {it}\r\n\r\n")).concat();
+        let events = chunks
+            .map(|chunk| format!("data: {chunk}\r\n\r\n"))
+            .concat();
         return respond(200, "text/event-stream", events);
     }
     respond(200, "application/json", chunk("ab", 40, stop()).to_string())
@@ -170,7 +172,8 @@ async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
         let spent = loop {
             assert!(std::time::Instant::now() < deadline, "no tokens counted");
             let metrics = gate.operator().get("/metrics").await;
-            let line = metrics.text().lines().find_map(|it| it.strip_prefix(name));
+            let mut lines = metrics.text().lines();
+            let line = lines.find_map(|line| line.strip_prefix(name));
             if let Some(count) = line {
                 break count.parse::<usize>().unwrap();
             }

@@ -29,11 +29,12 @@ fn config(tls: &str) -> String {
 
 /// Returns the caller of each call and of each rejected request in the decision log.
 fn logged_callers(log: &str) -> Vec<String> {
-    let lines = log.lines().map(|it| serde_json::from_str(it).unwrap());
-    let is_final = |it: &serde_json::Value| it["kind"] == "outcome" || it["kind"] == "rejected";
+    let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
+    let is_final =
+        |line: &serde_json::Value| line["kind"] == "outcome" || line["kind"] == "rejected";
     let lines = lines.filter(is_final);
     lines
-        .map(|it| it["caller"]["name"].as_str().unwrap_or("-").to_owned())
+        .map(|line| line["caller"]["name"].as_str().unwrap_or("-").to_owned())
         .collect()
 }
 

@@ -85,9 +85,9 @@ async fn a_caller_is_restricted_to_its_tools() {
     let upstream = Upstream::answering(&answer).await;
     let gate = TestGateway::start(&upstream, &config()).await;
     let mut request = prompt("hi");
-    let declared = ["read_file", "write_file"].map(|it| json!({ "name": it }));
+    let declared = ["read_file", "write_file"].map(|name| json!({ "name": name }));
     request["tools"] = json!([{ "functionDeclarations": declared }]);
-    let mentions = |it: &Value| it.to_string().matches("write_file").count();
+    let mentions = |value: &Value| value.to_string().matches("write_file").count();
 
     let restricted = agent(&gate, "team-a").generate("small-1", &request).await;
     assert_eq!(mentions(&upstream.requests()[0].json()), 0);

@@ -104,7 +104,7 @@ async fn caller_credentials_are_in_no_log_metric_error_hook_or_upstream_request(
     ] {
         for canary in CANARIES {
             let at = text.find(canary);
-            let excerpt = at.map(|it| &text[it.saturating_sub(80)..it + canary.len()]);
+            let excerpt = at.map(|start| &text[start.saturating_sub(80)..start + canary.len()]);
             assert_eq!(excerpt, None, "{source}");
         }
     }

@@ -51,10 +51,10 @@ async fn a_caller_cannot_report_events_of_another_callers_session() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["caller"].as_str().unwrap())
+        .map(|session| session["caller"].as_str().unwrap())
         .collect();
     assert_eq!(callers.len(), 1, "the session of team-b ended: {listed}");
-    assert!(callers.iter().all(|it| it.len() == 64));
+    assert!(callers.iter().all(|caller| caller.len() == 64));
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ impl Issuer {
 }
 
 fn message(header: &Value, claims: &Value) -> String {
-    let part = |it: &Value| BASE64.encode(it.to_string());
+    let part = |value: &Value| BASE64.encode(value.to_string());
     format!("{}.{}", part(header), part(claims))
 }
 
@@ -191,8 +191,8 @@ async fn tokens_with_an_invalid_signature_header_or_claim_are_refused() {
     let (head, claims) = unsigned.split_once('.').unwrap();
     let mut flipped = BASE64.decode(signature).unwrap();
     flipped[7] ^= 1;
-    let header = |it: Value| issuer.token(&it, &json!({}));
-    let claim = |it: Value| issuer.token(&json!({}), &it);
+    let header = |fields: Value| issuer.token(&fields, &json!({}));
+    let claim = |fields: Value| issuer.token(&json!({}), &fields);
     let invalid = [
         other.token(&json!({}), &json!({})),
         header(json!({ "alg": "none" })),

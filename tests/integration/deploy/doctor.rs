@@ -187,7 +187,7 @@ fn reachable_hosts_are_bypasses_and_closed_ones_are_not() {
     let report: Value = serde_json::from_str(&stdout).unwrap();
     let reached = |address: &str| {
         let mut hosts = report["hosts"].as_array().unwrap().iter();
-        hosts.find(|it| it["address"] == address).unwrap()["reached"].clone()
+        hosts.find(|host| host["address"] == address).unwrap()["reached"].clone()
     };
     assert_eq!(reached(&open), "directly");
     assert_eq!(reached(closed), "closed");

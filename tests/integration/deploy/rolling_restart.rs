@@ -101,11 +101,11 @@ impl Balancer {
         let is_ready = || {
             let pods = self.pods.lock().unwrap();
             pods.iter()
-                .any(|it| it.agents == agents && it.ready.load(Ordering::SeqCst))
+                .any(|pod| pod.agents == agents && pod.ready.load(Ordering::SeqCst))
         };
         until("the gateway is no longer ready", || !is_ready()).await;
         let mut pods = self.pods.lock().unwrap();
-        let at = pods.iter().position(|it| it.agents == agents).unwrap();
+        let at = pods.iter().position(|pod| pod.agents == agents).unwrap();
         pods.remove(at).probing.abort();
     }
 }
@@ -123,7 +123,7 @@ impl Drop for Balancer {
 fn next_ready(pods: &[Endpoint], turn: usize) -> SocketAddr {
     let ready: Vec<_> = pods
         .iter()
-        .filter(|it| it.ready.load(Ordering::SeqCst))
+        .filter(|pod| pod.ready.load(Ordering::SeqCst))
         .collect();
     assert!(!ready.is_empty(), "no gateway is ready");
     ready[turn % ready.len()].agents
@@ -205,7 +205,7 @@ impl Conversation {
             .coder
             .answers
             .iter()
-            .map(|it| it.header("x-hookgate-session"))
+            .map(|answer| answer.header("x-hookgate-session"))
             .collect();
         sessions.dedup();
         sessions
@@ -328,11 +328,16 @@ async fn a_rolling_restart_fails_no_call_and_loses_no_session_and_no_denial() {
     }
 
     assert!(outcome.conversations.len() > 2 * AGENTS);
-    for it in &outcome.conversations {
-        let sessions = it.sessions();
-        assert_eq!(sessions.len(), 1, "{}: {sessions:?}", it.name);
-        assert_ne!(sessions, [""], "{}", it.name);
-        assert!(it.coder.ran.is_empty(), "{}: {:?}", it.name, it.coder.ran);
+    for conversation in &outcome.conversations {
+        let sessions = conversation.sessions();
+        assert_eq!(sessions.len(), 1, "{}: {sessions:?}", conversation.name);
+        assert_ne!(sessions, [""], "{}", conversation.name);
+        assert!(
+            conversation.coder.ran.is_empty(),
+            "{}: {:?}",
+            conversation.name,
+            conversation.coder.ran
+        );
     }
     let mut continued = 0;
     for request in &outcome.requests {

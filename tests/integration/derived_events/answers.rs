@@ -38,7 +38,7 @@ async fn a_denied_answer_is_retried_with_the_reason_as_the_prompt() {
         json!(parts(&events)),
         json!([text("a "), text("draft"), text("\n\nfinal")])
     );
-    let finished = |it: &&Value| it["candidates"][0].get("finishReason").is_some();
+    let finished = |event: &&Value| event["candidates"][0].get("finishReason").is_some();
     assert_eq!(events.iter().filter(finished).count(), 1);
     let retry = &request_contents(&upstream)[1];
     assert_eq!(

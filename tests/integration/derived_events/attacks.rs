@@ -228,7 +228,7 @@ fn shapes() -> Vec<Vec<Value>> {
 
 /// Upstream that streams these chunks, or answers with the first one.
 async fn upstream_answering(chunks: &[Value]) -> Upstream {
-    let events = chunks.iter().map(|it| format!("data: {it}\r\n\r\n"));
+    let events = chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n"));
     let (events, whole) = (events.collect::<String>(), chunks[0].to_string());
     Upstream::with(move |request| {
         if request.query.contains("alt=sse") {
@@ -255,7 +255,7 @@ async fn a_denied_call_never_reaches_the_agent_in_any_shape() {
                 agent.array(MODEL, &body).await,
                 agent.generate(MODEL, &body).await,
             ];
-            let received = answers.map(|it| it.text().to_owned()).concat();
+            let received = answers.map(|answer| answer.text().to_owned()).concat();
             assert!(!received.contains("write_file"), "{shape:?}: {received}");
         }
     }
@@ -291,6 +291,6 @@ async fn other_agents_are_answered_while_a_long_history_is_inspected() {
     };
 
     assert_eq!(answer.status, 200);
-    let answers: Vec<u32> = others.iter().map(|it| it.1.get()).collect();
-    assert!(answers.iter().all(|it| *it > 5), "{answers:?}");
+    let answers: Vec<u32> = others.iter().map(|(_, answers)| answers.get()).collect();
+    assert!(answers.iter().all(|count| *count > 5), "{answers:?}");
 }

@@ -49,7 +49,7 @@ async fn the_model_gets_an_error_for_a_denied_call_and_the_agent_its_next_answer
         json!([{ "text": "I write.\n\nI may not." }])
     );
     assert_eq!(candidate["finishReason"], "STOP");
-    let finished = |it: &&Value| it["candidates"][0].get("finishReason").is_some();
+    let finished = |event: &&Value| event["candidates"][0].get("finishReason").is_some();
     assert_eq!(streamed.iter().filter(finished).count(), 1);
     for pair in request_contents(&upstream).chunks(2) {
         assert_eq!(pair[1][0], pair[0][0]);
@@ -99,7 +99,7 @@ async fn a_denied_call_and_its_error_are_part_of_later_requests() {
     chat.send(&gate).await;
 
     let last = request_contents(&upstream).pop().unwrap();
-    let called_name = |it: &Value| it["parts"][0]["functionCall"]["name"].clone();
+    let called_name = |content: &Value| content["parts"][0]["functionCall"]["name"].clone();
     assert_eq!(last.len(), 5, "{last:?}");
     assert_eq!(called_name(&last[1]), "write_file");
     assert_eq!(

@@ -45,7 +45,11 @@ async fn a_denied_prompt_is_inspected_once_and_removed_from_later_requests() {
         [json!({ "role": "user", "parts": [{ "text": "hello" }] })]
     );
     assert_eq!(contents.len(), 2);
-    assert!(!contents[1].iter().any(|it| it.to_string().contains("bad")));
+    assert!(
+        !contents[1]
+            .iter()
+            .any(|content| content.to_string().contains("bad"))
+    );
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn an_idle_session_ends_once() {
     let ends = log(&gate);
     let ids: Vec<&str> = ends
         .iter()
-        .map(|it| it["session_id"].as_str().unwrap())
+        .map(|event| event["session_id"].as_str().unwrap())
         .collect();
     assert_eq!(ids, [&first, &second]);
     assert_ne!(first, second);

@@ -27,7 +27,7 @@ const CHUNKS: [&str; 3] = [
 async fn upstream() -> Upstream {
     Upstream::with(|request| match request.query.as_str() {
         "alt=sse" => {
-            let events = CHUNKS.map(|it| format!("data: {it}\r\n\r\n"));
+            let events = CHUNKS.map(|chunk| format!("data: {chunk}\r\n\r\n"));
             respond(200, "text/event-stream", events.concat())
         }
         _ if request.path.contains("stream") => {
@@ -75,7 +75,9 @@ async fn unedited_content_keeps_its_bytes() {
         let answer = gate.agent().post(STREAM, body).await;
         assert_eq!(
             answer.text(),
-            CHUNKS.map(|it| format!("data: {it}\r\n\r\n")).concat()
+            CHUNKS
+                .map(|chunk| format!("data: {chunk}\r\n\r\n"))
+                .concat()
         );
         assert_eq!(upstream.requests().pop().unwrap().body, body);
 
@@ -106,8 +108,9 @@ async fn an_edit_is_spliced_into_its_envelope() {
         body.replace("models/m", "models/other")
     );
     let events = crate::harness::event_data(answer.text());
-    let expected = CHUNKS.map(|it| {
-        it.replace("one ", "x")
+    let expected = CHUNKS.map(|chunk| {
+        chunk
+            .replace("one ", "x")
             .replace("two ", "x")
             .replace("three", "x")
             .replace("[ {", "[{")

@@ -8,7 +8,7 @@ use crate::harness::{TestGateway, Upstream, hook, prompt};
 /// Name of a logged event, with its prompt or the `path` argument of its tool call.
 fn summary(line: &str) -> (String, String) {
     let event: Value = serde_json::from_str(line).unwrap();
-    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let detail = text(&event["tool_input"]["path"]) + &text(&event["prompt"]);
     (text(&event["hook_event_name"]), detail)
 }
@@ -25,7 +25,7 @@ async fn the_same_events_are_derived_on_every_api() {
         "AfterAgent",
     ];
     let log = "line=$(cat); echo \"$line\" >> log";
-    let config = hook::config(&EVENTS.map(|it| (it, hook::command(it, log))));
+    let config = hook::config(&EVENTS.map(|event| (event, hook::command(event, log))));
     let mut logged = Vec::new();
     for api in APIS {
         let upstream = Upstream::mock().await;
@@ -34,10 +34,12 @@ async fn the_same_events_are_derived_on_every_api() {
         request["tools"] = json!([{ "functionDeclarations": [{ "name": "read" }] }]);
         let answer = api.send(&gate, Framing::Sse, &request).await;
         let chunks = api.chunks(Framing::Sse, &answer);
-        let content = chunks.iter().map(|it| &it["candidates"][0]["content"]);
+        let content = chunks
+            .iter()
+            .map(|chunk| &chunk["candidates"][0]["content"]);
         let content = content
             .into_iter()
-            .find(|it| it.is_object())
+            .find(|content| content.is_object())
             .unwrap()
             .clone();
         let result =
@@ -50,7 +52,7 @@ async fn the_same_events_are_derived_on_every_api() {
         let lines = gate.file("log");
         logged.push(lines.lines().map(summary).collect::<Vec<_>>());
     }
-    let names: Vec<&str> = logged[0].iter().map(|it| it.0.as_str()).collect();
+    let names: Vec<&str> = logged[0].iter().map(|event| event.0.as_str()).collect();
     assert_eq!(
         names,
         [
@@ -65,7 +67,10 @@ async fn the_same_events_are_derived_on_every_api() {
             "AfterAgent",
         ]
     );
-    assert!(logged.iter().all(|it| *it == logged[0]), "{logged:?}");
+    assert!(
+        logged.iter().all(|events| *events == logged[0]),
+        "{logged:?}"
+    );
 }
 
 #[tokio::test]

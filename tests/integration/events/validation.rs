@@ -93,7 +93,7 @@ async fn an_invalid_event_is_refused_with_the_name_of_its_field() {
 #[tokio::test]
 async fn the_event_api_accepts_only_posts_of_json() {
     let (_upstream, gate) = start_with_hook("BeforeTool").await;
-    let reason = |it: &Answer| it.json()["error"]["details"][0]["reason"].clone();
+    let reason = |answer: &Answer| answer.json()["error"]["details"][0]["reason"].clone();
 
     let text = gate.agent().sending("content-type", "text/plain");
     let text = text.post("/hookgate/v1/events", "{}").await;

@@ -251,7 +251,7 @@ async fn redact_masks_the_secret_in_buffered_streams() {
     let config = format!("{REDACT}after_model: buffered\n");
     for (family, parts) in ALL
         .iter()
-        .flat_map(|it| [(*it, answer_parts()), (*it, masked.clone())])
+        .flat_map(|family| [(*family, answer_parts()), (*family, masked.clone())])
     {
         let upstream = upstream(family, parts).await;
         let gateway = family.gateway(&upstream, &config).await;

@@ -22,7 +22,7 @@ pub fn gemini(chunks: &[Value]) -> ParsedAnswer {
     let mut parsed = ParsedAnswer::default();
     for part in chunks
         .iter()
-        .flat_map(|it| list(&it["candidates"][0]["content"]["parts"]))
+        .flat_map(|chunk| list(&chunk["candidates"][0]["content"]["parts"]))
     {
         if part["thought"] == true {
             parsed.thoughts.push_str(text(&part["text"]));
@@ -137,7 +137,7 @@ pub fn anthropic_stream(events: &[(String, String)]) -> ParsedAnswer {
             }
             "content_block_stop" => {
                 assert_eq!(
-                    event["index"].as_u64().map(|it| it + 1),
+                    event["index"].as_u64().map(|index| index + 1),
                     Some(blocks.len() as u64)
                 );
                 blocks.last_mut().unwrap().close();
@@ -204,7 +204,8 @@ pub fn responses_stream(events: &[(String, String)]) -> ParsedAnswer {
         assert!(response.is_none(), "event after the end: {data}");
         let index = event["output_index"].as_u64();
         let check_open = |items: &[Option<Value>]| {
-            assert_eq!(index.map(|it| it + 1), Some(items.len() as u64), "{data}");
+            let next_index = index.map(|index| index + 1);
+            assert_eq!(next_index, Some(items.len() as u64), "{data}");
             assert!(items.last().unwrap().is_none(), "item is done: {data}");
         };
         match &**name {
@@ -233,10 +234,9 @@ pub fn responses_stream(events: &[(String, String)]) -> ParsedAnswer {
             | "response.custom_tool_call_input.done"
             | "response.function_call_arguments.done" => {
                 check_open(&items);
-                let kind = name.trim_end_matches(".done").to_owned();
-                let whole = complete_text(&event);
-                let deltas = streamed.get(&(kind, index.unwrap())).map_or("", |it| it);
-                assert_eq!(text(whole), deltas, "{data}");
+                let key = (name.trim_end_matches(".done").to_owned(), index.unwrap());
+                let deltas = streamed.get(&key).map_or("", String::as_str);
+                assert_eq!(text(complete_text(&event)), deltas, "{data}");
             }
             "response.content_part.added"
             | "response.content_part.done"

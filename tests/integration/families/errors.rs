@@ -129,7 +129,9 @@ async fn no_denial_contains_a_number_that_makes_agents_retry() {
             let text = answer.text();
             let found = |number: &&str| text.contains(*number);
             assert_eq!(
-                NUMBERS_RETRIED_BY_OPENCODE.iter().find(|it| found(it)),
+                NUMBERS_RETRIED_BY_OPENCODE
+                    .iter()
+                    .find(|number| found(number)),
                 None,
                 "{text}"
             );

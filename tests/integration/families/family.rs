@@ -57,7 +57,7 @@ pub enum Part {
 
 impl Part {
     pub fn text(pieces: &[&str]) -> Self {
-        Self::Text(pieces.iter().map(|it| (*it).to_owned()).collect())
+        Self::Text(pieces.iter().map(|piece| (*piece).to_owned()).collect())
     }
 
     pub fn call(name: &str, x: &str) -> Self {

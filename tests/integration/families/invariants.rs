@@ -48,7 +48,7 @@ async fn hooks_in_observe_mode_change_no_byte() {
         "AfterTool",
     ];
     let hooks: Value = events
-        .map(|it| (it.to_owned(), group.clone()))
+        .map(|event| (event.to_owned(), group.clone()))
         .into_iter()
         .collect();
     let turns = [

@@ -61,6 +61,10 @@ fn input(text: &str) -> Value {
     json!({ "input": text })
 }
 
+fn objects(key: &str, pieces: &[String]) -> Vec<Value> {
+    pieces.iter().map(|piece| json!({ key: piece })).collect()
+}
+
 fn arguments(pieces: &[String]) -> Value {
     serde_json::from_str(&joined(pieces)).unwrap()
 }
@@ -82,13 +86,11 @@ fn gemini_events(parts: &[Part]) -> String {
     let mut json_parts = Vec::new();
     for part in parts {
         match part {
-            Part::Text(pieces) => json_parts.extend(pieces.iter().map(|it| json!({ "text": it }))),
+            Part::Text(pieces) => json_parts.extend(objects("text", pieces)),
             Part::Thought(pieces) => {
-                json_parts.extend(
-                    pieces
-                        .iter()
-                        .map(|it| json!({ "text": it, "thought": true })),
-                );
+                for piece in pieces {
+                    json_parts.push(json!({ "text": piece, "thought": true }));
+                }
             }
             Part::Call(..) | Part::FreeText(..) => json_parts.push(gemini_part(part)),
         }
@@ -352,19 +354,18 @@ fn chat_events(parts: &[Part]) -> String {
     let mut call_index = 0;
     for (index, part) in parts.iter().enumerate() {
         match part {
-            Part::Text(pieces) => deltas.extend(pieces.iter().map(|it| json!({ "content": it }))),
-            Part::Thought(pieces) => {
-                deltas.extend(pieces.iter().map(|it| json!({ "reasoning_content": it })));
-            }
+            Part::Text(pieces) => deltas.extend(objects("content", pieces)),
+            Part::Thought(pieces) => deltas.extend(objects("reasoning_content", pieces)),
             Part::Call(name, args) => {
                 let start = json!({
                     "index": call_index, "id": format!("call_{index}"), "type": "function",
                     "function": { "name": name, "arguments": "" },
                 });
                 deltas.push(json!({ "tool_calls": [start] }));
-                deltas.extend(args.iter().map(|it| {
-                    json!({ "tool_calls": [{ "index": call_index, "function": { "arguments": it } }] })
-                }));
+                for function in objects("arguments", args) {
+                    let call = json!({ "index": call_index, "function": function });
+                    deltas.push(json!({ "tool_calls": [call] }));
+                }
                 call_index += 1;
             }
             Part::FreeText(name, text) => {

@@ -177,14 +177,16 @@ impl Answer {
     #[track_caller]
     pub fn json(&self) -> Value {
         let parsed = serde_json::from_slice(&self.body);
-        parsed.unwrap_or_else(|it| panic!("{it}: {}", self.text()))
+        parsed.unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
     /// Returns the chunks of a response in server-sent events.
     #[track_caller]
     pub fn events(&self) -> Vec<Value> {
         let data = event_data(self.text());
-        let parse = |it: &str| serde_json::from_str(it).unwrap_or_else(|e| panic!("{e}: {it}"));
+        let parse = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        };
         data.into_iter().map(parse).collect()
     }
 
@@ -196,7 +198,7 @@ impl Answer {
     /// Returns the value of a header, or the empty text.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
-        value.map_or("", |it| it.to_str().unwrap())
+        value.map_or("", |value| value.to_str().unwrap())
     }
 }
 
@@ -212,7 +214,7 @@ pub fn event_data(text: &str) -> Vec<&str> {
             continue;
         }
         let event = rest.strip_prefix("data: ");
-        let event = event.and_then(|it| it.split_once("\r\n\r\n"));
+        let event = event.and_then(|text| text.split_once("\r\n\r\n"));
         let (line, after) = event.unwrap_or_else(|| panic!("not an event: {rest:?}"));
         assert!(!line.contains(['\r', '\n']), "more than one line: {line:?}");
         data.push(line);

@@ -38,7 +38,7 @@ pub fn run(arguments: &[&str], directory: &Path) -> (i32, String, String) {
         stdout,
         stderr,
     } = output;
-    let text = |it| String::from_utf8(it).unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
@@ -57,7 +57,7 @@ pub fn run_with_input(arguments: &[&str], input: &str) -> (i32, String, String) 
         stderr,
     } = child.wait_with_output().unwrap();
     written.join().unwrap().unwrap();
-    let text = |it| String::from_utf8(it).unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 

@@ -44,7 +44,7 @@ impl Coder {
             while !user_parts.is_empty() {
                 let (text, calls) = self.step(user_parts).await;
                 texts.push_str(&text);
-                user_parts = calls.iter().map(|it| self.run(it)).collect();
+                user_parts = calls.iter().map(|call| self.run(call)).collect();
             }
             texts
         }
@@ -59,12 +59,15 @@ impl Coder {
         assert_eq!(answer.status, 200, "{}", answer.text());
         let chunks = answer.events();
         let parts = chunks.iter().flat_map(parts);
-        let parts: Vec<&Value> = parts.filter(|it| it["thought"] != true).collect();
-        let text: String = parts.iter().filter_map(|it| it["text"].as_str()).collect();
-        let calls = parts.iter().map(|it| it["functionCall"].clone());
+        let parts: Vec<&Value> = parts.filter(|part| part["thought"] != true).collect();
+        let text: String = parts
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect();
+        let calls = parts.iter().map(|part| part["functionCall"].clone());
         let calls: Vec<Value> = calls.filter(Value::is_object).collect();
         let text_part = (!text.is_empty()).then(|| json!({ "text": text }));
-        let call_parts = calls.iter().map(|it| json!({ "functionCall": it }));
+        let call_parts = calls.iter().map(|call| json!({ "functionCall": call }));
         let model_parts: Vec<Value> = text_part.into_iter().chain(call_parts).collect();
         if !model_parts.is_empty() {
             self.history
@@ -112,7 +115,10 @@ fn parts(chunk: &Value) -> Vec<&Value> {
 fn tools() -> Value {
     let text = json!({ "type": "string" });
     let tool = |name: &str, parameters: &[&str]| {
-        let properties: BTreeMap<_, _> = parameters.iter().map(|it| (*it, &text)).collect();
+        let properties: BTreeMap<_, _> = parameters
+            .iter()
+            .map(|parameter| (*parameter, &text))
+            .collect();
         json!({ "name": name, "parametersJsonSchema": {
             "type": "object", "properties": properties, "required": parameters,
         }})

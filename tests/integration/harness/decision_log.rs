@@ -7,9 +7,10 @@ use serde_json::Value;
 /// Returns the records of a log and asserts that its hash chain is valid.
 #[track_caller]
 pub fn decision_log(path: &Path) -> Vec<Value> {
-    chained_log::verify(path).unwrap_or_else(|it| panic!("{it}"));
+    chained_log::verify(path).unwrap_or_else(|error| panic!("{error}"));
     let lines = chained_log::lines(path).unwrap();
-    let parse =
-        |it: Result<chained_log::LogLine, _>| serde_json::from_slice(&it.unwrap().bytes).unwrap();
+    let parse = |line: Result<chained_log::LogLine, _>| {
+        serde_json::from_slice(&line.unwrap().bytes).unwrap()
+    };
     lines.map(parse).collect()
 }

@@ -19,10 +19,10 @@ impl Raw {
     /// Sends these bytes and reads until the connection is closed.
     pub async fn send(addr: SocketAddr, bytes: &[u8]) -> Self {
         let answer = send_and_read_bytes(addr, bytes).await;
-        let end = answer.windows(4).position(|it| it == b"\r\n\r\n");
-        let end = end.map_or(answer.len(), |it| it + 4);
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
+        let end = end.map_or(answer.len(), |start| start + 4);
         let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
         Self {
             status: status.unwrap_or_default(),
             head,

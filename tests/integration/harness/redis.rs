@@ -33,7 +33,7 @@ impl Redis {
         let port = free.local_addr().unwrap().port();
         drop(free);
         let folder = TempDir::new().unwrap();
-        let more: Vec<String> = options.iter().map(|it| (*it).to_owned()).collect();
+        let more: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         Self {
             child: serve(port, &folder, &more),
             port,
@@ -98,7 +98,7 @@ fn serve(port: u16, folder: &TempDir, more: &[String]) -> Child {
     let child = child.expect("these tests need `redis-server` (Debian: apt install redis-server)");
     let deadline = Instant::now() + TEST_TIMEOUT;
     // It answers something, `NOAUTH` and `LOADING` included.
-    while ask(port, "PING").is_none_or(|it| it.starts_with("-LOADING")) {
+    while ask(port, "PING").is_none_or(|answer| answer.starts_with("-LOADING")) {
         assert!(Instant::now() < deadline, "redis-server does not answer");
         thread::sleep(Duration::from_millis(10));
     }

@@ -84,7 +84,7 @@ impl TestGateway {
     #[track_caller]
     pub fn json(&self, file: &str) -> Value {
         let text = self.file(file);
-        serde_json::from_str(&text).unwrap_or_else(|it| panic!("{it}: {file}: {text}"))
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {file}: {text}"))
     }
 
     /// Shuts down gracefully and waits for the end.
@@ -101,7 +101,7 @@ impl TestGateway {
 }
 
 fn complete(config: &str, upstream: &str) -> String {
-    let has = |key: &str| config.lines().any(|it| it.starts_with(key));
+    let has = |key: &str| config.lines().any(|line| line.starts_with(key));
     let defaults = [
         ("listen:", "listen: 127.0.0.1:0\n"),
         ("admin:", "admin: { listen: 127.0.0.1:0 }\n"),

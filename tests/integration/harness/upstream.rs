@@ -49,13 +49,13 @@ pub struct ReceivedRequest {
 impl ReceivedRequest {
     /// Returns the body as JSON.
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|it| panic!("{it}: {}", self.body))
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
     /// Returns the value of a header, or the empty text.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
-        value.map_or("", |it| it.to_str().unwrap())
+        value.map_or("", |value| value.to_str().unwrap())
     }
 }
 
@@ -246,7 +246,7 @@ where
 async fn read_request(socket: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     let end = loop {
-        if let Some(at) = bytes.windows(4).position(|it| it == b"\r\n\r\n") {
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
         }
         (socket.read_buf(&mut bytes).await.ok()? > 0).then_some(())?;
@@ -257,16 +257,16 @@ async fn read_request(socket: &mut TcpStream) -> Option<ReceivedRequest> {
     let method = line.next()?.parse().ok()?;
     let (path, query) = line
         .next()
-        .map(|it| it.split_once('?').unwrap_or((it, "")))?;
+        .map(|target| target.split_once('?').unwrap_or((target, "")))?;
     let headers: HeaderMap = lines
-        .filter_map(|it| it.split_once(": "))
+        .filter_map(|field| field.split_once(": "))
         .map(|(name, value)| {
             let name: http::HeaderName = name.parse().unwrap();
             (name, value.parse().unwrap())
         })
         .collect();
     let length = headers.get(header::CONTENT_LENGTH);
-    let length = length.map_or(0, |it| it.to_str().unwrap().parse().unwrap());
+    let length = length.map_or(0, |value| value.to_str().unwrap().parse().unwrap());
     while bytes.len() < end + length {
         (socket.read_buf(&mut bytes).await.ok()? > 0).then_some(())?;
     }

@@ -113,10 +113,10 @@ pub fn processes(marker: &str) -> Vec<u32> {
         let variables = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         variables
             .windows(marker.len())
-            .any(|it| it == marker.as_bytes())
+            .any(|window| window == marker.as_bytes())
     };
     let entries = fs::read_dir("/proc").unwrap();
-    let names = entries.filter_map(|it| it.ok()?.file_name().into_string().ok());
-    let ids = names.filter_map(|it| it.parse().ok());
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let ids = names.filter_map(|name| name.parse().ok());
     ids.filter(has_marker).collect()
 }

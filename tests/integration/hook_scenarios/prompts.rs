@@ -68,8 +68,10 @@ async fn a_hook_gets_the_prompt_and_the_answer_once_in_a_turn_with_tools() {
 
     let lines = |file| -> Vec<Value> {
         let text = scenario.gate.file(file);
-        let lines = text.lines().filter(|it| !it.is_empty());
-        lines.map(|it| serde_json::from_str(it).unwrap()).collect()
+        let lines = text.lines().filter(|line| !line.is_empty());
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     };
     let (before, after) = (lines("before.jsonl"), lines("after.jsonl"));
     assert_eq!((before.len(), after.len(), scenario.calls()), (1, 1, 2));
@@ -94,7 +96,10 @@ async fn a_denied_answer_is_retried_with_a_cleared_context() {
     assert!(answer.contains("Security policy triggered"), "{answer}");
     let seen = scenario.upstream.requests();
     let requests: Vec<Value> = seen.iter().map(ReceivedRequest::json).collect();
-    let lengths: Vec<usize> = requests.iter().map(|it| contents(it).len()).collect();
+    let lengths: Vec<usize> = requests
+        .iter()
+        .map(|request| contents(request).len())
+        .collect();
     assert_eq!(lengths, [1, 1, 1]);
     assert_eq!(
         texts(&requests[1]).last().unwrap(),

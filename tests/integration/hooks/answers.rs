@@ -48,10 +48,10 @@ fn denial() -> Value {
 fn texts(chunks: &[Value]) -> Vec<&str> {
     let parts = chunks
         .iter()
-        .map(|it| &it["candidates"][0]["content"]["parts"]);
-    let texts = parts.map(|it| {
-        assert_eq!(it.as_array().unwrap().len(), 1, "{it}");
-        it[0]["text"].as_str().unwrap()
+        .map(|chunk| &chunk["candidates"][0]["content"]["parts"]);
+    let texts = parts.map(|array| {
+        assert_eq!(array.as_array().unwrap().len(), 1, "{array}");
+        array[0]["text"].as_str().unwrap()
     });
     texts.collect()
 }
@@ -133,9 +133,12 @@ async fn a_hook_sees_the_request_as_sent_and_the_answer_in_order() {
     let seen = gate.file("seen");
     let seen: Vec<Value> = seen
         .lines()
-        .map(|it| serde_json::from_str(it).unwrap())
+        .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let texts: Vec<&Value> = seen.iter().map(|it| &it["llm_response"]["text"]).collect();
+    let texts: Vec<&Value> = seen
+        .iter()
+        .map(|input| &input["llm_response"]["text"])
+        .collect();
     assert_eq!(texts, ["one ", "secret ", "three"]);
     for input in &seen {
         assert_eq!(input["hook_event_name"], "AfterModel");

@@ -47,7 +47,7 @@ fn assert_synthetic_response(framing: Framing, answer: &Answer, text: &str) {
     assert_eq!(answer.header("content-type"), media_type);
     let mut document = framing.document(answer);
     let id = document.as_object_mut().unwrap().shift_remove("responseId");
-    assert!(id.is_some_and(|it| it.as_str().is_some_and(|it| it.len() > 8)));
+    assert!(id.is_some_and(|value| value.as_str().is_some_and(|id| id.len() > 8)));
     let expected = json!({
         "candidates": [{
             "content": { "role": "model", "parts": [{ "text": text }] },

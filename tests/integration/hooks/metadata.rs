@@ -136,7 +136,7 @@ async fn response_headers_report_hooks_and_their_messages() {
     let runs: Vec<(&str, &str)> = answer
         .header("x-hookgate-hooks")
         .split(", ")
-        .map(|it| it.split_once(';').unwrap())
+        .map(|run| run.split_once(';').unwrap())
         .collect();
     assert_eq!(
         (runs[0].0, runs[1].0, runs[2].0, runs.len()),

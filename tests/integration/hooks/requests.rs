@@ -77,7 +77,7 @@ async fn an_inserted_message_never_separates_a_call_from_its_result() {
     let mut contents = sent["contents"].as_array().unwrap().clone();
     let index = contents
         .iter()
-        .position(|it| it["parts"][0]["text"] == "mind the rules");
+        .position(|content| content["parts"][0]["text"] == "mind the rules");
     let index = index.unwrap();
     assert!([1, 3].contains(&index), "{sent}");
     contents.remove(index);
@@ -272,7 +272,7 @@ async fn model_metadata_requests_run_no_hooks() {
     let requests = upstream.requests();
     let lines = requests
         .iter()
-        .map(|it| format!("{} {}?{}", it.method, it.path, it.query));
+        .map(|request| format!("{} {}?{}", request.method, request.path, request.query));
     assert_eq!(
         lines.collect::<Vec<_>>(),
         [

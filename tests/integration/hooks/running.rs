@@ -90,7 +90,7 @@ async fn a_hook_in_observe_mode_changes_nothing() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| &it["would"])
+        .map(|hook| &hook["would"])
         .collect();
     assert_eq!(would, ["deny", "proceed", "deny"]);
     assert_eq!(explained["hookgate"]["verdict"], "proceed");
@@ -161,7 +161,7 @@ async fn the_same_hook_in_two_groups_runs_once() {
 
     assert_eq!(gate.file("count"), "run\nrun\n");
     let names = answer.header("x-hookgate-hooks").split(", ");
-    let names: Vec<_> = names.map(|it| it.split(';').next().unwrap()).collect();
+    let names: Vec<_> = names.map(|run| run.split(';').next().unwrap()).collect();
     assert_eq!(names, ["one", "other"]);
 }
 

@@ -176,7 +176,7 @@ async fn calls_are_not_restricted_without_a_selection() {
 fn called(chunks: &[Value]) -> Vec<&str> {
     let parts = chunks
         .iter()
-        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
-    let names = parts.flatten().map(|it| &it["functionCall"]["name"]);
+        .filter_map(|chunk| chunk["candidates"][0]["content"]["parts"].as_array());
+    let names = parts.flatten().map(|part| &part["functionCall"]["name"]);
     names.filter_map(Value::as_str).collect()
 }

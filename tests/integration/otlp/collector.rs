@@ -89,7 +89,11 @@ async fn an_export_is_retried_after_a_503_response() {
     let line = r#"hookgate_otlp_items_total{signal="traces",outcome="sent"} 3"#;
     until_metric(&gate.operator(), line).await;
     gate.stop().await;
-    let bodies: Vec<String> = collector.requests().into_iter().map(|it| it.body).collect();
+    let bodies: Vec<String> = collector
+        .requests()
+        .into_iter()
+        .map(|request| request.body)
+        .collect();
     assert_eq!(bodies.len(), 2);
     assert_eq!(bodies[0], bodies[1], "the retry has the same spans");
 }
@@ -155,10 +159,10 @@ async fn a_reload_keeps_an_unchanged_exporter_and_switches_to_a_new_collector() 
     let resources: Vec<_> = first
         .requests()
         .iter()
-        .map(|it| it.json()["resourceSpans"][0]["resource"].clone())
+        .map(|request| request.json()["resourceSpans"][0]["resource"].clone())
         .collect();
     assert!(
-        resources.windows(2).all(|it| it[0] == it[1]),
+        resources.windows(2).all(|pair| pair[0] == pair[1]),
         "{resources:?}"
     );
     for request in first.requests().iter().chain(&second.requests()) {

@@ -35,7 +35,7 @@ async fn log_records_contain_no_content_with_and_without_a_log_file() {
         let records = records(&collector);
         let kinds: Vec<&str> = records
             .iter()
-            .map(|it| attribute(it, "hookgate.kind"))
+            .map(|record| attribute(record, "hookgate.kind"))
             .collect();
         let of_agents = ["request", "outcome", "event", "rejected"];
         // A log file adds a first and a last line about itself.
@@ -85,7 +85,7 @@ async fn a_flood_of_rejected_requests_is_not_exported_one_by_one() {
 
 /// The log as a collector received it, one line per record.
 fn exported_log(collector: &Upstream) -> String {
-    let body = |it: &Value| format!("{}\n", it["body"]["stringValue"].as_str().unwrap());
+    let body = |record: &Value| format!("{}\n", record["body"]["stringValue"].as_str().unwrap());
     records(collector).iter().map(body).collect()
 }
 

@@ -221,10 +221,10 @@ hooks:
     );
     let failing: Vec<_> = spans
         .iter()
-        .filter(|it| it["name"] == "hook falls")
+        .filter(|span| span["name"] == "hook falls")
         .collect();
     assert_eq!(failing.len(), 2);
-    assert!(failing.iter().all(|it| it["status"]["code"] == 2));
+    assert!(failing.iter().all(|span| span["status"]["code"] == 2));
 }
 
 #[tokio::test]

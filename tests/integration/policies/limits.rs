@@ -33,7 +33,7 @@ async fn parameters_are_clamped_to_their_limits_or_set_if_missing() {
     let sent: Vec<Value> = upstream
         .requests()
         .iter()
-        .map(|it| it.json()["generationConfig"].clone())
+        .map(|request| request.json()["generationConfig"].clone())
         .collect();
     assert_eq!(
         sent[0],
@@ -107,7 +107,7 @@ async fn concurrent_calls_do_not_exceed_the_call_limit() {
 
     let denials = join_all((0..12).map(|_| is_denied(&agent))).await;
 
-    assert_eq!(denials.into_iter().filter(|it| !it).count(), 3);
+    assert_eq!(denials.into_iter().filter(|denied| !denied).count(), 3);
     assert_eq!(upstream.requests().len(), 3);
 }
 

@@ -145,9 +145,9 @@ async fn a_model_is_swapped_by_name_caller_session_and_size() {
     agent.generate("other", &prompt("hi")).await;
 
     let requests = upstream.requests();
-    let models = requests.iter().map(|it| it.path.as_str());
+    let models = requests.iter().map(|request| request.path.as_str());
     let models: Vec<&str> = models
-        .map(|it| it.rsplit_once('/').unwrap().1.split(':').next().unwrap())
+        .map(|path| path.rsplit_once('/').unwrap().1.split(':').next().unwrap())
         .collect();
     let expected = [
         "gemini-2.5-flash",

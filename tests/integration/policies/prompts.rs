@@ -67,8 +67,8 @@ fn disguised_prompts() -> Vec<(&'static str, Value)> {
         json!({ "content": content("model", &aurora) }),
         json!({ "content": content("user", &other), "title": "project aurora" }),
     ];
-    let requests = ["user", "model", "user"].map(|it| content(it, &other));
-    let mut requests = requests.map(|it| json!({ "content": it }));
+    let requests = ["user", "model", "user"].map(|role| content(role, &other));
+    let mut requests = requests.map(|message| json!({ "content": message }));
     requests[0]["content"] = content("user", &aurora);
     let counted = [
         json!({
@@ -78,10 +78,10 @@ fn disguised_prompts() -> Vec<(&'static str, Value)> {
         json!({ "generate_content_request": { "contents": [content("user", &aurora)] } }),
     ];
     let mut all: Vec<(&str, Value)> = Vec::new();
-    all.extend(generated.map(|it| ("generateContent", it)));
-    all.extend(embedded.map(|it| ("embedContent", it)));
+    all.extend(generated.map(|body| ("generateContent", body)));
+    all.extend(embedded.map(|body| ("embedContent", body)));
     all.push(("batchEmbedContents", json!({ "requests": requests })));
-    all.extend(counted.map(|it| ("countTokens", it)));
+    all.extend(counted.map(|body| ("countTokens", body)));
     all
 }
 

@@ -62,7 +62,7 @@ async fn only_the_content_listed_in_the_config_is_masked() {
 
 /// A response whose parts are these texts.
 fn response_of(texts: &[&str]) -> Value {
-    let parts: Vec<Value> = texts.iter().map(|it| json!({ "text": it })).collect();
+    let parts: Vec<Value> = texts.iter().map(|text| json!({ "text": text })).collect();
     let content = json!({ "role": "model", "parts": parts });
     json!({ "candidates": [{ "content": content, "index": 0 }], "usageMetadata": { "totalTokenCount": 5 } })
 }
@@ -71,11 +71,11 @@ fn response_of(texts: &[&str]) -> Value {
 fn text_of(chunks: &[Value]) -> String {
     let parts = chunks
         .iter()
-        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array())
+        .filter_map(|chunk| chunk["candidates"][0]["content"]["parts"].as_array())
         .flatten();
     parts
-        .filter(|it| it["thought"] != true)
-        .filter_map(|it| it["text"].as_str())
+        .filter(|part| part["thought"] != true)
+        .filter_map(|part| part["text"].as_str())
         .collect()
 }
 
@@ -83,7 +83,7 @@ fn text_of(chunks: &[Value]) -> String {
 fn sse_response(chunks: &[Value]) -> Response {
     let events: Vec<String> = chunks
         .iter()
-        .map(|it| format!("data: {it}\r\n\r\n"))
+        .map(|chunk| format!("data: {chunk}\r\n\r\n"))
         .collect();
     respond(200, "text/event-stream", events.concat())
 }
@@ -95,7 +95,7 @@ async fn echo_upstream(split: fn(&str) -> Vec<&str>) -> Upstream {
         let text = text.as_str().unwrap();
         let mut chunks: Vec<Value> = split(text)
             .into_iter()
-            .map(|it| response_of(&[it]))
+            .map(|chunk| response_of(&[chunk]))
             .collect();
         chunks.last_mut().unwrap()["candidates"][0]["finishReason"] = json!("STOP");
         sse_response(&chunks)
@@ -108,7 +108,9 @@ const MASK_RESPONSES: &str = "policies: [{ policy: redact, on: [answer, tool_cal
 #[tokio::test]
 async fn a_secret_streamed_one_character_per_chunk_is_masked() {
     fn characters(text: &str) -> Vec<&str> {
-        text.split("").filter(|it| !it.is_empty()).collect()
+        text.split("")
+            .filter(|character| !character.is_empty())
+            .collect()
     }
     let upstream = echo_upstream(characters).await;
     let gateway = TestGateway::start(&upstream, MASK_RESPONSES).await;
@@ -127,7 +129,7 @@ async fn a_secret_streamed_one_character_per_chunk_is_masked() {
     assert!(
         events
             .iter()
-            .all(|it| it["usageMetadata"]["totalTokenCount"] == 5)
+            .all(|event| event["usageMetadata"]["totalTokenCount"] == 5)
     );
 }
 
@@ -175,7 +177,7 @@ async fn a_stream_without_a_secret_passes_chunk_by_chunk() {
     let texts: Vec<String> = answer
         .events()
         .iter()
-        .map(|it| text_of(std::slice::from_ref(it)))
+        .map(|event| text_of(std::slice::from_ref(event)))
         .collect();
     assert_eq!(texts, ["One. ", "Two. ", "Three."]);
     assert_eq!(answer.header("x-hookgate-action"), "pass");
@@ -202,7 +204,11 @@ async fn masking_keeps_the_order_of_thoughts_arguments_and_signatures() {
 
     let parts: Vec<&Value> = events
         .iter()
-        .flat_map(|it| it["candidates"][0]["content"]["parts"].as_array().unwrap())
+        .flat_map(|event| {
+            event["candidates"][0]["content"]["parts"]
+                .as_array()
+                .unwrap()
+        })
         .collect();
     assert_eq!(parts[0], &json!({ "text": "", "thought": true }));
     assert_eq!(parts[1], &json!({ "text": "" }));

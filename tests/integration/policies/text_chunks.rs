@@ -15,7 +15,10 @@ fn text_chunk(text: &str) -> String {
 
 /// An upstream that streams these events in one write.
 async fn upstream_streaming(events: &[String]) -> Upstream {
-    let events: Vec<String> = events.iter().map(|it| format!("data: {it}\n\n")).collect();
+    let events: Vec<String> = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
     let events = events.concat();
     Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await
 }
@@ -51,7 +54,7 @@ async fn text_chunks_are_forwarded_unchanged_and_counted() {
 
     let expected: Vec<String> = events
         .iter()
-        .map(|it| format!("data: {it}\r\n\r\n"))
+        .map(|event| format!("data: {event}\r\n\r\n"))
         .collect();
     assert_eq!((received, is_clean), (expected.concat(), true));
     let metrics = gateway.operator().get("/metrics").await;
@@ -79,8 +82,8 @@ async fn denied_content_among_text_chunks_is_blocked() {
         format!("{}{}", text_chunk("rm"), text_chunk("rm")),
         text_chunk("rm").replace("\"index\":0}", "\"index\":0"),
     ];
-    let cases = removed.into_iter().map(|it| (it, true));
-    for (chunk, ends_well) in cases.chain(unreadable.into_iter().map(|it| (it, false))) {
+    let cases = removed.into_iter().map(|chunk| (chunk, true));
+    for (chunk, ends_well) in cases.chain(unreadable.into_iter().map(|chunk| (chunk, false))) {
         let events = [
             text_chunk("one "),
             text_chunk("two "),
@@ -115,8 +118,8 @@ async fn a_secret_split_over_text_chunks_is_masked_or_denied() {
         let events = answer.events();
         let texts = events
             .iter()
-            .map(|it| &it["candidates"][0]["content"]["parts"][0]["text"]);
-        let text: String = texts.filter_map(|it| it.as_str()).collect();
+            .map(|event| &event["candidates"][0]["content"]["parts"][0]["text"]);
+        let text: String = texts.filter_map(|text| text.as_str()).collect();
         let expected = match action {
             "mask" => "to [REDACTED:email] or to bob at home.",
             _ => "to Not allowed here: email.",
@@ -136,7 +139,7 @@ async fn an_observing_policy_does_not_change_text_chunks() {
 
     let expected: Vec<String> = chunks
         .iter()
-        .map(|it| format!("data: {it}\r\n\r\n"))
+        .map(|chunk| format!("data: {chunk}\r\n\r\n"))
         .collect();
     assert_eq!(answer.text(), expected.concat());
 }

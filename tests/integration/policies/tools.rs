@@ -89,11 +89,11 @@ fn merged_parts(chunks: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     let lists = chunks
         .iter()
-        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
+        .filter_map(|chunk| chunk["candidates"][0]["content"]["parts"].as_array());
     for part in lists.flatten() {
         let texts = merged
             .last()
-            .map(|it| (it["text"].as_str(), part["text"].as_str()));
+            .map(|last| (last["text"].as_str(), part["text"].as_str()));
         match texts {
             Some((Some(before), Some(text))) => {
                 let joined = json!({ "text": format!("{before}{text}") });

@@ -60,12 +60,12 @@ async fn replay(requests: &[RecordedRequest], report: &mut String) {
         }
     })
     .await;
-    let hooks = EVENTS.map(|it| (it, hook::command(it, APPEND_EVENT)));
+    let hooks = EVENTS.map(|event| (event, hook::command(event, APPEND_EVENT)));
     let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
     let mut sessions: Vec<String> = Vec::new();
     for (at, recorded) in requests.iter().enumerate() {
         let mut later = requests[at + 1..].iter();
-        let content = later.find_map(|it| recorded_answer_to(recorded, it));
+        let content = later.find_map(|request| recorded_answer_to(recorded, request));
         *next_answer.lock().unwrap() = content.unwrap_or_default();
         let agent = gate.agent().sending("user-agent", &recorded.user_agent);
         let response = agent.post(&recorded.path, recorded.body.clone()).await;
@@ -78,7 +78,7 @@ async fn replay(requests: &[RecordedRequest], report: &mut String) {
         if !sessions.contains(&id) {
             sessions.push(id.clone());
         }
-        let session = sessions.iter().position(|it| *it == id).unwrap() + 1;
+        let session = sessions.iter().position(|known| *known == id).unwrap() + 1;
         let events = take_events(&gate).join(", ");
         writeln!(report, "{:>4}  s{session}  {events}", at + 1).unwrap();
     }
@@ -86,8 +86,8 @@ async fn replay(requests: &[RecordedRequest], report: &mut String) {
 
 /// The answer of the model to `asked`, if the history of `later` contains it.
 fn recorded_answer_to(asked: &RecordedRequest, later: &RecordedRequest) -> Option<Value> {
-    let contents = |it: &RecordedRequest| {
-        let contents = without_envelope(it)["contents"].take();
+    let contents = |request: &RecordedRequest| {
+        let contents = without_envelope(request)["contents"].take();
         contents.as_array().cloned().unwrap_or_default()
     };
     let (before, after) = (contents(asked), contents(later));
@@ -126,7 +126,7 @@ fn take_events(gate: &TestGateway) -> Vec<String> {
     }
     events.dedup();
     // Events of parallel tools have no fixed order.
-    let is_tool_event = |it: &String| it.starts_with("AfterTool");
+    let is_tool_event = |event: &String| event.starts_with("AfterTool");
     for tool_events in events.chunk_by_mut(|a, b| is_tool_event(a) && is_tool_event(b)) {
         tool_events.sort();
     }

@@ -10,7 +10,7 @@ use super::{
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
 pub(super) fn ambiguous_framings() -> Vec<(&'static str, String, String, Outcome)> {
     let length = BODY.len();
-    let te = |it: &str| format!("transfer-encoding: {it}\r\n");
+    let te = |coding: &str| format!("transfer-encoding: {coding}\r\n");
     let plain = || BODY.to_owned() + SMUGGLED_REQUEST;
     let chunks = || chunked(BODY) + SMUGGLED_REQUEST;
     vec![

@@ -113,7 +113,7 @@ async fn a_slow_subscriber_loses_counted_rows_and_delays_no_call() {
     let rows = text.matches("event: call").count();
     let lost = text.split("event: lost").skip(1).map(|event| {
         let (_, data) = event.split_once("data: ").unwrap();
-        let end = data.find(|it: char| !it.is_ascii_digit()).unwrap();
+        let end = data.find(|symbol: char| !symbol.is_ascii_digit()).unwrap();
         data[..end].parse::<usize>().unwrap()
     });
     let lost: usize = lost.sum();

@@ -40,7 +40,7 @@ async fn open_stream(gateway: std::net::SocketAddr, body: &str) -> TcpStream {
     );
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    while !answer.windows(5).any(|it| it == b"data:") {
+    while !answer.windows(5).any(|window| window == b"data:") {
         let read = timeout(3 * TEST_TIMEOUT, socket.read_buf(&mut answer)).await;
         assert!(read.expect("no chunk arrives").unwrap() > 0, "{answer:?}");
     }

@@ -52,24 +52,24 @@ impl Fixture {
     fn numbers(&self, file: &str) -> Vec<u32> {
         let text = self.gateway.file(file);
         let numbers = text.split_whitespace();
-        numbers.map(|it| it.parse().unwrap()).collect()
+        numbers.map(|number| number.parse().unwrap()).collect()
     }
 
     /// A field of the gateway's `/proc/<pid>/status`, in KiB.
     fn memory(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.gateway.served.id()));
         let status = status.unwrap();
-        let line = status.lines().find_map(|it| it.strip_prefix(name));
-        let size = line.and_then(|it| it.trim_matches([':', '\t', ' ']).strip_suffix(" kB"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let size = line.and_then(|value| value.trim_matches([':', '\t', ' ']).strip_suffix(" kB"));
         size.unwrap().parse().unwrap()
     }
 
     /// The number of the gateway's child processes.
     fn children(&self) -> usize {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.gateway.served.id())).unwrap();
-        let lists = tasks.map(|it| fs::read_to_string(it.unwrap().path().join("children")));
+        let lists = tasks.map(|entry| fs::read_to_string(entry.unwrap().path().join("children")));
         let lists = lists.map(Result::unwrap_or_default);
-        lists.map(|it| it.split_whitespace().count()).sum()
+        lists.map(|list| list.split_whitespace().count()).sum()
     }
 
     /// Makes this many calls at once. Returns the answers and the largest number of
@@ -112,7 +112,7 @@ impl Fixture {
 /// Returns whether a process has ended. It may be a zombie whose parent is not the gateway.
 fn has_ended(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"));
-    stat.map_or(true, |it| it.contains(") Z"))
+    stat.map_or(true, |stat| stat.contains(") Z"))
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_hook_that_ignores_sigterm_is_killed_with_its_descendants() {
         let ids = fixture.numbers("ids");
         let time_left = Duration::from_millis(2500).saturating_sub(started.elapsed());
         eventually("all processes have ended", time_left, || {
-            ids.iter().all(|it| has_ended(*it))
+            ids.iter().all(|id| has_ended(*id))
         })
         .await;
 
@@ -200,9 +200,9 @@ async fn a_gibibyte_of_hook_output_takes_less_than_three_mebibytes() {
 async fn a_thousand_hook_runs_leak_no_process_and_no_descriptor() {
     for prewarm in PREWARM_COUNTS {
         let hooks: Vec<_> = (0..10)
-            .map(|it| {
+            .map(|index| {
                 let mut hook = command("read -r _; exit 0", prewarm.map(|_| 1));
-                hook["name"] = json!(format!("hook-{it}"));
+                hook["name"] = json!(format!("hook-{index}"));
                 ("BeforeModel", hook)
             })
             .collect();
@@ -223,8 +223,8 @@ async fn a_thousand_hook_runs_leak_no_process_and_no_descriptor() {
         .await;
         let runs = fixture.gateway.operator.get("/metrics").await;
         let runs = runs.text().lines();
-        let runs = runs.filter(|it| it.starts_with("hookgate_hook_runs_total"));
-        assert_eq!(runs.filter(|it| it.ends_with(" 101")).count(), 10);
+        let runs = runs.filter(|line| line.starts_with("hookgate_hook_runs_total"));
+        assert_eq!(runs.filter(|line| line.ends_with(" 101")).count(), 10);
         fixture.gateway.stop().await;
     }
 }
@@ -241,10 +241,10 @@ async fn two_hundred_concurrent_calls_respect_the_hook_process_limit() {
         fixture.until_idle(prewarm).await;
         let (answers, max_children) = fixture.call_concurrently(200).await;
 
-        let reason = |it: &Answer| it.json()["error"]["message"].clone();
+        let reason = |answer: &Answer| answer.json()["error"]["message"].clone();
         let ids: BTreeSet<u64> = answers
             .iter()
-            .map(|it| reason(it).as_str().unwrap().parse().unwrap())
+            .map(|answer| reason(answer).as_str().unwrap().parse().unwrap())
             .collect();
         assert_eq!(ids.len(), 200);
         assert!(
@@ -282,9 +282,16 @@ async fn a_worker_killed_during_a_call_fails_that_call_only() {
     let (answers, killed) = tokio::join!(calls, kill);
 
     let failure = "Hook guard failed: process exited unexpectedly";
-    let reason = |it: &Answer| it.json()["error"]["message"].as_str().unwrap().to_owned();
-    let (failed, answered): (Vec<_>, Vec<_>) =
-        answers.iter().map(reason).partition(|it| it == failure);
+    let reason = |answer: &Answer| {
+        answer.json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let (failed, answered): (Vec<_>, Vec<_>) = answers
+        .iter()
+        .map(reason)
+        .partition(|message| message == failure);
     assert_eq!((failed.len(), answered.len()), (1, 7), "{answered:?}");
     assert!(!answered.contains(&killed.to_string()));
     fixture.gateway.stop().await;

@@ -294,7 +294,7 @@ async fn proxy_environment_variables_are_ignored() {
     let url = format!("http://{}", proxy.addr);
     let names = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
     let config = config("BeforeModel", &hook(&server));
-    let gateway = Process::start(&upstream, &config, &names.map(|it| (it, &*url)));
+    let gateway = Process::start(&upstream, &config, &names.map(|name| (name, &*url)));
 
     let answer = gateway.agent.generate("m", &prompt("hello")).await;
 
@@ -314,7 +314,7 @@ async fn a_failed_hook_is_logged_with_its_cause_and_without_its_url() {
     let log = gateway.stop().await;
 
     let cause = r#"error="unexpected status 503""#;
-    let failed = |it: &&str| it.contains("hook failed") && it.contains(cause);
+    let failed = |line: &&str| line.contains("hook failed") && line.contains(cause);
     assert_eq!(log.lines().filter(failed).count(), 1, "{log}");
     assert!(!log.contains("of=org"), "{log}");
 }

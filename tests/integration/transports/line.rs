@@ -77,7 +77,7 @@ impl Fixture {
         let only_prewarmed = || {
             let alive = processes(&self.mark);
             alive.len() == self.prewarm_count
-                && !self.first_prewarmed.iter().any(|it| alive.contains(it))
+                && !self.first_prewarmed.iter().any(|id| alive.contains(id))
         };
         eventually("only prewarmed processes are left", time, only_prewarmed).await;
     }

@@ -70,10 +70,10 @@ impl Fixture {
         let folder = self.gate.path("");
         let are_ready = || {
             let names = fs::read_dir(&folder).unwrap();
-            let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
-            let ready = names.filter_map(|it| it.strip_prefix("ready-")?.parse().ok());
+            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let ready = names.filter_map(|name| name.strip_prefix("ready-")?.parse().ok());
             let alive = processes(&self.mark);
-            ready.filter(|it| alive.contains(it)).count() == count
+            ready.filter(|id| alive.contains(id)).count() == count
         };
         eventually("prewarmed processes are ready", TEST_TIMEOUT, are_ready).await;
     }
@@ -218,7 +218,7 @@ async fn a_disconnected_agent_ends_its_hook_process_and_its_child() {
     let ids = || -> Vec<u32> {
         let text = fixture.gate.file("ids");
         text.split_whitespace()
-            .map(|it| it.parse().unwrap())
+            .map(|id| id.parse().unwrap())
             .collect()
     };
     eventually("the hook waits, with its child", TEST_TIMEOUT, || {
@@ -230,7 +230,7 @@ async fn a_disconnected_agent_ends_its_hook_process_and_its_child() {
 
     eventually("both processes have ended", TERMINATION_DEADLINE, || {
         let alive = processes(&fixture.mark);
-        !ids().iter().any(|it| alive.contains(it))
+        !ids().iter().any(|id| alive.contains(id))
     })
     .await;
     fixture.until_ready(1).await;
@@ -278,7 +278,7 @@ async fn a_hook_that_exits_without_reading_is_restarted_with_backoff() {
     let log = gateway.stop().await;
     let warnings: Vec<&str> = log
         .lines()
-        .filter(|it| it.contains("prewarmed process failed"))
+        .filter(|line| line.contains("prewarmed process failed"))
         .collect();
     // A process that is slow to exit counts as idle, and the next failure is logged
     // again.

@@ -55,7 +55,7 @@ impl Fixture {
         let answer = self.gateway.agent.generate("m", &prompt("hello")).await;
         let reason = answer.json()["error"]["message"].clone();
         let lines = reason.as_str().unwrap_or_default().lines();
-        let numbers = lines.map(|it| it.split_once(' ').unwrap());
+        let numbers = lines.map(|line| line.split_once(' ').unwrap());
         numbers
             .map(|(id, calls)| (id.parse().unwrap(), calls.parse().unwrap()))
             .collect()

@@ -103,7 +103,10 @@ impl Outcome {
     /// The input that the hook received; null if it was not called.
     fn input(&self) -> Value {
         if let Some(server) = &self.server {
-            return server.requests().pop().map_or(Value::Null, |it| it.json());
+            return server
+                .requests()
+                .pop()
+                .map_or(Value::Null, |request| request.json());
         }
         let text = self.gate.file("input");
         let mut read: Value = serde_json::from_str(&text).unwrap_or_default();

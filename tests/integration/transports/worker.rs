@@ -85,15 +85,19 @@ async fn one_process_answers_many_calls() {
     let lines = fixture.gate.file("lines");
     let calls: Vec<Value> = lines
         .lines()
-        .map(|it| serde_json::from_str(it).unwrap())
+        .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(calls.len(), 5);
     assert_ne!(calls[0]["id"], calls[1]["id"]);
     assert_eq!(calls[0]["input"]["hook_event_name"], "BeforeModel");
     let messages = &calls[0]["input"]["llm_request"]["messages"];
     assert_eq!(messages[0]["content"], "hello");
-    let paths = fixture.upstream.requests().into_iter().map(|it| it.path);
-    assert!(paths.into_iter().all(|it| it.contains("/other:")));
+    let paths = fixture
+        .upstream
+        .requests()
+        .into_iter()
+        .map(|request| request.path);
+    assert!(paths.into_iter().all(|path| path.contains("/other:")));
     assert_eq!(hook_processes(&fixture.gate).await, 1);
 }
 
@@ -345,7 +349,7 @@ async fn stderr_of_a_worker_is_logged_within_limits() {
     assert!(processes(&mark).is_empty());
     let lines: Vec<&str> = log
         .lines()
-        .filter(|it| it.contains("worker stderr"))
+        .filter(|line| line.contains("worker stderr"))
         .collect();
     assert!(lines[0].contains("WARN") && lines[0].contains(r#"hook.name="guard""#));
     assert!(
@@ -354,8 +358,9 @@ async fn stderr_of_a_worker_is_logged_within_limits() {
         lines[0]
     );
     assert!((2..=60).contains(&lines.len()), "{}", lines.len());
-    assert!(lines.iter().all(|it| it.len() < 1200), "{lines:#?}");
-    let failed =
-        |it: &&str| it.contains("worker failed") && it.contains("process exited unexpectedly");
-    assert!(log.lines().any(|it| failed(&it)), "{log}");
+    assert!(lines.iter().all(|line| line.len() < 1200), "{lines:#?}");
+    let failed = |line: &&str| {
+        line.contains("worker failed") && line.contains("process exited unexpectedly")
+    };
+    assert!(log.lines().any(|line| failed(&line)), "{log}");
 }

@@ -34,7 +34,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         files
             .iter()
             .filter_map(|file| file.text(&["apiKeyHelper"]))
-            .map(|it| it.place),
+            .map(|setting| setting.place),
     );
     let folder = reader.machine.folder("CLAUDE_CONFIG_DIR", ".claude");
     credentials.extend(Place::of_file(folder.join(".credentials.json")));
@@ -49,7 +49,9 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         credentials,
     }];
     let clouds = clouds(first);
-    let is_chosen = |switch| first(switch).is_some_and(|it| it.value != "0" && it.value != "false");
+    let is_chosen = |switch| {
+        first(switch).is_some_and(|setting| setting.value != "0" && setting.value != "false")
+    };
     routes.extend(
         clouds
             .into_iter()
@@ -78,7 +80,8 @@ struct Cloud {
 }
 
 fn clouds(first: impl Fn(&str) -> Option<Setting>) -> [Cloud; 3] {
-    let region = first("AWS_REGION").map_or_else(|| "us-east-1".to_owned(), |it| it.value);
+    let region =
+        first("AWS_REGION").map_or_else(|| "us-east-1".to_owned(), |setting| setting.value);
     [
         Cloud {
             name: "Amazon Bedrock",

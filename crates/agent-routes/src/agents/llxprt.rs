@@ -10,7 +10,10 @@ pub(super) const AGENT: Agent = Agent {
     name: "LLxprt Code",
     is_present: |reader| {
         let machine = reader.machine;
-        machine.has_program("llxprt") || FOLDERS.iter().any(|it| machine.home.join(it).is_dir())
+        machine.has_program("llxprt")
+            || FOLDERS
+                .iter()
+                .any(|folder| machine.home.join(folder).is_dir())
     },
     routes,
 };

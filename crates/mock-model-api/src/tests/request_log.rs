@@ -51,7 +51,7 @@ async fn old_requests_are_dropped_when_bodies_are_large() {
     let paths: Vec<_> = seen(&mock)
         .await
         .iter()
-        .map(|it| it["path"].clone())
+        .map(|request| request["path"].clone())
         .collect();
     assert_eq!(paths, ["/second"]);
 }
@@ -70,7 +70,7 @@ async fn a_stream_of_a_disconnected_agent_is_recorded_as_unfinished() {
     let finished: Vec<_> = seen(&mock)
         .await
         .iter()
-        .map(|it| it["finished"].clone())
+        .map(|request| request["finished"].clone())
         .collect();
     assert_eq!(finished, [false, true]);
 }

@@ -47,13 +47,13 @@ fn check(mask: &Mask, pieces: &[&str]) {
 fn split<'t>(text: &'t str, positions: &[usize]) -> Vec<&'t str> {
     let mut positions: Vec<usize> = positions
         .iter()
-        .map(|it| text.floor_char_boundary(*it))
+        .map(|position| text.floor_char_boundary(*position))
         .collect();
     positions.extend([0, text.len()]);
     positions.sort_unstable();
     positions
         .windows(2)
-        .map(|it| part(text, it[0]..it[1]))
+        .map(|pair| part(text, pair[0]..pair[1]))
         .collect()
 }
 
@@ -62,7 +62,7 @@ fn assert_same_result(mask: &Mask, text: &str, expected: &str, positions: &[usiz
     let mut stream = mask.stream();
     let mut out: String = split(text, positions)
         .into_iter()
-        .map(|it| stream.push(it))
+        .map(|chunk| stream.push(chunk))
         .collect();
     out += &stream.finish();
     assert_eq!(out, expected, "{text:?} split at {positions:?}");
@@ -101,7 +101,7 @@ fn every_split_gives_the_same_result() {
     let ways = (0..text.len()).flat_map(|a| (a..text.len()).map(move |b| [a, b]));
     let ways: Vec<[usize; 2]> = ways.collect();
     for [a, b] in &ways {
-        for [c, d] in ways.iter().filter(|it| it[0] >= *b) {
+        for [c, d] in ways.iter().filter(|way| way[0] >= *b) {
             assert_same_result(&mask, text, expected, &[*a, *b, *c, *d]);
         }
     }
@@ -147,18 +147,25 @@ fn any_text() -> impl Strategy<Value = String> {
         "", "", " ", " ", "\n", "\\n", ".", ",", ":", "=", "\"", "@", "/", "-", "_", "%3D", "+",
         "\\", "é",
     ];
-    let secrets: Vec<String> = secrets().into_iter().map(|it| it.1).collect();
+    let secrets: Vec<String> = secrets().into_iter().map(|secret| secret.1).collect();
     let part = prop_oneof![
         4 => prop::sample::select(words.to_vec()).prop_map(str::to_owned),
         1 => "[a-zA-Z0-9é+/=._@-]{1,12}",
         1 => "[0-9 .-]{1,16}",
         2 => prop::sample::select(secrets.clone()),
-        2 => (prop::sample::select(secrets), any::<Index>())
-            .prop_map(|(it, at)| part(&it, 0..it.floor_char_boundary(at.index(it.len()))).to_owned()),
+        2 => (prop::sample::select(secrets), any::<Index>()).prop_map(|(secret, at)| {
+            let end = secret.floor_char_boundary(at.index(secret.len()));
+            part(&secret, 0..end).to_owned()
+        }),
     ];
     let joint = prop::sample::select(joints.to_vec());
     let parts = prop::collection::vec((part, joint), 0..10);
-    parts.prop_map(|it| it.into_iter().map(|(part, joint)| part + joint).collect())
+    parts.prop_map(|pairs| {
+        pairs
+            .into_iter()
+            .map(|(part, joint)| part + joint)
+            .collect()
+    })
 }
 
 fn any_splits() -> impl Strategy<Value = Vec<Index>> {
@@ -166,7 +173,7 @@ fn any_splits() -> impl Strategy<Value = Vec<Index>> {
 }
 
 fn positions(text: &str, cuts: &[Index]) -> Vec<usize> {
-    cuts.iter().map(|it| it.index(text.len() + 1)).collect()
+    cuts.iter().map(|cut| cut.index(text.len() + 1)).collect()
 }
 
 /// Random regular expressions that match parts of random texts.
@@ -184,7 +191,8 @@ fn any_pattern() -> impl Strategy<Value = String> {
         part.prop_map(|(atom, repeat)| format!("(?:{atom}){repeat}")),
         1..5,
     );
-    prop::collection::vec(parts.prop_map(|it| it.concat()), 1..3).prop_map(|it| it.join("|"))
+    prop::collection::vec(parts.prop_map(|parts| parts.concat()), 1..3)
+        .prop_map(|choices| choices.join("|"))
 }
 
 #[test]
@@ -204,7 +212,11 @@ fn chunks_are_masked_like_the_whole_and_held_as_short_as_possible() {
 }
 
 fn pattern_names(mask: &Mask) -> Vec<&str> {
-    mask.rules.all.iter().map(|it| &*it.name).collect()
+    mask.rules
+        .all
+        .iter()
+        .map(|pattern| &*pattern.name)
+        .collect()
 }
 
 #[test]
@@ -247,7 +259,7 @@ proptest! {
         parts in prop::collection::vec(("[abc]", 1..90_usize), 0..8),
         limit in prop::sample::select(vec![30, 100, 8192]),
     ) {
-        let text: String = parts.iter().map(|(it, times)| it.repeat(*times)).collect();
+        let text: String = parts.iter().map(|(letter, times)| letter.repeat(*times)).collect();
         let patterns = [("p", "a+b{3}a"), ("q", "[ab]*ab{5,20}a+b"), ("r", "(a|b){100,120}"), ("s", "[ab]{70}c")];
         let mask = Mask::holding(limit, &[], &patterns, &Style::Label).unwrap();
         check(&mask, &split(&text, &[text.len() / 3, text.len() / 2]));

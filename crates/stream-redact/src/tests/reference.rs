@@ -19,7 +19,11 @@ pub(super) fn reference_mask(rules: &PatternSet, text: &str, is_last: bool) -> R
     let (mut found, mut undecided) = (Vec::new(), text.len());
     for (at, rule) in rules.all.iter().enumerate() {
         let (secrets, open) = search(rule, view, rules.limit);
-        found.extend(secrets.into_iter().map(|it| (it.start, at, it.end)));
+        found.extend(
+            secrets
+                .into_iter()
+                .map(|secret| (secret.start, at, secret.end)),
+        );
         undecided = undecided.min(open);
     }
     found.sort_unstable();
@@ -27,7 +31,7 @@ pub(super) fn reference_mask(rules: &PatternSet, text: &str, is_last: bool) -> R
         text: String::new(),
         decided: 0,
     };
-    for (start, rule, end) in found.into_iter().filter(|it| it.0 < undecided) {
+    for (start, rule, end) in found.into_iter().filter(|(start, ..)| *start < undecided) {
         if start >= output.decided {
             output.text += part(text, output.decided..start);
             output.text += &["[REDACTED:", &*rules.all[rule].name, "]"].concat();

@@ -59,8 +59,8 @@ const SECRETS: &[(&str, &[&str])] = &[
 /// Returns all of them, and some that are composed of others.
 pub(super) fn secrets() -> Vec<(&'static str, String)> {
     let plain = SECRETS.iter().flat_map(|(name, secrets)| {
-        let secrets = secrets.iter().map(|it| (*it).to_owned());
-        secrets.map(move |it| (*name, it))
+        let secrets = secrets.iter().map(|secret| (*secret).to_owned());
+        secrets.map(move |secret| (*name, secret))
     });
     let pem = [
         PEM.replace('\n', "\\n"),
@@ -70,7 +70,7 @@ pub(super) fn secrets() -> Vec<(&'static str, String)> {
         PEM.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK"),
         PEM.replace('\n', "\n   12\u{2192}"),
     ];
-    let pem = pem.map(|it| ("private_key", it));
+    let pem = pem.map(|key| ("private_key", key));
     let stateless = ("github_key", format!("ghs_123456_{JWT}"));
     plain.chain(pem).chain([stateless]).collect()
 }

@@ -27,7 +27,7 @@ fn texts(contents: &Contents) -> Vec<String> {
     let texts = contents.elements();
     texts
         .iter()
-        .map(|it| String::from_utf8(it.to_vec()).unwrap())
+        .map(|element| String::from_utf8(element.to_vec()).unwrap())
         .collect()
 }
 
@@ -36,7 +36,7 @@ fn write(returned: &[(Role, &str)]) -> Vec<String> {
     let mut contents = parse(TALK).unwrap();
     let returned: Vec<Message> = returned
         .iter()
-        .map(|(role, it)| message(*role, it))
+        .map(|(role, text)| message(*role, text))
         .collect();
     assert!(write_into(&mut contents, &returned));
     texts(&contents)
@@ -132,7 +132,10 @@ fn malformed_contents_are_refused() {
 proptest! {
     #[test]
     fn writing_unchanged_messages_changes_no_byte(texts in prop::collection::vec("[a-z\"\\\\é]{0,6}", 1..6)) {
-        let items: Vec<String> = texts.iter().map(|it| json!({"parts": [{"text": it}]}).to_string()).collect();
+        let items: Vec<String> = texts
+            .iter()
+            .map(|text| json!({"parts": [{"text": text}]}).to_string())
+            .collect();
         let text = format!("[{}]", items.join(","));
         let mut contents = parse(&text).unwrap();
         let shown = contents.messages();
@@ -142,9 +145,12 @@ proptest! {
 
     #[test]
     fn written_messages_are_read_back(old in prop::collection::vec("[a-c]{1,2}", 1..5), new in prop::collection::vec("[a-c]{1,2}", 1..5)) {
-        let items: Vec<Value> = old.iter().map(|it| json!({"role": "user", "parts": [{"text": it}]})).collect();
+        let items: Vec<Value> = old
+            .iter()
+            .map(|text| json!({"role": "user", "parts": [{"text": text}]}))
+            .collect();
         let mut contents = parse(&Value::Array(items).to_string()).unwrap();
-        let returned: Vec<Message> = new.iter().map(|it| message(User, it)).collect();
+        let returned: Vec<Message> = new.iter().map(|text| message(User, text)).collect();
         prop_assert!(write_into(&mut contents, &returned));
         prop_assert_eq!(contents.messages(), returned);
     }

@@ -25,7 +25,7 @@ fn edited(contents: &str, edit: impl FnOnce(&mut History)) -> Vec<String> {
     let list = document.list(&["contents"]).unwrap().unwrap();
     let texts = list
         .iter()
-        .map(|it| String::from_utf8(it.to_vec()).unwrap());
+        .map(|content| String::from_utf8(content.to_vec()).unwrap());
     texts.collect()
 }
 
@@ -36,7 +36,9 @@ fn unedited_contents_keep_their_bytes() {
     history.write(&mut document).unwrap();
     assert!(!document.is_edited());
 
-    let written = edited(LOOP, |it| it.edit(0).unwrap().append_text("more").unwrap());
+    let written = edited(LOOP, |history| {
+        history.edit(0).unwrap().append_text("more").unwrap();
+    });
     let before = history.contents();
     assert!(written.iter().skip(1).eq(before.iter().skip(1)));
     assert!(written[0].ends_with(r#"{"text":"go"},{"text":"more"}]}"#));
@@ -46,8 +48,10 @@ fn unedited_contents_keep_their_bytes() {
 fn results_find_their_calls_by_id_and_by_order() {
     let args = |contents: &str, at| {
         let results = history(contents).results(at).unwrap().into_iter();
-        let results = results.filter(|it| it.content == at);
-        results.map(|it| it.args.to_string()).collect::<Vec<_>>()
+        let results = results.filter(|result| result.content == at);
+        results
+            .map(|result| result.args.to_string())
+            .collect::<Vec<_>>()
     };
     let expected = [r#"{"p":"a"}"#, r#"{"p":"b"}"#];
     assert_eq!(args(LOOP, 2), expected);
@@ -73,8 +77,12 @@ fn a_replaced_result_keeps_nothing_of_the_original() {
         {"functionResponse":{"name":"f","id":"1","response":{"output":"secret"},"parts":[{"inline_data":{"data":"secret"}}]}},
         {"inlineData":{"data":"secret"}},{"text":"and now?"}]}]"#;
 
-    let written = edited(secret, |it| {
-        it.edit(0).unwrap().replace_result(0, "hidden").unwrap();
+    let written = edited(secret, |history| {
+        history
+            .edit(0)
+            .unwrap()
+            .replace_result(0, "hidden")
+            .unwrap();
     });
 
     let result = r#"{"functionResponse":{"id":"1","name":"f","response":{"error":"hidden"}}}"#;
@@ -91,8 +99,8 @@ fn a_context_is_appended_to_the_text_of_a_result() {
         let contents = format!(
             r#"[{{"parts":[{{"function_response":{{"name":"f","response":{response}}}}}]}}]"#
         );
-        let written = edited(&contents, |it| {
-            it.edit(0).unwrap().append_to_result(0, "C").unwrap();
+        let written = edited(&contents, |history| {
+            history.edit(0).unwrap().append_to_result(0, "C").unwrap();
         });
         let value: Value = serde_json::from_str(&written[0]).unwrap();
         value["parts"][0]["function_response"]["response"].to_string()
@@ -114,10 +122,10 @@ fn a_context_is_appended_to_the_text_of_a_result() {
 
 #[test]
 fn prepended_text_follows_the_introduction() {
-    let written = edited(LOOP, |it| it.prepend_text("L").unwrap());
+    let written = edited(LOOP, |history| history.prepend_text("L").unwrap());
     assert!(written[0].ends_with(r#"</session_context>"},{"text":"L"},{"text":"go"}]}"#));
     let bare = r#"[{"role":"model","parts":[{"text":"a"}]}]"#;
-    let written = edited(bare, |it| it.prepend_text("L").unwrap());
+    let written = edited(bare, |history| history.prepend_text("L").unwrap());
     assert_eq!(written[0], r#"{"role":"user","parts":[{"text":"L"}]}"#);
     assert_eq!(written.len(), 2);
 }
@@ -126,11 +134,11 @@ fn prepended_text_follows_the_introduction() {
 fn edits_do_not_shift_other_edits() {
     let hidden = [r#"{"role":"model","parts":[]}"#.to_owned()];
 
-    let written = edited(LOOP, |it| {
-        it.edit(0).unwrap().insert_after(&hidden).unwrap();
-        it.remove_contents(0, 1).unwrap();
-        it.edit(2).unwrap().replace_result(1, "R").unwrap();
-        it.edit(2).unwrap().append_text("more").unwrap();
+    let written = edited(LOOP, |history| {
+        history.edit(0).unwrap().insert_after(&hidden).unwrap();
+        history.remove_contents(0, 1).unwrap();
+        history.edit(2).unwrap().replace_result(1, "R").unwrap();
+        history.edit(2).unwrap().append_text("more").unwrap();
     });
 
     assert_eq!(written.len(), 5);
@@ -145,14 +153,14 @@ fn edits_do_not_shift_other_edits() {
 
 #[test]
 fn calls_go_with_their_results_however_they_were_split() {
-    let written = edited(LOOP, |it| it.remove_contents(2, 4).unwrap());
+    let written = edited(LOOP, |history| history.remove_contents(2, 4).unwrap());
     assert_eq!(written.len(), 2);
     assert!(written[1].ends_with(r#"[{"text":"I look"}]}"#));
     let split = r#"[{"role":"user","parts":[{"text":"go"}]},
         {"role":"model","parts":[{"functionCall":{"name":"f"}}]},
         {"role":"model","parts":[{"text":""}]},
         {"role":"user","parts":[{"functionResponse":{"name":"f","response":{}}}]}]"#;
-    let written = edited(split, |it| it.remove_contents(3, 4).unwrap());
+    let written = edited(split, |history| history.remove_contents(3, 4).unwrap());
     assert_eq!(written.len(), 2);
     assert!(!written.concat().contains("function"));
 }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn only(names: &[&str]) -> AppliedSelection {
-        let names = names.iter().map(|it| (*it).to_owned()).collect();
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
         AppliedSelection::Restricted(AllowedFunctions::Only(names))
     }
 

@@ -137,7 +137,10 @@ mod tests {
 
     #[track_caller]
     fn check(chunks: &[&str], expected: &str, is_lossy: bool) {
-        let chunks: Vec<Bytes> = chunks.iter().map(|it| (*it).to_owned().into()).collect();
+        let chunks: Vec<Bytes> = chunks
+            .iter()
+            .map(|chunk| (*chunk).to_owned().into())
+            .collect();
         let merged = MergedChunks::parse(&chunks).unwrap();
         assert_eq!(merged.response, expected);
         assert_eq!(merged.is_lossy, is_lossy);

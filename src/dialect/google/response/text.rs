@@ -298,7 +298,7 @@ mod tests {
             rest: TextRest,
         ) -> Option<String> {
             let name = format!("{channel:?}");
-            let held = self.0.remove(&name).map_or_else(String::new, |it| it.1);
+            let held = self.0.remove(&name).map_or_else(String::new, |held| held.1);
             let mut all_text = held + text;
             if rest == TextRest::MayFollow
                 && let Some(last) = all_text.pop()
@@ -314,8 +314,8 @@ mod tests {
         }
 
         fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
-            let all = self.0.values().map(|it| it.0.clone());
-            all.filter(|it| candidate.is_none_or(|one| it.candidate == one))
+            let all = self.0.values().map(|held| held.0.clone());
+            all.filter(|channel| candidate.is_none_or(|one| channel.candidate == one))
                 .collect()
         }
     }

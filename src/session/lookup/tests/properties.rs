@@ -59,10 +59,13 @@ fn each_item_is_new_once_and_hidden_results_stay_hidden() {
 /// Returns the longest conversation of each recording.
 fn conversations() -> Vec<Vec<Value>> {
     let longest = |requests: Vec<super::recorded::Recorded>| {
-        let contents = requests.into_iter().map(|it| it.contents);
+        let contents = requests.into_iter().map(|request| request.contents);
         contents.max_by_key(Vec::len).unwrap()
     };
-    recordings().into_iter().map(|it| longest(it.1)).collect()
+    recordings()
+        .into_iter()
+        .map(|(_, requests)| longest(requests))
+        .collect()
 }
 
 async fn make_moves(conversation: &[Value], moves: &[(Move, usize, u64)]) {
@@ -78,7 +81,7 @@ async fn make_moves(conversation: &[Value], moves: &[(Move, usize, u64)]) {
         let agent = &mut agents[*agent];
         let step = match (next, agent.step) {
             (Move::Helper, step) => {
-                let end = step.map_or(0, |it| steps[it]);
+                let end = step.map_or(0, |step| steps[step]);
                 agent.ask_helper(&fixture, &conversation[..end]).await;
                 continue;
             }
@@ -96,8 +99,12 @@ async fn make_moves(conversation: &[Value], moves: &[(Move, usize, u64)]) {
 
 /// Returns the numbers of contents after which the model is called.
 fn step_ends(conversation: &[Value]) -> Vec<usize> {
-    let by_model = |at: usize| conversation.get(at).is_none_or(|it| it["role"] == "model");
-    let ends = (1..=conversation.len()).filter(|it| !by_model(it - 1) && by_model(*it));
+    let by_model = |at: usize| {
+        conversation
+            .get(at)
+            .is_none_or(|content| content["role"] == "model")
+    };
+    let ends = (1..=conversation.len()).filter(|end| !by_model(end - 1) && by_model(*end));
     ends.collect()
 }
 
@@ -140,8 +147,8 @@ impl Agent {
         if draw(&mut seed, 3) > 0 {
             let answer = conversation[end..]
                 .iter()
-                .take_while(|it| it["role"] == "model");
-            let parts = answer.flat_map(|it| it["parts"].as_array().unwrap());
+                .take_while(|content| content["role"] == "model");
+            let parts = answer.flat_map(|content| content["parts"].as_array().unwrap());
             let parts: Vec<Value> = parts.cloned().collect();
             answered(&mut session, &parts).await;
         }
@@ -165,9 +172,12 @@ impl Agent {
 #[track_caller]
 fn assert_all_hidden(session: &Session) {
     let items = session.conversation.items.iter();
-    for result in items.filter(|it| it.kind == ItemKind::Result) {
+    for result in items.filter(|item| item.kind == ItemKind::Result) {
         let note = session.note(result);
-        assert!(note.is_some_and(|it| it.replaced.is_some()), "{result:?}");
+        assert!(
+            note.is_some_and(|note| note.replaced.is_some()),
+            "{result:?}"
+        );
     }
 }
 
@@ -182,7 +192,10 @@ fn respell(conversation: &[Value], seed: &mut u64) -> Vec<Value> {
             continue;
         }
         let mut open = Vec::new();
-        let pieces: Vec<Value> = parts.iter().flat_map(|it| split_text(it, seed)).collect();
+        let pieces: Vec<Value> = parts
+            .iter()
+            .flat_map(|part| split_text(part, seed))
+            .collect();
         for piece in pieces {
             open.push(piece);
             if draw(seed, 3) == 0 {
@@ -200,7 +213,7 @@ fn with_repeated_results(parts: &[Value], seed: &mut u64) -> Vec<Value> {
     for part in parts {
         let is_result = ["functionResponse", "function_response"]
             .iter()
-            .any(|it| part.get(it).is_some());
+            .any(|name| part.get(name).is_some());
         let times = if is_result { 1 + draw(seed, 2) } else { 1 };
         repeated.extend((0..times).map(|_| part.clone()));
     }
@@ -218,7 +231,10 @@ fn split_text(part: &Value, seed: &mut u64) -> Vec<Value> {
             let mut rest = text;
             while !rest.is_empty() {
                 let chars = 1 + draw(seed, rest.chars().count());
-                let at = rest.char_indices().nth(chars).map_or(rest.len(), |it| it.0);
+                let at = rest
+                    .char_indices()
+                    .nth(chars)
+                    .map_or(rest.len(), |(at, _)| at);
                 let (piece, left) = rest.split_at(at);
                 pieces.push(json!({ "text": piece }));
                 rest = left;

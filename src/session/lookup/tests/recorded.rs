@@ -45,7 +45,7 @@ async fn visited(agents: &TestAgents, recorded: &Recorded, ids: &mut Vec<String>
     };
     let named = recorded.named.as_deref();
     let visit = SessionRequest {
-        named: named.map(|it| (it, SessionSource::CodeAssist)),
+        named: named.map(|name| (name, SessionSource::CodeAssist)),
         ..role
     };
     let read = history(&recorded.contents);
@@ -53,7 +53,7 @@ async fn visited(agents: &TestAgents, recorded: &Recorded, ids: &mut Vec<String>
     if !ids.contains(&session.key.id) {
         ids.push(session.key.id.clone());
     }
-    let number = ids.iter().position(|it| *it == session.key.id).unwrap() + 1;
+    let number = ids.iter().position(|id| *id == session.key.id).unwrap() + 1;
     let match_kind = match session.match_kind {
         MatchKind::New => "new",
         MatchKind::Continued => "goes on",
@@ -83,13 +83,15 @@ fn news(session: &mut Session, read: &super::History) -> String {
         if item.kind == ItemKind::Result {
             let results = read.results(item.content).unwrap();
             let here = (item.content, item.part);
-            let result = results.iter().find(|it| (it.content, it.part) == here);
+            let result = results
+                .iter()
+                .find(|result| (result.content, result.part) == here);
             let result = result.unwrap();
             news.push(format!("{} {} answered", result.name, result.args));
         }
-        let asked = session.current_prompt().filter(|it| it.item == at);
-        let text = asked.map(|it| session.prompt_text(it, read).unwrap());
-        news.extend(text.map(|it| format!("{it:?}")));
+        let asked = session.current_prompt().filter(|prompt| prompt.item == at);
+        let text = asked.map(|prompt| session.prompt_text(prompt, read).unwrap());
+        news.extend(text.map(|text| format!("{text:?}")));
     }
     news.join(", ")
 }
@@ -99,17 +101,20 @@ pub(super) fn recordings() -> Vec<(String, Vec<Recorded>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/traffic");
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
-        .map(|it| it.unwrap().path())
+        .map(|entry| entry.unwrap().path())
         .collect();
     files.sort();
     let read = |file: &std::path::PathBuf| {
         let mut text = String::new();
         let packed = fs::File::open(file).unwrap();
         GzDecoder::new(packed).read_to_string(&mut text).unwrap();
-        let lines = text.lines().map(|it| serde_json::from_str(it).unwrap());
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         let name = file.file_name().unwrap().to_string_lossy();
         let name = name.trim_end_matches(".jsonl.gz").to_owned();
-        (name, lines.filter_map(|it: Value| recorded(&it)).collect())
+        (
+            name,
+            lines.filter_map(|line: Value| recorded(&line)).collect(),
+        )
     };
     files.iter().map(read).collect()
 }
@@ -120,13 +125,17 @@ fn recorded(line: &Value) -> Option<Recorded> {
     let contents = request.get("contents")?.as_array()?.clone();
     let (_, method) = line["path"].as_str()?.rsplit_once(':')?;
     let headers = line["headers"].as_array()?.iter();
-    let mut agents =
-        headers.filter(|it| it[0].as_str().unwrap().eq_ignore_ascii_case("user-agent"));
+    let mut agents = headers.filter(|header| {
+        header[0]
+            .as_str()
+            .unwrap()
+            .eq_ignore_ascii_case("user-agent")
+    });
     let agent = agents.next()?[1].as_str()?;
     let tools = request["tools"].as_array().into_iter().flatten();
     let calls = tools
         .into_iter()
-        .any(|it| it.get("functionDeclarations").is_some());
+        .any(|tool| tool.get("functionDeclarations").is_some());
     let helps = agent.starts_with("GeminiCLI") && !calls || method == "countTokens";
     Some(Recorded {
         method: method.to_owned(),

@@ -88,7 +88,7 @@ fn elasticsearch(
                 json!({ "create": { "_id": id, "status": status } })
             })
             .collect();
-        let errors = items.iter().any(|it| it["create"]["status"] != 201);
+        let errors = items.iter().any(|item| item["create"]["status"] != 201);
         let answer = json!({ "took": 1, "errors": errors, "items": items });
         respond(200, "application/json", answer.to_string())
     }
@@ -106,7 +106,7 @@ async fn elasticsearch_receives_each_line_as_one_document() {
     assert_eq!(asked[0].header("authorization"), "ApiKey a-key");
     assert_eq!(asked[0].header("content-type"), "application/x-ndjson");
     let mut copy: Vec<String> = documents.lock().unwrap().values().cloned().collect();
-    copy.sort_by_key(|line| file.iter().position(|it| it == line));
+    copy.sort_by_key(|line| file.iter().position(|entry| entry == line));
     assert_eq!(copy, file);
 }
 

@@ -59,8 +59,9 @@ async fn call_concurrently(base: &str, calls: u64) {
     let agents = (0..AGENTS).map(|_| {
         let (agent, remaining) = (Agent::at_base(base), Arc::clone(&remaining));
         tokio::spawn(async move {
+            let one_less = |count: u64| count.checked_sub(1);
             while remaining
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1))
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
                 .is_ok()
             {
                 timed_call(&agent).await;
@@ -116,7 +117,9 @@ impl Times {
 
     /// Returns this percentile of the call times of both gateways.
     fn percentile(&self, percent: usize) -> [Duration; 2] {
-        self.0.each_ref().map(|it| it[it.len() * percent / 100])
+        self.0
+            .each_ref()
+            .map(|times| times[times.len() * percent / 100])
     }
 }
 
@@ -133,7 +136,7 @@ fn lines_during(time: Duration) -> u64 {
 fn lines(log: &Path) -> Vec<String> {
     let lines = chained_log::lines(log).unwrap();
     lines
-        .map(|it| String::from_utf8(it.unwrap().bytes).unwrap())
+        .map(|line| String::from_utf8(line.unwrap().bytes).unwrap())
         .collect()
 }
 
@@ -142,8 +145,8 @@ fn lines(log: &Path) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_line_arrives_after_an_outage_and_no_call_is_delayed() {
     let minutes = env::var("HOOKGATE_SINK_MINUTES").ok();
-    let outage = minutes.as_ref().map_or(Duration::from_secs(3), |it| {
-        Duration::from_mins(it.parse().unwrap())
+    let outage = minutes.as_ref().map_or(Duration::from_secs(3), |value| {
+        Duration::from_mins(value.parse().unwrap())
     });
     let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
     sink.respond_with(503);
@@ -155,7 +158,7 @@ async fn every_line_arrives_after_an_outage_and_no_call_is_delayed() {
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
     }
     let [(served, agent, operator), (other, other_agent, _)] =
-        folders.each_ref().map(|it| serve(it.path()));
+        folders.each_ref().map(|folder| serve(folder.path()));
     let agents = [agent, other_agent];
 
     let during_outage = Times::measure(&agents, outage).await;
@@ -175,7 +178,7 @@ async fn every_line_arrives_after_an_outage_and_no_call_is_delayed() {
     let (copy, file) = (sink.lines(), lines(&log));
     let copied: HashSet<&String> = copy.iter().collect();
     assert!(file.len() as u64 > lag + lines_during(recovery));
-    assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
+    assert_eq!(file.iter().filter(|line| !copied.contains(line)).count(), 0);
     let mut report = std::io::stderr().lock();
     for (name, times) in [("away", &during_outage), ("back", &after_outage)] {
         for percent in [50, 99] {
@@ -281,7 +284,7 @@ async fn no_line_is_lost_when_the_gateway_is_killed_while_it_sends() {
     let (copy, file) = (sink.lines(), lines(&log));
     let copied: HashSet<&String> = copy.iter().collect();
     assert!(file.len() as u64 > KILLS * 40 * LINES_PER_CALL);
-    assert_eq!(file.iter().filter(|it| !copied.contains(it)).count(), 0);
+    assert_eq!(file.iter().filter(|line| !copied.contains(line)).count(), 0);
 }
 
 #[tokio::test]

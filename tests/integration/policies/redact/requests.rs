@@ -34,9 +34,9 @@ fn requests_with_the_key() -> Vec<(&'static str, Value)> {
     ];
     let system = json!({ "systemInstruction": { "role": "x", "text": KEY }, "contents": [] });
     let mut all = vec![("batchEmbedContents", batch), ("generateContent", system)];
-    all.extend(counted.map(|it| ("countTokens", it)));
-    all.extend(embedded.map(|it| ("embedContent", it)));
-    all.extend(generated.map(|it| ("generateContent", request_with(&json!([it])))));
+    all.extend(counted.map(|body| ("countTokens", body)));
+    all.extend(embedded.map(|body| ("embedContent", body)));
+    all.extend(generated.map(|part| ("generateContent", request_with(&json!([part])))));
     all
 }
 

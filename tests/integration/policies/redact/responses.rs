@@ -156,14 +156,14 @@ async fn withheld_text_is_released_to_its_own_candidate() {
     for body in received_bodies(&chunks).await {
         let events: Vec<Value> = crate::harness::event_data(&body)
             .iter()
-            .map(|it| serde_json::from_str(it).unwrap())
+            .map(|event| serde_json::from_str(event).unwrap())
             .collect();
         let text_of = |index: u64| -> String {
             let candidates = events
                 .iter()
-                .flat_map(|it| it["candidates"].as_array().unwrap());
-            let own = candidates.filter(|it| it["index"] == index);
-            own.filter_map(|it| it["content"]["parts"][0]["text"].as_str())
+                .flat_map(|event| event["candidates"].as_array().unwrap());
+            let own = candidates.filter(|candidate| candidate["index"] == index);
+            own.filter_map(|candidate| candidate["content"]["parts"][0]["text"].as_str())
                 .collect()
         };
         assert_eq!(
@@ -176,7 +176,8 @@ async fn withheld_text_is_released_to_its_own_candidate() {
             .unwrap()
             .iter();
         assert!(
-            last.clone().any(|it| it["finishReason"] == "MAX_TOKENS"),
+            last.clone()
+                .any(|candidate| candidate["finishReason"] == "MAX_TOKENS"),
             "{body}"
         );
     }

@@ -112,7 +112,7 @@ async fn a_hook_that_keeps_running_is_terminated_when_a_reload_removes_it() {
         let answer = gateway.agent.generate("m", &prompt("hello")).await;
         assert_denied(&answer, "no");
         let alive = processes(&mark);
-        assert!(!running.is_empty() && running.iter().all(|it| alive.contains(it)));
+        assert!(!running.is_empty() && running.iter().all(|id| alive.contains(id)));
 
         reload("").await;
         eventually("all processes have ended", TERMINATION_DEADLINE, || {

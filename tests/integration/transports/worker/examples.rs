@@ -10,7 +10,7 @@ use crate::{
 fn is_installed(interpreter: &str) -> bool {
     let mut version = std::process::Command::new(interpreter);
     let version = version.arg("--version").output();
-    version.is_ok_and(|it| it.status.success())
+    version.is_ok_and(|output| output.status.success())
 }
 
 /// A gateway with an example worker, if its interpreter is installed.

@@ -100,7 +100,7 @@ fn object(fields: Vec<(&'static str, BoxedStrategy<String>)>) -> BoxedStrategy<S
     let spelled = (field, 0..40_u8).prop_map(|((key, value), spelling)| {
         let key = match spelling {
             0 => key.to_ascii_uppercase(),
-            1 => key.replacen(|it: char| it.is_ascii_uppercase(), "_x", 1),
+            1 => key.replacen(|letter: char| letter.is_ascii_uppercase(), "_x", 1),
             2 => format!("\\u{:04x}{}", key.as_bytes()[0], key.get(1..).unwrap()),
             3 => format!("_{key}"),
             _ => key.to_owned(),
@@ -110,7 +110,7 @@ fn object(fields: Vec<(&'static str, BoxedStrategy<String>)>) -> BoxedStrategy<S
     });
     let fields = prop::collection::vec(spelled, 1..4);
     fields
-        .prop_map(|it| format!("{{{}}}", it.join(",")))
+        .prop_map(|fields| format!("{{{}}}", fields.join(",")))
         .boxed()
 }
 
@@ -132,7 +132,7 @@ fn list(element: BoxedStrategy<String>) -> BoxedStrategy<String> {
     ];
     mostly(
         elements
-            .prop_map(|it| format!("[{}]", it.join(",")))
+            .prop_map(|elements| format!("[{}]", elements.join(",")))
             .boxed(),
     )
 }
@@ -302,7 +302,7 @@ fn a_template_fits_only_chunks_that_differ_in_text_and_token_counts() {
         assert!(!agrees_after(&chunk("\"hi\""), &counted(usage)), "{usage}");
     }
     let mut wrong = chunk("\"hii\"").into_bytes();
-    let at = wrong.iter().position(|it| *it == b'h').unwrap();
+    let at = wrong.iter().position(|byte| *byte == b'h').unwrap();
     wrong[at] = 0xff;
     let mut reader = ChunkReader::new(ResponseEnvelope::None);
     reader.read(chunk("\"hi\"").into()).unwrap();
