@@ -52,6 +52,12 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
+/// Formats a number of things: `1 call`, `2 calls`.
+pub(super) fn counted(number: usize, noun: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
 /// Returns the address of an item of a list, with the query of the list.
 pub(super) fn item_address(list: &str, id: &str, query: &str) -> String {
     let id = utf8_percent_encode(id, SEGMENT);
@@ -84,6 +90,12 @@ pub(super) fn with_code(text: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_one_thing_is_singular() {
+        let calls = [0, 1, 2].map(|number| counted(number, "call"));
+        assert_eq!(calls, ["0 calls", "1 call", "2 calls"]);
+    }
 
     #[test]
     fn durations_and_sizes_have_the_unit_that_suits_them() {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use crate::{
     auth::AdminPrincipal,
     console::{
-        format::{age, bytes, calls_with},
+        format::{age, bytes, calls_with, counted},
         page::{BadgeKind, Page, badge},
     },
     observe::trace::{DenialGroup, TraceStatus},
@@ -54,10 +54,10 @@ fn traffic(overview: &Overview, trace: TraceStatus) -> Markup {
         div.figure { (format!("{:.1}", overview.calls_per_second)) " calls/s" }
         p {
             (overview.in_flight) " in flight, " (overview.connections) " connections, "
-            a.nowrap href="/console/sessions" { (overview.sessions) " sessions" }
+            a.nowrap href="/console/sessions" { (counted(overview.sessions, "session")) }
         }
         p.muted {
-            a href="/console/calls" { (trace.records) " calls" } " in " (bytes(trace.bytes as u64))
+            a href="/console/calls" { (counted(trace.records, "call")) } " in " (bytes(trace.bytes as u64))
             " of " (bytes(trace.max_bytes as u64))
         }
         @if overview.shutting_down { p { (badge(BadgeKind::Bad, "shutting down")) } }
@@ -114,7 +114,7 @@ fn config(overview: &Overview) -> Markup {
             p { a href="/console/config" { (badge(BadgeKind::Bad, "last reload refused")) } }
         }
         @if config.warnings > 0 {
-            p { a href="/console/config" { (badge(BadgeKind::Warning, &format!("{} warnings", config.warnings))) } }
+            p { a href="/console/config" { (badge(BadgeKind::Warning, &counted(config.warnings, "warning"))) } }
         }
     };
     card("Config", &content)

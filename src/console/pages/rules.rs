@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::{
     auth::AdminPrincipal,
     console::{
-        format::{calls_with, config_line, duration},
+        format::{calls_with, config_line, counted, duration},
         page::{BadgeKind, Page, badge, table},
     },
     proof::GuardStatus,
@@ -91,7 +91,7 @@ fn count(last_day: u64, since_start: u64) -> Markup {
 /// Returns since when a proof has its result, and its first problem.
 fn last_proof(proof: &GuardStatus) -> Markup {
     html! {
-        div.muted { "since " (proof.since) ", " (proof.cases) " cases" }
+        div.muted { "since " (proof.since) ", " (counted(proof.cases, "case")) }
         @if let Some(error) = &proof.error { div { (error) } }
     }
 }
