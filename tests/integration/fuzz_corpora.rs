@@ -11,7 +11,7 @@ use proptest::{
     collection::vec,
     prelude::*,
     sample::{Index, select},
-    test_runner::{Config, TestRunner},
+    test_runner::{Config, TestError, TestRunner},
 };
 
 /// Edited inputs of each target.
@@ -88,12 +88,14 @@ fn run(name: &str, target: fn(&[u8])) {
         failure_persistence: None,
         ..Config::default()
     };
-    TestRunner::new(config)
-        .run(&edits(corpus), |input| {
-            target(&input);
-            Ok(())
-        })
-        .unwrap();
+    let result = TestRunner::new(config).run(&edits(corpus), |input| {
+        target(&input);
+        Ok(())
+    });
+    match result {
+        Err(TestError::Fail(reason, input)) => panic!("{reason}: b\"{}\"", input.escape_ascii()),
+        other => other.unwrap(),
+    }
 }
 
 macro_rules! targets {
