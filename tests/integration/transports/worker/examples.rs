@@ -53,14 +53,14 @@ async fn the_python_example_masks_email_addresses() {
     };
     let call = async |text: &str| gate.agent().generate("m", &prompt(text)).await;
 
-    for text in ["to a.b@example.org \u{2028}ü", "to nobody"] {
+    for text in ["to a.b@example.org \u{2028}ü", "no address"] {
         assert_eq!(call(text).await.status, 200);
     }
 
     let seen = upstream.requests();
     let masked = prompt("to [REDACTED:email] \u{2028}ü");
     assert_eq!(seen[0].json(), masked);
-    assert_eq!(seen[1].json(), prompt("to nobody"));
+    assert_eq!(seen[1].json(), prompt("no address"));
 }
 
 #[tokio::test]
