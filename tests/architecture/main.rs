@@ -345,6 +345,22 @@ fn every_threat_points_to_a_test() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Rows of the first table name tests of `claude_codex::reported_issues`.
+#[test]
+fn every_complaint_points_to_its_test() {
+    let page = fs::read_to_string("docs/agents/complaints.md").unwrap();
+    let (complaints, _) = page.split_once("\n## ").unwrap();
+    let rows = complaints.lines().filter(|line| line.starts_with("| "));
+    let mut count = 0;
+    for row in rows.filter(|line| !line.starts_with("| complaint ")) {
+        let test = row.trim_end_matches("` |").rsplit_once('`').unwrap().1;
+        let path = format!("claude_codex::reported_issues::{test}");
+        assert!(is_test(&path), "no such test: {row}");
+        count += 1;
+    }
+    assert!(count > 10, "only {count} complaints");
+}
+
 fn is_test(path: &str) -> bool {
     let Some((module, name)) = path.rsplit_once("::") else {
         return false;
