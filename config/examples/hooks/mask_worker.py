@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""BeforeModel, as a worker: masks mail addresses in what the model is told."""
+"""BeforeModel, as a worker: masks mail addresses in what the model receives."""
 
 import json
 import re
