@@ -1,11 +1,14 @@
 //! Documents that are checked against the code: `OpenAPI`, errors, configs, metrics, policies.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
 use hookgate::{api::openapi, error::ErrorReason};
+use regex::Regex;
+use serde_json::Value;
 
 use crate::harness::run;
 
@@ -125,17 +128,16 @@ fn commented_out_settings_of_the_annotated_config_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     let annotated = read("config/hookgate.yaml").replace("../.gemini/", "");
-    let uncommented = annotated
-        .lines()
-        .map(|line| match line.strip_prefix("  # ") {
-            Some(commented_out) => format!("  {commented_out}\n"),
-            None => line.replace(": {}", ":").replace(": []", ":") + "\n",
-        });
+    let next_lines = annotated.lines().skip(1).chain([""]);
+    let lines = annotated.lines().zip(next_lines);
+    let uncommented = lines.map(|(line, next)| match line.strip_prefix("  # ") {
+        Some(commented_out) => format!("  {commented_out}\n"),
+        // The commented-out value follows.
+        None if next.starts_with("  # ") => line.replace(": {}", ":").replace(": []", ":") + "\n",
+        None => format!("{line}\n"),
+    });
     let uncommented: String = uncommented.collect();
-    write(
-        "hookgate.yaml",
-        &uncommented.replace("disabled:", "disabled: []"),
-    );
+    write("hookgate.yaml", &uncommented);
     write("settings.json", "{}");
     write(
         "event.json",
@@ -157,6 +159,95 @@ fn commented_out_settings_of_the_annotated_config_are_valid() {
         uncommented.contains("\n        - type: builtin"),
         "{uncommented}"
     );
+}
+
+/// Returns the paths of all settings in a config, including those that are commented out.
+fn annotated_paths(config: &str) -> BTreeSet<String> {
+    let setting = Regex::new(r"^( *(?:- )?)(?:([A-Za-z_]\w*):(?: |$)|\{ )").unwrap();
+    let flow = Regex::new(r"([A-Za-z_]\w*):(?: |$)|\{|\}").unwrap();
+    let mut paths = BTreeSet::new();
+    let mut parents: Vec<(usize, String)> = Vec::new();
+    for line in config.lines() {
+        let line = match line.trim_start().strip_prefix("# ") {
+            Some(text) => line.replacen(&format!("# {text}"), text, 1),
+            None => line.to_owned(),
+        };
+        let Some(found) = setting.captures(&line) else {
+            continue;
+        };
+        let column = found[1].len();
+        parents.retain(|(parent, _)| *parent < column);
+        // A mapping in braces: the keys on this line that contain the next one.
+        let mut path: Vec<String> = parents.iter().map(|(_, key)| key.clone()).collect();
+        let mut last_key = Vec::new();
+        for token in flow.captures_iter(&line) {
+            match token.get(1).map(|key| key.as_str()) {
+                // `or: { … }` in a comment is another form of the value.
+                Some("or") => (),
+                Some(key) => {
+                    last_key = vec![key.to_owned()];
+                    paths.insert([path.as_slice(), &last_key].concat().join("."));
+                }
+                None if &token[0] == "{" => path.push(last_key.concat()),
+                None => last_key = path.pop().into_iter().collect(),
+            }
+        }
+        if let Some(key) = found.get(2) {
+            parents.push((column, key.as_str().to_owned()));
+        }
+    }
+    paths.iter().map(|path| path.replace("..", ".")).collect()
+}
+
+/// Adds the paths of the settings of a schema, by the setting's key and schema: a setting that
+/// several mappings have in common has several paths.
+fn add_settings(
+    settings: &mut BTreeMap<(String, String), Vec<String>>,
+    root: &Value,
+    schema: &Value,
+    path: &str,
+) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        // docs/proof.md has the fields of cases, docs/hooks.md the events.
+        if !reference.ends_with("/ProofCase") {
+            let definition = root.pointer(reference.trim_start_matches('#')).unwrap();
+            add_settings(settings, root, definition, path);
+        }
+    }
+    for alternative in ["anyOf", "oneOf", "allOf"] {
+        for schema in schema[alternative].as_array().into_iter().flatten() {
+            add_settings(settings, root, schema, path);
+        }
+    }
+    if schema["items"].is_object() {
+        add_settings(settings, root, &schema["items"], path);
+    }
+    for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let below = format!("{path}.{key}");
+        if path != ".hooks" {
+            let setting = (key.clone(), schema.to_string());
+            let paths = settings.entry(setting).or_default();
+            paths.push(below.trim_start_matches('.').to_owned());
+        }
+        add_settings(settings, root, schema, &below);
+    }
+}
+
+#[test]
+fn the_annotated_config_has_every_setting() {
+    let schema = serde_json::from_str(&read("config/schema.json")).unwrap();
+    let mut settings = BTreeMap::new();
+    add_settings(&mut settings, &schema, &schema, "");
+    let annotated = annotated_paths(&read("config/hookgate.yaml"));
+
+    let missing = settings
+        .values()
+        .filter(|paths| !paths.iter().any(|path| annotated.contains(path)))
+        .map(|paths| paths[0].as_str());
+
+    let missing: Vec<&str> = missing.collect();
+    assert!(missing.is_empty(), "not in the file: {missing:#?}");
+    assert!(settings.len() > 150, "{}", settings.len());
 }
 
 #[test]
