@@ -60,6 +60,14 @@ async fn the_documented_shell_script_finds_a_broken_line() {
     let script = script.split_once("```").unwrap().0;
     assert!(script.contains("sha256sum"), "{script}");
 
+    let rename = |file: fs::DirEntry| {
+        let name = file.file_name().into_string().unwrap();
+        let documented = name.replacen("audit.jsonl", "decisions.jsonl", 1);
+        fs::rename(file.path(), folder.path().join(documented)).unwrap();
+    };
+    let files: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    files.into_iter().map(Result::unwrap).for_each(rename);
+
     let check = || {
         let mut bash = Command::new("bash");
         let bash = bash.args(["-c", script]).current_dir(folder.path());
@@ -69,7 +77,7 @@ async fn the_documented_shell_script_finds_a_broken_line() {
 
     let (is_valid, stdout) = check();
     assert!(is_valid, "{stdout}");
-    let file = folder.path().join("audit.jsonl");
+    let file = folder.path().join("decisions.jsonl");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(
         &file,
@@ -78,6 +86,9 @@ async fn the_documented_shell_script_finds_a_broken_line() {
     .unwrap();
     let (is_valid, stdout) = check();
     assert!(!is_valid && stdout.contains("line 8"), "{stdout}");
+
+    fs::remove_file(&file).unwrap();
+    assert!(!check().0, "a missing log is not valid");
 }
 
 #[tokio::test]
