@@ -1,6 +1,7 @@
 //! Log output: level filter, line formats, and the thread that writes lines.
 
 use std::{
+    env,
     io::{self, BufWriter, Write},
     thread,
     time::Duration,
@@ -37,9 +38,13 @@ pub struct LogGuard(#[expect(dead_code, reason = "held for its `Drop`")] WorkerG
 
 /// Starts logging to `target`, from a thread of its own. `level` is a `tracing` filter
 /// such as `info` or `hookgate=debug`; the environment variable `HOOKGATE_LOG` takes
-/// precedence. A second call changes nothing.
+/// precedence unless it is empty. A second call changes nothing.
 pub fn init(format: LogFormat, level: &str, target: impl Write + Send + 'static) -> LogGuard {
-    let filter = EnvFilter::try_from_env("HOOKGATE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    // An empty filter would log errors only; container tools set unset variables to nothing.
+    let variable = env::var("HOOKGATE_LOG").ok();
+    let variable = variable.filter(|filter| !filter.is_empty());
+    let filter = variable.and_then(|filter| EnvFilter::try_new(filter).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(false)
         .buffered_lines_limit(MAX_QUEUED_LINES)

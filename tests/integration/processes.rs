@@ -1,6 +1,7 @@
 //! The commands `serve`, `check`, `mock`, `schema`, `openapi` and `demo`, run as processes.
 
 mod demo;
+mod log_output;
 
 use std::{fs, net::TcpListener, process::Command, time::Duration};
 
