@@ -16,14 +16,14 @@ use tokio::{
 
 use super::{
     check::run_tests,
-    client::{BundleClient, BundleResponse, FetchError},
+    client::{BundleClient, BundleResponse},
     offer::{OfferRefusal, check_offer},
     store::{BundleStore, BundleStoreError},
 };
 use crate::{
     config::{BundleOrigin, CommandHooks, Config, PolicyLayer, PollRange, SourceSettings},
     dry_run::AgentHandler,
-    observe::BundleFetch,
+    observe::{BundleFetch, BundleStatuses},
     state::{App, ConfigSource, SourceError},
 };
 
@@ -136,18 +136,16 @@ impl Replica {
 
     async fn fetch_first(&self, origin: &BundleOrigin) -> Result<PolicyLayer, ReplicaError> {
         let deadline = Instant::now() + FIRST_FETCH_TIMEOUT;
-        let fetch_error =
-            |error: &FetchError| ReplicaError::Fetch(origin.name.clone(), error.to_string());
+        // Logs each reason once, as while the gateway runs.
+        let statuses = BundleStatuses::default();
         let archive = loop {
             let response = self.client.fetch(origin, None);
             match tokio::time::timeout_at(deadline, response).await {
                 Ok(Ok(BundleResponse { archive, .. })) => break archive.unwrap_or_default(),
                 Ok(Err(error)) if Instant::now() + FIRST_FETCH_INTERVAL >= deadline => {
-                    return Err(fetch_error(&error));
+                    return Err(ReplicaError::Fetch(origin.name.clone(), error.to_string()));
                 }
-                Ok(Err(error)) => {
-                    tracing::warn!(bundle = origin.name, %error, "bundle fetch failed");
-                }
+                Ok(Err(error)) => statuses.record_failure(&origin.name, error.to_string()),
                 Err(_elapsed) => {
                     let message = "the server does not respond".to_owned();
                     return Err(ReplicaError::Fetch(origin.name.clone(), message));
@@ -155,6 +153,7 @@ impl Replica {
             }
             sleep(FIRST_FETCH_INTERVAL).await;
         };
+        statuses.record_response(&origin.name);
         let bundle = Bundle::from_bytes(&archive);
         let bundle = bundle.map_err(|error| refused(origin, error.into()))?;
         self.layer(origin, bundle)

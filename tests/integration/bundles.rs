@@ -2,6 +2,7 @@
 
 mod commands;
 mod layers;
+mod log_lines;
 mod refusals;
 mod replicas;
 mod server;

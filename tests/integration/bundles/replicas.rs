@@ -69,6 +69,13 @@ impl Replica {
         self.operator = Agent::at(self.served.operators());
     }
 
+    /// Stops the process, and returns its log.
+    pub(super) async fn stop(self) -> String {
+        self.served.terminate();
+        let ended = tokio::task::spawn_blocking(move || self.served.ended(TEST_TIMEOUT));
+        ended.await.unwrap().1
+    }
+
     /// Returns whether a prompt with this word is denied.
     pub(super) async fn denies(&self, word: &str) -> bool {
         let answer = self.agent.generate("m", &prompt(word)).await;
@@ -115,7 +122,7 @@ impl Replica {
     }
 }
 
-fn source(server: &PolicyServer, publisher: &Publisher) -> String {
+pub(super) fn source(server: &PolicyServer, publisher: &Publisher) -> String {
     format!(
         "  url: \"{}\"\n  keys: [\"{}\"]\n",
         server.url("prod"),

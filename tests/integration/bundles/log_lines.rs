@@ -1,0 +1,31 @@
+//! Log lines of replicas.
+
+use std::time::Instant;
+
+use super::{
+    replicas::{Replica, source},
+    server::{PolicyServer, Polling, Publisher},
+};
+use crate::harness::TEST_TIMEOUT;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_to_fetch_the_first_bundle_are_logged_once() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Short).await;
+    let publish = async {
+        let deadline = Instant::now() + TEST_TIMEOUT;
+        while server.requests().len() < 3 {
+            assert!(Instant::now() < deadline, "it does not try again");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        server.publish("prod", publisher.denying("1", "apple"));
+    };
+    let settings = source(&server, &publisher);
+    let started = tokio::spawn(async move { Replica::start(&settings).await });
+    publish.await;
+
+    let log = started.await.unwrap().stop().await;
+
+    assert_eq!(log.matches("bundle fetch failed").count(), 1, "{log}");
+    assert_eq!(log.matches("bundle fetch recovered").count(), 1, "{log}");
+}
