@@ -53,7 +53,12 @@ impl Snapshot {
         trace: Option<Box<dyn Sink>>,
     ) -> Vec<Box<dyn Sink>> {
         let metrics = MetricsSink(Arc::clone(&self.metrics));
-        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(metrics), Box::new(LogSink)];
+        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(metrics)];
+        // The calls of a dry run are not those of an agent.
+        match &self.tracer {
+            Some(tracer) => sinks.push(Box::new(Arc::clone(tracer))),
+            None => sinks.push(Box::new(LogSink)),
+        }
         if let Some(rollout) = &self.rollout {
             sinks.push(Box::new(rollout.sink()));
         }
@@ -61,9 +66,6 @@ impl Snapshot {
             sinks.push(Box::new(decision_log));
         }
         sinks.extend(trace);
-        if let Some(tracer) = &self.tracer {
-            sinks.push(Box::new(Arc::clone(tracer)));
-        }
         sinks
     }
 }

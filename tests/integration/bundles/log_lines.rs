@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{
-    replicas::{Replica, source},
+    replicas::{Replica, server_with, source},
     server::{PolicyServer, Polling, Publisher},
 };
 use crate::harness::TEST_TIMEOUT;
@@ -28,4 +28,18 @@ async fn failures_to_fetch_the_first_bundle_are_logged_once() {
 
     assert_eq!(log.matches("bundle fetch failed").count(), 1, "{log}");
     assert_eq!(log.matches("bundle fetch recovered").count(), 1, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn test_cases_of_bundles_are_not_logged_as_calls() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    server.publish("prod", publisher.denying("2", "banana"));
+    replica.wait_for_revision("2").await;
+    assert!(replica.denies("banana").await);
+
+    let log = replica.stop().await;
+
+    assert_eq!(log.matches("exchange finished").count(), 1, "{log}");
 }
