@@ -26,7 +26,7 @@ mod trace;
 
 pub use self::{
     condition_eval::ConditionSubject,
-    config_lints::lints,
+    config_lints::warnings,
     configured_policy::ConfiguredPolicy,
     engine::Engine,
     guard::Guard,

@@ -8,7 +8,6 @@ use super::{
     failure::Failure,
     output::{print, print_error},
     runtime::block_on,
-    serve::print_warnings,
 };
 use crate::{
     auth::MAX_RESERVED_OUTPUT,
@@ -69,6 +68,13 @@ impl CheckArgs {
             "{}: valid, {summary}",
             self.file.display()
         ))?)
+    }
+}
+
+/// Prints warnings about settings that are valid but probably not intended.
+pub(super) fn print_warnings(config: &Config) {
+    for warning in hook::warnings(config) {
+        print_error(&format!("warning: {warning}"));
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn run() -> Result<(), Failure> {
     block_on(async {
         let shutdown = shutdown_signals(1)?;
         let mock = TcpListener::bind(loopback()).await?;
-        let (server, _logging) = start(&folder.path, mock.local_addr()?).await?;
+        let (server, _logging) = Box::pin(start(&folder.path, mock.local_addr()?)).await?;
         print(&greeting(&server, &folder.path)?)?;
         let agents = format!("http://{}", server.agents.local_addr()?);
         let stop = CancellationToken::new();

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::{
     failure::Failure,
-    output::{print, print_error},
+    output::print,
     runtime::{block_on, shutdown_signals},
 };
 use crate::{
@@ -21,7 +21,6 @@ use crate::{
         Config, ConfigError, LogLevel, LogLineFormat, Overrides, PolicyLayer, Problem, Registry,
         SourceSettings,
     },
-    event::EventName,
     hook,
     observe::{self, LogGuard},
     server::{self, Server},
@@ -85,7 +84,6 @@ impl ServeArgs {
                 },
                 None => first,
             };
-            print_warnings(&config);
             let agents = scheme(config.tls.is_some());
             let operators = scheme(config.admin.tls.is_some());
             let resources = AppResources::default();
@@ -162,34 +160,6 @@ fn read_file(
 
 const fn scheme(tls: bool) -> &'static str {
     if tls { "https" } else { "http" }
-}
-
-/// Prints warnings about settings that are valid but probably not intended.
-pub(super) fn print_warnings(config: &Config) {
-    for warning in &config.warnings {
-        print_error(&format!("warning: {warning}"));
-    }
-    for lint in hook::lints(config) {
-        print_error(&format!("warning: {lint}"));
-    }
-    let is_fired = |event: EventName| event.is_model_call() || config.events.derives(event);
-    for event in config.hooks.keys().filter(|event| !is_fired(**event)) {
-        let reason = if event.is_derivable() {
-            "`events.derive` does not include it"
-        } else {
-            "it cannot be derived from model calls"
-        };
-        print_error(&format!(
-            "warning: hooks on {event} run only for agents that report the event: {reason}"
-        ));
-    }
-    for (event, hook) in config.guards_that_fail_open() {
-        print_error(&format!(
-            "warning: {}: hook `{}` on {event} fails open: its failure allows what it would deny",
-            hook.span,
-            hook.label(),
-        ));
-    }
 }
 
 /// Starts logging. Keep the guard until the last log line is written.

@@ -6,13 +6,39 @@ use super::condition_eval::build;
 use crate::{
     condition::{self, StaticResult},
     config::{Config, PolicySpec, Problem},
+    event::EventName,
     policy,
 };
 
-/// Returns the warnings about hooks and policies of a config.
-pub fn lints(config: &Config) -> Vec<Problem> {
-    let policies = config.policies.iter().flat_map(absent_variables);
-    policies.chain(excess_processes(config)).collect()
+/// Returns the warnings about settings that are valid but probably not intended.
+pub fn warnings(config: &Config) -> Vec<Problem> {
+    let mut warnings = config.warnings.clone();
+    warnings.extend(config.policies.iter().flat_map(absent_variables));
+    warnings.extend(excess_processes(config));
+    warnings.extend(unreported_events(config));
+    warnings.extend(config.guards_that_fail_open().map(|(event, hook)| {
+        let label = hook.label();
+        let message =
+            format!("hook `{label}` on {event} fails open: its failure allows what it would deny");
+        Problem::at(&hook.span, message)
+    }));
+    warnings
+}
+
+/// Events with hooks that are not derived from model calls.
+fn unreported_events(config: &Config) -> impl Iterator<Item = Problem> {
+    let is_fired = |event: EventName| event.is_model_call() || config.events.derives(event);
+    let events = config.hooks.keys().copied();
+    events.filter(move |event| !is_fired(*event)).map(|event| {
+        let reason = if event.is_derivable() {
+            "`events.derive` does not include it"
+        } else {
+            "it cannot be derived from model calls"
+        };
+        let message =
+            format!("hooks on {event} run only for agents that report the event: {reason}");
+        Problem::without_span(message)
+    })
 }
 
 /// The first hook whose waiting processes exceed the limit.

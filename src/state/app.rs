@@ -12,7 +12,7 @@ use super::{
     config_source::{ConfigInput, ConfigSource},
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
-    revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
+    revisions::{self, ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
     rollout_sink::AbortStore,
     snapshot::{BuildError, Snapshot},
 };
@@ -68,6 +68,7 @@ impl App {
         resources: AppResources,
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
+        revisions::log_warnings(&config);
         let snapshot = Box::pin(first_snapshot(config, &resources, Some(&source))).await;
         let snapshot = ended_on_error(snapshot, &resources).await?;
         source.store(&snapshot.config, &ReloadCause::Start.to_string(), None)?;
@@ -274,6 +275,7 @@ impl App {
         let applied = revision(&snapshot, cause.clone());
         self.replace(snapshot).proofs.stop();
         self.resources.shadow.notify_config_change();
+        revisions::log_warnings(&applied.config);
         self.reloads.revisions.add(applied);
         Ok(())
     }

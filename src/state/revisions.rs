@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use super::{config_source::SourceError, revision_store::RevisionError};
-use crate::config::Config;
+use crate::{config::Config, hook};
 
 /// Revisions that are kept, the current one included.
 const MAX_REVISIONS: usize = 20;
@@ -104,6 +104,13 @@ impl From<SourceError> for ReloadError {
 impl From<RevisionError> for ReloadError {
     fn from(error: RevisionError) -> Self {
         Self(error.to_string())
+    }
+}
+
+/// Logs warnings about settings that are valid but probably not intended.
+pub(super) fn log_warnings(config: &Config) {
+    for problem in hook::warnings(config) {
+        tracing::warn!(problem = problem.to_string(), "config warning");
     }
 }
 

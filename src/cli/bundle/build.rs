@@ -16,7 +16,7 @@ use policy_bundle::{
 use super::files::{failed, read_bundle, write_bundle};
 use crate::{
     bundle::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests},
-    cli::{failure::Failure, output::print, runtime::block_on, serve::print_warnings},
+    cli::{check::print_warnings, failure::Failure, output::print, runtime::block_on},
     config::{CommandHooks, Config, ConfigError, PolicyLayer, Problem},
     server,
 };

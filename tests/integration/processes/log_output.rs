@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::wait_for_exit;
-use crate::harness::{ServerProcess, TEST_TIMEOUT, serve_command};
+use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, serve_command};
 
 /// A config with a guard that fails open or closed.
 fn write_config(folder: &TempDir, on_failure: &str) {
@@ -14,6 +15,17 @@ fn write_config(folder: &TempDir, on_failure: &str) {
          hooks:\n  BeforeModel:\n    - hooks: [{{ name: guard, command: cat, on_failure: {on_failure} }}]\n"
     );
     fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+}
+
+/// Parses each line of a log.
+fn json_lines(log: &str) -> Vec<Value> {
+    let line = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    log.lines().map(line).collect()
+}
+
+fn warns_of_failing_open(line: &Value) -> bool {
+    let problem = line["problem"].as_str().unwrap_or_default();
+    line["level"] == "WARN" && problem.contains("hook `guard` on BeforeModel fails open")
 }
 
 #[tokio::test]
@@ -29,4 +41,35 @@ async fn an_empty_filter_variable_is_as_good_as_none() {
     let (_, log) = wait_for_exit(served, TEST_TIMEOUT).await;
 
     assert!(log.contains("shutting down"), "{log}");
+}
+
+#[tokio::test]
+async fn warnings_of_a_start_are_lines_of_the_json_log() {
+    let folder = TempDir::new().unwrap();
+    write_config(&folder, "open");
+    let mut served = ServerProcess::folder(folder.path());
+    served.addr();
+    served.terminate();
+
+    let (_, log) = wait_for_exit(served, TEST_TIMEOUT).await;
+
+    let lines = json_lines(&log);
+    assert!(lines.iter().any(warns_of_failing_open), "{log}");
+}
+
+#[tokio::test]
+async fn warnings_of_a_reloaded_config_are_logged() {
+    let folder = TempDir::new().unwrap();
+    write_config(&folder, "closed");
+    let mut served = ServerProcess::folder(folder.path());
+    served.addr();
+    let operator = Agent::at(served.operators());
+    write_config(&folder, "open");
+    let answer = operator.post("/reload", "").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    served.terminate();
+
+    let (_, log) = wait_for_exit(served, TEST_TIMEOUT).await;
+
+    assert!(json_lines(&log).iter().any(warns_of_failing_open), "{log}");
 }
