@@ -8,6 +8,7 @@ use super::{
     failure::Failure,
     output::{print, print_error},
     runtime::block_on,
+    serve::config_source,
 };
 use crate::{
     auth::MAX_RESERVED_OUTPUT,
@@ -17,7 +18,7 @@ use crate::{
     hook, policy,
     proof::GuardStatus,
     protocol::{self, ToolFamily, ToolNameOverride, ToolNames},
-    state::{AppResources, Snapshot, end_tasks},
+    state::{AppResources, ConfigSource, Snapshot, end_tasks},
 };
 
 /// Command-line arguments of `check`.
@@ -42,6 +43,7 @@ impl CheckArgs {
         print_hosted_tools(&config);
         print_token_bounds(&config);
         print_unproven_guards(&config);
+        print_shadow_problems(&config);
         if self.tool_names || maps_tool_names(&config) {
             print_tool_names(&hook::tool_names(&config))?;
         }
@@ -51,12 +53,16 @@ impl CheckArgs {
             .flatten()
             .map(|group| group.hooks.len());
         let (hooks, policies) = (hooks.sum(), config.policies.len());
+        let source = self.rollout_source(&config)?;
         // Building a snapshot checks what only the transports know.
         block_on(async {
             let resources = AppResources::default();
-            let snapshot = Snapshot::build(config, &resources, None)?;
+            let mut snapshots = vec![Snapshot::build(config, &resources, None)?];
+            if let (Some(source), Some(snapshot)) = (source, snapshots.first()) {
+                snapshots.extend(snapshot.build_candidate(&source, &resources)?);
+            }
             if self.prove {
-                prove(snapshot, &resources).await?;
+                prove(snapshots, &resources).await?;
             }
             Ok(())
         })?;
@@ -68,6 +74,17 @@ impl CheckArgs {
             "{}: valid, {summary}",
             self.file.display()
         ))?)
+    }
+
+    /// Returns the source from which `serve` reads the config that is rolled out, if there is one.
+    fn rollout_source(&self, config: &Config) -> Result<Option<ConfigSource>, Failure> {
+        if config.rollout.is_none() {
+            return Ok(None);
+        }
+        let file = Some(self.file.clone());
+        let source = config_source(file, Overrides::default(), None, hook::registry());
+        source.read()?;
+        Ok(Some(source))
     }
 }
 
@@ -178,12 +195,31 @@ fn print_token_bounds(config: &Config) {
     }
 }
 
+/// Prints the problems of the config of a shadow, without which a gateway runs nonetheless.
+fn print_shadow_problems(config: &Config) {
+    let Some(shadow) = &config.shadow else {
+        return;
+    };
+    let loaded = Config::load(&shadow.config, &Overrides::default(), &hook::registry());
+    for problem in loaded.err().iter().flat_map(|error| &error.problems) {
+        print_error(&format!("warning: the shadow cannot be started: {problem}"));
+    }
+}
+
 /// Runs the proofs of all guards, and waits until their processes have ended.
-async fn prove(snapshot: Snapshot, resources: &AppResources) -> Result<(), Failure> {
-    let proved = snapshot.prove(resources).await;
-    let statuses: Vec<GuardStatus> = snapshot.proofs.statuses().collect();
-    // Workers end with their snapshot.
-    drop(snapshot);
+async fn prove(snapshots: Vec<Snapshot>, resources: &AppResources) -> Result<(), Failure> {
+    let mut proved = Ok(());
+    for snapshot in &snapshots {
+        if proved.is_ok() {
+            proved = snapshot.prove(resources).await;
+        }
+    }
+    let statuses = snapshots
+        .iter()
+        .flat_map(|snapshot| snapshot.proofs.statuses());
+    let statuses: Vec<GuardStatus> = statuses.collect();
+    // Workers end with their snapshots.
+    drop(snapshots);
     end_tasks(&resources.tasks).await;
     proved?;
     for status in statuses {

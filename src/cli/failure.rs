@@ -5,7 +5,7 @@ use std::{io, process::ExitCode};
 use super::output::print_error;
 use crate::{
     bundle::ReplicaError,
-    config::ConfigError,
+    config::{ConfigError, Problem},
     dry_run::DryRunError,
     replay::ReplayError,
     server::ServerError,
@@ -71,6 +71,9 @@ impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Config(error) => Self::BadConfig(error),
+            BuildError::Rollout(source) if source.is_invalid_config() => {
+                Self::BadConfig(Problem::without_span(format!("rollout: {source}")).into())
+            }
             error => Self::Failed(error.to_string()),
         }
     }

@@ -340,7 +340,7 @@ impl App {
         if let Some(candidate) = candidate {
             self.prove(&candidate)?;
             let store = AbortStore::new(source, &self.resources);
-            snapshot.add_candidate(candidate, store, Some(&self.snapshot()));
+            snapshot.add_candidate(candidate, store, Some(&self.snapshot()))?;
         }
         Ok(())
     }
@@ -370,7 +370,7 @@ async fn first_snapshot(
     {
         candidate.prove(resources).await?;
         let store = AbortStore::new(source, resources);
-        snapshot.add_candidate(candidate, store, None);
+        snapshot.add_candidate(candidate, store, None)?;
     }
     Ok(snapshot)
 }

@@ -56,6 +56,23 @@ pub enum SourceError {
     },
 }
 
+impl SourceError {
+    /// Returns whether a text that an operator has written is wrong: a config, or its `rollout.to`.
+    pub const fn is_invalid_config(&self) -> bool {
+        match self {
+            Self::File(_)
+            | Self::Stored { .. }
+            | Self::Revision(RevisionError::Unknown(_) | RevisionError::Elsewhere(_)) => true,
+            Self::Revision(
+                RevisionError::NotKept
+                | RevisionError::Bundles(_)
+                | RevisionError::Io { .. }
+                | RevisionError::Damaged { .. },
+            ) => false,
+        }
+    }
+}
+
 /// Source of the config in use. Clones share their state.
 #[derive(Clone)]
 pub struct ConfigSource {
@@ -172,37 +189,44 @@ impl ConfigSource {
     }
 
     /// Reads the config that is rolled out: a stored revision, or another file in the directory
-    /// of the config file, whose revision is stored.
+    /// of the config file.
     ///
     /// # Errors
     ///
     /// Returns every problem of the config.
     pub(super) fn read_candidate(&self, to: &str) -> Result<Config, SourceError> {
-        match self.stored(to) {
-            Err(RevisionError::Unknown(_)) if !is_version(to) => (),
-            stored => return self.read_stored(stored?),
+        if is_version(to) {
+            return self.read_stored(self.stored(to)?);
         }
-        let (state, store) = self.state_and_store()?;
+        let (state, _) = self.state_and_store()?;
         let directory = state.files.first().and_then(|file| file.parent());
         let path = directory.unwrap_or(Path::new("")).join(to);
         let in_directory = Path::new(to).file_name() == Some(OsStr::new(to));
         if !in_directory {
             return Err(RevisionError::Elsewhere(to.to_owned()).into());
         }
-        let config = match (self.read)(ConfigInput::Other(&path)) {
-            Ok(config) => config,
-            Err(source) => {
-                let version = to.to_owned();
-                return Err(SourceError::Stored { version, source });
-            }
-        };
+        (self.read)(ConfigInput::Other(&path)).map_err(|source| {
+            let version = to.to_owned();
+            SourceError::Stored { version, source }
+        })
+    }
+
+    /// Stores the config that is rolled out, unless it is a stored revision.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be stored.
+    pub(super) fn store_candidate(&self, to: &str, config: &Config) -> Result<(), RevisionError> {
+        if is_version(to) {
+            return Ok(());
+        }
+        let (state, store) = self.state_and_store()?;
         let mut needed = vec![state.file_version.as_str()];
         if let Some(active) = &state.active {
             needed.extend(active.previous.as_deref());
             needed.push(&active.revision);
         }
-        store.save(&config, "rollout", &needed)?;
-        Ok(config)
+        store.save(config, "rollout", &needed)
     }
 
     /// Returns whether the rollout of a version under the config in use was aborted.

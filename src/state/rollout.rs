@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use super::{
     config_source::ConfigSource,
     resources::AppResources,
+    revision_store::RevisionError,
     rollout_progress::{RolloutArm, RolloutChange, RolloutProgress, RolloutStatus},
     rollout_sink::{AbortStore, RolloutReporter},
     snapshot::{BuildError, Snapshot},
@@ -48,12 +49,13 @@ impl Snapshot {
     }
 
     /// Builds the snapshot of the config that is rolled out, if there is one. The settings of
-    /// listeners, callers, sessions, logs and the trace are those of the config in use.
+    /// listeners, callers, sessions, logs and the trace are those of the config in use. Stores
+    /// nothing.
     ///
     /// # Errors
     ///
     /// Returns an error if the config cannot be read, or any part cannot be built.
-    pub(super) fn build_candidate(
+    pub fn build_candidate(
         &self,
         source: &ConfigSource,
         resources: &AppResources,
@@ -84,17 +86,24 @@ impl Snapshot {
         Self::build(config, resources, Some(self)).map(Some)
     }
 
-    /// Adds the snapshot of the config that is rolled out. A rollout of `previous` with the same
-    /// versions and settings goes on.
+    /// Adds the snapshot of the config that is rolled out, and stores its revision. A rollout of
+    /// `previous` with the same versions and settings goes on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the revision cannot be stored.
     pub(super) fn add_candidate(
         &mut self,
         mut candidate: Self,
         store: AbortStore,
         previous: Option<&Self>,
-    ) {
+    ) -> Result<(), RevisionError> {
         let Some(settings) = &self.config.rollout else {
-            return;
+            return Ok(());
         };
+        store
+            .source
+            .store_candidate(&settings.to, &candidate.config)?;
         let (from, to) = (&self.config.version, candidate.config.version.clone());
         let is_aborted = store.source.is_aborted(&to);
         let new = Arc::new(RolloutProgress::new(from, &to, settings, is_aborted));
@@ -125,6 +134,7 @@ impl Snapshot {
         config.files.extend(more);
         self.rollout = Some(reporter);
         self.candidate = Some(Arc::new(candidate));
+        Ok(())
     }
 
     /// Starts the hooks of the config that is rolled out, and reports its share.

@@ -203,3 +203,17 @@ fn a_small_rotation_size_of_the_decision_log_is_a_warning() {
     );
     assert_eq!(warnings("64KiB"), "");
 }
+
+#[test]
+fn a_shadow_that_cannot_start_is_a_warning() {
+    let upstreams = "upstreams: { gemini: { url: https://example.org } }";
+
+    let (code, _, stderr) = check(&format!("{upstreams}\nshadow: {{ config: other.yaml }}\n"));
+
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        stderr.starts_with("warning: the shadow cannot be started: "),
+        "{stderr}"
+    );
+    assert!(stderr.contains("other.yaml"), "{stderr}");
+}

@@ -276,3 +276,62 @@ async fn a_candidate_with_problems_is_refused() {
     }
     assert!(gateway.denies("any", "banana").await);
 }
+
+/// A folder with a config that rolls out `to`.
+fn rollout_folder(to: &str, files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:1\" }} }}\n\
+         revisions: {{ path: revisions }}\nrollout: {{ to: {to}, percent: 1 }}\n"
+    );
+    for (name, text) in files.iter().chain(&[("hookgate.yaml", config.as_str())]) {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn check_and_serve_refuse_the_same_rollouts() {
+    for (to, problem) in [
+        ("missing.yaml", "rollout: revision `missing.yaml`"),
+        ("broken.yaml", "broken.yaml:1:1: unknown key `hoks`"),
+        ("../next.yaml", "must be a version, or the name of a file"),
+        (
+            "f00dfeedf00dfeed",
+            "no revision of the config has the version",
+        ),
+    ] {
+        let folder = rollout_folder(to, &[("broken.yaml", "hoks: {}\n")]);
+
+        let (code, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
+        let (status, served) = ServerProcess::folder(folder.path()).ended(TEST_TIMEOUT);
+
+        assert!(code == 78 && checked.contains(problem), "{code}: {checked}");
+        assert_eq!(status.code(), Some(78), "{served}");
+        assert!(served.contains(problem), "{served}");
+    }
+}
+
+#[test]
+fn check_accepts_a_rollout_and_stores_no_revision() {
+    let next = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n";
+    let folder = rollout_folder("next.yaml", &[("next.yaml", next)]);
+
+    let (code, out, err) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(!folder.path().join("revisions").exists());
+}
+
+#[test]
+fn check_proves_the_guards_of_a_rollout() {
+    let next = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n\
+        policies: [{ policy: prompt_guard, deny: [apple], must_deny: [{ prompt: a pear }] }]\n";
+    let folder = rollout_folder("next.yaml", &[("next.yaml", next)]);
+
+    let (code, _, err) = run(&["check", "--prove", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 78, "{err}");
+    assert!(err.contains("next.yaml:2:"), "{err}");
+    assert!(err.contains("must deny"), "{err}");
+}
