@@ -141,7 +141,11 @@ impl ExplainPrinter<'_> {
         lines.push(format!("{}{count}{order}:", record.event));
         for (index, hook) in record.hooks.iter().enumerate() {
             let place = traced.and_then(|event| place(event, &hook.name));
-            lines.push(format!("  {}. {}", index + 1, hook_line(hook, place)));
+            lines.push(format!(
+                "  {}. {}",
+                index + 1,
+                hook_line(record.event, hook, place)
+            ));
             let ran = hook.ran.iter().flat_map(|run| &run.diagnostics);
             lines.extend(ran.map(|(code, detail)| format!("     {code}: {detail}")));
         }
@@ -208,7 +212,7 @@ fn reason_suffix(reason: Option<&String>) -> String {
 }
 
 /// Returns one line about a hook.
-fn hook_line(hook: &HookTrace, place: Option<String>) -> String {
+fn hook_line(event: EventName, hook: &HookTrace, place: Option<String>) -> String {
     let HookTrace { name, kind, ran } = hook;
     let place = place.map(|place| format!(", {place}")).unwrap_or_default();
     let Some(ran) = ran else {
@@ -216,6 +220,10 @@ fn hook_line(hook: &HookTrace, place: Option<String>) -> String {
     };
     let output = match ran.output.as_object() {
         Some(fields) if !fields.is_empty() => format!("output {}", ran.output),
+        _ if !ran.removed_calls.is_empty() => {
+            format!("removes calls of `{}`", ran.removed_calls.join("`, `"))
+        }
+        _ if ran.edited && event == EventName::AfterModel => "edits the answer".to_owned(),
         _ if ran.edited => "edits the request".to_owned(),
         _ => "no output".to_owned(),
     };

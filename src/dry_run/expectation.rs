@@ -7,7 +7,12 @@ use super::{
     json_diff::{ExtraKeys, differences, display_value},
     report::{DryRunReport, RecordedRequest},
 };
-use crate::test_case::{Expected, ExpectedVerdict};
+use crate::{
+    config::BUILTIN,
+    event::EventName,
+    hook::HookTrace,
+    test_case::{Expected, ExpectedVerdict},
+};
 
 /// Returns the differences of a report from the expected outcome.
 pub fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {
@@ -110,9 +115,15 @@ impl Mismatches {
     }
 }
 
-/// Returns the hooks that ran, each once.
+/// Returns the hooks that ran, each once. A policy counts on an answer of the model API only if it
+/// acted, because it inspects every one.
 fn ran(found: &DryRunReport) -> Vec<&str> {
-    let hooks = found.events.iter().flat_map(|event| &event.hooks);
+    let hooks = found.events.iter().flat_map(|event| {
+        let is_answer = event.event == EventName::AfterModel && !found.upstream.is_empty();
+        let counts =
+            move |hook: &&HookTrace| !is_answer || hook.kind != BUILTIN || hook.has_acted();
+        event.hooks.iter().filter(counts)
+    });
     let mut names: Vec<&str> = Vec::new();
     for hook in hooks {
         if !names.contains(&hook.name.as_str()) {

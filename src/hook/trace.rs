@@ -85,6 +85,9 @@ pub struct RunTrace {
     /// True if a policy edited the document, or would have.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
+    /// Tools whose calls a policy removed from an answer, or would have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed_calls: Vec<String>,
     /// Parts of the output that were ignored: code and detail.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<(&'static str, String)>,
@@ -117,6 +120,19 @@ impl Tracer {
     }
 }
 
+impl HookTrace {
+    /// Returns whether it had an output or an effect, or would have had one.
+    pub fn has_acted(&self) -> bool {
+        self.ran.as_ref().is_some_and(|run| {
+            let has_output = run
+                .output
+                .as_object()
+                .is_some_and(|fields| !fields.is_empty());
+            has_output || run.edited || !run.removed_calls.is_empty()
+        })
+    }
+}
+
 impl Sink for Arc<Tracer> {
     fn record(&mut self, _exchange: &Exchange, event: &ExchangeEvent<'_>) {
         match event {
@@ -137,6 +153,7 @@ impl Sink for Arc<Tracer> {
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
                 self.state().decide(decision);
             }
+            ExchangeEvent::ChunkInspected(runs) => self.state().inspect(runs),
             _ => (),
         }
     }
@@ -168,27 +185,72 @@ impl TraceState {
     }
 
     fn decide(&mut self, decision: &EventDecision<'_>) {
-        if decision.runs.is_empty() {
+        let runs: Vec<&HookRun> = decision.runs.iter().collect();
+        self.add_event(decision.event, &runs, decision.verdict, decision.reason());
+    }
+
+    /// Adds the runs of policies on a chunk. A run without effect is listed once for each policy:
+    /// streams have thousands.
+    fn inspect(&mut self, runs: &[HookRun]) {
+        let runs = runs.iter();
+        let runs: Vec<&HookRun> = runs
+            .filter(|run| has_effect(run) || !self.lists(&run.name))
+            .collect();
+        let enforced = runs.iter().filter(|run| run.would.is_none());
+        let mut reasons: Vec<&str> = enforced
+            .flat_map(|run| &run.refused)
+            .map(|call| call.reason.as_str())
+            .collect();
+        reasons.dedup();
+        let verdict = if reasons.is_empty() {
+            Action::Proceed
+        } else {
+            Action::Deny
+        };
+        let reason = (!reasons.is_empty()).then(|| reasons.join("\n"));
+        self.add_event(EventName::AfterModel, &runs, verdict, reason);
+    }
+
+    /// Returns whether a policy or hook is listed on an answer.
+    fn lists(&self, name: &str) -> bool {
+        let mut events = self.events.iter();
+        events.any(|event| {
+            event.event == EventName::AfterModel && event.hooks.iter().any(|hook| hook.name == name)
+        })
+    }
+
+    fn add_event(
+        &mut self,
+        event: EventName,
+        runs: &[&HookRun],
+        verdict: Action,
+        reason: Option<String>,
+    ) {
+        if runs.is_empty() {
             return;
         }
-        let plan = self.plans.get(&decision.event).cloned().unwrap_or_default();
+        let plan = self.plans.get(&event).cloned().unwrap_or_default();
         let kind = |name: &str| {
             let planned = plan.hooks.iter().find(|planned| planned.0 == name);
             planned.map(|planned| planned.1.clone()).unwrap_or_default()
         };
-        let hooks = decision.runs.iter().map(|run| HookTrace {
+        let hooks = runs.iter().map(|run| HookTrace {
             name: run.name.clone(),
             kind: kind(&run.name),
             ran: Some(RunTrace::new(run)),
         });
         self.events.push(EventTrace {
-            event: decision.event,
+            event,
             sequential: plan.sequential,
             hooks: hooks.collect(),
-            verdict: decision.verdict,
-            reason: decision.reason(),
+            verdict,
+            reason,
         });
     }
+}
+
+fn has_effect(run: &HookRun) -> bool {
+    run.edited || !run.refused.is_empty()
 }
 
 impl RunTrace {
@@ -202,8 +264,12 @@ impl RunTrace {
             diagnostics: diagnostics
                 .map(|diagnostic| (diagnostic.code.as_str(), diagnostic.detail.clone()))
                 .collect(),
-            would: run.would,
+            would: run.would.map(|would| match run.refused.as_slice() {
+                [] => would,
+                _ => would.max(Action::Deny),
+            }),
             edited: run.edited,
+            removed_calls: run.refused.iter().map(|call| call.tool.clone()).collect(),
         }
     }
 }

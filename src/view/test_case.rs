@@ -6,7 +6,7 @@ use super::recorded_call::RecordedCall;
 use crate::{
     config::to_yaml,
     event::{Action, EventName},
-    observe::trace::{CallRecord, DenialGroup, StoredContent},
+    observe::trace::{CallRecord, DenialGroup, StoredContent, TracedRun},
     proof::policy_denies,
     state::App,
 };
@@ -14,13 +14,25 @@ use crate::{
 /// Returns a file of one case: the request and the answers of a call, and its verdict. `None`
 /// if the content holds no request.
 pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Option<String> {
-    let verdict = call.events().iter().map(|event| event.verdict).max();
-    let verdict = verdict.unwrap_or(Action::Proceed).as_str();
+    let verdict = verdict(call).as_str();
     let name = format!("call {} ends with {verdict}", call.id);
     let mut case = Map::from_iter([("name".to_owned(), json!(name))]);
     case.extend(RecordedCall::new(call, content)?.into_fields("request"));
     case.insert("expect".to_owned(), json!({ "verdict": verdict }));
     Some(file(app, case))
+}
+
+/// Returns the verdict that a dry run of the call has: the strictest of its events, and `deny` if
+/// a policy removed a call of a tool.
+fn verdict(call: &CallRecord) -> Action {
+    let verdicts = call.events().iter().map(|event| event.verdict);
+    let runs = call.events().iter().flat_map(|event| &event.rules);
+    let enforced = runs
+        .filter_map(TracedRun::asked)
+        .filter(|run| run.would.is_none());
+    let removals = enforced.filter(|run| run.refused_calls > 0);
+    let verdicts = verdicts.chain(removals.map(|_| Action::Deny));
+    verdicts.max().unwrap_or(Action::Proceed)
 }
 
 /// A file of one case, made of the name of a denied tool alone.

@@ -231,3 +231,46 @@ cases:
 
     assert_eq!(code, 0, "{stdout}{stderr}");
 }
+
+#[test]
+fn policies_on_answers_are_named_if_they_acted() {
+    let answer = |part: &str| {
+        format!(
+            "{{ candidates: [{{ content: {{ role: model, parts: [{part}] }}, finishReason: STOP }}] }}"
+        )
+    };
+    let (mail, plain) = (
+        answer("{ text: Ask ann@example.com. }"),
+        answer("{ text: Hi. }"),
+    );
+    let (call, then) = (
+        answer("{ functionCall: { name: web_fetch, args: {} } }"),
+        answer("{ text: Then not. }"),
+    );
+
+    let (code, stdout, stderr) = test(&format!(
+        "\
+hooks:
+  AfterModel:
+    - hooks:
+        - {{ type: builtin, policy: redact, detect: [email], name: mask }}
+        - {{ type: builtin, policy: tool_guard, deny: [web_fetch], name: tools }}
+cases:
+  - name: a policy that edited
+    request: {HELLO}
+    answer: {mail}
+    expect: {{ verdict: proceed, hooks: [mask], text: 'Ask [REDACTED:email].' }}
+  - name: a policy that denied a tool call
+    request: {HELLO}
+    answer: {call}
+    then: {then}
+    expect: {{ verdict: deny, reason: not allowed here, hooks: [tools], text: Then not. }}
+  - name: policies without effect
+    request: {HELLO}
+    answer: {plain}
+    expect: {{ verdict: proceed, hooks: [] }}
+"
+    ));
+
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+}

@@ -83,6 +83,71 @@ fn a_model_call_is_explained() {
     "#);
 }
 
+/// Explains a call with this answer under `hookgate.yaml`.
+fn explain_answer(config: &str, answer: &Value, then: &Value) -> String {
+    let call = json!({
+        "body": { "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }] },
+        "answer": answer,
+        "then": then,
+    });
+    let config = format!("upstreams: {{ gemini: {{ url: https://example.org }} }}\n{config}");
+    let files = [
+        ("hookgate.yaml", config.as_str()),
+        ("call.json", &call.to_string()),
+    ];
+    explain(&folder(&files), &["call.json"])
+}
+
+fn answer(part: &Value) -> Value {
+    json!({ "candidates": [{ "content": { "role": "model", "parts": [part] }, "finishReason": "STOP" }] })
+}
+
+#[test]
+fn a_policy_that_masks_an_answer_is_explained() {
+    let redact = "{ type: builtin, policy: redact, detect: [email], name: mask }";
+    let config = format!("hooks: {{ AfterModel: [{{ hooks: [{redact}] }}] }}\n");
+    let mail = answer(&json!({ "text": "Ask ann@example.com." }));
+
+    let output = explain_answer(&config, &mail, &Value::Null);
+
+    assert_snapshot!(output, @r"
+    AfterModel:
+      1. mask (builtin, hookgate.yaml:2), ok, N ms, edits the answer
+      result: proceed
+    upstream: /v1beta/models/gemini-2.5-flash:generateContent
+      unchanged
+    agent: 200 Ask [REDACTED:email].
+    verdict: proceed
+    ");
+}
+
+#[test]
+fn a_policy_that_denies_a_tool_call_of_an_answer_is_explained() {
+    let config = "policies: [{ policy: tool_guard, deny: [web_fetch] }]\n";
+    let call = answer(&json!({ "functionCall": { "name": "web_fetch", "args": {} } }));
+
+    let output = explain_answer(config, &call, &answer(&json!({ "text": "Then not." })));
+
+    assert_snapshot!(output, @r#"
+    BeforeModel:
+      1. tool_guard (builtin, hookgate.yaml:2), ok, N ms, no output
+      result: proceed
+    AfterModel:
+      1. tool_guard (builtin, hookgate.yaml:2), ok, N ms, removes calls of `web_fetch`
+      result: deny: The tool `web_fetch` is not allowed here.
+    BeforeModel (2):
+      1. tool_guard (builtin, hookgate.yaml:2), ok, N ms, no output
+      result: proceed
+    upstream: /v1beta/models/gemini-2.5-flash:generateContent
+      unchanged
+    upstream: /v1beta/models/gemini-2.5-flash:generateContent
+      contents[1]: nothing → {"role":"model","parts":[{"functionCall":{"name":"web_fetch","args":{}}}]}
+      contents[2]: nothing → {"role":"user","parts":[{"functionResponse":{"name":"web_fetch","response":{"error":"Tool execution blocked: The tool `web_fetch` is not allowed here."}}}]}
+    agent: 200 Then not.
+    verdict: deny: The tool `web_fetch` is not allowed here.
+    "#);
+}
+
 #[test]
 fn an_event_is_explained() {
     let output = explain(&explain_folder(), &["event.json"]);
