@@ -217,3 +217,34 @@ fn a_shadow_that_cannot_start_is_a_warning() {
     );
     assert!(stderr.contains("other.yaml"), "{stderr}");
 }
+
+#[test]
+fn numbers_out_of_range_are_reported_with_their_range() {
+    let config = "\
+upstreams: { gemini: { url: https://example.org } }
+revisions: { path: revisions, keep: 1 }
+policies: [{ policy: request_limits, max_temperature: -1, max_calls: 0 }]
+";
+
+    let (code, _, stderr) = check(config);
+
+    assert_eq!(code, 78);
+    assert_snapshot!(stderr, @r"
+    hookgate.yaml:2:37: `revisions.keep` must be a whole number from 2 to 1000, not `1`
+    hookgate.yaml:3:55: policy `request_limits`: `max_temperature` must be a number from 0.0 to 2.0, not `-1`
+    hookgate.yaml:3:70: policy `request_limits`: `max_calls` must be a whole number from 1, not `0`
+    ");
+}
+
+#[test]
+fn sizes_that_are_too_small_are_reported_with_their_setting() {
+    let upstreams = "upstreams: { gemini: { url: https://example.org } }";
+
+    let (code, _, stderr) = check(&format!("{upstreams}\ntrace: {{ memory: 1MiB }}\n"));
+
+    assert_eq!(code, 78);
+    assert_eq!(
+        stderr,
+        "hookgate.yaml:2:18: `trace.memory` must be at least 4MiB\n"
+    );
+}

@@ -46,7 +46,10 @@ impl Loader {
             );
         }
         if sink.batch.bytes < MIN_BATCH_BYTES {
-            self.problem("/audit/sink/batch/bytes", "must be at least 1KiB");
+            self.problem(
+                "/audit/sink/batch/bytes",
+                "`audit.sink.batch.bytes` must be at least 1KiB",
+            );
         }
         let audit: Option<AuditSettings> = self.section("/audit");
         let drops = |text: &str| sink.mask.drop.iter().any(|field| text.starts_with(field));

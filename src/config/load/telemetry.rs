@@ -27,7 +27,7 @@ impl Loader {
     pub(super) fn check_trace(&mut self) {
         let trace: Option<TraceSettings> = self.section("/trace");
         if trace.is_some_and(|trace| trace.memory < MIN_TRACE_BYTES) {
-            self.problem("/trace/memory", "must be at least 4MiB");
+            self.problem("/trace/memory", "`trace.memory` must be at least 4MiB");
         }
     }
 

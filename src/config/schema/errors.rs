@@ -135,11 +135,20 @@ fn expected(node: Option<&Value>) -> String {
         Some("string") => "text",
         Some("array") => "a list",
         Some("object") => "a mapping",
-        Some("integer") => "a whole number",
-        Some("number") => "a number",
+        Some("integer") => return format!("must be a whole number{}", range(node)),
+        Some("number") => return format!("must be a number{}", range(node)),
         _ => "something else",
     };
     format!("must be {expected}")
+}
+
+/// Returns ` from 1 to 10` or ` from 1`; an empty text without bounds.
+fn range(node: Option<&Value>) -> String {
+    let bound = |key, word| {
+        let bound = node.and_then(|node| node.get(key));
+        bound.map_or_else(String::new, |bound| format!(" {word} {bound}"))
+    };
+    bound("minimum", "from") + &bound("maximum", "to")
 }
 
 /// Returns the values of an `enum`, or of the `oneOf` that schemars generates for a

@@ -160,7 +160,7 @@ hooks:
     hookgate.yaml:5:50: policy `model_allow`: `mode` must be `enforce` or `observe`, not `watch`
     hookgate.yaml:6:36: policy `prompt_guard`: `deny[0]` is not a valid regular expression: unclosed group
     hookgate.yaml:7:56: policy `tool_guard`: `rules[0].argument` must be a JSON pointer such as `/file_path`, not `path`
-    hookgate.yaml:8:50: policy `request_limits`: `max_output_tokens` must be a whole number, not text
+    hookgate.yaml:8:50: policy `request_limits`: `max_output_tokens` must be a whole number from 1, not text
     hookgate.yaml:9:38: policy `model_swap`: `swap.a` must be the name of a model, not `b c`
     hookgate.yaml:12:15: hook `x` on BeforeModel: `text` is missing
     hookgate.yaml:13:68: a hook on BeforeModel: `url` is for hooks of another type
