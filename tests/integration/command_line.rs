@@ -7,7 +7,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::harness::run;
+use crate::harness::{Upstream, respond, run};
 
 const COMMANDS: [&str; 21] = [
     "serve",
@@ -89,4 +89,34 @@ fn the_man_pages_cover_every_command() {
         );
     }
     assert!(roff.contains(".TH hookgate-audit-verify 1"));
+}
+
+/// The stderr of a command that fails.
+fn failure(arguments: &[&str]) -> String {
+    let folder = TempDir::new().unwrap();
+    let (code, stdout, stderr) = run(arguments, folder.path());
+    assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
+    stderr
+}
+
+#[test]
+fn a_gateway_that_cannot_be_reached_is_reported_with_the_cause() {
+    let stderr = failure(&["config", "history", "--url", "http://127.0.0.1:1"]);
+
+    assert!(stderr.contains("Connection refused"), "{stderr}");
+    assert!(!stderr.contains("127.0.0.1:1/"), "{stderr}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_admin_token_is_reported_with_the_option_for_it() {
+    let body = r#"{"error":{"message":"missing or invalid admin token"}}"#;
+    let gateway = Upstream::with(|_| respond(401, "application/json", body.to_owned())).await;
+    let url = format!("http://{}", gateway.addr);
+
+    let stderr = failure(&["config", "history", "--url", &url]);
+
+    assert!(
+        stderr.contains("missing or invalid admin token; `--token-file`"),
+        "{stderr}"
+    );
 }

@@ -1,9 +1,9 @@
 //! Client of the admin API of a running gateway.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{error::Error, fs, iter, path::PathBuf, time::Duration};
 
 use clap::Args;
-use reqwest::{Method, RequestBuilder};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use url::Url;
 
@@ -100,15 +100,22 @@ async fn receive(request: RequestBuilder) -> Result<Value, Failure> {
                 message.as_str()
             });
             let message = message.unwrap_or("unreadable response");
+            let hint = match status {
+                StatusCode::UNAUTHORIZED => "; `--token-file` names a file with the token",
+                _ => "",
+            };
             Err(Failure::Failed(format!(
-                "the gateway responded with {status}: {message}"
+                "the gateway responded with {status}: {message}{hint}"
             )))
         }
     }
 }
 
-/// Words an error without its URL.
+/// Words an error and its causes, without its URL.
 fn unreachable(error: reqwest::Error) -> Failure {
     let error = error.without_url();
-    Failure::Failed(format!("the gateway cannot be reached: {error}"))
+    let chain = iter::successors(Some(&error as &dyn Error), |&error| error.source());
+    let chain: Vec<String> = chain.map(ToString::to_string).collect();
+    let causes = chain.join(": ");
+    Failure::Failed(format!("the gateway cannot be reached: {causes}"))
 }

@@ -15,6 +15,7 @@ use crate::{
         replay::{check_condition, parse_condition, show_progress},
         runtime::{block_on, shutdown_signals},
     },
+    config::parse_duration,
     replay::{FailCondition, ReplayReport, ReportFormat, render},
 };
 
@@ -34,8 +35,8 @@ pub(in crate::cli) struct ShadowArgs {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Time after which the shadow ends, such as `30m`. SIGINT ends it, too
-    #[arg(long, value_name = "DURATION")]
-    duration: String,
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    duration: Duration,
     /// Share of the sessions, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     sample: f64,
@@ -56,7 +57,7 @@ impl ShadowArgs {
             .map_err(|error| Failure::Failed(format!("`{}`: {error}", self.config.display())))?;
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("sample", &self.sample.to_string())
-            .append_pair("until", &self.duration)
+            .append_pair("until", &format!("{}ms", self.duration.as_millis()))
             .append_pair("hooks", &self.hooks)
             .finish();
         let path = format!("/shadow?{query}");

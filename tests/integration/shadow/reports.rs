@@ -216,6 +216,6 @@ async fn the_shadow_command_evaluates_a_config_on_live_calls() {
     };
     assert_eq!(forms.len(), 3);
     let (code, _, err) = command(&["--duration", "1d"]).await;
-    assert_eq!(code, 1);
-    assert!(err.contains("400"), "{err}");
+    assert_eq!(code, 2);
+    assert!(err.contains("for '--duration <DURATION>'"), "{err}");
 }
