@@ -248,3 +248,19 @@ fn sizes_that_are_too_small_are_reported_with_their_setting() {
         "hookgate.yaml:2:18: `trace.memory` must be at least 4MiB\n"
     );
 }
+
+#[test]
+fn callers_that_no_key_has_are_warnings() {
+    let (code, _, stderr) = check(
+        "\
+upstreams: { gemini: { url: https://example.org } }
+auth: { keys: [{ name: ci, sha256: \"0123456789012345678901234567890123456789012345678901234567890123\" }] }
+record: { path: recordings, what: { callers: [ci, cd] } }
+",
+    );
+
+    assert_eq!(code, 0, "{stderr}");
+    let warning = "warning: hookgate.yaml:3:51: no key of `auth.keys` has the name `cd`\n";
+    assert!(stderr.contains(warning), "{stderr}");
+    assert!(!stderr.contains("`ci`"), "{stderr}");
+}

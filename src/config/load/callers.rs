@@ -33,12 +33,32 @@ impl Loader {
         if let Some(jwt) = self.mapping_mut("/auth/jwt") {
             jwt.insert("span".to_owned(), span);
         }
-        let Some(auth) = self.section::<Auth>("/auth") else {
+        let auth = self.section::<Auth>("/auth");
+        self.warn_of_unknown_callers(auth.as_ref());
+        let Some(auth) = auth else {
             return Vec::new();
         };
         self.check_duplicate_keys(&auth.keys);
         self.check_methods(&auth);
         self.caller_policies(&auth)
+    }
+
+    /// Warns of callers that no key has. The names in tokens and certificates are not known.
+    fn warn_of_unknown_callers(&mut self, auth: Option<&Auth>) {
+        if auth.is_some_and(|auth| auth.jwt.is_some() || auth.mtls.is_some()) {
+            return;
+        }
+        let keys = auth.map_or(&[][..], |auth| &auth.keys);
+        for list in ["/rollout/callers/*", "/record/what/callers/*"] {
+            for pointer in matching(&self.value, list) {
+                let name = self.value.pointer(&pointer).and_then(Value::as_str);
+                let name = name.unwrap_or_default().to_owned();
+                if !keys.iter().any(|key| key.name == name) {
+                    let message = format!("no key of `auth.keys` has the name `{name}`");
+                    self.warning(&pointer, message);
+                }
+            }
+        }
     }
 
     /// Replaces the path of an issuer's keys by the content of the file.
