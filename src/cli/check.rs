@@ -190,7 +190,7 @@ fn print_token_bounds(config: &Config) {
             None => "no policy limits its output".to_owned(),
         };
         print_error(&format!(
-            "note: `tokens_per_day` {per_day} of {caller} can be exceeded by the calls in flight, at most {calls}, each by its cost beyond what it reserved (its request's bytes / 4, and up to {MAX_RESERVED_OUTPUT} tokens of output); {excess}"
+            "note: `tokens_per_day` {per_day} of {caller} can be exceeded by the calls in flight, at most {calls} calls, each by its cost beyond what it reserved (its request's bytes / 4, and up to {MAX_RESERVED_OUTPUT} tokens of output); {excess}"
         ));
     }
 }
@@ -239,7 +239,7 @@ fn print_unproven_guards(config: &Config) {
     for (event, hook) in config.guards_without_proof() {
         let (span, label) = (&hook.span, hook.label());
         print_error(&format!(
-            "warning: {span}: hook `{label}` on {event} fails closed and has no `must_deny` or `must_mask`: nothing proves that it works"
+            "warning: {span}: hook `{label}` on {event} fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)"
         ));
     }
 }

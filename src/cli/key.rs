@@ -23,7 +23,7 @@ impl KeyArgs {
             .ok_or_else(|| Failure::Failed("the system has no randomness".to_owned()))?;
         let name = self.name;
         Ok(print(&format!(
-            "Give this key to the agent, as GEMINI_API_KEY or as the header x-hookgate-key. It is not shown again:\n\
+            "Give this key to the agent, as GEMINI_API_KEY, ANTHROPIC_AUTH_TOKEN or OPENAI_API_KEY, or as the header x-hookgate-key. It is not shown again:\n\
              {key}\n\n\
              Add this entry to the config, under `auth: {{ keys: [ … ] }}`:\n\
              - {{ name: \"{name}\", sha256: \"{sha256}\" }}"

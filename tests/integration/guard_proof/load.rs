@@ -252,7 +252,7 @@ hooks:
         (code, stdout.as_str()),
         (0, "hookgate.yaml: valid, 2 hooks\n")
     );
-    let lint = "hookgate.yaml:5:11: hook `unproven` on BeforeTool fails closed and has no `must_deny` or `must_mask`: nothing proves that it works";
+    let lint = "hookgate.yaml:5:11: hook `unproven` on BeforeTool fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)";
     let lints: Vec<&str> = stderr
         .lines()
         .filter(|line| line.contains("proves"))
