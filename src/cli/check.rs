@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     failure::Failure,
-    output::{print, print_error},
+    output::{count, print, print_error},
     runtime::block_on,
     serve::config_source,
 };
@@ -242,10 +242,4 @@ fn print_unproven_guards(config: &Config) {
             "warning: {span}: hook `{label}` on {event} fails closed and has no `must_deny` or `must_mask`: nothing proves that it works (docs/proof.md)"
         ));
     }
-}
-
-/// Returns `1 hook` or `2 hooks`.
-fn count(number: usize, singular: &str, plural: &str) -> String {
-    let noun = if number == 1 { singular } else { plural };
-    format!("{number} {noun}")
 }

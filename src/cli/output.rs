@@ -15,3 +15,9 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 pub(super) fn print_error(text: &str) {
     let _ignored = writeln!(io::stderr().lock(), "{text}");
 }
+
+/// Returns `1 hook` or `2 hooks`.
+pub(super) fn count(number: usize, singular: &str, plural: &str) -> String {
+    let noun = if number == 1 { singular } else { plural };
+    format!("{number} {noun}")
+}

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::{
     failure::Failure,
-    output::{print, print_error},
+    output::{count, print, print_error},
 };
 use crate::recording::{self, ReadError, RecordedExchange};
 
@@ -147,7 +147,9 @@ fn verify(source: &Source) -> Result<(), Failure> {
         exchanges += 1;
         Ok(())
     });
-    print(&format!("{segments} segments, {exchanges} exchanges"))?;
+    let segments = count(segments, "segment", "segments");
+    let exchanges = count(exchanges, "exchange", "exchanges");
+    print(&format!("{segments}, {exchanges}"))?;
     verified
 }
 
@@ -166,9 +168,9 @@ fn summary(exchange: &RecordedExchange) -> String {
         .events
         .iter()
         .filter(|event| event.verdict == "deny");
-    let denied = denials.map(|event| {
-        let subject = event.subject.as_deref().unwrap_or_default();
-        format!(" denied={}({subject})", event.name)
+    let denied = denials.map(|event| match &event.subject {
+        Some(subject) => format!(" denied={}({subject})", event.name),
+        None => format!(" denied={}", event.name),
     });
     let denied = denied.collect::<Vec<_>>().concat();
     let line = format!(
@@ -204,7 +206,9 @@ mod tests {
             "dialect": "gemini", "operation": "generateContent", "method": "POST",
             "target": "/v1\n", "headers": [], "request": { "text": "{}" }, "rounds": [],
             "events": [{ "name": "BeforeTool", "ms": 1, "round": 1, "origin": "call",
-                "subject": "rm", "hooks": [], "verdict": "deny" }],
+                "subject": "rm", "hooks": [], "verdict": "deny" },
+                { "name": "BeforeModel", "ms": 1, "round": 1, "origin": "call",
+                "hooks": [], "verdict": "deny" }],
             "answer": { "ms": 1, "status": 200, "body": "same" },
             "outcome": { "action": "deny", "end": "complete", "ms": 7 },
         }))
@@ -213,7 +217,7 @@ mod tests {
         assert_eq!(
             summary(&exchange),
             "T i deny gemini POST /v1\\n status=200 rounds=0 7ms caller=team-a session=s#2 \
-             denied=BeforeTool(rm)"
+             denied=BeforeTool(rm) denied=BeforeModel"
         );
     }
 }

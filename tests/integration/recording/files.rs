@@ -94,7 +94,7 @@ async fn recordings_can_be_shown_exported_and_verified() {
             .contains("hello recording")
     );
     let (code, verified, _) = recording_command(&folder, &["verify", "recordings"]);
-    assert_eq!((code, &*verified), (0, "1 segments, 1 exchanges\n"));
+    assert_eq!((code, &*verified), (0, "1 segment, 1 exchange\n"));
     let (code, schema, _) = run(&["schema", "--recording"], folder.path());
     assert!(code == 0 && schema.contains("RecordedExchange"));
 }
@@ -117,7 +117,7 @@ async fn an_encrypted_recording_can_be_read_only_with_its_key() {
     ] {
         let arguments = [&["verify", "recordings"], arguments].concat();
         let (code, verified, error) = recording_command(&folder, &arguments);
-        assert_eq!((code, &*verified), (1, "1 segments, 0 exchanges\n"));
+        assert_eq!((code, &*verified), (1, "1 segment, 0 exchanges\n"));
         assert!(
             error.contains(&format!("{name}: byte 0: {expected}")),
             "{error}"
@@ -153,7 +153,7 @@ async fn damaged_and_truncated_segments_are_reported_and_the_rest_is_read() {
 
         assert_eq!(
             (code, &*verified),
-            (1, "3 segments, 1 exchanges\n"),
+            (1, "3 segments, 1 exchange\n"),
             "{error}"
         );
         assert!(
@@ -178,7 +178,7 @@ async fn a_damaged_frame_loses_only_its_own_exchanges() {
 
     assert_eq!(
         (code, &*verified),
-        (1, "1 segments, 2 exchanges\n"),
+        (1, "1 segment, 2 exchanges\n"),
         "{error}"
     );
     assert!(
