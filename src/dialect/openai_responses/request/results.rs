@@ -9,7 +9,7 @@ use crate::dialect::{
     error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{OUTPUT, STATUS, TEXT, first_byte},
+        fields::{OUTPUT, STATUS, TEXT, first_byte, to_value},
         request::media::read_medium,
     },
 };
@@ -46,20 +46,31 @@ fn read_screenshot(item: &Document) -> Result<Vec<Value>, DialectError> {
     Ok(medium.transpose()?.flatten().into_iter().collect())
 }
 
-/// Returns the texts of a list of blocks, a single one as a string, and its media.
+/// Returns what hooks see of a list of blocks, a single text as a string, and its media.
 fn read_output_blocks(item: &Document) -> Result<(Value, Vec<Value>), DialectError> {
-    let (mut texts, mut media) = (Vec::new(), Vec::new());
+    let (mut shown, mut media) = (Vec::new(), Vec::new());
     for block in item.children(OUTPUT)?.unwrap_or_default() {
-        match block.string(TEXT)? {
-            Some(text) => texts.push(Value::String(text)),
+        match shown_block(&block)? {
+            Some(value) => shown.push(value),
             None => media.extend(read_medium(&block)?),
         }
     }
-    let output = match texts.len() {
-        1 => texts.pop().unwrap_or_default(),
-        _ => Value::Array(texts),
+    let output = match shown.as_slice() {
+        [Value::String(text)] => text.as_str().into(),
+        _ => Value::Array(shown),
     };
     Ok((output, media))
+}
+
+/// Returns the text of a block, or all of one that holds none; `None` for a medium.
+fn shown_block(block: &Document) -> Result<Option<Value>, DialectError> {
+    if let Some(text) = block.string(TEXT)? {
+        return Ok(Some(text.into()));
+    }
+    Ok(match read_medium(block)? {
+        Some(_) => None,
+        None => Some(to_value(block)?),
+    })
 }
 
 /// Writes an edited function response into its item.
@@ -93,12 +104,16 @@ pub fn write_result(
                 "as the agent sent it, because a screenshot cannot be replaced by a text",
             ));
         }
-        (_, Some(Value::Array(texts))) if has_same_media && !response.has(&["error"]) => {
-            let blocks = write_texts(item, &texts)?;
+        // Of a hidden result, no block is left.
+        (_, _) if response.has(&["error"]) || !has_same_media => {
+            edited.set(OUTPUT, &response_text(&response)?.into())?;
+        }
+        (_, Some(Value::Array(shown))) => {
+            let blocks = write_blocks(item, &shown)?;
             edited.set_bytes(OUTPUT, append_context(blocks, &response)?)?;
         }
-        (_, _) if has_same_media && first_byte(item, OUTPUT)? == Some(b'[') => {
-            let blocks = write_texts(item, &[response_text(&response)?.into()])?;
+        (_, _) if first_byte(item, OUTPUT)? == Some(b'[') => {
+            let blocks = write_blocks(item, &[response_text(&response)?.into()])?;
             edited.set_bytes(OUTPUT, write_array(blocks))?;
         }
         (_, _) => edited.set(OUTPUT, &response_text(&response)?.into())?,
@@ -174,32 +189,39 @@ fn hook_context(response: &Document) -> Result<Option<String>, DialectError> {
 }
 
 fn append_context(mut blocks: Vec<Bytes>, response: &Document) -> Result<Bytes, DialectError> {
-    if let Some(context) = hook_context(response)? {
-        let block = json!({ "type": "input_text", "text": context });
-        blocks.push(block.to_string().into());
-    }
+    let context = hook_context(response)?;
+    blocks.extend(context.map(|context| new_block(&context.into())));
     Ok(write_array(blocks))
 }
 
-/// Writes texts into the blocks of a result. Blocks without a text go, texts without a block
-/// get a new one.
-fn write_texts(item: &Document, texts: &[Value]) -> Result<Vec<Bytes>, DialectError> {
-    let mut texts = texts.iter();
+/// Writes what hooks see of the blocks of a result. Blocks of which nothing is left go, values
+/// without a block get a new one, and media stay.
+fn write_blocks(item: &Document, values: &[Value]) -> Result<Vec<Bytes>, DialectError> {
+    let mut values = values.iter();
     let mut written = Vec::new();
     for mut block in item.children(OUTPUT)?.unwrap_or_default() {
-        if let Some(old) = block.string(TEXT)? {
-            let Some(text) = texts.next() else {
+        if let Some(shown) = shown_block(&block)? {
+            let Some(value) = values.next() else {
                 continue;
             };
-            if *text != Value::String(old) {
-                block.set(TEXT, text)?;
+            if *value != shown && shown.is_string() {
+                block.set(TEXT, value)?;
+            } else if *value != shown {
+                written.push(new_block(value));
+                continue;
             }
         }
         written.push(block.to_bytes());
     }
-    for text in texts {
-        let block = json!({ "type": "input_text", "text": text });
-        written.push(block.to_string().into());
-    }
+    written.extend(values.map(new_block));
     Ok(written)
+}
+
+/// Returns a block with a text, or one that was shown whole.
+fn new_block(value: &Value) -> Bytes {
+    let block = match value {
+        Value::String(text) => json!({ "type": "input_text", "text": text }),
+        block => block.clone(),
+    };
+    block.to_string().into()
 }

@@ -231,6 +231,45 @@ fn results_of_blocks_keep_their_media() {
     assert_eq!(output[2]["text"], "TWO");
 }
 
+/// A result of a text, an image, and blocks of unknown types.
+fn unknown_blocks() -> Value {
+    let mut value = request();
+    value["input"][6]["output"] = json!([
+        { "type": "resource", "resource": { "content": "deep" } },
+        { "type": "input_text", "text": "one" },
+        { "type": "input_image", "image_url": "data:image/png;base64,AAAA" },
+        { "type": "input_image", "source": { "note": "odd" } },
+    ]);
+    value
+}
+
+#[test]
+fn blocks_of_a_result_that_are_no_texts_are_seen_whole() {
+    let mut opened = Opened::new(&unknown_blocks());
+    crate::dialect::edit_request_texts(&opened.call, &mut opened.form, &mut Upper).unwrap();
+    let output = &opened.close()["input"][6]["output"];
+    assert_eq!(output[0]["resource"]["content"], "DEEP");
+    assert_eq!(output[1]["text"], "ONE");
+    assert_eq!(output[2], unknown_blocks()["input"][6]["output"][2]);
+    assert_eq!(output[3]["source"]["note"], "ODD");
+}
+
+#[test]
+fn no_block_of_a_hidden_result_is_left() {
+    let mut value = unknown_blocks();
+    for _ in 0..2 {
+        let mut opened = Opened::new(&value);
+        let mut history = History::read(&opened.form).unwrap().unwrap();
+        let edit = history.edit(3).unwrap();
+        edit.replace_result(0, "hidden").unwrap();
+        history.write(&mut opened.form).unwrap();
+        assert_eq!(opened.close()["input"][6]["output"], "hidden");
+        // The same without media.
+        let blocks = value["input"][6]["output"].as_array_mut().unwrap();
+        blocks.remove(2);
+    }
+}
+
 /// Writes every text in upper case, but for keys.
 struct Upper;
 
@@ -243,7 +282,20 @@ impl TextEditor for Upper {
     }
 
     fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {
-        let keys = ["action", "input", "note", "output", "path", "query", "type"];
+        let keys = [
+            "action",
+            "content",
+            "image_url",
+            "input",
+            "note",
+            "output",
+            "path",
+            "query",
+            "resource",
+            "source",
+            "text",
+            "type",
+        ];
         (!keys.contains(&text)).then(|| text.to_uppercase())
     }
 }
