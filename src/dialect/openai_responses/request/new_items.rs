@@ -101,6 +101,10 @@ impl<'a> NewItems<'a> {
         };
         if let (Some(kind), Some(id)) = (ToolCallKind::of_call(last)?, call_id(last)?) {
             self.kinds.insert(id, kind);
+            if kind == ToolCallKind::Computer {
+                // Its result would have to be a screenshot.
+                return Ok(Vec::new());
+            }
         }
         items.iter().map(to_value).collect()
     }
@@ -110,10 +114,15 @@ impl<'a> NewItems<'a> {
         let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
         let id = self.id(call)?;
         let (kind, namespace) = self.declarations.kind_of(&name);
+        let kind = match kind {
+            // The model's own calls have fields that hooks do not see.
+            ToolCallKind::Computer | ToolCallKind::ToolSearch => ToolCallKind::Function,
+            kind => kind,
+        };
         self.kinds.insert(id.clone(), kind);
         let item_type = kind.call_type();
         Ok(match kind {
-            ToolCallKind::Function => {
+            ToolCallKind::Function | ToolCallKind::Computer | ToolCallKind::ToolSearch => {
                 let arguments = arguments_text(&arguments);
                 let mut item = json!({
                     "type": item_type,
@@ -149,12 +158,6 @@ impl<'a> NewItems<'a> {
                 "call_id": id,
                 "operation": arguments,
                 "status": "completed",
-            }),
-            ToolCallKind::Computer | ToolCallKind::ToolSearch => json!({
-                "type": ToolCallKind::Function.call_type(),
-                "call_id": id,
-                "name": name,
-                "arguments": arguments.to_string(),
             }),
         })
     }

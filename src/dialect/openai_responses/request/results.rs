@@ -151,7 +151,19 @@ pub fn new_result(
             "status": "failed",
             "output": text,
         }),
-        ToolCallKind::Function | ToolCallKind::Computer | ToolCallKind::ToolSearch => {
+        ToolCallKind::ToolSearch => json!({
+            "type": "tool_search_output",
+            "call_id": id,
+            "execution": "client",
+            "status": "completed",
+            "tools": [],
+        }),
+        // A result is a screenshot, so the call and its result become a text.
+        ToolCallKind::Computer => {
+            let block = json!({ "type": "input_text", "text": text });
+            json!({ "type": "message", "role": "user", "content": [block] })
+        }
+        ToolCallKind::Function => {
             json!({ "type": "function_call_output", "call_id": id, "output": text })
         }
     })

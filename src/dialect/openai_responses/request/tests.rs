@@ -359,6 +359,41 @@ fn a_denied_step_is_appended_with_its_reasoning() {
     );
 }
 
+/// The items that are appended for a denied call of the model.
+fn denied(name: &str, call: &Value) -> Vec<Value> {
+    let mut opened = Opened::new(&request());
+    let part = json!({
+        "functionCall": { "id": "c9", "name": name, "args": {} },
+        "hookgatePreceding": [call],
+    });
+    let result = json!({ "functionResponse": { "id": "c9", "name": name, "response": { "error": "blocked" } } });
+    let contents = [
+        json!({ "role": "model", "parts": [part] }),
+        json!({ "role": "user", "parts": [result] }),
+    ];
+    let contents = contents.map(|content| Bytes::from(content.to_string()));
+    append_contents(&mut opened.form, &contents).unwrap();
+    let closed = opened.close();
+    closed["input"].as_array().unwrap()[9..].to_vec()
+}
+
+#[test]
+fn a_denied_search_of_tools_finds_none() {
+    let call = json!({ "type": "tool_search_call", "call_id": "c9", "execution": "client",
+        "arguments": {} });
+    let output = json!({ "type": "tool_search_output", "call_id": "c9", "execution": "client",
+        "status": "completed", "tools": [] });
+    assert_eq!(denied("tool_search", &call), [call, output]);
+}
+
+#[test]
+fn a_denied_use_of_the_computer_becomes_a_text() {
+    let call = json!({ "type": "computer_call", "id": "cu", "call_id": "c9", "actions": [] });
+    let message = json!({ "type": "message", "role": "user",
+        "content": [{ "type": "input_text", "text": "blocked" }] });
+    assert_eq!(denied("computer", &call), [message]);
+}
+
 #[test]
 fn tools_are_removed_wherever_they_are_declared() {
     let mut opened = Opened::new(&request());
