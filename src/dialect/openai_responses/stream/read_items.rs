@@ -104,6 +104,11 @@ impl ReadItems {
         )
     }
 
+    /// Returns whether the latest item with this index has ended.
+    pub fn has_ended(&self, index: u64) -> bool {
+        self.progress.get(&index) == Some(&ItemProgress::Done)
+    }
+
     /// Returns whether the events of an item are texts that hooks see one by one.
     pub fn is_streamed(&self, index: u64) -> bool {
         let progress = self.progress.get(&index);

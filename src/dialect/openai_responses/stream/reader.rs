@@ -262,6 +262,10 @@ impl EventReader {
             EventClass::ItemDone => {
                 let item = event.item()?;
                 let kind = OutputKind::of(&item)?;
+                if event.output_index()?.is_none() && self.items.has_ended(index) {
+                    // It is the only event of an item of its own.
+                    self.texts.forget(index);
+                }
                 self.items.end(event.output_index()?, kind)?;
                 self.has_refusal |= has_refusal(&item)?;
                 is_thought = kind == OutputKind::Reasoning;

@@ -48,6 +48,47 @@ fn an_item_may_begin_after_a_piece_without_an_index() {
 }
 
 #[test]
+fn items_that_end_without_an_index_are_all_sent() {
+    let message = |text: &str| {
+        json!({ "type": "message", "id": text, "role": "assistant", "status": "completed",
+            "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
+    };
+    let output = ["a", "b", "bc"].map(message);
+    let mut events =
+        vec![json!({ "type": "response.created", "response": response("r1", "in_progress", &[]) })];
+    events.extend(
+        output
+            .iter()
+            .map(|item| named("response.output_item.done", json!({ "item": item }))),
+    );
+    let end = json!({ "response": response("r1", "completed", &output) });
+    events.push(named("response.completed", end));
+    let data: Vec<Bytes> = events
+        .iter()
+        .map(|event| event.to_string().into())
+        .collect();
+
+    let chunks = chunks_of(&data);
+
+    let texts: Vec<String> = chunks
+        .iter()
+        .flat_map(ResponseDocument::plain_texts)
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(texts, ["a", "b", "bc"]);
+    let sent = parsed(&written(&chunks));
+    let done = sent
+        .iter()
+        .filter(|event| event["type"] == "response.output_item.done");
+    let done: Vec<&Value> = done
+        .map(|event| &event["item"]["content"][0]["text"])
+        .collect();
+    assert_eq!(done, ["a", "b", "bc"]);
+    let last = &sent.last().unwrap()["response"]["output"];
+    assert_eq!(last.as_array().unwrap().len(), 3, "{last}");
+}
+
+#[test]
 fn a_terminator_is_kept() {
     let mut data = stream_of("r1", &[text(&["a"])]);
     let expected = sse(&data) + "data: [DONE]\n\n";
