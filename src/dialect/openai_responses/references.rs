@@ -31,14 +31,18 @@ pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>, DialectError> 
             let item = data.child(ITEM)?.unwrap_or_else(Document::empty);
             return Ok(compaction(&item)?.into_iter().collect());
         }
-        Some("response.completed") => data.child(&["response"])?.unwrap_or_else(Document::empty),
+        Some("response.completed" | "response.incomplete") => {
+            data.child(&["response"])?.unwrap_or_else(Document::empty)
+        }
         Some(_) => return Ok(Vec::new()),
         None => data,
     };
     let mut references = Vec::new();
     let is_response = response.string(&["object"])?.as_deref() == Some("response");
     let is_stored = response.get(&["store"])? != Some(Value::Bool(false));
-    if is_response && is_stored && response.string(&["status"])?.as_deref() == Some("completed") {
+    let status = response.string(&["status"])?;
+    let has_ended = matches!(status.as_deref(), Some("completed" | "incomplete"));
+    if is_response && is_stored && has_ended {
         references.extend(response.string(ID)?.map(ContentReference::Response));
     }
     for item in response.children(OUTPUT)?.unwrap_or_default() {
@@ -65,16 +69,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_complete_and_stored_responses_leave_their_id() {
+    fn only_stored_responses_that_have_ended_leave_their_id() {
         let response = |status: &str, store: Value| {
             let response = json!({
                 "object": "response", "id": "resp_1", "status": status, "store": store,
                 "output": [{ "type": "compaction", "encrypted_content": "abc" }],
             });
-            of_response(&response.to_string().into()).unwrap().len()
+            let whole = of_response(&response.to_string().into()).unwrap();
+            let event = json!({ "type": format!("response.{status}"), "response": response });
+            if status != "in_progress" {
+                assert_eq!(of_response(&event.to_string().into()).unwrap(), whole);
+            }
+            whole.len()
         };
         assert_eq!(response("completed", Value::Null), 2);
         assert_eq!(response("completed", json!(true)), 2);
+        assert_eq!(response("incomplete", json!(true)), 2);
         assert_eq!(response("completed", json!(false)), 1);
         assert_eq!(response("in_progress", json!(true)), 1);
     }
