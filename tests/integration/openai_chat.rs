@@ -4,6 +4,7 @@ mod ambiguity;
 mod answers;
 mod requests;
 mod sessions;
+mod stream_errors;
 mod tools;
 
 use std::fmt::Write as _;

@@ -24,6 +24,7 @@ pub const CHOICES: &[&str] = &["choices"];
 pub const CONTENT: &[&str] = &["content"];
 pub const CUSTOM: &[&str] = &["custom"];
 pub const DELTA: &[&str] = &["delta"];
+pub const ERROR: &[&str] = &["error"];
 pub const FINISH_REASON: &[&str] = &["finish_reason"];
 pub const FUNCTION: &[&str] = &["function"];
 /// Deprecated form of a tool call, and of `tool_choice`.

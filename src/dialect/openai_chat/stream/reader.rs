@@ -10,8 +10,9 @@ use crate::dialect::{
     document::Document,
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
+    openai::is_set,
     openai_chat::{
-        fields::{CHOICES, MESSAGE, parse},
+        fields::{CHOICES, ERROR, MESSAGE, parse},
         response::{
             answer::AnswerPlace,
             answer_objects::visit_event,
@@ -46,6 +47,8 @@ pub struct ChatChunkReader {
     template: Option<(TextTemplate, Option<&'static str>)>,
     /// True if the answer has ended: by a finish reason, an error or `[DONE]`.
     is_ended: bool,
+    /// True if an error ended the answer. What follows is not read.
+    has_failed: bool,
     /// True if `[DONE]` was read.
     is_done: bool,
 }
@@ -68,6 +71,9 @@ impl ChatChunkReader {
             // Only some clients read it.
             return Err(field_error("[DONE]", "the last event"));
         }
+        if self.has_failed {
+            return Ok(None);
+        }
         let event = parse(data.clone())?;
         if is_whole(&event)? {
             // Some servers do not stream. It is written as events of our own.
@@ -75,10 +81,12 @@ impl ChatChunkReader {
             return Ok(Some((read_whole(&event)?, Vec::new())));
         }
         let choices = read_choices(&event)?;
+        if is_set(&event, ERROR)? {
+            return self.read_error(&event, &choices, data).map(Some);
+        }
         for choice in &choices {
             self.note(choice)?;
         }
-        self.is_ended |= event.has(&["error"]);
         let waits = self.holds_all || is_usage(&event)? || choices.iter().any(EventChoice::is_held);
         let labels = AnswerLabels::of(&event, visit_event)?;
         if waits {
@@ -91,6 +99,23 @@ impl ChatChunkReader {
             self.template = Some(template);
         }
         Ok(Some((chunk, vec![data])))
+    }
+
+    /// Reads an error. It ends the answer: calls whose pieces have arrived are not complete.
+    fn read_error(
+        &mut self,
+        event: &Document,
+        choices: &[EventChoice],
+        data: Bytes,
+    ) -> Result<ReadChunk, DialectError> {
+        if choices.iter().any(|choice| choice.has_calls) {
+            return Err(DialectError::Ambiguous("error".to_owned()));
+        }
+        (self.is_ended, self.has_failed) = (true, true);
+        self.template = None;
+        self.held.clear();
+        let labels = AnswerLabels::of(event, visit_event)?;
+        Ok((read_chunk(event, choices, &labels)?, vec![data]))
     }
 
     /// Reads an event that differs from an earlier one in its text only.

@@ -9,8 +9,9 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
+    openai::is_set,
     openai_chat::{
-        fields::{CHOICES, DELTA, FINISH_REASON, LOGPROBS, parse},
+        fields::{CHOICES, DELTA, ERROR, FINISH_REASON, LOGPROBS, parse},
         response::{
             answer::EditedAnswer,
             answer_objects::visit_event,
@@ -37,6 +38,8 @@ pub struct ChatChunkWriter {
     alike: Option<TextEvent>,
     /// Token counts of an answer whose end the agent does not receive.
     usage: Option<Bytes>,
+    /// True if an error was written. Nothing follows it.
+    has_failed: bool,
 }
 
 impl ChatChunkWriter {
@@ -55,8 +58,9 @@ impl ChatChunkWriter {
         if let [data] = events.as_slice() {
             let event = parse(data.clone())?;
             let choices = read_choices(&event)?;
+            self.has_failed = is_set(&event, ERROR)?;
             let is_last = choices.iter().any(EventChoice::is_held) || is_usage(&event)?;
-            if !is_last {
+            if self.has_failed || !is_last {
                 return self.write_event(out, event, &choices, edit);
             }
         }
@@ -81,7 +85,8 @@ impl ChatChunkWriter {
         }
         let (mut old, mut new) = (candidates(edit.before)?, candidates(edit.after)?);
         let mut documents = Vec::with_capacity(choices.len());
-        let mut is_blank = true;
+        // Of a blank text nothing is left to send.
+        let mut is_blank = !choices.is_empty() && !self.has_failed;
         for choice in choices {
             let before = old.remove(&choice.index).unwrap_or_default();
             let after = new.remove(&choice.index).unwrap_or_default();
@@ -89,8 +94,9 @@ impl ChatChunkWriter {
             is_blank &= is_blank_choice(&written)?;
             documents.push(written);
         }
-        event.set_children(CHOICES, &documents)?;
-        // Of a blank text nothing is left to send.
+        if !choices.is_empty() {
+            event.set_children(CHOICES, &documents)?;
+        }
         if !is_blank {
             self.events.write_model_event(out, event)?;
         }
@@ -239,6 +245,9 @@ impl ChatChunkWriter {
     ///
     /// Fails if an event cannot be written.
     pub fn write_stream_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        if self.has_failed {
+            return Ok(());
+        }
         if !self.events.has_written {
             self.write_own(out, &Document::empty())?;
             self.events.open(out, 0)?;
@@ -257,7 +266,7 @@ impl ChatChunkWriter {
 
 impl WriteChunks for ChatChunkWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        if self.write_alike(out, chunk).is_some() {
+        if self.has_failed || self.write_alike(out, chunk).is_some() {
             return Ok(());
         }
         let after = Document::from_checked(chunk.current_bytes())?;
