@@ -163,3 +163,35 @@ async fn a_tool_selection_applies_to_the_request_and_the_answer() {
     assert_eq!(upstream.requests()[0].json()["tool_choice"], expected);
     assert!(!calls(Form::Whole, &answer).contains(&"rm".to_owned()));
 }
+
+#[tokio::test]
+async fn a_call_behind_a_denied_one_keeps_its_signature() {
+    let upstream = Upstream::with(|asked: ReceivedRequest| {
+        let is_first = asked.json()["messages"].as_array().unwrap().len() == 1;
+        let call = |name: &str| {
+            json!({ "id": name, "type": "function",
+                "function": { "name": name, "arguments": "{}" },
+                "extra_content": { "google": { "thought_signature": format!("{name}-sig") } } })
+        };
+        let message = if is_first {
+            json!({ "role": "assistant", "content": "first", "tool_calls": [call("rm")] })
+        } else {
+            json!({ "role": "assistant", "content": null, "tool_calls": [call("ls")],
+                "reasoning_details": [{ "type": "reasoning.encrypted", "data": "RD" }] })
+        };
+        let choice = json!({ "index": 0, "message": message, "finish_reason": "tool_calls" });
+        let body = json!({ "id": "1", "object": "chat.completion", "choices": [choice] });
+        respond(200, "application/json", body.to_string())
+    })
+    .await;
+    let gate = gateway(&upstream, &hook_denying("rm")).await;
+
+    let answer = ask(&gate, Form::Whole, &with_tools("go")).await;
+
+    assert_eq!(calls(Form::Whole, &answer), ["ls"]);
+    let message = &answer.json()["choices"][0]["message"];
+    assert_eq!(message["content"], "first");
+    assert_eq!(message["reasoning_details"][0]["data"], "RD");
+    let signature = &message["tool_calls"][0]["extra_content"]["google"]["thought_signature"];
+    assert_eq!(signature, "ls-sig");
+}

@@ -32,7 +32,7 @@ pub const RESPONSE_FIELDS: &[&str] = &[
 const CHOICE_FIELDS: &[&str] = &["finish_reason", "index", "logprobs", "native_finish_reason"];
 
 /// Fields of a detail of a thought that hold no text, or that hooks see otherwise.
-const DETAIL_FIELDS: &[&str] = &[
+pub const DETAIL_FIELDS: &[&str] = &[
     "data",
     "format",
     "id",
@@ -131,7 +131,8 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), Dialect
     act(block, &["type", &kind])
 }
 
-fn visit_call(call: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+/// Visits a tool call.
+pub fn visit_call(call: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
     call.edit_child(FUNCTION, |function| act(function, &["arguments", "name"]))?;
     call.edit_child(CUSTOM, |custom| act(custom, &["input", "name"]))?;
     let extra = visit_object(call, EXTRA_CONTENT, visit_extra_content, act)?;

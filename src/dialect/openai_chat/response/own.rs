@@ -10,7 +10,11 @@ use crate::dialect::{
     error::DialectError,
     openai_chat::{
         fields::{INDEX, TEXT},
-        response::{envelope::own_usage, finish_reason::write_reason},
+        response::{
+            envelope::own_usage,
+            finish_reason::write_reason,
+            preceding::{thoughts_of, visible_details, with_call_fields},
+        },
         tool_call::{write_call, write_function_call},
     },
 };
@@ -21,6 +25,8 @@ pub struct OwnChoice {
     pub index: u64,
     pub content: String,
     pub thought: String,
+    /// Thoughts that precede the calls, as the model's server has them.
+    pub preceding: Map<String, Value>,
     pub calls: Vec<Value>,
     pub function_call: Option<Value>,
     /// Reason for the end, if the candidate ends.
@@ -58,8 +64,9 @@ impl OwnChoice {
             }
         }
         if let Some(call) = part.child(&["functionCall"])? {
+            self.preceding.extend(thoughts_of(part)?);
             match write_call(&call)? {
-                Some(call) => self.calls.push(call),
+                Some(call) => self.calls.push(with_call_fields(call, part)?),
                 None => self.function_call = Some(write_function_call(&call)?),
             }
         }
@@ -79,14 +86,34 @@ impl OwnChoice {
 
     /// Returns the delta with the texts; empty if there are none.
     pub fn text_delta(&self) -> Map<String, Value> {
-        let texts = [
-            ("reasoning_content", &self.thought),
-            ("content", &self.content),
-        ];
-        let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
-        texts
-            .map(|(field, text)| (field.to_owned(), text.as_str().into()))
-            .collect()
+        let mut delta = self.thoughts();
+        if !self.content.is_empty() {
+            delta.insert("content".to_owned(), self.content.as_str().into());
+        }
+        delta
+    }
+
+    /// Returns the thoughts under the name that the model's server has for them, and those of their
+    /// details that hold nothing else.
+    fn thoughts(&self) -> Map<String, Value> {
+        let mut thoughts = Map::new();
+        let has = |name: &str| self.preceding.contains_key(name);
+        if !self.thought.is_empty() {
+            let is_short = has("reasoning") && !has("reasoning_content");
+            let name = if is_short {
+                "reasoning"
+            } else {
+                "reasoning_content"
+            };
+            thoughts.insert(name.to_owned(), self.thought.as_str().into());
+        }
+        let details = self.preceding.get("reasoning_details");
+        let details = details.and_then(Value::as_array).map(Vec::as_slice);
+        let details = visible_details(details.unwrap_or_default(), &self.thought);
+        if !details.is_empty() {
+            thoughts.insert("reasoning_details".to_owned(), details.into());
+        }
+        thoughts
     }
 
     /// Returns the delta with the calls, numbered from `first`; empty if there are none.
@@ -115,9 +142,7 @@ impl OwnChoice {
         let content = (!is_silent).then_some(self.content.as_str());
         message.insert("content".to_owned(), content.into());
         message.insert("refusal".to_owned(), Value::Null);
-        if !self.thought.is_empty() {
-            message.insert("reasoning_content".to_owned(), self.thought.as_str().into());
-        }
+        message.extend(self.thoughts());
         if !self.calls.is_empty() {
             message.insert("tool_calls".to_owned(), self.calls.clone().into());
         }

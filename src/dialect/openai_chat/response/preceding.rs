@@ -4,12 +4,20 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::PRECEDING, document::Document, error::DialectError,
-    openai_chat::tool_call::extra_fields,
+    content_form::{PRECEDING, remove_labels},
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        response::answer_objects::{DETAIL_FIELDS, visit_call},
+        tool_call::extra_fields,
+    },
 };
 
 /// Names of thoughts in a message. Their values are texts, or lists of details.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+
+/// Fields of a detail of a thought whose texts arrive in pieces.
+const TEXTS: [&str; 2] = ["summary", "text"];
 
 /// The thoughts of one message, as the API has them.
 #[derive(Debug, Default)]
@@ -41,6 +49,49 @@ impl Thoughts {
             known.push_str(text);
         }
     }
+}
+
+/// Returns a call with the fields that the model requires with it. Fields that policies saw
+/// elsewhere, and may have edited there, are left out.
+pub fn with_call_fields(call: Value, part: &Document) -> Result<Value, DialectError> {
+    let preceding = part.child(&[PRECEDING])?;
+    let fields = preceding.map(|preceding| preceding.child(&["call"]));
+    let (Value::Object(mut call), Some(mut fields)) = (call.clone(), fields.transpose()?.flatten())
+    else {
+        return Ok(call);
+    };
+    visit_call(&mut fields, &mut |object, known| {
+        remove_labels(object, known)
+    })?;
+    call.extend(extra_fields(&Document::from_checked(fields.to_bytes())?)?);
+    Ok(Value::Object(call))
+}
+
+/// Returns the thoughts that precede a call.
+pub fn thoughts_of(part: &Document) -> Result<Map<String, Value>, DialectError> {
+    let preceding = part.child(&[PRECEDING])?;
+    let message = preceding.map(|preceding| preceding.get(&["message"]));
+    Ok(match message.transpose()?.flatten() {
+        Some(Value::Object(thoughts)) => thoughts,
+        Some(_) | None => Map::new(),
+    })
+}
+
+/// Returns the details of thoughts whose texts `visible` holds, without fields that policies saw
+/// elsewhere.
+pub fn visible_details(details: &[Value], visible: &str) -> Vec<Value> {
+    let is_visible = |detail: &&Value| {
+        let mut texts = TEXTS.iter().filter_map(|name| detail.get(*name)?.as_str());
+        texts.all(|text| visible.contains(text))
+    };
+    let details = details.iter().filter(is_visible).cloned();
+    let known = details.map(|mut detail| {
+        if let Some(fields) = detail.as_object_mut() {
+            fields.retain(|name, _| DETAIL_FIELDS.contains(&name.as_str()));
+        }
+        detail
+    });
+    known.collect()
 }
 
 /// Adds the thoughts to the first of the parts that are calls, and to each one the fields of its

@@ -232,3 +232,37 @@ fn an_answer_of_our_own_has_every_field_of_the_api() {
     });
     assert_eq!(body, expected);
 }
+
+#[test]
+fn calls_of_a_joined_answer_keep_their_signatures_and_nothing_unseen() {
+    let details = json!([
+        { "type": "reasoning.text", "text": "seen", "signature": "S1", "note": "unseen" },
+        { "type": "reasoning.text", "text": "unseen", "signature": "S2" },
+        { "type": "reasoning.encrypted", "data": "RD" },
+    ]);
+    let signature = json!({ "google": { "thought_signature": "S3", "note": "unseen" } });
+    let part = json!({
+        "functionCall": { "id": "c", "name": "ls", "args": {} },
+        "hookgatePreceding": {
+            "message": { "reasoning": "seen unseen", "reasoning_details": details },
+            "call": { "extra_content": signature, "note": "unseen" },
+        },
+    });
+    let parts = json!([{ "text": "seen *", "thought": true }, { "text": "first" }, part]);
+    let candidate = json!({ "content": { "parts": parts }, "finishReason": "STOP" });
+    let form = json!({ "candidates": [candidate] }).to_string();
+
+    let body = own_body(&Document::from_checked(form.into()).unwrap()).unwrap();
+
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let message = &body["choices"][0]["message"];
+    assert_eq!(message["reasoning"], "seen *");
+    let expected = json!([
+        { "type": "reasoning.text", "text": "seen", "signature": "S1" },
+        { "type": "reasoning.encrypted", "data": "RD" },
+    ]);
+    assert_eq!(message["reasoning_details"], expected);
+    let call = &message["tool_calls"][0];
+    assert_eq!(call["extra_content"]["google"]["thought_signature"], "S3");
+    assert!(!body.to_string().contains("unseen"), "{body}");
+}
