@@ -12,7 +12,7 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai::is_set,
     openai_chat::{
-        fields::{CHOICES, ERROR, MESSAGE, parse},
+        fields::{CHOICES, DELTA, ERROR, MESSAGE, parse, refuse_pair},
         response::{
             answer::AnswerPlace,
             answer_objects::visit_event,
@@ -150,7 +150,7 @@ impl ChatChunkReader {
     }
 
     fn note(&mut self, choice: &EventChoice) -> Result<(), DialectError> {
-        self.is_ended |= choice.finish_reason.is_some();
+        *self.choices.entry(choice.index).or_default() |= choice.finish_reason.is_some();
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
@@ -200,9 +200,17 @@ fn new_template(
 }
 
 /// Returns whether an event is a whole answer.
+///
+/// # Errors
+///
+/// Fails for a message and a piece of one in the same choice.
 fn is_whole(event: &Document) -> Result<bool, DialectError> {
-    let choices = event.children(CHOICES)?.unwrap_or_default();
-    Ok(choices.iter().any(|choice| choice.has(MESSAGE)))
+    let mut is_whole = false;
+    for choice in event.children(CHOICES)?.unwrap_or_default() {
+        refuse_pair(&choice, MESSAGE, DELTA)?;
+        is_whole |= is_set(&choice, MESSAGE)?;
+    }
+    Ok(is_whole)
 }
 
 /// Returns the chunk of an event that does not wait. Without text it has no candidates.

@@ -422,6 +422,26 @@ fn a_stream_that_breaks_off_is_an_error() {
     assert_eq!(reader.finish_events().unwrap(), None);
 }
 
+#[test]
+fn a_message_of_null_is_no_whole_answer() {
+    let piece = json!({ "index": 0, "delta": { "content": "he" }, "message": null,
+        "finish_reason": null });
+    let sent = rewritten(
+        &events(&[], &[piece.clone(), piece, finish("stop")]),
+        &mut |_| true,
+    );
+    assert_eq!(received(&sent).text, "hehe");
+}
+
+#[test]
+fn a_message_beside_a_delta_is_refused() {
+    let choice = json!({ "index": 0, "delta": { "content": "a" },
+        "message": { "role": "assistant", "content": "b" } });
+    let event = json!({ "choices": [choice] }).to_string();
+    let mut reader = ChatChunkReader::default();
+    assert!(reader.read_event(event.into()).is_err());
+}
+
 proptest! {
     /// However a text is cut, and wherever it is edited, the agent receives the edited text
     /// and one complete stream.
