@@ -1,6 +1,8 @@
 //! Reads the events of a stream. Texts are chunks as they arrive; tool calls, finish reasons
 //! and token counts are one chunk at the end.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -45,7 +47,9 @@ pub struct ChatChunkReader {
     thoughts: Thoughts,
     /// An event with nothing but a text, and the name of its thought.
     template: Option<(TextTemplate, Option<&'static str>)>,
-    /// True if the answer has ended: by a finish reason, an error or `[DONE]`.
+    /// The choices so far, each with true if it has a finish reason.
+    choices: BTreeMap<u64, bool>,
+    /// True if an event ended the whole answer: a whole answer, an error or `[DONE]`.
     is_ended: bool,
     /// True if an error ended the answer. What follows is not read.
     has_failed: bool,
@@ -136,7 +140,9 @@ impl ChatChunkReader {
     ///
     /// Fails if the answer was cut off.
     pub fn finish_events(&mut self) -> Result<Option<ReadChunk>, DialectError> {
-        if !self.is_ended {
+        let mut reasons = self.choices.values();
+        let has_reasons = !self.choices.is_empty() && reasons.all(|is_finished| *is_finished);
+        if !self.is_ended && !has_reasons {
             let message = "the stream ends without a finish reason";
             return Err(DialectError::Json(message.to_owned()));
         }

@@ -423,6 +423,19 @@ fn a_stream_that_breaks_off_is_an_error() {
 }
 
 #[test]
+fn a_stream_in_which_one_of_two_choices_breaks_off_is_an_error() {
+    let half = json!({ "index": 1, "delta": { "content": "half" }, "finish_reason": null });
+    let mut reader = ChatChunkReader::default();
+    for event in events(&["a"], &[half, finish("stop")]) {
+        reader.read_event(event).unwrap();
+    }
+    assert!(reader.finish_events().is_err());
+    let end = json!({ "choices": [{ "index": 1, "delta": {}, "finish_reason": "length" }] });
+    reader.read_event(end.to_string().into()).unwrap();
+    assert!(reader.finish_events().is_ok());
+}
+
+#[test]
 fn a_message_of_null_is_no_whole_answer() {
     let piece = json!({ "index": 0, "delta": { "content": "he" }, "message": null,
         "finish_reason": null });
