@@ -36,7 +36,11 @@ impl Thoughts {
             match (self.0.get_mut(name), value) {
                 (_, Value::Null) => (),
                 (Some(Value::String(known)), Value::String(text)) => known.push_str(&text),
-                (Some(Value::Array(known)), Value::Array(list)) => known.extend(list),
+                (Some(Value::Array(known)), Value::Array(list)) => {
+                    for detail in list {
+                        add_detail(known, detail);
+                    }
+                }
                 (_, value) => drop(self.0.insert(name.to_owned(), value)),
             }
         }
@@ -47,6 +51,41 @@ impl Thoughts {
     pub fn add_text(&mut self, name: &str, text: &str) {
         if let Some(Value::String(known)) = self.0.get_mut(name) {
             known.push_str(text);
+        }
+    }
+}
+
+/// Adds a detail of a thought, or a piece of one: those of a stream have the index and the type of
+/// the detail that they continue.
+fn add_detail(known: &mut Vec<Value>, detail: Value) {
+    let is_continued = |known: &Value| {
+        let agrees = |name: &str| {
+            let values = [known.get(name), detail.get(name)];
+            let [one, other] = values.map(|value| value.filter(|value| !value.is_null()));
+            one.is_none() || other.is_none() || one == other
+        };
+        let is_whole = |detail: &Value| detail.get("data").is_some();
+        detail.get("index").is_some_and(Value::is_u64)
+            && known.get("index") == detail.get("index")
+            && agrees("type")
+            && agrees("id")
+            && !is_whole(known)
+            && !is_whole(&detail)
+    };
+    let continued = known.iter_mut().rev().find(|known| is_continued(known));
+    let (Some(Value::Object(continued)), Value::Object(fields)) = (continued, &detail) else {
+        known.push(detail);
+        return;
+    };
+    for (name, value) in fields {
+        match (continued.get_mut(name), value) {
+            (Some(Value::String(known)), Value::String(piece))
+                if TEXTS.contains(&name.as_str()) =>
+            {
+                known.push_str(piece);
+            }
+            (Some(_), Value::Null) => (),
+            (_, value) => drop(continued.insert(name.clone(), value.clone())),
         }
     }
 }

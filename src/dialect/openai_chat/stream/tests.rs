@@ -411,6 +411,36 @@ fn thoughts_precede_the_first_call() {
 }
 
 #[test]
+fn pieces_of_a_detailed_thought_precede_the_first_call_as_one() {
+    let piece = |mut detail: Value| {
+        detail["index"] = 0.into();
+        json!({ "index": 0, "delta": { "reasoning_details": [detail] }, "finish_reason": null })
+    };
+    let kind = "reasoning.text";
+    let mut tail = vec![
+        piece(json!({ "type": kind, "text": "Let", "signature": null })),
+        piece(json!({ "type": kind, "text": " me" })),
+        piece(json!({ "type": kind, "signature": "Et8B" })),
+        piece(json!({ "type": "reasoning.encrypted", "data": "RD" })),
+        piece(json!({ "type": "reasoning.encrypted", "data": "RE" })),
+    ];
+    tail.extend(call_pieces(0, "c1", "f", &["{}"]));
+    tail.push(finish("tool_calls"));
+    let mut reader = ChatChunkReader::default();
+    for event in events(&[], &tail) {
+        reader.read(event).unwrap();
+    }
+    let (last, _) = reader.finish_events().unwrap().unwrap();
+    let preceding = &last["candidates"][0]["content"]["parts"][0]["hookgatePreceding"];
+    let expected = json!([
+        { "type": kind, "text": "Let me", "signature": "Et8B", "index": 0 },
+        { "type": "reasoning.encrypted", "data": "RD", "index": 0 },
+        { "type": "reasoning.encrypted", "data": "RE", "index": 0 },
+    ]);
+    assert_eq!(preceding["message"]["reasoning_details"], expected);
+}
+
+#[test]
 fn a_stream_that_breaks_off_is_an_error() {
     let mut reader = ChatChunkReader::default();
     for event in events(&["a"], &[]) {
