@@ -112,6 +112,15 @@ pub fn is_usage(event: &Document) -> Result<bool, DialectError> {
     Ok(choices.is_empty() && is_set(event, USAGE)?)
 }
 
+/// Returns whether a choice of an event holds nothing but empty texts.
+pub fn is_blank_choice(choice: &Document) -> Result<bool, DialectError> {
+    let delta = choice.child(DELTA)?.unwrap_or_else(Document::empty);
+    let reason = choice.get(FINISH_REASON)?.unwrap_or_default();
+    let delta = Document::from_checked(delta.to_bytes())?;
+    let mut fields = delta.fields();
+    Ok(reason.is_null() && fields.all(|(_, value)| *value == *b"\"\"" || *value == *b"null"))
+}
+
 /// Returns an event in the form of `template` with one choice.
 pub fn event_with(
     template: &Document,

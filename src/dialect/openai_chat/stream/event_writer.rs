@@ -9,9 +9,9 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_chat::{
-        fields::{ID, ROLE},
+        fields::{CHOICES, DELTA, ID, ROLE},
         response::{envelope::remove_other_fields, own::OwnChoice},
-        stream::event::{EventChoice, event_with},
+        stream::event::{EventChoice, event_with, is_blank_choice},
     },
     sse_event::write_plain_event,
 };
@@ -37,26 +37,45 @@ pub struct WrittenChoice {
 }
 
 impl ChatEventWriter {
-    /// Returns whether an event opens the message again, because the model was asked again. The
-    /// message is open already.
-    pub fn begins_later_answer(
+    /// Notes a later answer by its first event, which opens the message again although the agent
+    /// has the beginning of an earlier answer.
+    pub fn note_answer(
         &mut self,
         event: &Document,
         choices: &[EventChoice],
-    ) -> Result<bool, DialectError> {
+    ) -> Result<(), DialectError> {
         let Some(template) = &self.template else {
-            return Ok(false);
+            return Ok(());
         };
         let mut each = choices.iter();
         let opens_again = !choices.is_empty()
-            && each.all(|choice| {
-                choice.texts.is_empty()
-                    && choice.delta.has(ROLE)
-                    && self.choices.contains_key(&choice.index)
-            });
-        if opens_again && template.bytes_of(ID)? != event.bytes_of(ID)? {
-            self.is_later_answer = true;
+            && each
+                .all(|choice| choice.delta.has(ROLE) && self.choices.contains_key(&choice.index));
+        self.is_later_answer |= opens_again && template.bytes_of(ID)? != event.bytes_of(ID)?;
+        Ok(())
+    }
+
+    /// Removes what opens a message that is open already. Returns false if nothing is left of the
+    /// event.
+    pub fn continue_message(
+        &self,
+        event: &mut Document,
+        choices: &mut [EventChoice],
+    ) -> Result<bool, DialectError> {
+        let is_open = |choice: &EventChoice| self.choices.contains_key(&choice.index);
+        let mut each = choices.iter();
+        if !self.is_later_answer || !each.any(|choice| is_open(choice) && choice.delta.has(ROLE)) {
             return Ok(true);
+        }
+        for choice in choices.iter_mut().filter(|choice| is_open(choice)) {
+            choice.delta.remove(ROLE)?;
+            choice.document.set_child(DELTA, &choice.delta)?;
+        }
+        event.set_children(CHOICES, choices.iter().map(|choice| &choice.document))?;
+        for choice in choices {
+            if !is_blank_choice(&choice.document)? {
+                return Ok(true);
+            }
         }
         Ok(false)
     }

@@ -441,6 +441,76 @@ fn pieces_of_a_detailed_thought_precede_the_first_call_as_one() {
 }
 
 #[test]
+fn a_later_answer_keeps_all_but_its_opening() {
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+        form.pointer("/candidates/0/finishReason").is_none()
+    });
+    let with_role = |mut delta: Value| {
+        delta["role"] = "assistant".into();
+        delta["content"] = "".into();
+        json!({ "index": 0, "delta": delta, "finish_reason": null })
+    };
+    let mut tail = vec![
+        with_role(json!({ "reasoning_details": [{ "data": "RD" }] })),
+        with_role(json!({ "annotations": [{ "type": "url_citation" }] })),
+        with_role(call_pieces(0, "c3", "ls", &[])[0]["delta"].clone()),
+    ];
+    tail.push(finish("tool_calls"));
+    let second: Vec<Bytes> = events(&[], &tail)
+        .iter()
+        .map(|event| {
+            let event = std::str::from_utf8(event).unwrap();
+            event.replacen(r#""id":"1""#, r#""id":"2""#, 1).into()
+        })
+        .collect();
+
+    pass(&mut writer, &mut out, &second, &mut |_| true);
+    writer.write_stream_end(&mut out).unwrap();
+
+    let sent = sent(&out);
+    let received = received(&sent);
+    assert_eq!(received.roles, 1, "{sent:#?}");
+    assert_eq!(received.calls.len(), 1);
+    for field in [r#""data":"RD""#, "url_citation"] {
+        assert!(sent.concat().contains(field), "{field}: {sent:#?}");
+    }
+    let (_, events) = sent.split_last().unwrap();
+    let is_of_first = |event: &String| event.starts_with(r#"{"id":"1","#);
+    assert!(events.iter().all(is_of_first), "{sent:#?}");
+}
+
+#[test]
+fn a_later_answer_that_begins_with_a_text_has_the_id_of_the_first() {
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+        form.pointer("/candidates/0/finishReason").is_none()
+    });
+    let event = |delta: Value, reason: Value| -> Bytes {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": reason });
+        let event = json!({ "id": "2", "object": "chat.completion.chunk", "choices": [choice] });
+        event.to_string().into()
+    };
+    let second = [
+        event(json!({ "role": "assistant", "content": "a" }), Value::Null),
+        event(json!({ "content": "b" }), Value::Null),
+        event(json!({}), "stop".into()),
+    ];
+
+    pass(&mut writer, &mut out, &second, &mut |_| true);
+    writer.write_stream_end(&mut out).unwrap();
+
+    let sent = sent(&out);
+    let received = received(&sent);
+    assert_eq!(received.text, "I willab");
+    assert_eq!(received.roles, 1, "{sent:#?}");
+    assert!(
+        sent.iter().all(|event| !event.contains(r#""id":"2""#)),
+        "{sent:#?}"
+    );
+}
+
+#[test]
 fn a_stream_that_breaks_off_is_an_error() {
     let mut reader = ChatChunkReader::default();
     for event in events(&["a"], &[]) {

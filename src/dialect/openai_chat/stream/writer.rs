@@ -11,7 +11,7 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai::is_set,
     openai_chat::{
-        fields::{CHOICES, DELTA, ERROR, FINISH_REASON, LOGPROBS, parse},
+        fields::{CHOICES, DELTA, ERROR, LOGPROBS, parse},
         response::{
             answer::EditedAnswer,
             answer_objects::visit_event,
@@ -19,7 +19,7 @@ use crate::dialect::{
             own::{OwnChoice, own_choices, own_envelope},
         },
         stream::{
-            event::{DONE, EventChoice, is_usage, read_choices},
+            event::{DONE, EventChoice, is_blank_choice, is_usage, read_choices},
             event_writer::ChatEventWriter,
             last_chunk::{ChunkEdit, LastChoice, candidates, last_chunk, parts_of},
         },
@@ -57,11 +57,11 @@ impl ChatChunkWriter {
         let events = &with_labels(events, edit)?;
         if let [data] = events.as_slice() {
             let event = parse(data.clone())?;
-            let choices = read_choices(&event)?;
+            let mut choices = read_choices(&event)?;
             self.has_failed = is_set(&event, ERROR)?;
             let is_last = choices.iter().any(EventChoice::is_held) || is_usage(&event)?;
             if self.has_failed || !is_last {
-                return self.write_event(out, event, &choices, edit);
+                return self.write_event(out, event, &mut choices, edit);
             }
         }
         self.write_last(out, events, edit)
@@ -72,10 +72,12 @@ impl ChatChunkWriter {
         &mut self,
         out: &mut BytesMut,
         mut event: Document,
-        choices: &[EventChoice],
+        choices: &mut [EventChoice],
         edit: ChunkEdit<'_>,
     ) -> Result<(), DialectError> {
-        if self.events.begins_later_answer(&event, choices)? {
+        self.events.note_answer(&event, choices)?;
+        let is_left = self.events.continue_message(&mut event, choices)?;
+        if !is_left && !edit.is_edited() && !self.has_failed {
             return Ok(());
         }
         self.events.use_template(&event, choices)?;
@@ -87,7 +89,7 @@ impl ChatChunkWriter {
         let mut documents = Vec::with_capacity(choices.len());
         // Of a blank text nothing is left to send.
         let mut is_blank = !choices.is_empty() && !self.has_failed;
-        for choice in choices {
+        for choice in choices.iter() {
             let before = old.remove(&choice.index).unwrap_or_default();
             let after = new.remove(&choice.index).unwrap_or_default();
             let written = write_delta(choice, &before, &after)?;
@@ -154,10 +156,14 @@ impl ChatChunkWriter {
         if let (None, Some(choice)) = (&self.events.template, last.choices.first()) {
             self.events.set_template(&choice.template)?;
         }
+        for choice in &last.choices {
+            let event = &choice.template;
+            self.events.note_answer(event, &read_choices(event)?)?;
+        }
         let is_regular = last.choices.iter().all(|choice| choice.has_regular_calls);
         if !edit.is_edited() && !has_calls && is_regular {
             for event in events {
-                self.events.write_model_event(out, parse(event.clone())?)?;
+                self.write_held(out, parse(event.clone())?)?;
             }
             for choice in &last.choices {
                 self.note_last(choice);
@@ -214,7 +220,16 @@ impl ChatChunkWriter {
         let has_calls =
             written.is_some_and(|written| written.calls > 0 || written.has_function_call);
         let event = finish.to_event(index, has_calls)?;
-        self.events.write_model_event(out, event)
+        self.write_held(out, event)
+    }
+
+    /// Writes an event of the last chunk.
+    fn write_held(&mut self, out: &mut BytesMut, mut event: Document) -> Result<(), DialectError> {
+        let mut choices = read_choices(&event)?;
+        if self.events.continue_message(&mut event, &mut choices)? {
+            self.events.write_model_event(out, event)?;
+        }
+        Ok(())
     }
 
     /// Writes a chunk of our own.
@@ -317,13 +332,4 @@ fn write_delta(
         document.set_child(DELTA, &delta)?;
     }
     Ok(document)
-}
-
-/// Returns whether a choice of an event holds nothing but empty texts.
-fn is_blank_choice(choice: &Document) -> Result<bool, DialectError> {
-    let delta = choice.child(DELTA)?.unwrap_or_else(Document::empty);
-    let reason = choice.get(FINISH_REASON)?.unwrap_or_default();
-    let delta = Document::from_checked(delta.to_bytes())?;
-    let mut fields = delta.fields();
-    Ok(reason.is_null() && fields.all(|(_, value)| *value == *b"\"\"" || *value == *b"null"))
 }
