@@ -20,11 +20,14 @@ use crate::dialect::{
         },
         stream::{
             call_collector::CallCollector,
-            event::{is_usage, read_choices},
+            event::{EventChoice, is_usage, read_choices},
         },
         tool_call::{read_call, read_function_call},
     },
 };
+
+/// Fields of a delta that hold sound, images, and thoughts with their signatures.
+const OTHERS: [&str; 3] = ["audio", "images", "reasoning_details"];
 
 /// The events of the last chunk, read.
 #[derive(Debug, Default)]
@@ -45,6 +48,8 @@ pub struct HeldChoice {
     pub texts: Vec<PlacedAnswer>,
     /// Fields of the deltas that hookgate does not interpret.
     pub labels: Map<String, Value>,
+    /// For each delta, the fields that have no part.
+    pub others: Vec<Map<String, Value>>,
     collector: CallCollector,
     /// Reason for the end, and the event that has it.
     pub finish: Option<(String, Document)>,
@@ -64,6 +69,7 @@ impl HeldEvents {
             for choice in read_choices(&event)? {
                 let known = held.choices.entry(choice.index);
                 let known = known.or_insert_with(|| HeldChoice::new(event.clone()));
+                known.others.push(other_fields(&choice)?);
                 known.texts.extend(choice.texts);
                 known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
@@ -117,6 +123,7 @@ impl HeldChoice {
             template,
             texts: Vec::new(),
             labels: Map::new(),
+            others: Vec::new(),
             collector: CallCollector::default(),
             finish: None,
         }
@@ -155,4 +162,18 @@ impl HeldChoice {
         }
         Ok(parts)
     }
+}
+
+/// Returns the fields of a delta that have no part and are no labels.
+fn other_fields(choice: &EventChoice) -> Result<Map<String, Value>, DialectError> {
+    let mut others = Map::new();
+    for name in OTHERS {
+        if !choice.labels.contains_key(name)
+            && let Some(value) = choice.delta.get(&[name])?
+            && !value.is_null()
+        {
+            others.insert(name.to_owned(), value);
+        }
+    }
+    Ok(others)
 }

@@ -11,7 +11,7 @@ use crate::dialect::{
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
         response::{
-            answer::{AnswerPlace, EditedAnswer, EditedPart},
+            answer::{AnswerPlace, EditedAnswer, EditedPart, PlacedAnswer},
             finish_reason::final_reason,
         },
         stream::{
@@ -52,8 +52,12 @@ pub struct LastChoice {
     pub template: Document,
     content: String,
     thought: String,
+    /// Name that the model's server has for the thought.
+    thought_name: &'static str,
     refusal: String,
     labels: Map<String, Value>,
+    /// For each delta, the fields that have no part.
+    pub others: Vec<Map<String, Value>>,
     /// Complete calls, as a message has them.
     pub calls: Vec<Bytes>,
     pub function_call: Option<Bytes>,
@@ -134,14 +138,20 @@ impl LastChoice {
             index,
             content: answer.speech("\n\n")?,
             thought: answer.thought()?,
+            thought_name: thought_name(&read),
             refusal: answer.text_at(AnswerPlace::Refusal)?,
             labels: held.labels.clone(),
+            others: held.others.clone(),
             calls: Vec::new(),
             function_call: None,
             finish: None,
             has_regular_calls: held.has_regular_calls(),
             template: held.template.clone(),
         };
+        if choice.thought != text_of_thoughts(&read) {
+            choice.others.iter_mut().for_each(remove_texts);
+        }
+        choice.others.retain(|fields| !fields.is_empty());
         choice.add_blocks(&answer)?;
         choice.add_calls(&held, &answer)?;
         choice.finish = held
@@ -212,7 +222,7 @@ impl LastChoice {
     pub fn text_delta(&self) -> Map<String, Value> {
         let mut delta = self.labels.clone();
         let texts = [
-            ("reasoning_content", &self.thought),
+            (self.thought_name, &self.thought),
             ("content", &self.content),
             ("refusal", &self.refusal),
         ];
@@ -270,4 +280,34 @@ impl LastFinish {
 /// Returns whether a field of a delta opens a message, or is an empty text.
 fn is_opening(key: &str) -> bool {
     matches!(key, "role" | "content" | "refusal")
+}
+
+/// Returns the name of the first thought.
+fn thought_name(read: &[PlacedAnswer]) -> &'static str {
+    let mut names = read.iter().filter_map(|(place, _)| match place {
+        AnswerPlace::Thought(name) => Some(*name),
+        _ => None,
+    });
+    names.next().unwrap_or("reasoning_content")
+}
+
+/// Returns the texts of all thoughts.
+fn text_of_thoughts(read: &[PlacedAnswer]) -> String {
+    let thoughts = read
+        .iter()
+        .filter(|(place, _)| matches!(place, AnswerPlace::Thought(_)));
+    thoughts
+        .filter_map(|(_, part)| part.get("text")?.as_str())
+        .collect()
+}
+
+/// Removes the details of a thought that repeat its text.
+fn remove_texts(fields: &mut Map<String, Value>) {
+    if let Some(Value::Array(details)) = fields.get_mut("reasoning_details") {
+        let has = |detail: &Value, name: &str| detail.get(name).is_some_and(Value::is_string);
+        details.retain(|detail| !has(detail, "text") && !has(detail, "summary"));
+        if details.is_empty() {
+            fields.remove("reasoning_details");
+        }
+    }
 }

@@ -511,6 +511,51 @@ fn a_later_answer_that_begins_with_a_text_has_the_id_of_the_first() {
 }
 
 #[test]
+fn what_has_no_part_survives_edits_of_the_last_chunk() {
+    let mut call = call_pieces(0, "c1", "f", &["{}"]);
+    call[0]["delta"]["reasoning_details"] =
+        json!([{ "type": "reasoning.encrypted", "data": "RD" }]);
+    let mut end = finish("tool_calls");
+    end["delta"]["images"] = json!([{ "type": "image_url", "image_url": { "url": "data:" } }]);
+    let tail: Vec<Value> = call.into_iter().chain([end]).collect();
+    let sent = rewritten(&events(&[], &tail), &mut |form| {
+        if let Some(args) = form.pointer_mut("/candidates/0/content/parts/0/functionCall/args") {
+            *args = json!({ "p": 2 });
+        }
+        true
+    });
+    assert_eq!(received(&sent).calls[0].3, r#"{"p":2}"#);
+    for field in [r#""data":"RD""#, r#""url":"data:""#] {
+        assert_eq!(
+            sent.concat().matches(field).count(),
+            1,
+            "{field}: {sent:#?}"
+        );
+    }
+}
+
+#[test]
+fn an_edited_thought_in_the_last_chunk_has_no_unedited_copy() {
+    let mut call = call_pieces(0, "c1", "f", &["{}"]);
+    call[0]["delta"]["reasoning"] = "hm".into();
+    call[0]["delta"]["reasoning_details"] =
+        json!([{ "text": "hm", "signature": "s" }, { "data": "RD" }]);
+    call.push(finish("tool_calls"));
+    let sent = rewritten(&events(&[], &call), &mut |form| {
+        if let Some(part) = form.pointer_mut("/candidates/0/content/parts/0")
+            && part["thought"] == true
+        {
+            part["text"] = "*".into();
+        }
+        true
+    });
+    let sent = sent.concat();
+    assert!(sent.contains(r#""reasoning":"*""#), "{sent}");
+    assert!(sent.contains(r#""data":"RD""#), "{sent}");
+    assert!(!sent.contains("hm"), "{sent}");
+}
+
+#[test]
 fn a_stream_that_breaks_off_is_an_error() {
     let mut reader = ChatChunkReader::default();
     for event in events(&["a"], &[]) {

@@ -206,10 +206,13 @@ impl ChatChunkWriter {
     ) -> Result<(), DialectError> {
         let index = choice.index;
         let texts = choice.text_delta();
-        if !texts.is_empty() || choice.has_calls() {
+        if !texts.is_empty() || !choice.others.is_empty() || choice.has_calls() {
             self.events.open(out, index)?;
         }
         self.events.write_delta(out, index, &texts)?;
+        for other in &choice.others {
+            self.events.write_delta(out, index, other)?;
+        }
         let first = self.note_last(choice);
         let calls = choice.call_delta(first)?;
         self.events.write_delta(out, index, &calls)?;
