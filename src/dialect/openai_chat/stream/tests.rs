@@ -511,7 +511,7 @@ fn a_later_answer_that_begins_with_a_text_has_the_id_of_the_first() {
 }
 
 #[test]
-fn what_has_no_part_survives_edits_of_the_last_chunk() {
+fn fields_without_a_part_survive_edits_of_the_last_chunk() {
     let mut call = call_pieces(0, "c1", "f", &["{}"]);
     call[0]["delta"]["reasoning_details"] =
         json!([{ "type": "reasoning.encrypted", "data": "RD" }]);
