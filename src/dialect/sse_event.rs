@@ -3,6 +3,22 @@
 use bytes::BytesMut;
 use memchr::memchr2;
 
+use crate::dialect::error::{DialectError, field_error};
+
+/// Checks the name of an event, which clients read from a line of its own.
+///
+/// # Errors
+///
+/// Fails for characters that no API has in a name, because they could end the line and begin
+/// another event.
+pub fn check_event_name(name: &str) -> Result<(), DialectError> {
+    if name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(())
+    } else {
+        Err(field_error("type", "the name of an event"))
+    }
+}
+
 /// Writes one event without a name.
 pub fn write_event(out: &mut BytesMut, json: &[u8]) {
     out.reserve(json.len() + 10);

@@ -6,7 +6,7 @@ use super::{
     family::{Family, Part, Turn, each},
     text_answer,
 };
-use crate::harness::hook;
+use crate::harness::{Upstream, hook, read_to_end, respond};
 
 const DENY_RM: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
 
@@ -157,6 +157,34 @@ async fn a_hidden_tool_result_remains_hidden_for_ten_turns() {
                 "{family:?}: {asked}"
             );
             turns.extend([Turn::Model("done"), Turn::User("go on")]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_type_of_an_unknown_event_cannot_begin_another_event() {
+    let lines = ["\n\nevent: injected\ndata: {}\n\n", "\revent: injected\r\r"];
+    for family in [Family::Anthropic, Family::Responses] {
+        for line in lines {
+            let events = family.events(&[Part::text(&["hello"])]);
+            let (first, rest) = events.split_once("\n\n").unwrap();
+            let unknown = json!({ "type": format!("x{line}event: x") });
+            let events = format!("{first}\n\ndata: {unknown}\n\n{rest}");
+            let upstream =
+                Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+            let gateway = family.gateway(&upstream, DENY_RM).await;
+            let body = family.request(true, &[Turn::User("hi")]).to_string();
+            let opened = gateway.agent().try_open(family.path(true), body).await;
+            // The connection may break before the head of the response.
+            let Ok(mut response) = opened else {
+                continue;
+            };
+            let (text, _) = read_to_end(&mut response).await;
+            let mut lines = text.split(['\n', '\r']);
+            assert!(
+                lines.all(|line| !line.starts_with("event: injected")),
+                "{family:?}: {text}"
+            );
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::dialect::{
     anthropic::fields::{parse_strict, type_of},
     document::Document,
     error::{DialectError, field_error},
-    sse_event::write_named_event,
+    sse_event::{check_event_name, write_named_event},
 };
 
 /// Name of events with a piece of a block.
@@ -47,10 +47,12 @@ impl MessageEvent {
     ///
     /// # Errors
     ///
-    /// Fails if parsers could disagree about it, and if an event of a block has no index.
+    /// Fails if parsers could disagree about it, if its type cannot be the name of an event, and
+    /// if an event of a block has no index.
     pub fn read(data: &Bytes) -> Result<Self, DialectError> {
         let document = parse_strict(data.clone())?;
         let name = type_of(&document)?;
+        check_event_name(&name)?;
         let kind = match name.as_str() {
             "message_start" => MessageEventKind::MessageStart,
             "content_block_start" => MessageEventKind::BlockStart,

@@ -9,6 +9,7 @@ use crate::dialect::{
         fields::{ITEM, TYPE, first_byte, integer, parse},
         response::item::{ItemSlot, item_texts, text_field},
     },
+    sse_event::check_event_name,
 };
 
 pub const OUTPUT_INDEX: &[&str] = &["output_index"];
@@ -150,10 +151,11 @@ impl StreamEvent {
 ///
 /// # Errors
 ///
-/// Fails if it has no type.
+/// Fails if it has no type, or one that cannot be the name of an event.
 pub fn classify(document: &Document) -> Result<(String, EventClass), DialectError> {
     let name = document.string(TYPE)?;
     let name = name.ok_or_else(|| field_error("type", "the type of an event"))?;
+    check_event_name(&name)?;
     let class = match name.as_str() {
         "response.output_text.delta" => EventClass::Delta,
         "response.created" => EventClass::Created,
