@@ -280,13 +280,22 @@ impl Document {
         !matches!(self.find(spellings), Ok(None))
     }
 
-    /// Returns the unedited fields in order.
+    /// Returns the fields with their current values: those of the text in order, then new ones.
     pub fn fields(&self) -> impl Iterator<Item = (Cow<'_, str>, Bytes)> {
-        self.indexes().filter_map(move |index| {
-            let key = self.unedited_key(index)?;
-            let place = self.span.as_ref()?.place(index)?;
-            Some((unquote(key)?, self.bytes.slice(place)))
-        })
+        let original = self.places().filter_map(|(key, value)| {
+            let key = self.bytes.get(key)?;
+            let json = match self.edit_of(key) {
+                Some(edit) => edit.json.clone()?,
+                None => self.bytes.slice(value),
+            };
+            Some((unquote(key)?, json))
+        });
+        let is_new = |edit: &&FieldEdit| {
+            let mut places = self.places();
+            !places.any(|(key, _)| self.bytes.get(key) == Some(&*edit.key))
+        };
+        let new = self.edits.iter().filter(is_new);
+        original.chain(new.filter_map(|edit| Some((unquote(&edit.key)?, edit.json.clone()?))))
     }
 
     /// Returns the JSON of the field known under `spellings`.

@@ -113,3 +113,46 @@ async fn a_masked_json_answer_is_valid() {
         assert!(parsed.wants_tools);
     }
 }
+
+#[tokio::test]
+async fn each_of_several_policies_inspects_what_the_others_edited() {
+    let mask = "{ policy: redact, detect: [email] }, { policy: redact, detect: [aws_key] }";
+    let deny = mask.replace("[aws_key]", "[aws_key], action: deny");
+    let arguments = json!({ "x": format!("jo@example.com {SECRET}") });
+    let parts = vec![Part::call_with("look", &arguments)];
+    for (family, is_stream) in each() {
+        let upstream = family.upstream(vec![parts.clone()]).await;
+        let gateway = family
+            .gateway(&upstream, &format!("policies: [{mask}]\n"))
+            .await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        let masked = json!({ "x": "[REDACTED:email] [REDACTED:aws_key]" });
+        assert_eq!(
+            family.parse(is_stream, &answer).calls,
+            [("look".to_owned(), masked.to_string())],
+            "{family:?}"
+        );
+        let gateway = family
+            .gateway(&upstream, &format!("policies: [{deny}]\n"))
+            .await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        assert!(!answer.text().contains("look"), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_a_hook_edited_are_masked() {
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "x": SECRET } } });
+    let hooks = hook::config(&[("BeforeTool", hook::printing("edit", &edit))]);
+    for (family, is_stream) in each() {
+        let upstream = family.upstream(vec![vec![Part::call("look", "a")]]).await;
+        let gateway = family.gateway(&upstream, &format!("{hooks}{REDACT}")).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        let masked = json!({ "x": "[REDACTED:aws_key]" });
+        assert_eq!(
+            family.parse(is_stream, &answer).calls,
+            [("look".to_owned(), masked.to_string())],
+            "{family:?}"
+        );
+    }
+}

@@ -51,6 +51,20 @@ fn fields_are_removed_and_added() {
 }
 
 #[test]
+fn edited_fields_are_listed_with_their_new_values() {
+    let mut document = document(r#"{"a": 1, "\u0062": 2, "c": 3}"#);
+    document.set(&["b"], &json!("new")).unwrap();
+    document.set(&["d"], &json!(4)).unwrap();
+    document.remove(&["a"]).unwrap();
+    let fields = document
+        .fields()
+        .map(|(key, value)| (key.into_owned(), value));
+    let expected = [("b", r#""new""#), ("c", "3"), ("d", "4")];
+    let expected = expected.map(|(key, value)| (key.to_owned(), Bytes::from(value)));
+    assert_eq!(fields.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_duplicate_field_is_refused() {
     assert!(parse("{\"a\":1,\"a\":2}").is_err());
     let both = Bytes::from_static(b"{\"toolConfig\":1,\"tool_config\":2}");

@@ -115,3 +115,21 @@ async fn a_request_that_cannot_be_inspected_is_refused() {
     }
     assert!(upstream.requests().is_empty());
 }
+
+#[tokio::test]
+async fn a_second_policy_masks_what_the_first_one_edited() {
+    let upstream = Upstream::mock().await;
+    let config = "policies:
+  - { policy: redact, detect: [email] }
+  - { policy: redact, detect: [aws_key] }
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let path = format!("/v1beta/models/{MODEL}:embedContent");
+    let content = json!({ "parts": [{ "text": "a" }] });
+    let body = json!({ "title": format!("jo@example.com {KEY}"), "content": content });
+
+    gateway.agent().post(&path, body.to_string()).await;
+
+    let sent = upstream.only_request().json();
+    assert_eq!(sent["title"], "[REDACTED:email] [REDACTED:aws_key]");
+}
