@@ -4,19 +4,34 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::value::RawValue;
 
-use crate::dialect::google::fields::{PRECEDING, SOURCE};
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    google::fields::{
+        CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, PARTS, PRECEDING, REQUESTS, SOURCE,
+        SYSTEM_INSTRUCTION, TOOLS,
+    },
+};
 
-/// Returns compact JSON in the content form without the fields that only hookgate needs.
+/// Fields with an object that may have private fields, at any depth.
+const OBJECTS: [&[&str]; 2] = [CONTENT, SYSTEM_INSTRUCTION];
+
+/// Fields with a list of such objects.
+const LISTS: [&[&str]; 6] = [CANDIDATES, CONTENTS, DECLARATIONS, PARTS, REQUESTS, TOOLS];
+
+/// Returns JSON in the content form without the fields that only hookgate needs. Fields of such
+/// names in arguments, results and schemas are content and stay.
 pub fn without_private_fields(json: &Bytes) -> Bytes {
-    let mut json = json.clone();
-    for name in [SOURCE, PRECEDING] {
-        // A name inside a text is followed by an escaped quote.
-        let field = format!("\"{name}\":");
-        if memmem::find(&json, field.as_bytes()).is_some() {
-            json = without_field(&json, field.as_bytes());
-        }
+    let has = |name: &str| memmem::find(json, name.as_bytes()).is_some();
+    if !has(SOURCE) && !has(PRECEDING) {
+        return json.clone();
     }
-    json
+    let shown = Document::from_checked(json.clone()).and_then(|mut document| {
+        remove_from(&mut document)?;
+        Ok(document.to_bytes())
+    });
+    // Only a document that is not in the content form cannot be read.
+    shown.unwrap_or_else(|_| json.clone())
 }
 
 /// Returns a document in the content form as hooks see it.
@@ -26,74 +41,54 @@ pub fn shown_to_hooks(document: Box<RawValue>) -> Option<Box<RawValue>> {
     RawValue::from_string(String::from_utf8(shown.into()).ok()?).ok()
 }
 
-fn without_field(json: &[u8], field: &[u8]) -> Bytes {
-    let mut kept = Vec::with_capacity(json.len());
-    let mut rest = json;
-    while let Some(at) = memmem::find(rest, field) {
-        let (before, found) = rest.split_at(at);
-        let value = found.get(field.len()..).unwrap_or_default();
-        let mut behind = value.get(value_length(value)..).unwrap_or_default();
-        kept.extend_from_slice(before);
-        if kept.last() == Some(&b',') {
-            kept.pop();
-        } else if let Some(next) = behind.strip_prefix(b",") {
-            behind = next;
-        }
-        rest = behind;
+fn remove_from(object: &mut Document) -> Result<(), DialectError> {
+    object.remove(&[SOURCE])?;
+    object.remove(&[PRECEDING])?;
+    for field in OBJECTS {
+        object.edit_child(field, remove_from)?;
     }
-    kept.extend_from_slice(rest);
-    kept.into()
-}
-
-/// Returns the length of the JSON value at the start of a text.
-fn value_length(text: &[u8]) -> usize {
-    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
-    for (at, byte) in text.iter().enumerate() {
-        if is_escaped {
-            is_escaped = false;
-            continue;
-        }
-        match byte {
-            b'\\' => is_escaped = in_string,
-            b'"' => in_string = !in_string,
-            _ if in_string => (),
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' if depth > 0 => depth -= 1,
-            b',' | b']' | b'}' if depth == 0 => return at,
-            _ => (),
-        }
+    for field in LISTS {
+        object.edit_children(field, remove_from)?;
     }
-    text.len()
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(json: &str) -> String {
+    #[track_caller]
+    fn check(json: &str, expected: &str) {
         let bytes = without_private_fields(&Bytes::copy_from_slice(json.as_bytes()));
-        String::from_utf8(bytes.to_vec()).unwrap()
+        assert_eq!(bytes, expected);
     }
 
     #[test]
-    fn private_fields_are_removed_wherever_they_are() {
-        for (json, expected) in [
-            (r#"{"a":1,"hookgateSource":12}"#, r#"{"a":1}"#),
-            (r#"{"hookgateSource":12,"a":1}"#, r#"{"a":1}"#),
-            (r#"[{"hookgateSource":12},{"hookgateSource":0}]"#, "[{},{}]"),
-            (
-                r#"{"b":1,"hookgatePreceding":[{"x":"]\"}"},{"hookgateSource":1}],"c":2}"#,
-                r#"{"b":1,"c":2}"#,
-            ),
-            (r#"{"hookgateSource":1,"hookgatePreceding":[]}"#, "{}"),
+    fn private_fields_are_removed_from_contents_parts_and_tools() {
+        check(
+            r#"{"contents":[{"role":"user","parts":[{"hookgateSource":0,"text":"a"}],"hookgateSource":12}]}"#,
+            r#"{"contents":[{"role":"user","parts":[{"text":"a"}]}]}"#,
+        );
+        check(
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"},"hookgateSource":1,"hookgatePreceding":[{"x":"]\"}"}]}]},"index":0}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"index":0}]}"#,
+        );
+        check(
+            r#"{"systemInstruction":{"parts":[{"text":"a","hookgateSource":0}]},"tools":[{"functionDeclarations":[{"name":"f","hookgateSource":0}],"hookgateSource":0},{"web":{},"hookgateSource":1}]}"#,
+            r#"{"systemInstruction":{"parts":[{"text":"a"}]},"tools":[{"functionDeclarations":[{"name":"f"}]},{"web":{}}]}"#,
+        );
+    }
+
+    #[test]
+    fn fields_of_the_same_names_in_content_stay() {
+        for json in [
+            r#"{"contents":[{"parts":[{"text":"{\"hookgateSource\":1}"}]}]}"#,
+            r#"{"contents":[{"parts":[{"functionCall":{"name":"f","args":{"hookgateSource":"rm"}}}]}]}"#,
+            r#"{"contents":[{"parts":[{"functionResponse":{"name":"f","response":{"parts":[{"hookgatePreceding":"x"}]}}}]}]}"#,
+            r#"{"contents":[{"parts":[{"block":{"hookgateSource":"x"}}]}],"labels":{"hookgateSource":"x"}}"#,
+            r#"{"tools":[{"functionDeclarations":[{"name":"f","parameters":{"properties":{"hookgateSource":{}}}}]}]}"#,
         ] {
-            assert_eq!(shown(json), expected);
+            check(json, json);
         }
-    }
-
-    #[test]
-    fn a_text_about_private_fields_stays() {
-        let text = serde_json::json!({ "text": "{\"hookgateSource\":1}" }).to_string();
-        assert_eq!(shown(&text), text);
     }
 }

@@ -4,6 +4,7 @@ pub const CACHED_CONTENT: &[&str] = &["cachedContent", "cached_content"];
 pub const CANDIDATES: &[&str] = &["candidates"];
 pub const CONTENT: &[&str] = &["content"];
 pub const CONTENTS: &[&str] = &["contents"];
+pub const DECLARATIONS: &[&str] = &["functionDeclarations", "function_declarations"];
 pub const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 pub const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
 pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];

@@ -314,6 +314,23 @@ async fn hooks_that_receive_the_document_receive_no_private_fields() {
     }
 }
 
+#[tokio::test]
+async fn hooks_that_receive_the_document_receive_content_with_names_of_private_fields() {
+    let mut see = hook::printing("seen", &json!({}));
+    see["document"] = true.into();
+    let hooks = hook::config(&[("AfterModel", see)]);
+    let arguments = json!({ "command": "ls", "hookgateSource": "rm", "hookgatePreceding": "-r" });
+    for family in ALL {
+        let upstream = family
+            .upstream(vec![vec![Part::call_with("look", &arguments)]])
+            .await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+        family.ask(&gateway, false, &[Turn::User("one")]).await;
+        let seen = &gateway.json("seen.json")["document"]["candidates"][0]["content"]["parts"][0];
+        assert_eq!(seen["functionCall"]["args"], arguments, "{family:?}");
+    }
+}
+
 #[test]
 fn check_notes_hosted_tools_and_coverage_lists_their_verdict() {
     let folder = tempfile::tempdir().unwrap();

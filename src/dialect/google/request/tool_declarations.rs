@@ -8,12 +8,11 @@ use crate::dialect::{
     error::DialectError,
     google::{
         canonical_items::camel_case,
-        fields::{SOURCE, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
+        fields::{DECLARATIONS, SOURCE, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
         request::body::counted_request,
     },
 };
 
-const DECLARATIONS: &[&str] = &["functionDeclarations", "function_declarations"];
 pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling_config"];
 const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
 
