@@ -4,6 +4,7 @@ mod agent_hooks;
 mod agents;
 mod answer_fields;
 mod anthropic;
+mod anthropic_blocks;
 mod client;
 mod console;
 mod errors;

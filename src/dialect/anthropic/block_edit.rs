@@ -24,18 +24,19 @@ const CACHE_CONTROL: &[&str] = &["cache_control"];
 pub const THINKING: &[&str] = &["thinking"];
 const CITATIONS: &[&str] = &["citations"];
 
-/// Returns edited blocks. Hidden ones stay, and a cache mark of a removed block moves to the
-/// one in front of it.
+/// Returns edited blocks. Hidden ones stay, blocks whose text was removed go, and a cache mark of
+/// a removed block moves to the one in front of it.
 pub fn edit_blocks(
     originals: &[Bytes],
     before: &[Document],
     after: &[Document],
 ) -> Result<Vec<Bytes>, DialectError> {
-    let originals = move_cache_marks(originals, before, after)?;
+    let after = without_emptied(before, after)?;
+    let originals = move_cache_marks(originals, before, &after)?;
     splice_list(
         &originals,
         before,
-        after,
+        &after,
         Hidden::First,
         &mut BlockEditor {
             originals: &originals,
@@ -59,6 +60,25 @@ pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>, DialectError> {
         }
     }
     Ok(blocks)
+}
+
+/// Returns the parts without the texts of which an edit left nothing but white space, which the
+/// API refuses.
+fn without_emptied(before: &[Document], after: &[Document]) -> Result<Vec<Document>, DialectError> {
+    let mut kept = Vec::with_capacity(after.len());
+    for part in after {
+        let text = part.string(TEXT)?;
+        let is_blank = text.is_some_and(|text| text.trim().is_empty()) && !part.has(THOUGHT);
+        let is_unedited = || {
+            before
+                .iter()
+                .any(|known| known.to_bytes() == part.to_bytes())
+        };
+        if !is_blank || is_unedited() {
+            kept.push(part.clone());
+        }
+    }
+    Ok(kept)
 }
 
 struct BlockEditor<'a> {
