@@ -31,11 +31,12 @@ impl MessageTokens {
 
     /// Returns the counts in the content form.
     pub fn to_form(self) -> Value {
-        let prompt = self.input + self.cache_creation + self.cache_read;
+        let cached = self.cache_creation.saturating_add(self.cache_read);
+        let prompt = self.input.saturating_add(cached);
         json!({
             "promptTokenCount": prompt,
             "candidatesTokenCount": self.output,
-            "totalTokenCount": prompt + self.output,
+            "totalTokenCount": prompt.saturating_add(self.output),
         })
     }
 
@@ -52,5 +53,19 @@ impl MessageTokens {
             "input_tokens": count("promptTokenCount")?,
             "output_tokens": count("candidatesTokenCount")?,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_token_counts_do_not_overflow() {
+        let usage = json!({ "input_tokens": u64::MAX, "cache_read_input_tokens": 1, "output_tokens": u64::MAX });
+        let usage = Document::from_checked(usage.to_string().into()).unwrap();
+        let mut tokens = MessageTokens::default();
+        tokens.update(&usage).unwrap();
+        assert_eq!(tokens.to_form()["totalTokenCount"], u64::MAX);
     }
 }
