@@ -7,14 +7,16 @@ use crate::dialect::{
     anthropic::{
         block_content::{text_block, write_blocks},
         fields::{
-            ARGUMENTS, BLOCK, CONTENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS, RESPONSE, TEXT,
-            THOUGHT, TOOL_CHANGES, type_of,
+            ARGUMENTS, BLOCK, CONTENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS,
+            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, type_of,
         },
         media::{create_media, is_media_type, write_texts},
         tool_result::{IS_ERROR, ResultContent, TOOL_USE_ID},
         tool_use::{INPUT, create_call},
     },
-    content_form::{Hidden, PRECEDING, SOURCE, SpliceElements, source_of, splice_list},
+    content_form::{
+        Hidden, PRECEDING, SOURCE, SpliceElements, source_of, splice_list, write_labels,
+    },
     document::{Document, elements},
     error::DialectError,
 };
@@ -109,7 +111,11 @@ fn write_part(
     before: &Document,
     after: &Document,
 ) -> Result<(), DialectError> {
+    write_labels(block, before, after)?;
     if let Some(text) = after.bytes_of(TEXT)? {
+        if before.bytes_of(TEXT)?.as_ref() == Some(&text) {
+            return Ok(());
+        }
         if type_of(block)? == "thinking" {
             return block.set_bytes(THINKING, text);
         }
@@ -126,6 +132,9 @@ fn write_part(
     }
     if let Some(result) = after.child(FUNCTION_RESPONSE)? {
         let before = before.child(FUNCTION_RESPONSE)?;
+        if before.as_ref().map(Document::to_bytes) == Some(result.to_bytes()) {
+            return Ok(());
+        }
         return write_result(block, before.as_ref(), &result);
     }
     if is_media_type(&type_of(block)?) && !is_block_only(before) {
@@ -195,16 +204,16 @@ fn output_blocks(
     let is_text = output.first() == Some(&b'"');
     let mut new = Vec::new();
     if is_text {
-        let first = content.others().next();
-        let first = match first {
-            Some(block) if type_of(block)? == "text" => {
-                let mut block = block.clone();
-                block.set_bytes(TEXT, output)?;
-                block
-            }
-            Some(_) | None => text_block(output)?,
-        };
-        new.push(first.to_bytes());
+        // Everything else in the block, such as citations, belongs to the old text.
+        let mark = content.others().next();
+        let mark = mark
+            .map(|block| block.bytes_of(CACHE_CONTROL))
+            .transpose()?;
+        let mut block = text_block(output)?;
+        if let Some(mark) = mark.flatten() {
+            block.set_bytes(CACHE_CONTROL, mark)?;
+        }
+        new.push(block.to_bytes());
     } else {
         for element in elements(&output)? {
             let block = Document::from_checked(element.clone());

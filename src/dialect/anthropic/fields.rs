@@ -39,6 +39,9 @@ pub const TOOL_CHANGES: &[&str] = &["tool_changes"];
 pub const TYPE: &[&str] = &["type"];
 pub const USAGE_METADATA: &[&str] = &["usageMetadata"];
 
+/// Fields of a text block that hooks see, or that hold no text. Others are labels.
+pub const TEXT_BLOCK_FIELDS: &[&str] = &["cache_control", "text", "type"];
+
 /// Fields with free-form keys: arguments, schemas, examples and settings by tool name.
 const FREE_FORM: &FreeFields = &FreeFields::new(&[
     FreeField::new("input", 1),

@@ -6,9 +6,10 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         block_content::BlockContent,
-        fields::{BLOCK, string_bytes, type_of},
+        fields::{BLOCK, TEXT_BLOCK_FIELDS, string_bytes, type_of},
         media::{is_media_type, read_media},
     },
+    content_form::read_labels,
     document::{Document, write_array},
     error::DialectError,
 };
@@ -74,7 +75,7 @@ impl ResultContent {
         }
     }
 
-    /// Returns the JSON that hooks see: one text, or the blocks if there are others.
+    /// Returns the JSON that hooks see: one text, or the blocks if there is more.
     pub fn output(&self) -> Result<Bytes, DialectError> {
         match self {
             Self::Text(text) => Ok(text.clone()),
@@ -82,7 +83,12 @@ impl ResultContent {
                 let others: Vec<&Document> = self.others().collect();
                 match others.as_slice() {
                     [] => Ok(Bytes::from_static(b"\"\"")),
-                    [only] if type_of(only)? == "text" => string_bytes(only, "text"),
+                    [only]
+                        if type_of(only)? == "text"
+                            && read_labels(only, TEXT_BLOCK_FIELDS)?.is_empty() =>
+                    {
+                        string_bytes(only, "text")
+                    }
                     several => Ok(write_array(several.iter().map(|block| block.to_bytes()))),
                 }
             }

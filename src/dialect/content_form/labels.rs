@@ -28,14 +28,15 @@ pub fn write_labels(
     before: &Document,
     after: &Document,
 ) -> Result<(), DialectError> {
-    let (Some(before), Some(after)) = (before.child(LABELS)?, after.child(LABELS)?) else {
+    let Some(before) = before.child(LABELS)? else {
         return Ok(());
     };
+    let after = after.child(LABELS)?.unwrap_or_else(Document::empty);
     for (key, known) in before.fields() {
         match after.bytes_of(&[&*key])? {
             Some(value) if value != known => body.set_bytes(&[&*key], value)?,
             Some(_) => (),
-            // Its name was edited.
+            // Its name was edited, or it was removed.
             None => body.remove(&[&*key])?,
         }
     }

@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::family::{Family, Part, Turn};
+use super::{
+    REDACT, SECRET,
+    family::{Family, Part, Turn},
+};
 use crate::harness::{TestGateway, hook};
 
 const FAMILY: Family = Family::Anthropic;
@@ -54,4 +57,45 @@ async fn a_message_that_a_hook_empties_is_removed() {
         { "role": "user", "content": "two" },
     ]);
     assert_eq!(sent["messages"], expected);
+}
+
+#[tokio::test]
+async fn texts_beside_the_text_of_blocks_are_masked() {
+    let citation = json!({ "type": "char_location", "cited_text": SECRET, "document_title": "t" });
+    let text = json!({ "type": "text", "text": "hi", "citations": [citation] });
+    let mut body = request(&[
+        Turn::User("hi"),
+        Turn::Call("look", "a"),
+        Turn::Result("look", "b"),
+    ]);
+    body["context_management"] =
+        json!({ "edits": [{ "type": "compact_20260112", "instructions": SECRET }] });
+    body["messages"][0]["content"] = json!([text]);
+    body["messages"][0]["note"] = json!(SECRET);
+    body["messages"][1]["content"][0]["note"] = json!({ "type": SECRET });
+    body["messages"][2]["content"][0]["note"] = json!([SECRET]);
+    body["messages"][2]["content"][0]["content"] = json!([text]);
+    let sent = forwarded(REDACT, "/v1/messages", &body).await;
+    let masked = body.to_string().replace(SECRET, "[REDACTED:aws_key]");
+    assert_eq!(sent, serde_json::from_str::<Value>(&masked).unwrap());
+}
+
+#[tokio::test]
+async fn the_citations_of_a_denied_result_reach_no_model() {
+    let hooks = hook::config(&[("AfterTool", hook::denying("guard", "hidden"))]);
+    let mut body = request(&[
+        Turn::User("hi"),
+        Turn::Call("look", "a"),
+        Turn::Result("look", "b"),
+    ]);
+    let citation = json!({ "type": "char_location", "cited_text": SECRET });
+    let mark = json!({ "type": "ephemeral" });
+    let text =
+        json!({ "type": "text", "text": SECRET, "citations": [citation], "cache_control": mark });
+    body["messages"][2]["content"][0]["content"] = json!([text]);
+    let sent = forwarded(&hooks, "/v1/messages", &body).await;
+    let block = &sent["messages"][2]["content"][0]["content"][0];
+    assert_eq!(block["cache_control"], mark, "{sent}");
+    assert!(block["text"].as_str().unwrap().contains("hidden"), "{sent}");
+    assert!(!sent.to_string().contains(SECRET), "{sent}");
 }

@@ -1,18 +1,19 @@
 //! Blocks of messages as parts of the content form.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
         fields::{
-            BLOCK, FUNCTION_RESPONSE, ID, NAME, PARTS, RESPONSE, TEXT, field_part, string_bytes,
-            type_of,
+            BLOCK, FUNCTION_RESPONSE, ID, NAME, PARTS, RESPONSE, TEXT, TEXT_BLOCK_FIELDS,
+            field_part, string_bytes, type_of,
         },
         media::{is_media_type, read_media},
         request::input_messages::{CalledTools, InputRole},
         tool_result::{ResultContent, TOOL_USE_ID, outcome_field},
         tool_use::call_part,
     },
+    content_form::{LABELS, read_labels},
     document::Document,
     error::{DialectError, field_error},
 };
@@ -27,7 +28,8 @@ pub fn read_block(
     role: InputRole,
     names: &CalledTools,
 ) -> Result<Option<Document>, DialectError> {
-    let part = match type_of(block)?.as_str() {
+    let kind = type_of(block)?;
+    let mut part = match kind.as_str() {
         "text" => field_part(TEXT, string_bytes(block, "text")?)?,
         "thinking" | "redacted_thinking" if role == InputRole::Assistant => return Ok(None),
         "tool_use" => call_part(block)?,
@@ -39,7 +41,30 @@ pub fn read_block(
         "tool_addition" | "tool_removal" => return Err(misplaced_declaration()),
         _ => field_part(BLOCK, block.to_bytes())?,
     };
+    if let Some(known) = known_fields(&kind) {
+        let labels = read_labels(block, known)?;
+        if !labels.is_empty() {
+            part.set(LABELS, &Value::Object(labels))?;
+        }
+    }
     Ok(Some(part))
+}
+
+/// Returns the fields of a block that hooks see, or that hold no text; `None` if hooks see the
+/// whole block.
+fn known_fields(kind: &str) -> Option<&'static [&'static str]> {
+    match kind {
+        "text" => Some(TEXT_BLOCK_FIELDS),
+        "tool_use" => Some(&["cache_control", "id", "input", "name", "type"]),
+        "tool_result" => Some(&[
+            "cache_control",
+            "content",
+            "is_error",
+            "tool_use_id",
+            "type",
+        ]),
+        _ => None,
+    }
 }
 
 /// Error for declarations that are not in a system message.

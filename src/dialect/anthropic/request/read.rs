@@ -35,7 +35,6 @@ pub const FALLBACKS: &[&str] = &["fallbacks"];
 const INTERPRETED: &[&str] = &[
     "cache_control",
     "container",
-    "context_management",
     "fallback_credit_token",
     "fallbacks",
     "inference_geo",
@@ -172,6 +171,10 @@ fn read_contents(
         let mut content = Document::empty();
         content.set(&["role"], &json!(role))?;
         content.set_bytes(PARTS, write_array(parts))?;
+        let labels = read_labels(&message.document, &["content", "role"])?;
+        if !labels.is_empty() {
+            content.set(LABELS, &Value::Object(labels))?;
+        }
         content.set(&[SOURCE], &json!(index))?;
         contents.push(content.to_bytes());
     }

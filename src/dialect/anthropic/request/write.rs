@@ -121,7 +121,13 @@ impl SpliceElements for InputEditor<'_> {
         };
         let originals: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
         let blocks = edit_blocks(&originals, &parts_of(before)?, &parts_of(after)?)?;
-        Ok(vec![message.with_blocks(&blocks)?])
+        let written = message.with_blocks(&blocks)?;
+        if written.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut written = Document::from_checked(written)?;
+        write_labels(&mut written, before, after)?;
+        Ok(vec![written.to_bytes()])
     }
 
     fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
