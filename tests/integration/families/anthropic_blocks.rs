@@ -99,3 +99,12 @@ async fn the_citations_of_a_denied_result_reach_no_model() {
     assert!(block["text"].as_str().unwrap().contains("hidden"), "{sent}");
     assert!(!sent.to_string().contains(SECRET), "{sent}");
 }
+
+#[tokio::test]
+async fn generation_parameters_are_not_added_to_a_token_count() {
+    let edit = hook::request(&json!({ "config": { "temperature": 0, "maxOutputTokens": 500 } }));
+    let hooks = hook::config(&[("BeforeModel", hook::printing("edit", &edit))]);
+    let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+    let sent = forwarded(&hooks, "/v1/messages/count_tokens", &body).await;
+    assert_eq!(sent, body);
+}

@@ -236,6 +236,31 @@ async fn token_counts_and_embeddings_are_edited() {
 }
 
 #[tokio::test]
+async fn token_counts_and_embeddings_receive_no_fields_that_they_do_not_have() {
+    let edit = hook::request(&json!({
+        "config": { "temperature": 0 },
+        "messages": [{ "role": "system", "content": "be brief" }, { "role": "user", "content": "[x]" }],
+    }));
+    let hooks = hook::config(&[("BeforeModel", hook::printing("hook", &edit))]);
+    for (method, body, edited) in OTHER_CALLS {
+        let upstream = Upstream::mock().await;
+        let gate = TestGateway::start(&upstream, &hooks).await;
+
+        let path = format!("/v1beta/models/{MODEL}:{method}");
+        gate.agent().post(&path, body).await;
+
+        let sent = upstream.only_request();
+        if body.contains("generateContentRequest") {
+            let inner = &sent.json()["generateContentRequest"];
+            assert_eq!(inner["generationConfig"]["temperature"], 0, "{inner}");
+            assert_eq!(inner["systemInstruction"]["parts"][0]["text"], "be brief");
+        } else {
+            assert_eq!(sent.body, edited, "{method}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn token_counts_and_embeddings_are_denied_with_an_error() {
     let hooks = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
     let synthetic = hook::response(&json!({ "text": "an answer" }));

@@ -18,7 +18,7 @@ use crate::{
                 tool_selection::{AppliedSelection, write_tool_selection},
             },
         },
-        method::Operation,
+        method::{Api, Operation},
     },
     event::{Diagnostic, DiagnosticCode},
     model::{LlmRequest, Message, ModelName, RequestMutation, Role},
@@ -33,6 +33,9 @@ const KNOWN_KEYS: &[&str] = &[
     "toolConfig",
     "systemInstruction",
 ];
+
+/// Reason to drop an edit of a field that only other methods have.
+const NO_SUCH_FIELD: &str = "the method has no field for it";
 
 /// A request with the edits of hooks.
 #[derive(Debug)]
@@ -58,12 +61,14 @@ pub fn write_request(
     document: Document,
     mutation: &RequestMutation,
 ) -> Result<PatchedRequest, DialectError> {
+    let counted = counted_request(call, &document)?;
     let mut patch = Patch {
         call,
+        is_whole_counted: counted.is_some(),
         diagnostics: unknown_keys(&mutation.fields),
     };
     let mut document = document;
-    let selection = match counted_request(call, &document)? {
+    let selection = match counted {
         None => patch.body(&mut document, mutation)?,
         Some(mut inner) => {
             let selection = patch.body(&mut inner, mutation)?;
@@ -102,6 +107,8 @@ pub fn build_request(llm_request: &LlmRequest) -> Result<(Call, Document), Diale
 #[derive(Debug)]
 struct Patch<'a> {
     call: &'a Call,
+    /// True if the tokens of a whole request are counted.
+    is_whole_counted: bool,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -117,7 +124,11 @@ impl Patch<'_> {
             self.drop("messages", "the list is empty or has the wrong type");
         }
         if let Some(text) = mutation.system() {
-            replace_system_instruction(document, &text)?;
+            if self.takes_system_instruction() {
+                replace_system_instruction(document, &text)?;
+            } else {
+                self.drop("systemInstruction", NO_SUCH_FIELD);
+            }
         }
         if let Some(text) = &mutation.appended_text {
             self.system_message(document, text)?;
@@ -136,8 +147,10 @@ impl Patch<'_> {
     ) -> Result<(), DialectError> {
         let is_system = |message: &Message| message.role == Role::System;
         let (system, messages): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_system);
-        if !system.is_empty() {
+        if !system.is_empty() && self.takes_system_instruction() {
             extend_system_instruction(document, &system)?;
+        } else if !system.is_empty() {
+            self.drop("messages", NO_SUCH_FIELD);
         }
         let mut contents = read_contents(self.call, document)?;
         if contents.messages() == messages {
@@ -215,6 +228,10 @@ impl Patch<'_> {
         if edits.peek().is_none() {
             return Ok(());
         }
+        if !self.takes_parameters() {
+            self.drop("config", NO_SUCH_FIELD);
+            return Ok(());
+        }
         let config = document.child(GENERATION_CONFIG)?;
         let mut config = config.unwrap_or_else(Document::empty);
         for (name, value) in edits {
@@ -246,6 +263,31 @@ impl Patch<'_> {
         }
         rename_all(document, &model)?;
         Ok(Some(model))
+    }
+
+    fn takes_system_instruction(&self) -> bool {
+        match self.call.operation {
+            Operation::Embed | Operation::BatchEmbed => false,
+            Operation::CountTokens => {
+                let is_absent = matches!(self.call.method.api, Api::Gemini | Api::CodeAssist);
+                self.is_whole_counted || !is_absent
+            }
+            Operation::Generate
+            | Operation::Stream(_)
+            | Operation::CreateCache
+            | Operation::UseCache
+            | Operation::Other => true,
+        }
+    }
+
+    fn takes_parameters(&self) -> bool {
+        match self.call.operation {
+            Operation::Embed | Operation::BatchEmbed | Operation::CreateCache => false,
+            Operation::CountTokens => self.is_whole_counted || self.call.method.api == Api::Vertex,
+            Operation::Generate | Operation::Stream(_) | Operation::UseCache | Operation::Other => {
+                true
+            }
+        }
     }
 
     fn drop(&mut self, key: &str, reason: &str) {
