@@ -7,7 +7,7 @@ use crate::dialect::{
     anthropic::{
         block_content::{text_block, write_blocks},
         fields::{
-            ARGUMENTS, BLOCK, CONTENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS,
+            ARGUMENTS, BLOCK, CONTENT, EVENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS,
             RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, type_of,
         },
         media::{create_media, is_media_type, write_texts},
@@ -264,6 +264,9 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>, DialectError> {
         let is_empty = *text == *b"\"\"";
         let block = (!is_empty).then(|| text_block(text)).transpose()?;
         return Ok(block.iter().map(Document::to_bytes).collect());
+    }
+    if part.has(EVENT) {
+        return Ok(Vec::new());
     }
     if let Some(block) = part.bytes_of(BLOCK)? {
         return Ok(vec![block]);

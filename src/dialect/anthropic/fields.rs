@@ -23,6 +23,8 @@ pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse"];
 pub const GENERATION_CONFIG: &[&str] = &["generationConfig"];
 pub const ID: &[&str] = &["id"];
 pub const INLINE_DATA: &[&str] = &["inlineData"];
+/// Present if the block of a part is an event or a piece of a block, which no message can hold.
+pub const EVENT: &[&str] = &["event"];
 pub const FILE_DATA: &[&str] = &["fileData"];
 pub const MODEL: &[&str] = &["model"];
 pub const MODEL_VERSION: &[&str] = &["modelVersion"];

@@ -7,7 +7,7 @@ use super::{
     REDACT, SECRET,
     family::{Family, Part, Turn},
 };
-use crate::harness::{TestGateway, hook};
+use crate::harness::{TestGateway, Upstream, hook, respond};
 
 const FAMILY: Family = Family::Anthropic;
 
@@ -107,4 +107,31 @@ async fn generation_parameters_are_not_added_to_a_token_count() {
     let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
     let sent = forwarded(&hooks, "/v1/messages/count_tokens", &body).await;
     assert_eq!(sent, body);
+}
+
+#[tokio::test]
+async fn pieces_of_blocks_are_no_blocks_of_a_buffered_stream() {
+    let citation = json!({ "type": "char_location", "cited_text": "c" });
+    let piece = json!({ "type": "citations_delta", "citation": citation });
+    let piece = json!({ "type": "content_block_delta", "index": 0, "delta": piece });
+    let unknown = json!({ "type": "unknown_event", "index": 0 });
+    let added = format!(
+        "event: content_block_delta\ndata: {piece}\n\nevent: unknown_event\ndata: {unknown}\n\n"
+    );
+    let stop = "event: content_block_stop";
+    let events = FAMILY.events(&[Part::text(&["key ", SECRET])]);
+    let events = events.replacen(stop, &format!("{added}{stop}"), 1);
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+    let config = format!("after_model: buffered\n{REDACT}");
+    let gateway = FAMILY.gateway(&upstream, &config).await;
+    let answer = FAMILY.ask(&gateway, true, &[Turn::User("hi")]).await;
+    assert_eq!(
+        FAMILY.parse(true, &answer).text,
+        "key [REDACTED:aws_key]",
+        "{}",
+        answer.text()
+    );
+    for kind in ["citations_delta", "unknown_event"] {
+        assert!(!answer.text().contains(kind), "{}", answer.text());
+    }
 }

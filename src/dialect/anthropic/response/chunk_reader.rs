@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         fields::{
-            BLOCK, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT, USAGE_METADATA,
+            BLOCK, EVENT, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT, USAGE_METADATA,
             field_part, type_of,
         },
         response::{
@@ -126,10 +126,7 @@ impl ReadChunks for MessageReader {
                 self.has_failed = true;
                 structural(events).map(Some)
             }
-            MessageEventKind::Other => {
-                let part = field_part(BLOCK, event.document.to_bytes())?;
-                chunk(part, 0, events).map(Some)
-            }
+            MessageEventKind::Other => chunk(event_part(&event.document)?, 0, events).map(Some),
         }
     }
 
@@ -296,10 +293,7 @@ impl MessageReader {
                 chunk(part, event.index, events).map(Some)
             }
             (_, OpenBlock::Call { .. }) => Err(field_error("delta", "a piece of JSON in a call")),
-            _ => {
-                let part = field_part(BLOCK, delta.to_bytes())?;
-                chunk(part, event.index, events).map(Some)
-            }
+            _ => chunk(event_part(&delta)?, event.index, events).map(Some),
         }
     }
 
@@ -353,6 +347,13 @@ impl MessageReader {
         self.end.append(events);
         Ok(())
     }
+}
+
+/// Returns the part of an event, or of a piece of a block, that hookgate does not interpret.
+fn event_part(event: &Document) -> Result<Document, DialectError> {
+    let mut part = field_part(BLOCK, event.to_bytes())?;
+    part.set(EVENT, &json!(true))?;
+    Ok(part)
 }
 
 /// Returns the error about an event of a block that is not open. Readers put its text into
