@@ -203,30 +203,43 @@ impl Format {
 impl Document {
     /// Returns a text at a path of keys, if it is not empty.
     pub(crate) fn text(&self, path: &[&str]) -> Option<Setting> {
-        let value = path
-            .iter()
-            .try_fold(&self.value, |value, key| value.get(key));
-        let value = value?.as_str().filter(|text| !text.is_empty())?;
-        Some(Setting {
-            value: value.to_owned(),
-            place: self.place(path),
-        })
+        let text = self.value_at(path)?.as_str()?;
+        self.setting(path, text.to_owned())
+    }
+
+    /// Returns a variable of the object `env`, if it is not empty. Numbers and booleans count as
+    /// their texts.
+    pub(crate) fn variable(&self, name: &str) -> Option<Setting> {
+        let path = ["env", name];
+        let text = match self.value_at(&path)? {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Bool(value) => value.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        };
+        self.setting(&path, text)
     }
 
     /// Returns the keys of an object at a path, each with its value.
     pub(crate) fn entries(&self, path: &[&str]) -> impl Iterator<Item = (&String, &Value)> {
-        let value = path
-            .iter()
-            .try_fold(&self.value, |value, key| value.get(key));
+        let value = self.value_at(path);
         value.and_then(Value::as_object).into_iter().flatten()
     }
 
     /// Returns the texts of a list at a path, if there is one.
     pub(crate) fn list(&self, path: &[&str]) -> Option<Vec<&str>> {
-        let value = path
-            .iter()
-            .try_fold(&self.value, |value, key| value.get(key))?;
-        Some(value.as_array()?.iter().filter_map(Value::as_str).collect())
+        let items = self.value_at(path)?.as_array()?;
+        Some(items.iter().filter_map(Value::as_str).collect())
+    }
+
+    fn value_at(&self, path: &[&str]) -> Option<&Value> {
+        path.iter()
+            .try_fold(&self.value, |value, key| value.get(key))
+    }
+
+    fn setting(&self, path: &[&str], value: String) -> Option<Setting> {
+        let place = self.place(path);
+        (!value.is_empty()).then_some(Setting { value, place })
     }
 
     /// Returns the place of a path of keys.

@@ -205,6 +205,23 @@ fn claude_code_may_call_other_clouds() {
 }
 
 #[test]
+fn claude_code_switches_may_be_numbers_and_booleans() {
+    let bedrock = |switch: &str| {
+        let settings = format!(r#"{{"env": {{"CLAUDE_CODE_USE_BEDROCK": {switch}}}}}"#);
+        let machine = TestMachine::new().file("home/.claude/settings.json", &settings);
+        machine.ways("Claude Code", "Amazon Bedrock")
+    };
+
+    for switch in ["1", "true"] {
+        let out = ["Out bedrock-runtime.us-east-1.amazonaws.com:443"];
+        assert_eq!(bedrock(switch), out, "{switch}");
+    }
+    for switch in ["0", "false", "null"] {
+        assert_eq!(bedrock(switch), Vec::<String>::new(), "{switch}");
+    }
+}
+
+#[test]
 fn codex_calls_the_address_of_its_provider() {
     let config = r#"
         model_provider = "hookgate"

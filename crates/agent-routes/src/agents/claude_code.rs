@@ -17,7 +17,7 @@ pub(super) const AGENT: Agent = Agent {
 fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     let files = settings_files(reader);
     let find = |name: &str| -> Vec<Setting> {
-        let files = files.iter().filter_map(|file| file.text(&["env", name]));
+        let files = files.iter().filter_map(|file| file.variable(name));
         files.chain(reader.machine.variable(name)).collect()
     };
     let first = |name: &str| find(name).into_iter().next();
