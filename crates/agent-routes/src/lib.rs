@@ -10,6 +10,7 @@
 
 mod address;
 mod agents;
+mod env_file;
 mod probe;
 mod report;
 mod route;

@@ -10,7 +10,9 @@ use std::{
 
 use jsonc_parser::{ParseOptions, parse_to_serde_value};
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::env_file::variables;
 
 /// Maximum size of a file with settings.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -189,13 +191,7 @@ impl Format {
                     place.map(|location| (location.line(), location.column())),
                 )
             }),
-            Self::Variables => {
-                let lines = dotenvy::from_read_iter(text.as_bytes());
-                let pairs = lines.map(|line| line.map(|(name, value)| (name, Value::from(value))));
-                let pairs: Result<Map<_, _>, _> = pairs.collect();
-                let value = pairs.map(Value::from);
-                value.map_err(|_| "a line is not like NAME=value".to_owned())
-            }
+            Self::Variables => Ok(variables(text).into()),
         }
     }
 }

@@ -146,6 +146,22 @@ fn gemini_cli_prefers_the_environment_to_its_files() {
 }
 
 #[test]
+fn lines_of_an_env_file_do_not_hide_each_other() {
+    let text = "NAME=My App\nTIME=it's late\na line\nGOOGLE_GEMINI_BASE_URL=GATEWAY\nOPEN='a\n";
+    let machine = TestMachine::new()
+        .program("gemini")
+        .file("home/work/project/.env", text)
+        .file("home/.env", "GOOGLE_GEMINI_BASE_URL=ELSEWHERE\n");
+
+    assert_eq!(machine.report().unreadable, []);
+    let ways = machine.ways("gemini-cli", "API key");
+    assert_eq!(
+        ways,
+        ["Gateway 10.0.0.1:8787", "NotInEffect 203.0.113.9:9000"]
+    );
+}
+
+#[test]
 fn gemini_cli_uses_only_the_enforced_login() {
     let settings = r#"{ // comments are allowed
         "security": { "auth": { "enforcedType": "gemini-api-key", }, } }"#;
@@ -339,7 +355,7 @@ fn unreadable_files_are_reported_without_their_content() {
         .file("home/.claude/settings.json", "{\n\"env\": secret}")
         .file("home/.codex/config.toml", "a = 'é'\nb = secret")
         .file("home/.aider.conf.yml", "a: b\nc: secret: d")
-        .file("home/.env", "a secret line\n");
+        .file("home/.env", "a line that is ignored\n");
     fs::create_dir_all(machine.folder.path().join("home/.gemini/settings.json")).unwrap();
 
     let unreadable = machine.report().unreadable;
@@ -349,7 +365,6 @@ fn unreadable_files_are_reported_without_their_content() {
         ".aider.conf.yml",
         ".claude/settings.json",
         ".codex/config.toml",
-        ".env",
         ".gemini/settings.json",
     ];
     assert_eq!(names, expected.map(|file| home.join(file)));
@@ -358,12 +373,11 @@ fn unreadable_files_are_reported_without_their_content() {
         .map(|entry| entry.error.as_str())
         .collect();
     assert_eq!(
-        errors[..4],
+        errors[..3],
         [
             "not valid YAML at line 2, column 10",
             "not valid JSON at line 2, column 8",
             "not valid TOML at line 2, column 5",
-            "a line is not like NAME=value",
         ]
     );
     assert!(errors.iter().all(|error| !error.contains("secret")));

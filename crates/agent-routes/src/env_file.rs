@@ -1,0 +1,87 @@
+//! Files of variables (`.env`), as the libraries `dotenv` of Node and python-dotenv read them.
+
+use serde_json::{Map, Value};
+
+/// Characters that may enclose a value, also over several lines.
+const QUOTES: [char; 3] = ['\'', '"', '`'];
+
+/// Returns the variables of a file. Lines that are not like `NAME=value` are ignored.
+pub(crate) fn variables(text: &str) -> Map<String, Value> {
+    let mut variables = Map::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (line, next) = split_line(rest);
+        let name = line.split_once('=').and_then(|(name, _)| read_name(name));
+        let assignment = name.zip(rest.split_once('='));
+        let Some((name, (_, text))) = assignment else {
+            rest = next;
+            continue;
+        };
+        let (value, next) = quoted(text).unwrap_or_else(|| unquoted(text));
+        variables.insert(name.to_owned(), value.into());
+        rest = next;
+    }
+    variables
+}
+
+fn read_name(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let exported = text.strip_prefix("export");
+    let exported = exported.filter(|name| name.starts_with(char::is_whitespace));
+    let name = exported.map_or(text, str::trim_start);
+    let is_part = |char: char| char.is_ascii_alphanumeric() || "_.-".contains(char);
+    (!name.is_empty() && name.chars().all(is_part)).then_some(name)
+}
+
+/// Returns a quoted value, and the text after its line.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start_matches([' ', '\t']);
+    let quote = text.chars().next().filter(|char| QUOTES.contains(char))?;
+    let text = text.strip_prefix(quote)?;
+    let mut is_escaped = false;
+    let end = text.find(|char| {
+        let is_end = char == quote && !is_escaped;
+        is_escaped = char == '\\' && !is_escaped;
+        is_end
+    })?;
+    let (value, after) = text.split_at_checked(end)?;
+    let (behind, rest) = split_line(after.strip_prefix(quote)?);
+    let behind = behind.trim();
+    (behind.is_empty() || behind.starts_with('#')).then_some((value, rest))
+}
+
+/// Returns the value to the end of its line or to a comment, and the text after the line.
+fn unquoted(text: &str) -> (&str, &str) {
+    let (line, rest) = split_line(text);
+    let comment = line
+        .match_indices('#')
+        .map(|(start, _)| line.split_at(start));
+    let mut before = comment.map(|(before, _)| before);
+    let value = before.find(|before| before.ends_with(char::is_whitespace));
+    (value.unwrap_or(line).trim(), rest)
+}
+
+fn split_line(text: &str) -> (&str, &str) {
+    text.split_once('\n').unwrap_or((text, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_quoted_or_end_with_their_line() {
+        let text = concat!(
+            "\n# A='comment\nNAME=My App\nTIME=it's late # a comment\r\n",
+            "export KEY = \"a=b # c\" # comment\nMORE='x\nB=y'\n",
+            "a line\nnot a name=1\nJUNK='a' b\nEMPTY=\nOPEN=\"a\nLAST=a#b",
+        );
+        let expected = json!({
+            "NAME": "My App", "TIME": "it's late", "KEY": "a=b # c", "MORE": "x\nB=y",
+            "JUNK": "'a' b", "EMPTY": "", "OPEN": "\"a", "LAST": "a#b",
+        });
+        assert_eq!(Value::from(variables(text)), expected);
+    }
+}
