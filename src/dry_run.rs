@@ -147,8 +147,8 @@ pub async fn dry_run(
     ))
 }
 
-/// Returns the config with the mock as its upstreams, and without files, exporters, shared
-/// stores, prewarmed processes and proofs.
+/// Returns the config with the mock as its upstreams, and without files, recordings, exporters,
+/// shared stores, prewarmed processes and proofs.
 fn isolated(config: &Config, mock: SocketAddr) -> Config {
     let mut config = config.clone();
     config.remove_proofs();
@@ -156,6 +156,7 @@ fn isolated(config: &Config, mock: SocketAddr) -> Config {
     config.listen = (Ipv4Addr::LOCALHOST, 0).into();
     config.sessions.transcripts = None;
     config.audit = None;
+    config.record = None;
     config.telemetry.otlp = None;
     config.trace = TraceSettings::default();
     config.trace.content.reasons = true;

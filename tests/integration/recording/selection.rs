@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use data_encoding::HEXLOWER;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::recorded;
+use super::{only_exchange, recorded};
 use crate::harness::{TestGateway, Upstream, prompt};
 
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [secret] }]\n";
@@ -34,6 +35,24 @@ async fn sampling_records_whole_sessions() {
             "{calls:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn trials_are_not_recorded() {
+    let upstream = Upstream::mock().await;
+    let config = format!("record: {{ path: recordings }}\n{GUARD}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let call = gateway.agent().generate("m", &prompt("hi")).await;
+    let input = json!({ "contents": [{ "parts": [{ "text": "a secret" }] }] });
+
+    for mode in ["run", "plan"] {
+        let trial = json!({ "input": input, "mode": mode }).to_string();
+        let trial = gateway.operator().post("/try", trial).await;
+        assert_eq!(trial.status, 200, "{}", trial.text());
+    }
+
+    let exchange = only_exchange(recorded(gateway).await);
+    assert_eq!(exchange.id, call.header("x-hookgate-request-id"));
 }
 
 #[tokio::test]
