@@ -198,7 +198,7 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         on_failure: None,
         mode: policy.mode,
         when: policy.when.as_ref().map(ToString::to_string),
-        proof: snapshot.proofs.of_policy(policy),
+        proof: snapshot.proofs.of_rule(policy.rule),
     });
     let hooks = table.hooks().map(|(event, hook)| HookInfo {
         event: event.as_str(),
@@ -210,7 +210,7 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         on_failure: Some(hook.spec.on_failure),
         mode: hook.spec.mode,
         when: hook.when.as_ref().map(ToString::to_string),
-        proof: snapshot.proofs.of_hook(hook),
+        proof: snapshot.proofs.of_rule(hook.rule),
     });
     Json(policies.chain(hooks).collect())
 }

@@ -9,7 +9,10 @@ use super::{
     configured_policy::ConfiguredPolicy,
     table::{Hook, HookTable},
 };
-use crate::{config::ProofCases, event::MatcherSubject};
+use crate::{
+    config::ProofCases,
+    event::{MatcherSubject, RuleId},
+};
 
 /// A policy or hook that has cases to prove it.
 #[derive(Debug, Clone)]
@@ -44,6 +47,14 @@ impl Guard {
         match self {
             Self::Policy(policy) => &policy.name,
             Self::Hook(hook) => &hook.name,
+        }
+    }
+
+    /// Number in the rules of its config.
+    pub fn rule(&self) -> RuleId {
+        match self {
+            Self::Policy(policy) => policy.rule,
+            Self::Hook(hook) => hook.rule,
         }
     }
 

@@ -1,7 +1,5 @@
 //! The proofs of all guards of a config.
 
-use std::sync::Arc;
-
 use futures_util::{StreamExt, future::BoxFuture, stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +12,8 @@ use super::{
 };
 use crate::{
     config::{Config, Problem, ProofCases, ProofEntry},
-    hook::{ConfiguredPolicy, Engine, Guard, Hook, HookTable},
+    event::RuleId,
+    hook::{Engine, Guard, HookTable},
 };
 
 /// Guards that are proven at the same time.
@@ -119,17 +118,11 @@ impl GuardProofs {
         self.proofs.iter().map(GuardProof::status)
     }
 
-    /// Returns the result of a policy's last proof, if it has cases.
-    pub fn of_policy(&self, policy: &Arc<ConfiguredPolicy>) -> Option<GuardStatus> {
+    /// Returns the result of the last proof of a policy or hook, if it has cases.
+    pub fn of_rule(&self, rule: RuleId) -> Option<GuardStatus> {
         let mut proofs = self.proofs.iter();
-        let found = proofs.find(|proof| proof.guard.is_policy(policy));
+        let found = proofs.find(|proof| proof.guard.rule() == rule);
         found.map(GuardProof::status)
-    }
-
-    /// Returns the result of a hook's last proof, if it has cases.
-    pub fn of_hook(&self, hook: &Arc<Hook>) -> Option<GuardStatus> {
-        let is_same = |proof: &&GuardProof| matches!(&proof.guard, Guard::Hook(own) if Arc::ptr_eq(own, hook));
-        self.proofs.iter().find(is_same).map(GuardProof::status)
     }
 
     /// Returns the names of guards whose last proof failed.

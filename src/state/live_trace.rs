@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     config::TraceSettings,
+    event::RuleId,
     observe::{
         recorder::Sink,
         trace::{RecordKind, RuleIdentity, RuleSummary, TraceSink, TraceStore, TracedRules},
@@ -34,9 +35,9 @@ impl LiveTrace {
     }
 
     /// Returns the rules of the config with their statistics, in order.
-    pub fn rules(&self) -> Vec<RuleSummary> {
-        let rules = self.rules.iter().flatten();
-        rules.map(|rule| rule.summary()).collect()
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, RuleSummary)> {
+        let rules = (0..).map(RuleId).zip(self.rules.iter());
+        rules.filter_map(|(id, rule)| Some((id, rule.as_ref()?.summary())))
     }
 
     /// Applies the settings, once the snapshot is in use.

@@ -66,28 +66,19 @@ pub fn rules(app: &App) -> Vec<RuleView> {
             (hook.label().to_owned(), file, hook.span.line)
         })
         .collect();
-    let proofs: Vec<GuardStatus> = snapshot.proofs.statuses().collect();
-    let summaries = snapshot.trace.rules().into_iter();
-    let views = summaries.map(|summary| {
+    let views = snapshot.trace.rules().map(|(rule, summary)| {
         let at = &summary.rule.at;
         let fails_open = open.iter().any(|(name, file, line)| {
             (name, file, *line) == (&summary.rule.name, &at.file, at.line)
         });
-        let proof = proofs.iter().find(|proof| is_of(proof, &summary));
+        let proof = snapshot.proofs.of_rule(rule);
         RuleView {
-            remarks: remarks(&summary, fails_open, proof),
-            proof: proof.cloned(),
+            remarks: remarks(&summary, fails_open, proof.as_ref()),
+            proof,
             summary,
         }
     });
     views.collect()
-}
-
-/// Returns whether a proof is that of a rule.
-fn is_of(proof: &GuardStatus, summary: &RuleSummary) -> bool {
-    let mut events = summary.rule.events.iter();
-    let is_on_event = |name: &str| events.any(|event| event.as_str() == name);
-    proof.name == summary.rule.name && proof.event.is_none_or(is_on_event)
 }
 
 fn remarks(

@@ -330,6 +330,23 @@ async fn a_session_has_the_name_of_its_caller() {
 }
 
 #[tokio::test]
+async fn a_rule_is_not_shown_with_the_proof_of_another_one_of_its_name() {
+    let upstream = Upstream::mock().await;
+    let config = "policies:
+  - { policy: tool_guard, deny: [alpha], must_deny: [{ tool_call: { name: alpha } }] }
+  - { policy: tool_guard, deny: [beta] }
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    let rules = gateway.operator().get("/rules").await.json();
+
+    assert_eq!(rules[0]["proof"]["proven"], true, "{rules:#}");
+    assert_eq!(rules[1]["proof"], json!(null), "{rules:#}");
+    let remarks = rules[1]["remarks"].as_array().unwrap();
+    assert!(!remarks.contains(&json!("proven")), "{rules:#}");
+}
+
+#[tokio::test]
 async fn a_proven_guard_is_shown_with_its_proof() {
     let upstream = Upstream::mock().await;
     let config = "policies:
