@@ -83,7 +83,10 @@ impl Loader {
             if let Some(mut file) = self.section::<HookFile>(&pointer) {
                 let span = self.document.span(&format!("{pointer}/path"));
                 file.path = self.directory_at(&span).join(file.path);
-                files.push((file, Some(span)));
+                match self.outside_of_bundle(&file.path, &span) {
+                    Some(problem) => self.problems.push(problem),
+                    None => files.push((file, Some(span))),
+                }
             }
         }
         files.extend(more.iter().map(|path| {

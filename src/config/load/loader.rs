@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
@@ -96,6 +96,18 @@ impl Loader {
         layer
             .map_or(&self.directory, |layer| &layer.directory)
             .clone()
+    }
+
+    /// Returns the problem of a file that a bundle names outside of its folder.
+    pub(super) fn outside_of_bundle(&self, file: &Path, span: &SourceSpan) -> Option<Problem> {
+        let layer = self.layers.iter().find(|layer| layer.contains(span))?;
+        let inside = file.strip_prefix(&layer.directory).ok();
+        let is_inside = inside.is_some_and(|path| {
+            let mut parts = path.components();
+            parts.all(|part| matches!(part, Component::Normal(_)))
+        });
+        let message = format!("`{}` is not in the bundle", file.display());
+        (!is_inside).then(|| Problem::at(span, message))
     }
 
     /// Returns the location of a file that the config names, and adds it to the files

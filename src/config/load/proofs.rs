@@ -28,14 +28,19 @@ impl Loader {
     }
 
     fn annotate_proof(&mut self, document: &SpannedYaml, pointer: &str, entry: &mut Value) {
-        let span = span_to_value(&document.span(pointer));
+        let position = document.span(pointer);
+        let span = span_to_value(&position);
         match entry {
             Value::String(path) => {
-                let file = document.span(pointer).file;
-                let directory = file.parent().unwrap_or(Path::new(""));
+                let directory = position.file.parent().unwrap_or(Path::new(""));
                 let path = self.case_file(directory.join(&*path));
+                let outside = self.outside_of_bundle(&path, &position);
                 // The proof reports a file that cannot be read.
-                let text = self.read_text(&path).ok();
+                let text = match outside {
+                    None => self.read_text(&path).ok(),
+                    Some(_) => None,
+                };
+                self.problems.extend(outside);
                 *entry = json!({ "file": { "path": path, "text": text, "span": span } });
             }
             Value::Object(case) => {

@@ -172,6 +172,37 @@ async fn an_unsigned_bundle_is_used_only_if_that_is_allowed_and_it_has_no_comman
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_that_names_files_outside_of_it_is_refused() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Long).await;
+    let policy = "policies: [{ policy: model_allow, models: [none] }]\n";
+    let first = unsigned(publisher.manifest("1"), &[("hookgate.yaml", policy)]);
+    server.publish("prod", first.to_bytes().unwrap());
+    let source = format!("  url: \"{}\"\n  unsigned: true\n", server.url("prod"));
+    let replica = Replica::start(&source).await;
+    let outside = replica.folder.path().join("outside.json");
+    let hook = r#"{ "type": "command", "command": "touch ran" }"#;
+    let settings = format!(r#"{{ "hooks": {{ "BeforeModel": [{{ "hooks": [{hook}] }}] }} }}"#);
+    fs::write(&outside, settings).unwrap();
+    let cases = "policies: [{ policy: model_allow, models: [none], must_deny: [../cases.yaml] }]\n";
+    let hook_files = format!("hook_files: [{{ path: {} }}]\n", outside.display());
+
+    for (revision, config, file) in [
+        ("2", &*hook_files, "outside.json"),
+        ("3", cases, "../cases.yaml"),
+    ] {
+        let bundle = unsigned(publisher.manifest(revision), &[("hookgate.yaml", config)]);
+        server.publish("prod", bundle.to_bytes().unwrap());
+        let error = replica
+            .wait_for_error(&format!("{file}` is not in the bundle"))
+            .await;
+        assert!(error.contains("hookgate.yaml:1:"), "{error}");
+    }
+    assert!(replica.denies("anything").await);
+    assert!(!replica.folder.path().join("ran").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hostile_archive_is_refused_before_anything_is_written() {
     let publisher = Publisher::new();
     let server = server_with(&publisher, "apple").await;
