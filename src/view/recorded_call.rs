@@ -15,7 +15,7 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 pub struct RecordedCall {
     /// Path and query of the request.
     pub path: String,
-    /// Headers that the API requires.
+    /// Headers that the API requires, the caller's name as its key, and `User-Agent`.
     pub headers: Map<String, Value>,
     /// Masked request, in the form of its API.
     pub request: Value,
@@ -35,11 +35,9 @@ impl RecordedCall {
         } else {
             request.get("stream") == Some(&Value::Bool(true))
         };
-        let headers = (api == Api::Anthropic)
-            .then(|| ("anthropic-version".to_owned(), json!(ANTHROPIC_VERSION)));
         Some(Self {
             path: path(api, call.method, &call.requested_model)?,
-            headers: headers.into_iter().collect(),
+            headers: headers(api, call),
             request: match api {
                 Api::CodeAssist => json!({ "model": *call.requested_model, "request": request }),
                 _ => request,
@@ -59,6 +57,29 @@ impl RecordedCall {
         fields.extend(names.into_iter().zip(self.answers));
         fields
     }
+}
+
+/// Returns the headers of a call. Callers authenticate by their names when it is performed again.
+fn headers(api: Api, call: &CallRecord) -> Map<String, Value> {
+    let (key, value) = match api {
+        Api::Gemini | Api::Vertex | Api::CodeAssist => ("x-goog-api-key", call.caller.to_string()),
+        Api::Anthropic => ("x-api-key", call.caller.to_string()),
+        Api::OpenAiResponses | Api::OpenAiChat => {
+            ("authorization", format!("Bearer {}", call.caller))
+        }
+    };
+    let version = (api == Api::Anthropic).then(|| ANTHROPIC_VERSION.to_owned());
+    let headers = [
+        ("anthropic-version", version),
+        (key, (!call.caller.is_empty()).then_some(value)),
+        (
+            "user-agent",
+            Some(call.agent.to_string()).filter(|agent| !agent.is_empty()),
+        ),
+    ];
+    let headers = headers.into_iter();
+    let present = headers.filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
+    present.collect()
 }
 
 /// Returns the path of a method by its label; `None` if no method has it.

@@ -294,6 +294,30 @@ async fn a_test_generated_from_a_denial_passes_unchanged() {
     assert!(out.contains("ok 1"), "{out}");
 }
 
+#[tokio::test]
+async fn a_test_generated_from_a_call_has_its_caller_and_agent() {
+    let upstream = Upstream::mock().await;
+    // The SHA-256 of `team-a-key`.
+    let config = "auth: { keys: [{ name: ci, sha256: 554a0d05033791f46fede07b724fa246c95235f60a9fb74caad37d1408b4df58 }] }
+trace: { content: { denied_or_edited: true } }
+policies:
+  - { policy: prompt_guard, deny: [aurora], when: 'caller.name == \"ci\" && caller.agent == \"tool/1\"' }
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent().sending("x-hookgate-key", "team-a-key");
+    let agent = agent.sending("user-agent", "tool/1");
+    let answer = agent.generate("m", &prompt("aurora")).await;
+    let id = answer.header("x-hookgate-request-id");
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+
+    let page = browser.get(&format!("/console/calls/{id}/test")).await.html;
+    let yaml = test_file(&page);
+
+    assert!(yaml.contains("x-goog-api-key: ci"), "{yaml}");
+    assert!(yaml.contains("user-agent: tool/1"), "{yaml}");
+}
+
 /// Returns the first test on a page, without HTML escapes.
 fn test_file(page: &str) -> String {
     let (_, yaml) = page.split_once("<pre tabindex=\"0\">").unwrap();
