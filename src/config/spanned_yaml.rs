@@ -118,7 +118,7 @@ impl SpannedYaml {
         self.find(pointer).0.in_files(&self.files)
     }
 
-    /// Sets the pointers of values that a translation of the document has moved. The first
+    /// Sets the pointers of values that a translation of the document has moved. The longest
     /// one that is a prefix of a pointer counts.
     pub(crate) fn set_moves(&mut self, moves: Vec<(String, String)>) {
         self.moves = moves;
@@ -126,11 +126,14 @@ impl SpannedYaml {
 
     /// Returns the pointer in the document for one in its translation.
     fn moved<'a>(&self, pointer: &'a str) -> Cow<'a, str> {
-        let moved = self.moves.iter().find_map(|(to, from)| {
+        let moves = self.moves.iter().filter_map(|(to, from)| {
             let rest = pointer.strip_prefix(to)?;
-            (rest.is_empty() || rest.starts_with('/')).then(|| format!("{from}{rest}"))
+            (rest.is_empty() || rest.starts_with('/')).then_some((from, rest))
         });
-        moved.map_or(Cow::Borrowed(pointer), Cow::Owned)
+        let longest = moves.min_by_key(|(_, rest)| rest.len());
+        longest.map_or(Cow::Borrowed(pointer), |(from, rest)| {
+            Cow::Owned(format!("{from}{rest}"))
+        })
     }
 
     /// Returns the JSON pointers of all keys and items with their lines, in order.

@@ -124,6 +124,23 @@ fn unsupported_settings_are_reported_with_their_position() {
 }
 
 #[test]
+fn two_events_of_one_meaning_keep_their_positions() {
+    let settings = r#"{
+  "hooks": {
+    "Stop": [{ "hooks": [{ "type": "command", "command": "a" }] }],
+    "SubagentStop": [{ "hooks": [
+      { "type": "command", "command": "b", "timeout": "soon" }
+    ] }]
+  }
+}"#;
+
+    let (code, _, stderr) = check(".claude/settings.json", settings, &[]);
+
+    assert_eq!(code, 78);
+    assert!(stderr.contains(".claude/settings.json:5:"), "{stderr}");
+}
+
+#[test]
 fn check_prints_the_names_of_tools() {
     let (_, stdout, _) = check(".claude/settings.json", CLAUDE_SETTINGS, &[]);
     let shell = "tool shell: gemini run_shell_command; claude Bash; codex Bash; on the wire shell shell_command local_shell exec_command bash\n";
