@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     hash_chain::LineLink,
-    log_file::{first_seq, rotated_files, rotated_path, rotated_seq},
+    log_file::{first_seq, open, rotated_path, segment_seqs},
     reader::MAX_LINE_BYTES,
 };
 
@@ -195,27 +195,6 @@ fn oldest_segment(path: &Path, min_seq: u64) -> io::Result<Option<OpenSegment>> 
         }
     }
     Ok(None)
-}
-
-/// Returns the sequence numbers of the first lines of all files, in order.
-fn segment_seqs(path: &Path) -> io::Result<Vec<u64>> {
-    let name = path.file_name().unwrap_or_default();
-    let rotated = rotated_files(path)?;
-    let mut seqs: Vec<u64> = rotated
-        .iter()
-        .filter_map(|file| rotated_seq(file.file_name()?, name))
-        .collect();
-    seqs.extend(open(path)?.as_ref().and_then(first_seq));
-    seqs.dedup();
-    Ok(seqs)
-}
-
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

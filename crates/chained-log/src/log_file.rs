@@ -324,6 +324,28 @@ pub(crate) fn first_seq(file: &File) -> Option<u64> {
     digits.parse().ok()
 }
 
+/// Returns the sequence numbers of the first lines of all files, in order.
+pub(crate) fn segment_seqs(path: &Path) -> io::Result<Vec<u64>> {
+    let name = path.file_name().unwrap_or_default();
+    let rotated = rotated_files(path)?;
+    let mut seqs: Vec<u64> = rotated
+        .iter()
+        .filter_map(|file| rotated_seq(file.file_name()?, name))
+        .collect();
+    seqs.extend(open(path)?.as_ref().and_then(first_seq));
+    seqs.dedup();
+    Ok(seqs)
+}
+
+/// Opens a file; `None` if there is none.
+pub(crate) fn open(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns the last intact line: the offset of its end, and its position in the chain.
 /// Bytes after it are what a crash left.
 fn last_line(file: &File) -> io::Result<Option<(u64, ChainHead)>> {

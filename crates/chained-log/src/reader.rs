@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, ErrorKind, Read},
     path::{Path, PathBuf},
 };
 
@@ -11,11 +11,14 @@ use thiserror::Error;
 
 use crate::{
     hash_chain::{ChainHead, GENESIS_HASH, LineLink},
-    log_file::{is_locked, rotated_files},
+    log_file::{is_locked, open, rotated_files, segment_seqs},
 };
 
 /// Length of a line that is read, in bytes; written lines are far shorter.
 pub(crate) const MAX_LINE_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Attempts to list the files of a log while it rotates.
+const MAX_LIST_ATTEMPTS: usize = 10;
 
 /// One line of a log.
 #[derive(Debug)]
@@ -28,6 +31,13 @@ pub struct LogLine {
     pub bytes: Vec<u8>,
     /// True if a line break follows. The last line may be incomplete while it is written.
     pub is_complete: bool,
+}
+
+/// A file of a log. Rotated files are opened when they are read.
+#[derive(Debug)]
+pub(crate) struct LogSegment {
+    pub(crate) path: PathBuf,
+    reader: Option<BufReader<File>>,
 }
 
 /// Result of verifying a log whose chain is intact.
@@ -93,13 +103,15 @@ impl LogLine {
 }
 
 /// Returns the lines of the log at `path`, rotated files included, oldest first. The
-/// chain is not verified.
+/// chain is not verified. A rotation meanwhile hides none of the lines that were there;
+/// those of a file that it removes are skipped.
 ///
 /// # Errors
 ///
 /// Fails if a file cannot be read.
 pub fn lines(path: &Path) -> Result<impl Iterator<Item = Result<LogLine, ReadError>>, ReadError> {
-    Ok(log_files(path)?.into_iter().flat_map(file_lines))
+    let segments = log_segments(path)?.into_iter();
+    Ok(segments.flat_map(|segment| segment.lines_behind(0)))
 }
 
 /// Verifies the hash chain of the log at `path`.
@@ -108,16 +120,31 @@ pub fn lines(path: &Path) -> Result<impl Iterator<Item = Result<LogLine, ReadErr
 ///
 /// Returns the first line that breaks the chain, or why the log could not be read.
 pub fn verify(path: &Path) -> Result<Verification, ReadError> {
+    verify_lines(path, lines(path)?)
+}
+
+fn verify_lines(
+    path: &Path,
+    lines: impl Iterator<Item = Result<LogLine, ReadError>>,
+) -> Result<Verification, ReadError> {
     let mut first_seq = None;
     let (mut head, mut count, mut has_incomplete_line) = (ChainHead::default(), 0, false);
-    for line in lines(path)? {
+    for line in lines {
         let line = line?;
         if !line.is_complete && line.file == path && is_locked(path) {
             has_incomplete_line = true;
             break;
         }
         let previous = first_seq.is_some().then_some(&head);
-        head = verify_line(&line, previous).map_err(|reason| line.error(reason))?;
+        head = match verify_line(&line, previous) {
+            Err(_) if is_oldest(path, &line) => {
+                // A rotation removed the files before it.
+                (first_seq, count) = (None, 0);
+                verify_line(&line, None)
+            }
+            verified => verified,
+        }
+        .map_err(|reason| line.error(reason))?;
         first_seq = first_seq.or(Some(head.seq));
         count += 1;
     }
@@ -130,6 +157,13 @@ pub fn verify(path: &Path) -> Result<Verification, ReadError> {
         last_hash: head.hash,
         has_incomplete_line,
     })
+}
+
+/// Returns whether the oldest file begins with a line.
+fn is_oldest(path: &Path, line: &LogLine) -> bool {
+    let oldest = segment_seqs(path).unwrap_or_default().first().copied();
+    let link = LineLink::parse_unchecked(&line.bytes);
+    oldest.is_some() && oldest == link.map(|link| link.head.seq)
 }
 
 /// Checks that a line is intact and follows `previous`; older files may have been
@@ -161,61 +195,150 @@ fn verify_line(line: &LogLine, previous: Option<&ChainHead>) -> Result<ChainHead
 }
 
 /// Returns the files of a log, oldest first.
-pub(crate) fn log_files(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
-    let mut files = rotated_files(path).map_err(|cause| io_error(path, cause))?;
-    // During a rotation the log's own file is missing for a moment.
-    if path.exists() || files.is_empty() {
-        files.push(path.to_owned());
-    }
-    Ok(files)
-}
-
-fn file_lines(file: PathBuf) -> impl Iterator<Item = Result<LogLine, ReadError>> {
-    lines_behind(file, 0, None)
-}
-
-/// Returns the lines of a file behind `number` lines, which `reader` has read.
-pub(crate) fn lines_behind(
-    file: PathBuf,
-    mut number: u64,
-    mut reader: Option<BufReader<File>>,
-) -> impl Iterator<Item = Result<LogLine, ReadError>> {
-    let mut has_ended = false;
-    std::iter::from_fn(move || {
-        if has_ended {
-            return None;
+pub(crate) fn log_segments(path: &Path) -> Result<Vec<LogSegment>, ReadError> {
+    let failed = |cause| io_error(path, cause);
+    let mut listed = rotated_files(path).map_err(failed)?;
+    let mut active = open(path).map_err(failed)?;
+    for _ in 0..MAX_LIST_ATTEMPTS {
+        let again = rotated_files(path).map_err(failed)?;
+        if again == listed {
+            break;
         }
-        number += 1;
-        let line = next_line(&mut reader, &file, number);
-        has_ended = !matches!(line, Ok(Some(_)));
-        line.map_err(|cause| io_error(&file, cause)).transpose()
-    })
+        // A rotation meanwhile has renamed a file that is in no list.
+        listed = again;
+        active = open(path).map_err(failed)?;
+    }
+    // During a rotation the log's own file is missing for a moment.
+    if active.is_none() && listed.is_empty() {
+        return Err(failed(ErrorKind::NotFound.into()));
+    }
+    let segment = |path, reader| LogSegment { path, reader };
+    let rotated = listed.into_iter().map(|file| segment(file, None));
+    let active = active.map(|file| segment(path.to_owned(), Some(BufReader::new(file))));
+    Ok(rotated.chain(active).collect())
 }
 
-fn next_line(
-    reader: &mut Option<BufReader<File>>,
-    file: &Path,
-    number: u64,
-) -> io::Result<Option<LogLine>> {
-    let reader = match reader {
-        Some(reader) => reader,
-        none => none.insert(BufReader::new(File::open(file)?)),
-    };
-    let mut bytes = Vec::new();
-    let read = reader.take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes)?;
-    if read == 0 {
-        return Ok(None);
+impl LogSegment {
+    /// Returns the reader of the file; `None` if a rotation has removed the file.
+    pub(crate) fn reader(&mut self) -> io::Result<Option<&mut BufReader<File>>> {
+        if self.reader.is_none() {
+            self.reader = open(&self.path)?.map(BufReader::new);
+        }
+        Ok(self.reader.as_mut())
     }
-    let is_complete = bytes.pop_if(|byte| *byte == b'\n').is_some();
-    Ok(Some(LogLine {
-        file: file.to_owned(),
-        number,
-        bytes,
-        is_complete,
-    }))
+
+    /// Returns the lines of the file behind `number` lines, which were read.
+    pub(crate) fn lines_behind(
+        mut self,
+        mut number: u64,
+    ) -> impl Iterator<Item = Result<LogLine, ReadError>> {
+        let mut has_ended = false;
+        std::iter::from_fn(move || {
+            if has_ended {
+                return None;
+            }
+            number += 1;
+            let line = self.next_line(number);
+            has_ended = !matches!(line, Ok(Some(_)));
+            line.map_err(|cause| io_error(&self.path, cause))
+                .transpose()
+        })
+    }
+
+    fn next_line(&mut self, number: u64) -> io::Result<Option<LogLine>> {
+        let Some(reader) = self.reader()? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        let read = reader.take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        let is_complete = bytes.pop_if(|byte| *byte == b'\n').is_some();
+        Ok(Some(LogLine {
+            file: self.path.clone(),
+            number,
+            bytes,
+            is_complete,
+        }))
+    }
 }
 
 pub(crate) fn io_error(file: &Path, cause: io::Error) -> ReadError {
     let file = file.to_owned();
     ReadError::Io { file, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, iter};
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::log_file::rotated_path;
+
+    /// Appends three lines to the log.
+    fn append(path: &Path, head: &mut ChainHead) {
+        let mut bytes = fs::read(path).unwrap_or_default();
+        for _ in 0..3 {
+            head.append_line(&mut bytes, b"\"a\":1");
+        }
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn rotate(path: &Path, first_seq: u64) {
+        fs::rename(path, rotated_path(path, first_seq)).unwrap();
+    }
+
+    /// A log of nine lines in three files.
+    fn log() -> (TempDir, PathBuf, ChainHead) {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("log");
+        let mut head = ChainHead::default();
+        for first_seq in [1, 4] {
+            append(&path, &mut head);
+            rotate(&path, first_seq);
+        }
+        append(&path, &mut head);
+        (folder, path, head)
+    }
+
+    #[test]
+    fn a_log_that_rotates_while_it_is_read_is_intact() {
+        let (_folder, path, mut head) = log();
+
+        let lines = lines(&path).unwrap();
+        rotate(&path, 7);
+        append(&path, &mut head);
+        let verified = verify_lines(&path, lines).unwrap();
+
+        assert_eq!((verified.first_seq, verified.lines), (1, 9));
+        assert_eq!(verify(&path).unwrap().lines, 12);
+    }
+
+    #[test]
+    fn files_that_a_rotation_removes_while_they_are_read_are_no_gap() {
+        let (_folder, path, _) = log();
+
+        let mut lines = lines(&path).unwrap();
+        let first = lines.next();
+        for first_seq in [1, 4] {
+            fs::remove_file(rotated_path(&path, first_seq)).unwrap();
+        }
+        rotate(&path, 7);
+        let verified = verify_lines(&path, iter::chain(first, lines)).unwrap();
+
+        assert_eq!((verified.first_seq, verified.lines), (7, 3));
+    }
+
+    #[test]
+    fn a_missing_file_between_others_breaks_the_chain() {
+        let (_folder, path, _) = log();
+        fs::remove_file(rotated_path(&path, 4)).unwrap();
+
+        let error = verify(&path).unwrap_err();
+
+        assert!(error.to_string().contains("expected 4"), "{error}");
+    }
 }

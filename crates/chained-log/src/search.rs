@@ -10,7 +10,7 @@ use std::{
 use crate::{
     hash_chain::LineLink,
     log_file::first_seq,
-    reader::{LogLine, MAX_LINE_BYTES, ReadError, io_error, lines_behind, log_files},
+    reader::{LogLine, LogSegment, MAX_LINE_BYTES, ReadError, io_error, log_segments},
 };
 
 /// Returns the lines of the log at `path` from the first one that `is_before` refuses.
@@ -24,50 +24,55 @@ pub fn lines_from(
     path: &Path,
     is_before: impl Fn(&[u8]) -> bool,
 ) -> Result<impl Iterator<Item = Result<LogLine, ReadError>>, ReadError> {
-    let mut files = log_files(path)?;
+    let mut segments = log_segments(path)?;
     // The last file whose first line comes before, or the first file.
-    let (mut first, mut end) = (0, files.len());
+    let (mut first, mut end) = (0, segments.len());
     while end - first > 1 {
         let middle = usize::midpoint(first, end);
-        let starts_before = files.get(middle).map_or(Ok(false), |file| {
-            let line = read_line(&mut BufReader::new(File::open(file)?))?;
-            Ok(line.is_some_and(|line| is_before(&line)))
-        });
+        let starts_before = match segments.get_mut(middle) {
+            Some(segment) => starts_before(segment, &is_before),
+            None => Ok(false),
+        };
         if starts_before.map_err(|cause| io_error(path, cause))? {
             first = middle;
         } else {
             end = middle;
         }
     }
-    let later = files.split_off((first + 1).min(files.len()));
-    let first_file = files.pop();
-    let first_lines = first_file.map(|file| {
-        let opened = open_behind(&file, is_before).map_err(|cause| io_error(&file, cause))?;
-        let (number, reader) = opened;
-        Ok(lines_behind(file, number, Some(reader)))
+    let later = segments.split_off((first + 1).min(segments.len()));
+    let first_lines = segments.pop().map(|mut segment| {
+        let number = move_behind(&mut segment, is_before);
+        let number = number.map_err(|cause| io_error(&segment.path, cause))?;
+        Ok(segment.lines_behind(number))
     });
     let first_lines = first_lines.transpose()?;
-    let later = later
-        .into_iter()
-        .flat_map(|file| lines_behind(file, 0, None));
+    let later = later.into_iter();
+    let later = later.flat_map(|segment| segment.lines_behind(0));
     Ok(first_lines.into_iter().flatten().chain(later))
 }
 
-/// Opens a file behind the lines that come before. Returns their number, too.
-fn open_behind(
-    file: &Path,
-    is_before: impl Fn(&[u8]) -> bool,
-) -> io::Result<(u64, BufReader<File>)> {
-    let file = File::open(file)?;
-    let first_seq = first_seq(&file).unwrap_or_default();
-    let mut reader = BufReader::new(file);
-    let start = bisect(&mut reader, is_before)?;
+/// Returns whether the first line of a file comes before. Files that a rotation removes do.
+fn starts_before(segment: &mut LogSegment, is_before: impl Fn(&[u8]) -> bool) -> io::Result<bool> {
+    let Some(reader) = segment.reader()? else {
+        return Ok(true);
+    };
+    let line = read_line(reader)?;
+    reader.rewind()?;
+    Ok(line.is_some_and(|line| is_before(&line)))
+}
+
+/// Moves behind the lines that come before. Returns their number.
+fn move_behind(segment: &mut LogSegment, is_before: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
+    let Some(reader) = segment.reader()? else {
+        return Ok(0);
+    };
+    let first_seq = first_seq(reader.get_ref()).unwrap_or_default();
+    let start = bisect(reader, is_before)?;
     reader.seek(SeekFrom::Start(start))?;
-    let line = read_line(&mut reader)?;
+    let line = read_line(reader)?;
     reader.seek(SeekFrom::Start(start))?;
     let seq = line.as_deref().and_then(LineLink::parse_unchecked);
-    let number = seq.map_or(0, |link| link.head.seq.saturating_sub(first_seq));
-    Ok((number, reader))
+    Ok(seq.map_or(0, |link| link.head.seq.saturating_sub(first_seq)))
 }
 
 /// Returns the offset of the first line that does not come before.
