@@ -43,6 +43,8 @@ pub(crate) struct LogFile {
     first_seq: u64,
     /// True if a failed write may have left bytes after `len`.
     is_dirty: bool,
+    /// True if the file was removed, and no line was written since.
+    is_gone: bool,
     _lock: File,
 }
 
@@ -64,6 +66,7 @@ impl LogFile {
             len: 0,
             first_seq: head.seq + 1,
             is_dirty: false,
+            is_gone: false,
             _lock: lock,
         };
         let mut torn = None;
@@ -110,26 +113,28 @@ impl LogFile {
             self.is_dirty = file.set_len(self.len).is_err();
         } else {
             self.len += added;
+            self.is_gone = false;
         }
         self.file = Some(file);
         written
     }
 
-    /// Returns whether the file was removed from its path and must be created anew.
+    /// Returns whether the file was removed from its path, and no line was written since.
     ///
     /// # Errors
     ///
     /// Fails if another file is at its path.
     pub(crate) fn is_gone(&mut self) -> io::Result<bool> {
         let Some(file) = &self.file else {
-            return Ok(false);
+            return Ok(self.is_gone);
         };
         let ours = file.metadata()?;
         match fs::symlink_metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == (ours.dev(), ours.ino()) => Ok(false),
+            Ok(found) if (found.dev(), found.ino()) == (ours.dev(), ours.ino()) => Ok(self.is_gone),
             Ok(_) => Err(io::Error::other("another file is at the log's path")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 (self.file, self.len, self.is_dirty) = (None, 0, false);
+                self.is_gone = true;
                 Ok(true)
             }
             Err(error) => Err(error),

@@ -138,3 +138,105 @@ impl LogWriter {
             .send_modify(|progress| progress.is_failing = true);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+        sync::mpsc::{Receiver, Sender, channel},
+    };
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{Log, WriteOptions, lines};
+
+    /// Sends a description of each event.
+    struct EventSender(Sender<String>);
+
+    impl LogObserver for EventSender {
+        fn line(&self, notice: &LogNotice) -> Vec<u8> {
+            format!("\"notice\":\"{notice:?}\"").into_bytes()
+        }
+
+        fn record(&self, event: LogEvent<'_>) {
+            // A test may end before the writer.
+            let _ended = self.0.send(format!("{event:?}"));
+        }
+    }
+
+    /// A log in a folder that can be moved away, with a running writer.
+    struct MovableLog {
+        folder: TempDir,
+        log: Log,
+        events: Receiver<String>,
+    }
+
+    impl MovableLog {
+        fn start() -> Self {
+            let folder = TempDir::new().unwrap();
+            fs::create_dir(folder.path().join("logs")).unwrap();
+            let path = folder.path().join("logs/log");
+            let (sender, events) = channel();
+            let observer = Arc::new(EventSender(sender));
+            let log = Log::open(&path, WriteOptions::default(), observer).unwrap();
+            let writer = log.take_writer().unwrap();
+            thread::spawn(|| writer.run());
+            Self {
+                folder,
+                log,
+                events,
+            }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("logs/log")
+        }
+
+        fn move_away(&self) {
+            let logs = self.folder.path().join("logs");
+            fs::rename(&logs, self.folder.path().join("gone")).unwrap();
+        }
+
+        fn push(&self) {
+            self.log.push(b"\"a\":1".to_vec());
+        }
+
+        /// Waits for an event whose description begins so.
+        #[track_caller]
+        fn wait_for(events: &Receiver<String>, begin: &str) -> String {
+            let timeout = Duration::from_secs(20);
+            loop {
+                let event = events.recv_timeout(timeout).unwrap();
+                if event.starts_with(begin) {
+                    return event;
+                }
+            }
+        }
+    }
+
+    fn text(path: &Path) -> String {
+        let lines = lines(path).unwrap().map(Result::unwrap);
+        let lines = lines.map(|line| String::from_utf8(line.bytes).unwrap());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_recreated_log_begins_with_its_notice_although_earlier_attempts_failed() {
+        let log = MovableLog::start();
+        log.push();
+        MovableLog::wait_for(&log.events, "Written");
+        log.move_away();
+        log.push();
+        MovableLog::wait_for(&log.events, "Failed");
+
+        fs::create_dir(log.folder.path().join("logs")).unwrap();
+        MovableLog::wait_for(&log.events, "Recovered");
+
+        let text = text(&log.path());
+        let first = text.lines().next().unwrap();
+        assert!(first.contains("\"notice\":\"Recreated\""), "{text}");
+        assert_eq!(text.matches("Recreated").count(), 1, "{text}");
+    }
+}
