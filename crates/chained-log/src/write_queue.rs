@@ -148,6 +148,13 @@ impl WriteQueue {
         }
     }
 
+    /// Takes all lines that are queued, and returns their number.
+    pub(crate) fn take_all(&self) -> usize {
+        let mut state = self.state();
+        state.bytes = 0;
+        std::mem::take(&mut state.lines).len()
+    }
+
     /// Waits for `duration`, or until the queue is closed; returns whether it is.
     pub(crate) fn wait_for_close(&self, duration: Duration) -> bool {
         let state = self.state();

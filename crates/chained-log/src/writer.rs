@@ -91,7 +91,8 @@ impl LogWriter {
                 thread::sleep(MIN_RETRY_PAUSE);
             }
             if attempts_after_close >= MAX_ATTEMPTS_AFTER_CLOSE {
-                let lines = batch.lines.len() as u64;
+                let lines = batch.lines.len() + self.queue.take_all();
+                let lines = lines as u64;
                 self.observer.record(LogEvent::Lost { lines });
                 return false;
             }
@@ -145,6 +146,7 @@ mod tests {
         fs,
         path::{Path, PathBuf},
         sync::mpsc::{Receiver, Sender, channel},
+        thread::JoinHandle,
     };
 
     use tempfile::TempDir;
@@ -170,6 +172,7 @@ mod tests {
     struct MovableLog {
         folder: TempDir,
         log: Log,
+        writer: JoinHandle<()>,
         events: Receiver<String>,
     }
 
@@ -182,10 +185,10 @@ mod tests {
             let observer = Arc::new(EventSender(sender));
             let log = Log::open(&path, WriteOptions::default(), observer).unwrap();
             let writer = log.take_writer().unwrap();
-            thread::spawn(|| writer.run());
             Self {
                 folder,
                 log,
+                writer: thread::spawn(|| writer.run()),
                 events,
             }
         }
@@ -238,5 +241,30 @@ mod tests {
         let first = text.lines().next().unwrap();
         assert!(first.contains("\"notice\":\"Recreated\""), "{text}");
         assert_eq!(text.matches("Recreated").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn all_queued_lines_count_as_lost_if_the_last_attempt_fails() {
+        let log = MovableLog::start();
+        log.push();
+        MovableLog::wait_for(&log.events, "Written");
+        log.move_away();
+        log.push();
+        MovableLog::wait_for(&log.events, "Failed");
+        for _ in 0..10 {
+            log.push();
+        }
+
+        let MovableLog {
+            log,
+            writer,
+            events,
+            folder: _folder,
+        } = log;
+        drop(log);
+        writer.join().unwrap();
+
+        let lost = MovableLog::wait_for(&events, "Lost");
+        assert_eq!(lost, "Lost { lines: 11 }");
     }
 }
