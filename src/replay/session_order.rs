@@ -135,7 +135,7 @@ impl SessionOrder {
             let is_first = match session.match_kind.as_str() {
                 "new" | "forked" | "transient" => true,
                 // Nothing needed the state of a session that the agent names.
-                "" => session.place == 0,
+                "named" => session.place == 0,
                 _ => false,
             };
             let is_next = session.place == progress.next_place && session.place > 0;
@@ -208,6 +208,12 @@ mod tests {
             ("d", 3, "continued"),
         ];
         assert_eq!(order(&calls), "a0 a1 a20? a21? b40? a0 c0? d3?");
+    }
+
+    #[test]
+    fn a_named_session_without_lookup_is_known_from_its_first_call() {
+        let calls = [("a", 0, "named"), ("a", 1, "named"), ("b", 40, "named")];
+        assert_eq!(order(&calls), "a0 a1 b40?");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use self::cases::{content_and_callers, models_and_prompts, tools};
 use super::{
-    conversations::{Call, REASON},
+    conversations::{Call, REASON, sessions},
     recorded::RecordedCalls,
 };
 
@@ -132,4 +132,20 @@ async fn a_config_change_affects_exactly_the_expected_calls() {
             assert_eq!(against["counts"], report["counts"], "{name}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_policy_of_a_gateway_denies_calls_of_named_sessions() {
+    let calls = sessions();
+    let count = calls.len();
+    let recorded = RecordedCalls::record("", calls).await;
+    recorded.write_config(
+        "next.yaml",
+        "policies: [{ policy: model_allow, models: [other] }]\n",
+    );
+
+    let report = recorded.report("next.yaml", &[]);
+
+    assert_eq!(report["counts"]["newly_denied"], count, "{report:#}");
+    assert_eq!(report["counts"]["unknown"], 0, "{report:#}");
 }
