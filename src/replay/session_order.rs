@@ -37,11 +37,13 @@ pub struct OrderedCall {
 pub(super) struct SessionOrder {
     hasher: RandomState,
     sessions: LruCache<u64, SessionProgress>,
-    /// Calls that wait, by session and place.
-    waiting: HashMap<u64, BTreeMap<u64, RecordedExchange>>,
-    /// Sessions with waiting calls, oldest first; some may have none any more.
+    /// Calls that wait, by session, and by place and number of the call.
+    waiting: HashMap<u64, BTreeMap<(u64, u64), RecordedExchange>>,
+    /// Sessions with waiting calls, oldest first.
     waiting_sessions: VecDeque<u64>,
     waiting_calls: usize,
+    /// Number of calls that have waited so far.
+    number: u64,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +60,7 @@ impl Default for SessionOrder {
             waiting: HashMap::new(),
             waiting_sessions: VecDeque::new(),
             waiting_calls: 0,
+            number: 0,
         }
     }
 }
@@ -77,9 +80,7 @@ impl SessionOrder {
             .get_or_insert_mut(key, SessionProgress::default);
         let (place, next) = (session.place, progress.next_place);
         if place > next && place - next <= MAX_OVERLAPPING_CALLS && session.match_kind != "new" {
-            self.waiting.entry(key).or_default().insert(place, exchange);
-            self.waiting_sessions.push_back(key);
-            self.waiting_calls += 1;
+            self.wait(key, place, exchange);
             return self.release_surplus();
         }
         let mut calls = vec![self.start(key, exchange)];
@@ -96,6 +97,17 @@ impl SessionOrder {
             calls.extend(self.release(key));
         }
         calls
+    }
+
+    fn wait(&mut self, key: u64, place: u64, exchange: RecordedExchange) {
+        let waiting = self.waiting.entry(key).or_default();
+        if waiting.is_empty() {
+            self.waiting_sessions.push_back(key);
+        }
+        // Replicas that record into one folder count the places of a session separately.
+        waiting.insert((place, self.number), exchange);
+        self.number += 1;
+        self.waiting_calls += 1;
     }
 
     fn release_surplus(&mut self) -> Vec<OrderedCall> {
@@ -118,9 +130,12 @@ impl SessionOrder {
     fn next_waiting(&mut self, key: u64) -> Option<RecordedExchange> {
         let next = self.sessions.get(&key)?.next_place;
         let waiting = self.waiting.get_mut(&key)?;
-        let exchange = waiting.remove(&next)?;
+        let first = waiting.first_entry();
+        let first = first.filter(|entry| entry.key().0 <= next)?;
+        let exchange = first.remove();
         if waiting.is_empty() {
             self.waiting.remove(&key);
+            self.waiting_sessions.retain(|session| *session != key);
         }
         self.waiting_calls -= 1;
         Some(exchange)
@@ -214,6 +229,31 @@ mod tests {
     fn a_named_session_without_lookup_is_known_from_its_first_call() {
         let calls = [("a", 0, "named"), ("a", 1, "named"), ("b", 40, "named")];
         assert_eq!(order(&calls), "a0 a1 b40?");
+    }
+
+    #[test]
+    fn calls_of_one_place_are_all_replayed() {
+        let calls = [
+            ("a", 1, "continued"),
+            ("a", 1, "continued"),
+            ("a", 2, "continued"),
+            ("a", 0, "new"),
+            ("b", 1, "continued"),
+            ("b", 1, "continued"),
+        ];
+        assert_eq!(order(&calls), "a0 a1 a1 a2 b1? b1?");
+    }
+
+    #[test]
+    fn sessions_with_waiting_calls_are_bounded() {
+        let mut order = SessionOrder::default();
+        for number in 0..1000 {
+            let id = number.to_string();
+            order.push(call(&id, 1, "continued"));
+            order.push(call(&id, 0, "new"));
+        }
+        assert_eq!(order.waiting_sessions.len(), 0);
+        assert_eq!(order.waiting_calls, 0);
     }
 
     #[test]
