@@ -1,12 +1,7 @@
 //! Name replay: calls of a decision log, judged by the rules that need only names of callers,
 //! models and tools. A log has no content, so other rules are not judged.
 
-use std::{
-    borrow::Cow,
-    fs::File,
-    io::{self, BufRead, BufReader},
-    path::Path,
-};
+use std::{borrow::Cow, path::Path};
 
 use serde_json::{Map, Value};
 
@@ -28,17 +23,14 @@ use crate::{
     policy::{InspectionPass, PolicyRequest},
 };
 
-/// Longest line of a decision log with content.
-const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
-
-/// Replays the names in a decision log under a config.
+/// Replays the names in a decision log, rotated files included, under a config.
 ///
 /// # Errors
 ///
 /// Returns an error if the log cannot be read, or the config cannot be built.
 pub async fn replay_names(log: &Path, config: Config) -> Result<ReplayReport, ReplayError> {
     let started = std::time::Instant::now();
-    let mut lines = BufReader::new(File::open(log)?);
+    let lines = chained_log::lines(log)?;
     let (config, rules) = names_only(config);
     let version = config.version.clone();
     let gateway = ReplayGateway::new(config, ReplayedHooks::Policies).await?;
@@ -50,14 +42,10 @@ pub async fn replay_names(log: &Path, config: Config) -> Result<ReplayReport, Re
     };
     let mut tally = Tally::default();
     let snapshot = gateway.app.snapshot();
-    let mut number = 0_u64;
-    while let Some(line) = next_line(&mut lines)? {
-        number += 1;
-        match serde_json::from_slice::<Value>(&line) {
+    for line in lines {
+        match line?.json() {
             Ok(line) => judge(&snapshot.engine, &line, &mut tally).await,
-            Err(error) => report
-                .damaged
-                .add(&format!("{}: line {number}: {error}", log.display())),
+            Err(error) => report.damaged.add(&error),
         }
     }
     report.add_tally(tally);
@@ -70,12 +58,6 @@ pub async fn replay_names(log: &Path, config: Config) -> Result<ReplayReport, Re
     drop(snapshot);
     gateway.end().await;
     Ok(report)
-}
-
-fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    let read = io::Read::take(lines, MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
-    Ok((read > 0).then_some(line))
 }
 
 /// Returns the config with only the rules that names are enough for, and all its rules.

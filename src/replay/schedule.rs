@@ -56,6 +56,9 @@ pub enum ReplayError {
     /// The recording cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The decision log cannot be read.
+    #[error(transparent)]
+    Log(#[from] chained_log::ReadError),
     /// A gateway cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),

@@ -227,7 +227,10 @@ fn a_decision_log_can_be_replayed_for_rules_on_names() {
         tool("c", "cat", "deny"),
         "broken\n".to_owned(),
     ];
-    fs::write(folder.path().join("decisions.jsonl"), log.concat()).unwrap();
+    // The first two lines are in a file that was rotated.
+    let rotated = "decisions.jsonl.00000000000000000001";
+    fs::write(folder.path().join(rotated), log[..2].concat()).unwrap();
+    fs::write(folder.path().join("decisions.jsonl"), log[2..].concat()).unwrap();
     let config = format!(
         "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:9\" }} }}
 policies:
