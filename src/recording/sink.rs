@@ -236,7 +236,13 @@ impl RecordingSink {
         let raw = match std::mem::replace(&mut self.state, SinkState::NotSampled) {
             SinkState::Undecided(raw) | SinkState::Sampled(raw) => raw,
             SinkState::NotSampled => return,
-            SinkState::Lost => return self.collector.count_dropped(),
+            SinkState::Lost => {
+                let (id, request) = (&exchange.session_id, &*exchange.request_id);
+                if self.collector.is_sampled(id, request) {
+                    self.collector.count_dropped();
+                }
+                return;
+            }
         };
         if !self.collector.collects(exchange.action, raw.is_tool_denied) {
             return;

@@ -244,6 +244,26 @@ async fn an_exchange_above_the_memory_limit_is_dropped_and_counted() {
 }
 
 #[tokio::test]
+async fn an_exchange_outside_of_the_sample_is_not_counted_as_dropped() {
+    let upstream = Upstream::mock().await;
+    let config = "record: { path: recordings, what: { sample: 0.000000001 } }\n\
+                  policies: [{ policy: model_allow, models: ['*'] }]\n\
+                  limits: { body: 40MiB, memory: 200MiB }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let large = "x".repeat(17 * 1024 * 1024);
+    for text in [&*large, "small"] {
+        let answer = gateway.agent().generate("m", &prompt(text)).await;
+        assert_eq!(answer.status, 200);
+    }
+
+    let operator = gateway.operator();
+    for metric in ["dropped", "exchanges"] {
+        let metric = format!("hookgate_recording_{metric}_total");
+        assert_eq!(operator.metric(&metric).await, 0, "{metric}");
+    }
+}
+
+#[tokio::test]
 async fn a_config_with_a_wrong_recipient_is_rejected() {
     let folder = TempDir::new().unwrap();
     let config = "upstreams: { gemini: { url: 'http://127.0.0.1:1' } }\n\
