@@ -52,6 +52,13 @@ impl ReservedBytes {
         self.bytes += more;
         used <= self.budget.max
     }
+
+    /// Releases a part of the bytes.
+    pub(super) fn release(&mut self, bytes: usize) {
+        let released = bytes.min(self.bytes);
+        self.bytes -= released;
+        self.budget.used.fetch_sub(released, Ordering::Relaxed);
+    }
 }
 
 impl Drop for ReservedBytes {
@@ -73,6 +80,8 @@ mod tests {
 
         assert!(all.iter_mut().all(|bytes| bytes.grow(MAX_EXCHANGE_BYTES)));
         assert!(!all[0].grow(1));
+        all[0].release(1);
+        assert!(all[0].grow(1));
         let mut next = ReservedBytes::none(Arc::clone(&budget));
         assert!(!next.grow(1));
         drop(next);

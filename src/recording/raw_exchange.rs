@@ -125,6 +125,13 @@ impl WirePiece {
 }
 
 impl RawExchange {
+    /// Drops the pieces of the request, and releases their memory.
+    pub(super) fn drop_received(&mut self) {
+        let received = mem::take(&mut self.received);
+        let bytes = received.iter().map(|piece| piece.bytes.len() + ITEM_BYTES);
+        self.memory.release(bytes.sum());
+    }
+
     /// Makes the line of the exchange; masked, unless `mask` is `None`.
     pub(super) fn into_line(
         self,

@@ -217,7 +217,9 @@ impl RecordingSink {
             }
             ExchangeEvent::RequestRead(body) => {
                 if let Some(raw) = self.raw(0) {
-                    raw.received = Vec::new();
+                    raw.drop_received();
+                }
+                if let Some(raw) = self.raw(body.len()) {
                     raw.request = Some((*body).clone());
                 }
             }

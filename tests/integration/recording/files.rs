@@ -2,11 +2,13 @@
 
 use std::{
     fs::{self, File},
+    io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
 
+use flate2::{Compression, write::GzEncoder};
 use tempfile::TempDir;
 
 use super::{RECORD, exchanges};
@@ -241,6 +243,29 @@ async fn an_exchange_above_the_memory_limit_is_dropped_and_counted() {
     wait_for_metric(&operator, "hookgate_recording_exchanges_total", 1).await;
     let folder = gateway.stop_and_keep_files().await;
     assert_eq!(exchanges(&folder.path().join("recordings")).len(), 1);
+}
+
+#[tokio::test]
+async fn a_compressed_request_counts_with_its_decoded_bytes() {
+    let upstream = Upstream::mock().await;
+    let config = format!(
+        "{RECORD}policies: [{{ policy: model_allow, models: [good] }}]\n\
+         limits: {{ body: 40MiB, memory: 200MiB }}\n"
+    );
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let large = prompt(&"x".repeat(17 * 1024 * 1024)).to_string();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(large.as_bytes()).unwrap();
+    let compressed = encoder.finish().unwrap();
+    let agent = gateway.agent().sending("content-encoding", "gzip");
+    let path = "/v1beta/models/bad:generateContent";
+    let denied = agent.post(path, compressed).await;
+    assert_eq!(denied.header("x-hookgate-action"), "deny");
+
+    let operator = gateway.operator();
+    wait_for_metric(&operator, "hookgate_recording_dropped_total", 1).await;
+    let recorded = operator.metric("hookgate_recording_exchanges_total").await;
+    assert_eq!(recorded, 0);
 }
 
 #[tokio::test]
