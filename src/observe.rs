@@ -12,6 +12,7 @@ mod log_format;
 mod metrics;
 pub mod otlp;
 pub mod recorder;
+pub mod redaction;
 mod response_tail;
 mod time_buckets;
 mod token_usage;

@@ -9,12 +9,10 @@
 mod collector;
 mod format;
 mod input_hash;
-mod json_strings;
 mod memory_budget;
 mod raw_exchange;
 mod reader;
 mod recorder;
-mod redaction;
 mod request_head;
 mod segment_writer;
 mod sink;

@@ -13,9 +13,9 @@ use super::{
     },
     input_hash::input_hash,
     memory_budget::{MAX_EXCHANGE_BYTES, ReservedBytes},
-    redaction::Redactor,
     request_head::RequestHead,
 };
+use crate::observe::redaction::Redactor;
 
 /// Bytes of a body once it is decompressed.
 const MAX_DECODED_BYTES: usize = 2 * MAX_EXCHANGE_BYTES;
@@ -188,7 +188,10 @@ impl RawExchange {
             events,
             answer,
             outcome: summary.outcome,
-            masked: redactor.take().map(Redactor::found).unwrap_or_default(),
+            masked: redactor
+                .take()
+                .map(|redactor| redactor.found().into_keys().collect())
+                .unwrap_or_default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use stream_redact::{DETECTORS, Mask, MaskError, Style};
+use stream_redact::{Mask, MaskError};
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::{RecordRedaction, RecordSettings},
-    observe::Metrics,
+    observe::{Metrics, redaction::full_mask},
 };
 
 /// Bytes that recordings hold in memory: exchanges in flight, and those that wait for the
@@ -67,7 +67,7 @@ impl ExchangeRecorder {
         }
         let mask = match settings.redact {
             RecordRedaction::None => None,
-            RecordRedaction::All => Some(all_patterns(&patterns)?),
+            RecordRedaction::All => Some(full_mask(&patterns)?),
         };
         let (queue, receiver) = channel();
         let queue = Box::new(move |exchange| queue.send(exchange).is_ok());
@@ -109,14 +109,4 @@ impl fmt::Debug for ExchangeRecorder {
             .field("path", &self.settings.path)
             .finish_non_exhaustive()
     }
-}
-
-/// Compiles all detectors and the patterns of policies.
-fn all_patterns(patterns: &MaskPatterns) -> Result<Mask, MaskError> {
-    let detectors: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
-    let patterns = patterns.iter();
-    let patterns: Vec<(&str, &str)> = patterns
-        .map(|(name, pattern)| (name.as_str(), pattern.as_str()))
-        .collect();
-    Mask::new(&detectors, &patterns, &Style::Label)
 }

@@ -30,6 +30,7 @@ mod detectors;
 mod label;
 mod masker;
 mod matcher;
+mod parts;
 mod pattern;
 mod pattern_bits;
 mod prefilter;
@@ -46,6 +47,7 @@ pub use self::{
     detectors::{DETECTORS, Detector},
     label::Style,
     masker::Masker,
+    parts::MaskedParts,
 };
 use self::{
     label::Labels, pattern::Pattern, prefilter_table::FirstByteTable, stream::MaskStream,

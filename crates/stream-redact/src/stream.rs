@@ -25,10 +25,11 @@ pub(super) struct MaskStream {
     pending: Option<PendingMask>,
 }
 
+/// A match of the pattern with the index `rule`.
 #[derive(Debug)]
-struct Found {
-    secret: Range<usize>,
-    rule: usize,
+pub(super) struct Found {
+    pub(super) secret: Range<usize>,
+    pub(super) rule: usize,
 }
 
 /// Overlapping secrets, under the label of the first one.
@@ -59,6 +60,11 @@ impl MaskStream {
     /// Returns whether matches were found that are not written yet.
     pub(super) fn has_found(&self) -> bool {
         !self.found.is_empty()
+    }
+
+    /// Returns the matches that are not written yet.
+    pub(super) fn into_found(self) -> Vec<Found> {
+        self.found
     }
 
     /// Returns the offset before which everything is written or masked.

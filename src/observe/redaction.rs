@@ -1,11 +1,13 @@
-//! Masking of an exchange before it is written. Pure.
+//! Masking of what exchanges hold before it is kept or written. Pure.
 //!
 //! Strings of JSON are masked without their escapes. Texts that are split over the events of a
 //! stream or over the parts of a message are masked as one text, so that a secret is found
 //! wherever it is cut.
 
+mod json_strings;
+
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     iter,
     ops::Range,
     sync::Arc,
@@ -13,15 +15,15 @@ use std::{
 
 use memchr::memchr;
 use serde_json::Value;
-use stream_redact::Mask;
+use stream_redact::{DETECTORS, Mask, MaskError, Style};
 
-use super::json_strings::{JsonString, scan};
+use self::json_strings::{JsonString, scan};
 
-/// Masks texts, and collects the names of the detectors that matched.
+/// Masks texts, and counts the masked ones by detector.
 #[derive(Debug)]
-pub(super) struct Redactor<'a> {
+pub struct Redactor<'a> {
     mask: &'a Mask,
-    found: BTreeSet<Arc<str>>,
+    found: BTreeMap<Arc<str>, u32>,
 }
 
 /// A replacement of a part of a text.
@@ -38,28 +40,32 @@ struct TextsByPath<'a> {
 }
 
 impl<'a> Redactor<'a> {
-    pub(super) fn new(mask: &'a Mask) -> Self {
+    /// Returns a redactor that has found nothing.
+    pub const fn new(mask: &'a Mask) -> Self {
         Self {
             mask,
-            found: BTreeSet::new(),
+            found: BTreeMap::new(),
         }
     }
 
-    /// Returns the names of the detectors and patterns that matched.
-    pub(super) fn found(self) -> Vec<String> {
-        self.found.iter().map(ToString::to_string).collect()
+    /// Returns the number of masked texts by the name of the detector or pattern.
+    pub fn found(self) -> BTreeMap<String, u32> {
+        let found = self.found.into_iter();
+        found
+            .map(|(name, texts)| (name.to_string(), texts))
+            .collect()
     }
 
     /// Masks a text by itself.
-    pub(super) fn text(&mut self, text: &mut String) {
+    pub fn text(&mut self, text: &mut String) {
         if let Some(masked) = self.mask.mask(text) {
-            self.found.extend(masked.detectors);
+            self.count(masked.detectors);
             *text = masked.text;
         }
     }
 
-    /// Masks the strings of a value.
-    pub(super) fn value(&mut self, value: &mut Value) {
+    /// Masks the strings and numbers of a value.
+    pub fn value(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => self.text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
@@ -70,14 +76,21 @@ impl<'a> Redactor<'a> {
                     fields.insert(key, field);
                 }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => (),
+            Value::Number(number) => {
+                let mut text = number.to_string();
+                self.text(&mut text);
+                if text != number.to_string() {
+                    *value = Value::String(text);
+                }
+            }
+            Value::Null | Value::Bool(_) => (),
         }
     }
 
     /// Masks a body: JSON, server-sent events with JSON, or text. `cuts` are positions in it,
     /// in ascending order; a cut within a replaced string moves to its end. Returns `None` if
     /// nothing was found.
-    pub(super) fn body(&mut self, body: &str, cuts: &mut [usize]) -> Option<String> {
+    pub fn body(&mut self, body: &str, cuts: &mut [usize]) -> Option<String> {
         let mut texts = TextsByPath::default();
         let mut is_json = true;
         for place in documents(body) {
@@ -109,31 +122,22 @@ impl<'a> Redactor<'a> {
         Some(plain)
     }
 
-    /// Masks strings that are one text.
+    /// Masks strings that may be one text.
     fn mask_joined(&mut self, strings: &[JsonString<'_>], splices: &mut Vec<Splice>) {
-        if let [string] = strings {
-            if let Some(masked) = self.mask.mask(&string.text) {
-                self.found.extend(masked.detectors);
-                splices.push(Splice::new(string, masked.text));
-            }
+        let parts: Vec<&str> = strings.iter().map(|string| &*string.text).collect();
+        let Some(masked) = self.mask.mask_parts(&parts) else {
             return;
+        };
+        self.count(masked.detectors);
+        let changed = strings.iter().zip(masked.texts);
+        let changed = changed.filter(|(string, text)| *string.text != **text);
+        splices.extend(changed.map(|(string, text)| Splice::new(string, text)));
+    }
+
+    fn count(&mut self, detectors: Vec<Arc<str>>) {
+        for detector in detectors {
+            *self.found.entry(detector).or_default() += 1;
         }
-        let joined: String = strings.iter().map(|string| &*string.text).collect();
-        if !self.mask.finds(&joined) {
-            return;
-        }
-        let mut masker = self.mask.stream();
-        let mut pieces: Vec<String> = strings
-            .iter()
-            .map(|string| masker.push(&string.text))
-            .collect();
-        if let Some(last) = pieces.last_mut() {
-            last.push_str(&masker.finish());
-        }
-        self.found.extend(masker.found());
-        let changed = strings.iter().zip(pieces);
-        let changed = changed.filter(|(string, piece)| *string.text != **piece);
-        splices.extend(changed.map(|(string, piece)| Splice::new(string, piece)));
     }
 }
 
@@ -161,6 +165,20 @@ impl<'a> TextsByPath<'a> {
             None => self.texts.push(vec![string]),
         }
     }
+}
+
+/// Compiles all detectors, and further patterns by name.
+///
+/// # Errors
+///
+/// If a pattern cannot be compiled.
+pub fn full_mask(patterns: &BTreeMap<String, String>) -> Result<Mask, MaskError> {
+    let detectors: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
+    let patterns = patterns.iter();
+    let patterns: Vec<(&str, &str)> = patterns
+        .map(|(name, pattern)| (name.as_str(), pattern.as_str()))
+        .collect();
+    Mask::new(&detectors, &patterns, &Style::Label)
 }
 
 /// Returns the places of the documents of a body: the data of server-sent events, or all of it.
@@ -214,13 +232,11 @@ fn apply(text: &str, splices: &[Splice], cuts: &mut [usize]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use stream_redact::{DETECTORS, Style};
-
     use super::*;
 
     fn mask() -> Mask {
-        let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
-        Mask::new(&names, &[("ticket", "TICKET-[0-9]{4}")], &Style::Label).unwrap()
+        let pattern = ("ticket".to_owned(), "TICKET-[0-9]{4}".to_owned());
+        full_mask(&BTreeMap::from([pattern])).unwrap()
     }
 
     fn masked(body: &str) -> String {
@@ -297,6 +313,29 @@ mod tests {
         ] {
             assert!(!masked(body).contains("john@"), "{body}");
         }
+    }
+
+    #[test]
+    fn a_secret_is_masked_beside_the_text_of_another_part() {
+        let results = r#"{"content":[{"content":"total 0"},{"content":"AKIAIOSFODNN7EXAMPLE"}]}"#;
+        let parts = r#"{"parts":[{"text":"foo"},{"text":"AKIAIOSFODNN7EXAMPLE"}]}"#;
+        for body in [results, parts] {
+            let expected = body.replace("AKIAIOSFODNN7EXAMPLE", "[REDACTED:aws_key]");
+            assert_eq!(masked(body), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_value_are_masked() {
+        let mask = mask();
+        let mut redactor = Redactor::new(&mask);
+        let mut value = serde_json::json!({ "card": 4_111_111_111_111_111_u64, "count": 17 });
+
+        redactor.value(&mut value);
+
+        let expected = serde_json::json!({ "card": "[REDACTED:card]", "count": 17 });
+        assert_eq!(value, expected);
+        assert_eq!(redactor.found(), BTreeMap::from([("card".to_owned(), 1)]));
     }
 
     #[test]
