@@ -197,13 +197,23 @@ fn documents(body: &str) -> Vec<Range<usize>> {
         match line.strip_prefix(b"data:") {
             Some(b" [DONE]" | b"[DONE]" | b" [DONE]\r") => (),
             Some(data) if is_json(data) => places.push(at + 5..at + length),
-            // Comments and names of events.
-            None if !is_json(line) && length < 64 => (),
+            None if is_without_text(line) => (),
             _ => places.push(at..at + length),
         }
         at += length + 1;
     }
     places
+}
+
+/// Returns whether a line is empty, or has nothing but the name of an event.
+fn is_without_text(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let name = line.strip_prefix(b"event:").map(<[u8]>::trim_ascii);
+    let is_name = |name: &[u8]| {
+        let mut bytes = name.iter();
+        bytes.all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'.' | b'_'))
+    };
+    line.is_empty() || line == b":" || name.is_some_and(is_name)
 }
 
 /// Replaces parts of a text, and moves the cuts with it.
@@ -310,6 +320,9 @@ mod tests {
             "{\"a\":\"john@example.com",
             "data: john@example.com\n\n",
             "data: {\"a\":\nx john@example.com\n",
+            ": mail john@example.com\ndata: {}\n\n",
+            "event: a\nid: john@example.com\ndata: {}\n\n",
+            "event: john@example.com\ndata: {}\n\n",
         ] {
             assert!(!masked(body).contains("john@"), "{body}");
         }
