@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{MODEL, record, text_answer, until};
-use crate::harness::{TestGateway, Upstream, prompt};
+use crate::harness::{TestGateway, Upstream, prompt, respond};
 
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }, { policy: request_limits, max_calls: 500 }]\n";
@@ -112,4 +112,27 @@ async fn content_is_kept_from_the_start_of_a_watch_and_masked() {
         .get(&format!("/calls/{before}/content"))
         .await;
     assert_eq!(missing.status, 404);
+}
+
+/// Returns the chunks of a stream with this text each.
+fn text_chunks(texts: &[&str]) -> String {
+    let events = texts
+        .iter()
+        .map(|text| format!("data: {}\n\n", text_answer(text)));
+    events.collect()
+}
+
+#[tokio::test]
+async fn content_of_a_stream_has_no_secret_that_its_chunks_split() {
+    let chunks = text_chunks(&["the key is AKIAIOS", "FODNN7EXA", "MPLE ok?"]);
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", chunks.clone())).await;
+    let config = format!("trace: {{ content: {{ sample: 1.0 }} }}\n{GUARD}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+
+    let answer = gateway.agent().stream(MODEL, &prompt("hello")).await;
+    let id = answer.header("x-hookgate-request-id").to_owned();
+    let kept = content(&gateway, &id).await;
+
+    assert_eq!(kept["answer"]["masked"]["aws_key"], 1, "{kept:#}");
+    assert!(!kept.to_string().contains("FODNN7EXA"), "{kept:#}");
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
-use stream_redact::{DETECTORS, Mask, Style};
+use stream_redact::Mask;
 use utoipa::ToSchema;
+
+use crate::observe::redaction::{Redactor, full_mask};
 
 /// Bytes of a body beyond which it is not kept.
 pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
@@ -36,22 +38,27 @@ impl MaskedBody {
 
 /// Compiles all detectors into one mask.
 pub(crate) fn all_detectors() -> Option<Mask> {
-    let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
-    Mask::new(&names, &[], &Style::Label).ok()
+    full_mask(&BTreeMap::new()).ok()
 }
 
-/// Masks a body: each string of JSON by itself, with its escapes removed before. Without a
-/// mask, nothing of it is kept.
+/// Masks a body: the strings and numbers of JSON, also where chunks split a secret; else the
+/// text. Without a mask, nothing of it is kept.
 pub(crate) fn mask_body(mask: Option<&Mask>, body: &[u8]) -> MaskedBody {
     let mut masked = BTreeMap::new();
-    let value = mask.filter(|_| body.len() <= MAX_BODY_BYTES).map(|mask| {
-        let text = || Value::String(String::from_utf8_lossy(body).into_owned());
-        let mut value = serde_json::from_slice(body).unwrap_or_else(|_| text());
-        mask_value(mask, &mut value, &mut masked);
-        value
+    let text = mask.filter(|_| body.len() <= MAX_BODY_BYTES).map(|mask| {
+        let mut redactor = Redactor::new(mask);
+        let mut text = String::from_utf8_lossy(body).into_owned();
+        if serde_json::from_str::<IgnoredAny>(&text).is_ok() {
+            text = redactor.body(&text, &mut []).unwrap_or(text);
+        } else {
+            redactor.text(&mut text);
+            text = Value::String(text).to_string();
+        }
+        masked = redactor.found();
+        text
     });
     MaskedBody {
-        body: value.and_then(|value| serde_json::value::to_raw_value(&value).ok()),
+        body: text.and_then(|text| RawValue::from_string(text).ok()),
         bytes: body.len() as u64,
         masked,
     }
@@ -64,34 +71,6 @@ pub(crate) fn mask_text(mask: Option<&Mask>, text: &str) -> String {
     };
     mask.mask(text)
         .map_or_else(|| text.to_owned(), |masked| masked.text)
-}
-
-fn mask_value(mask: &Mask, value: &mut Value, found: &mut BTreeMap<String, u32>) {
-    match value {
-        Value::String(text) => mask_string(mask, text, found),
-        Value::Array(items) => {
-            for item in items {
-                mask_value(mask, item, found);
-            }
-        }
-        Value::Object(fields) => {
-            for (mut key, mut field) in std::mem::take(fields) {
-                mask_string(mask, &mut key, found);
-                mask_value(mask, &mut field, found);
-                fields.insert(key, field);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => (),
-    }
-}
-
-fn mask_string(mask: &Mask, text: &mut String, found: &mut BTreeMap<String, u32>) {
-    if let Some(masked) = mask.mask(text) {
-        for detector in masked.detectors {
-            *found.entry(detector.to_string()).or_default() += 1;
-        }
-        *text = masked.text;
-    }
 }
 
 #[cfg(test)]
@@ -112,6 +91,31 @@ mod tests {
         );
         assert_eq!(masked.masked["aws_key"], 1);
         assert_eq!(masked.bytes, body.len() as u64);
+    }
+
+    #[test]
+    fn numbers_and_secrets_that_chunks_split_are_masked() {
+        let mask = all_detectors();
+        let chunk = |text: &str| {
+            format!(r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}]}}}}]}}"#)
+        };
+        let chunks = [chunk("key AKIAIOS"), chunk("FODNN7EXA"), chunk("MPLE ok")];
+        let body = format!(r#"[{},{{"card":4111111111111111}}]"#, chunks.join(","));
+
+        let masked = mask_body(mask.as_ref(), body.as_bytes());
+
+        let text = masked.body.unwrap().get().to_owned();
+        assert!(text.contains("key [REDACTED:aws_key]"), "{text}");
+        assert!(text.contains(r#"{"card":"[REDACTED:card]"}"#), "{text}");
+        assert!(!text.contains("FODNN7EXA"), "{text}");
+        assert_eq!((masked.masked["aws_key"], masked.masked["card"]), (1, 1));
+    }
+
+    #[test]
+    fn a_text_that_is_no_json_is_kept_as_a_masked_string() {
+        let masked = mask_body(all_detectors().as_ref(), b"4111 1111 1111 1111");
+
+        assert_eq!(masked.body.unwrap().get(), r#""[REDACTED:card]""#);
     }
 
     #[test]
