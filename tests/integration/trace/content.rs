@@ -136,3 +136,25 @@ async fn content_of_a_stream_has_no_secret_that_its_chunks_split() {
     assert_eq!(kept["answer"]["masked"]["aws_key"], 1, "{kept:#}");
     assert!(!kept.to_string().contains("FODNN7EXA"), "{kept:#}");
 }
+
+#[tokio::test]
+async fn an_answer_is_kept_as_a_whole_or_not_at_all() {
+    for (size, is_kept) in [(600_000, true), (800_000, false)] {
+        let large = "x".repeat(size);
+        let chunks = text_chunks(&[&large, &large, &large, "END"]);
+        let upstream =
+            Upstream::with(move |_| respond(200, "text/event-stream", chunks.clone())).await;
+        let config = format!("trace: {{ content: {{ sample: 1.0 }} }}\n{GUARD}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        let answer = gateway.agent().stream(MODEL, &prompt("hello")).await;
+        let id = answer.header("x-hookgate-request-id").to_owned();
+        let kept = content(&gateway, &id).await;
+
+        let answer = &kept["answer"];
+        let chunks = answer["body"].as_array().map(Vec::len);
+        assert_eq!(chunks, is_kept.then_some(4), "{size}");
+        assert!(answer["bytes"].as_u64() > Some(3 * size as u64), "{size}");
+        assert!(kept["agent_answer"].is_null(), "{size}");
+    }
+}

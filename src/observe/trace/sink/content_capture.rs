@@ -12,7 +12,7 @@ use crate::{
             record::CallRecord,
             store::{
                 TraceStore,
-                content::{ContentReason, RawContent},
+                content::{ContentReason, RawAnswer, RawContent},
                 masking::MAX_BODY_BYTES,
                 memory::InFlightBytes,
             },
@@ -26,10 +26,8 @@ pub(crate) struct ContentCapture {
     settings: ContentSettings,
     request: Option<Bytes>,
     upstream_request: Option<Bytes>,
-    answer: Vec<Bytes>,
-    agent_answer: Vec<Bytes>,
-    /// Bytes of both answers.
-    answer_bytes: usize,
+    answer: RawAnswer,
+    agent_answer: RawAnswer,
     bytes: InFlightBytes,
 }
 
@@ -39,35 +37,26 @@ impl ContentCapture {
             settings,
             request: None,
             upstream_request: None,
-            answer: Vec::new(),
-            agent_answer: Vec::new(),
-            answer_bytes: 0,
+            answer: RawAnswer::default(),
+            agent_answer: RawAnswer::default(),
             bytes: store.contents.in_flight(),
         }
     }
 
-    /// Adds a body or chunk, unless it is too large or there is no memory for it.
+    /// Adds a body or chunk. A body that is too large, or for which there is no memory, is not
+    /// kept.
     pub(crate) fn add(&mut self, store: &TraceStore, part: BodyPart, body: &Bytes) {
-        let is_answer = matches!(part, BodyPart::ModelAnswer | BodyPart::AgentAnswer);
-        let before = if is_answer { self.answer_bytes } else { 0 };
-        if before + body.len() > MAX_BODY_BYTES
-            || !store
-                .contents
-                .grow(&mut self.bytes, body.len() + size_of::<Bytes>())
-        {
-            store.drop_detail();
-            return;
-        }
-        if is_answer {
-            self.answer_bytes += body.len();
-        }
-        // A piece of a read buffer would keep all of it alive.
-        let body = Bytes::copy_from_slice(body);
         match part {
-            BodyPart::AgentRequest => self.request = Some(body),
-            BodyPart::UpstreamRequest => self.upstream_request = Some(body),
-            BodyPart::ModelAnswer => self.answer.push(body),
-            BodyPart::AgentAnswer => self.agent_answer.push(body),
+            BodyPart::AgentRequest => self.request = self.kept(store, body, 0),
+            BodyPart::UpstreamRequest => self.upstream_request = self.kept(store, body, 0),
+            BodyPart::ModelAnswer => {
+                let kept = self.kept(store, body, self.answer.bytes);
+                self.answer.add(body, kept);
+            }
+            BodyPart::AgentAnswer => {
+                let kept = self.kept(store, body, self.agent_answer.bytes);
+                self.agent_answer.add(body, kept);
+            }
         }
     }
 
@@ -87,6 +76,20 @@ impl ContentCapture {
             agent_answer: self.agent_answer,
             bytes: self.bytes,
         });
+    }
+
+    /// Returns a copy of a body or chunk, behind `before` bytes of the same answer.
+    fn kept(&mut self, store: &TraceStore, body: &Bytes, before: usize) -> Option<Bytes> {
+        if before + body.len() > MAX_BODY_BYTES
+            || !store
+                .contents
+                .grow(&mut self.bytes, body.len() + size_of::<Bytes>())
+        {
+            store.drop_detail();
+            return None;
+        }
+        // A piece of a read buffer would keep all of it alive.
+        Some(Bytes::copy_from_slice(body))
     }
 
     fn reason(&self, record: &CallRecord, is_watched: bool) -> Option<ContentReason> {

@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
@@ -72,10 +73,21 @@ pub(crate) struct RawContent {
     pub(crate) because: ContentReason,
     pub(crate) request: Option<Bytes>,
     pub(crate) upstream_request: Option<Bytes>,
-    pub(crate) answer: Vec<Bytes>,
-    pub(crate) agent_answer: Vec<Bytes>,
+    pub(crate) answer: RawAnswer,
+    pub(crate) agent_answer: RawAnswer,
     /// Its bytes, which are counted as in flight until it is masked.
     pub(crate) bytes: InFlightBytes,
+}
+
+/// Chunks of an answer.
+#[derive(Debug)]
+pub(crate) struct RawAnswer {
+    /// The chunks; `None` once they are too large, or there is no memory for them.
+    chunks: Option<Vec<Bytes>>,
+    /// Size of all chunks.
+    pub(crate) bytes: usize,
+    /// Hash of all chunks.
+    hash: DefaultHasher,
 }
 
 /// Masked content of the last calls that have some.
@@ -225,9 +237,7 @@ impl ContentStore {
 impl StoredContent {
     fn new(raw: &RawContent, mask: Option<&Mask>, until_ms: u64) -> Self {
         let mask_one = |body: &Bytes| mask_body(mask, body);
-        let mask_all =
-            |bodies: &[Bytes]| (!bodies.is_empty()).then(|| mask_body(mask, &join_array(bodies)));
-        let is_edited = raw.agent_answer != raw.answer;
+        let is_edited = raw.agent_answer.hash.finish() != raw.answer.hash.finish();
         Self {
             id: Arc::clone(&raw.id),
             session: raw.session.clone(),
@@ -235,8 +245,8 @@ impl StoredContent {
             until: clock::rfc3339(until_ms),
             request: raw.request.as_ref().map(mask_one),
             upstream_request: raw.upstream_request.as_ref().map(mask_one),
-            answer: mask_all(&raw.answer),
-            agent_answer: mask_all(&raw.agent_answer).filter(|_| is_edited),
+            answer: raw.answer.masked(mask),
+            agent_answer: raw.agent_answer.masked(mask).filter(|_| is_edited),
             until_ms,
         }
     }
@@ -250,6 +260,39 @@ impl StoredContent {
         ];
         let bodies = bodies.into_iter().flatten().map(MaskedBody::heap_bytes);
         size_of::<Self>() + self.session.capacity() + self.until.capacity() + bodies.sum::<usize>()
+    }
+}
+
+impl Default for RawAnswer {
+    fn default() -> Self {
+        Self {
+            chunks: Some(Vec::new()),
+            bytes: 0,
+            hash: DefaultHasher::new(),
+        }
+    }
+}
+
+impl RawAnswer {
+    /// Adds a chunk, and drops all of them if it is not kept.
+    pub(crate) fn add(&mut self, chunk: &Bytes, kept: Option<Bytes>) {
+        self.bytes += chunk.len();
+        chunk.hash(&mut self.hash);
+        match (&mut self.chunks, kept) {
+            (Some(chunks), Some(kept)) => chunks.push(kept),
+            (chunks, _) => *chunks = None,
+        }
+    }
+
+    /// Masks the chunks as one JSON array; `None` if there are none.
+    fn masked(&self, mask: Option<&Mask>) -> Option<MaskedBody> {
+        if self.bytes == 0 {
+            return None;
+        }
+        Some(match &self.chunks {
+            Some(chunks) => mask_body(mask, &join_array(chunks)),
+            None => MaskedBody::omitted(self.bytes),
+        })
     }
 }
 

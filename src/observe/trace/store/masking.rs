@@ -27,6 +27,15 @@ pub struct MaskedBody {
 }
 
 impl MaskedBody {
+    /// A body of this size that is not kept.
+    pub(crate) const fn omitted(bytes: usize) -> Self {
+        Self {
+            body: None,
+            bytes: bytes as u64,
+            masked: BTreeMap::new(),
+        }
+    }
+
     pub(crate) fn heap_bytes(&self) -> usize {
         let names = self
             .masked
