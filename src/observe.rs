@@ -13,6 +13,7 @@ mod metrics;
 pub mod otlp;
 pub mod recorder;
 pub mod redaction;
+mod response_head;
 mod response_tail;
 mod time_buckets;
 mod token_usage;
@@ -22,6 +23,7 @@ pub use self::{
     bundle_status::{BundleStatus, BundleStatuses},
     log::{LogFormat, LogGuard, init},
     metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
+    response_head::ResponseHead,
     response_tail::ResponseTail,
     time_buckets::TimeBuckets,
     token_usage::{TokenSum, TokenUsage},

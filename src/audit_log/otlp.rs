@@ -207,7 +207,8 @@ fn request_attributes(request: &str, session: &str, caller: &str) -> Attributes 
 fn operation_name(method: &str) -> &str {
     match method {
         "generateContent" | "streamGenerateContent" => "generate_content",
-        "embedContent" | "batchEmbedContents" => "embeddings",
+        "messages.create" | "responses.create" | "chat.completions.create" => "chat",
+        "embedContent" | "batchEmbedContents" | "embeddings.create" => "embeddings",
         other => other,
     }
 }
@@ -217,6 +218,8 @@ fn provider_name(dialect: &str) -> &'static str {
     match dialect {
         "gemini" => "gcp.gemini",
         "vertex" => "gcp.vertex_ai",
+        "anthropic" => "anthropic",
+        "openai_chat" | "openai_responses" => "openai",
         _ => "gcp.gen_ai",
     }
 }

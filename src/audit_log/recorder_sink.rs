@@ -17,7 +17,7 @@ use super::{
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
     observe::{
-        ResponseTail, TokenSum,
+        ResponseHead, ResponseTail, TokenSum,
         recorder::{BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink},
     },
 };
@@ -42,6 +42,7 @@ pub struct DecisionLogSink {
     received: Option<BodyDigest>,
     /// Digest of the response body.
     sent: Option<BodyDigest>,
+    head: ResponseHead,
     tail: ResponseTail,
     /// Runs on the chunks of the response.
     stats: RunStats,
@@ -73,6 +74,7 @@ impl DecisionLogSink {
             response_digester: None,
             received: None,
             sent: None,
+            head: ResponseHead::default(),
             tail: ResponseTail::new(TAIL_BYTES),
             stats: RunStats::default(),
             tokens: TokenSum::default(),
@@ -145,7 +147,7 @@ impl DecisionLogSink {
         }
     }
 
-    fn end_body(&mut self, side: BodySide) {
+    fn end_body(&mut self, exchange: &Exchange, side: BodySide) {
         match side {
             BodySide::Request => {
                 self.received = self.request_digester.take().map(BodyHasher::finish);
@@ -157,7 +159,11 @@ impl DecisionLogSink {
                 {
                     self.tokens.set(usage);
                 }
-                if let Some(model) = self.tail.model() {
+                let model = match exchange.dialect {
+                    "anthropic" | "openai_chat" | "openai_responses" => self.head.model(),
+                    _ => self.tail.model(),
+                };
+                if let Some(model) = model {
                     self.response_model = short_name(&model);
                 }
             }
@@ -249,9 +255,10 @@ impl Sink for DecisionLogSink {
                 if let Some(digester) = &mut self.response_digester {
                     digester.update(piece);
                 }
+                self.head.push(piece);
                 self.tail.push(piece);
             }
-            ExchangeEvent::BodyEnded(side) => self.end_body(*side),
+            ExchangeEvent::BodyEnded(side) => self.end_body(exchange, *side),
             ExchangeEvent::Finished => self.finish(exchange),
             _ => (),
         }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{attribute, collector, only, spans, telemetry};
+use crate::families::family::{Family, Part, Turn};
 use crate::harness::{TestGateway, Upstream, hook, prompt, respond, send_and_read};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -293,4 +294,30 @@ async fn other_apis_and_operations_have_their_own_span_names() {
     );
     only(&spans, "embeddings e");
     only(&spans, "countTokens c");
+}
+
+#[tokio::test]
+async fn spans_of_anthropic_and_openai_calls_have_their_provider_and_model() {
+    for (family, provider) in [
+        (Family::Anthropic, "anthropic"),
+        (Family::Responses, "openai"),
+        (Family::Chat, "openai"),
+    ] {
+        for is_stream in [false, true] {
+            let upstream = family.upstream(vec![vec![Part::text(&["fine"])]]).await;
+            let collector = collector().await;
+            let gateway = family.gateway(&upstream, &telemetry(&collector, "")).await;
+
+            family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+
+            gateway.stop().await;
+            let spans = spans(&collector);
+            let call = &spans[0];
+            assert!(call["name"].as_str().unwrap().starts_with("chat "));
+            assert_eq!(attribute(call, "gen_ai.provider.name"), provider);
+            assert_eq!(attribute(call, "gen_ai.operation.name"), "chat");
+            let model = attribute(call, "gen_ai.response.model");
+            assert!(!model.is_empty(), "{family:?}: {call:#}");
+        }
+    }
 }
