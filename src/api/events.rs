@@ -26,8 +26,8 @@ use crate::{
     dialect,
     error::{ApiError, ErrorReason},
     event::{
-        Action, Caller, Context, Diagnostic, EventKind, EventName, EventOrigin, EventVisitor,
-        HookOutput, HookRun, Trace, Verdict,
+        Action, Caller, Context, Decision, Diagnostic, EventKind, EventName, EventOrigin,
+        EventVisitor, HookOutput, HookRun, Trace, Verdict,
     },
     hook::{EventOutcome, EventScope},
     middleware::{Authenticated, InFlightGuard, RequestId, reserve_memory, trace_context},
@@ -237,6 +237,7 @@ fn to_response<E: EventKind>(
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
+    deny_replaced_result(&mut output, context.as_deref());
     let mut response = json!(output);
     if let (Some(input), Some(fields)) = (explain, response.as_object_mut()) {
         let explanation = Explanation {
@@ -250,6 +251,17 @@ fn to_response<E: EventKind>(
         fields.insert("hookgate".to_owned(), json!(explanation));
     }
     response
+}
+
+/// Turns the replacement of a result into a denial, whose reason agents use in place of the
+/// result (hook protocol, section 1). They have no other field for it.
+fn deny_replaced_result(output: &mut HookOutput, context: Option<&str>) {
+    if let Some(text) = output.interpretation.tool_result.take() {
+        let texts = [Some(text.as_str()), context].into_iter().flatten();
+        let texts: Vec<&str> = texts.collect();
+        output.decision = Some(Decision::Deny);
+        output.reason = Some(texts.join("\n\n"));
+    }
 }
 
 /// Returns the arguments of a tool call if hooks changed them.

@@ -110,7 +110,7 @@ fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
     output
 }
 
-/// Hooks cannot edit a result, but the reason of a denial replaces it.
+/// Masks a result as one text, which is what the model reads of it.
 fn after_tool(redact: &Redact, event: &AfterTool) -> HookOutput {
     let mut found = FoundDetectors::new();
     let mut result = Value::Object(event.tool_response.clone());
@@ -125,7 +125,7 @@ fn after_tool(redact: &Redact, event: &AfterTool) -> HookOutput {
     let content = content
         .as_str()
         .map_or_else(|| content.to_string(), str::to_owned);
-    HookOutput::denial(content)
+    HookOutput::result_replacement(content)
 }
 
 /// Redacts the texts of a request.

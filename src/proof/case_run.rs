@@ -331,12 +331,14 @@ fn evaluate<E: EventKind>(runs: &[HookRun]) -> (E::Verdict, HookOutput) {
 }
 
 /// Returns the fields of an event after the edits of a guard; `None` if they are
-/// unchanged. The reason of a denied result replaces it (hook protocol, section 1).
+/// unchanged. The reason of a denied result replaces it (hook protocol, section 1), like a text that a
+/// guard puts in its place.
 fn edited<E: EventKind>(before: &Value, output: &HookOutput) -> Option<Value> {
     match E::NAME {
         EventName::AfterTool => {
-            let reason = output.deny()?;
-            Some(Value::from(reason.as_str()))
+            let denial = output.deny().map(|reason| reason.as_str().to_owned());
+            let text = denial.or_else(|| output.interpretation.tool_result.clone());
+            text.map(Value::from)
         }
         EventName::AfterModel => output.specific("llm_response").cloned(),
         // Context is added to a prompt, and nothing is taken away.

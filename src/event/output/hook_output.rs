@@ -119,6 +119,15 @@ impl HookOutput {
         }
     }
 
+    /// Returns the replacement of a tool's result.
+    pub fn result_replacement(text: String) -> Self {
+        let mut output = Self::default();
+        output.interpretation.tool_result = Some(text.clone());
+        let specific = &mut output.hook_specific_output;
+        specific.insert("updatedToolOutput".to_owned(), Value::String(text));
+        output
+    }
+
     /// Returns a message for the user, without a decision.
     pub fn message(text: impl Into<String>) -> Self {
         Self {

@@ -57,6 +57,9 @@ pub fn merge_outputs<'a>(
     if honours.contains(&OutputPart::SyntheticResponse) {
         merger.drop_foreign_response();
     }
+    if honours.contains(&OutputPart::ToolResult) {
+        merger.drop_refused_result();
+    }
     (merger.merged, merger.diagnostics)
 }
 
@@ -166,6 +169,15 @@ impl OutputMerger {
         if denied && !self.response_denies {
             let specific = &mut self.merged.hook_specific_output;
             specific.shift_remove("llm_response");
+        }
+    }
+
+    /// Drops the replacement of a result that is refused: its reason takes its place.
+    fn drop_refused_result(&mut self) {
+        if self.merged.stop().is_some() || self.merged.deny().is_some() {
+            self.merged.interpretation.tool_result = None;
+            let specific = &mut self.merged.hook_specific_output;
+            specific.shift_remove("updatedToolOutput");
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod requests;
 mod responses;
+mod results;
 
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -338,10 +339,8 @@ async fn reported_calls_and_results_are_masked() {
         json!({ "to": "[REDACTED:email]", "n": 1 })
     );
     let replaced = report(&after).await;
-    assert_eq!(
-        replaced,
-        json!({ "decision": "deny", "reason": "key [REDACTED:aws_key]" })
-    );
+    assert_eq!(replaced["decision"], "deny");
+    assert_eq!(replaced["reason"], "key [REDACTED:aws_key]");
     assert_eq!(report(&clean).await, json!({}));
 }
 

@@ -1,0 +1,95 @@
+//! Masked results of tools, beside other policies and hooks on `AfterTool`.
+
+use serde_json::{Value, json};
+
+use super::{KEY, MODEL};
+use crate::harness::{TestGateway, Upstream, hook};
+
+const MASKED: &str = "mail [REDACTED:email] key [REDACTED:aws_key] end";
+
+/// Reports a result with two secrets under this config, and returns the answer.
+async fn report(config: &str) -> Value {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, config).await;
+    let event = json!({
+        "hook_event_name": "AfterTool", "tool_name": "t", "tool_input": {},
+        "tool_response": { "llmContent": secrets(), "returnDisplay": "" },
+    });
+    gateway.agent().report(&event, "").await.json()
+}
+
+/// Sends a result with two secrets under this config, and returns what upstream receives of it.
+async fn send(config: &str) -> Value {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, config).await;
+    let result = json!({ "name": "t", "response": { "output": secrets() } });
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "go" }] },
+        { "role": "model", "parts": [{ "functionCall": { "name": "t", "args": {} } }] },
+        { "role": "user", "parts": [{ "functionResponse": result }] },
+    ] });
+    let answer = gateway.agent().generate(MODEL, &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let sent = upstream.only_request().json();
+    sent["contents"][2]["parts"][0]["functionResponse"]["response"].clone()
+}
+
+fn secrets() -> String {
+    format!("mail jo@example.com key {KEY} end")
+}
+
+/// A policy on the event of results alone.
+fn policy(name: &str, detector: &str) -> Value {
+    json!({ "type": "builtin", "name": name, "policy": "redact", "detect": [detector] })
+}
+
+#[tokio::test]
+async fn several_policies_mask_one_reported_result() {
+    let policies = [
+        json!({ "policy": "redact", "name": "org", "detect": ["email"] }),
+        json!({ "policy": "redact", "name": "team", "detect": ["aws_key"] }),
+    ];
+    let answer = report(&format!("policies: {}\n", json!(policies))).await;
+
+    assert_eq!(answer["decision"], "deny");
+    assert_eq!(answer["reason"], MASKED);
+}
+
+#[tokio::test]
+async fn several_policies_mask_one_result_of_a_model_call() {
+    let email = policy("mail", "email");
+    let hooks = hook::config(&[
+        ("AfterTool", email),
+        ("AfterTool", policy("key", "aws_key")),
+    ]);
+
+    assert_eq!(send(&hooks).await, json!({ "output": MASKED }));
+}
+
+#[tokio::test]
+async fn a_denied_result_stays_hidden_if_a_policy_masks_it() {
+    let hooks = [
+        ("AfterTool", policy("mail", "email")),
+        ("AfterTool", hook::denying("guard", "hidden")),
+    ];
+    let hooks = hook::config(&hooks);
+
+    assert_eq!(send(&hooks).await, json!({ "error": "hidden" }));
+    let denied = json!({ "decision": "deny", "reason": "hidden" });
+    assert_eq!(report(&hooks).await, denied);
+}
+
+#[tokio::test]
+async fn context_of_hooks_is_appended_to_a_masked_result() {
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "careful" } });
+    let hooks = [
+        ("AfterTool", policy("mail", "email")),
+        ("AfterTool", policy("key", "aws_key")),
+        ("AfterTool", hook::printing("context", &context)),
+    ];
+    let hooks = hook::config(&hooks);
+
+    let expected = format!("{MASKED}\n\n<hook_context>careful</hook_context>");
+    assert_eq!(send(&hooks).await, json!({ "output": expected }));
+    assert_eq!(report(&hooks).await["reason"], expected);
+}
