@@ -76,9 +76,7 @@ impl ShownArguments {
         let texts: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
         let Some(texts) = texts else { return };
         let text = match texts.as_slice() {
-            [shell, flag, script] if is_shell(shell) && flag.starts_with('-') => {
-                (*script).to_owned()
-            }
+            [shell, flag, script] if runs_script(shell, flag) => (*script).to_owned(),
             words => words.join(" "),
         };
         self.input.insert("command".to_owned(), Value::String(text));
@@ -114,18 +112,20 @@ impl ShownArguments {
 
 /// Returns the list that runs a changed command.
 fn changed_list(words: &[Value], command: Value) -> Value {
-    let shell = words.first().and_then(Value::as_str);
-    if shell.is_some_and(is_shell) && words.len() > 2 {
-        let kept = words.iter().take(2).cloned();
-        return kept.chain([command]).collect();
+    if let [Value::String(shell), Value::String(flag), _] = words
+        && runs_script(shell, flag)
+    {
+        return Value::Array(vec![shell.as_str().into(), flag.as_str().into(), command]);
     }
     Value::Array(vec!["bash".into(), "-c".into(), command])
 }
 
-/// Returns whether a program is a shell, by its name or path.
-fn is_shell(program: &str) -> bool {
+/// Returns whether a program is a shell, by its name or path, and runs the argument after `flag`
+/// as a script: `-c`, `-lc`.
+fn runs_script(program: &str, flag: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
-    SHELLS.contains(&name)
+    let is_script_flag = flag.starts_with('-') && !flag.starts_with("--") && flag.ends_with('c');
+    is_script_flag && SHELLS.contains(&name)
 }
 
 #[cfg(test)]

@@ -140,3 +140,35 @@ async fn an_unknown_tool_keeps_its_name() {
     assert_eq!(seen["tool_name"], "deploy");
     assert_eq!(seen["tool_input"], json!({ "cmd": "now" }));
 }
+
+/// Sends a prompt to which the model calls `tool`, with a hook for `Bash` that prints this output,
+/// and returns the arguments that the agent receives.
+async fn edited_arguments(tool: &str, args: &Value, updated: &Value) -> Value {
+    let upstream = upstream_calling(tool, args).await;
+    let edit = json!({ "hookSpecificOutput": {
+        "hookEventName": "PreToolUse", "permissionDecision": "allow", "updatedInput": updated,
+    }});
+    let hooks = json!({ "PreToolUse": on("Bash", "seen", &printing(&edit)) });
+    let gate = gate(&upstream, "claude", &hooks).await;
+    send_prompt(&gate, tool).await[0]["functionCall"]["args"].clone()
+}
+
+#[tokio::test]
+async fn a_changed_command_replaces_the_program_of_a_list() {
+    for (list, edited) in [
+        (json!(["bash", "-lc", "rm x"]), json!(["bash", "-lc", "ls"])),
+        (json!(["bash", "evil.sh", "x"]), json!(["bash", "-c", "ls"])),
+        (
+            json!(["bash", "-x", "evil.sh"]),
+            json!(["bash", "-c", "ls"]),
+        ),
+        (
+            json!(["bash", "-l", "-c", "rm x"]),
+            json!(["bash", "-c", "ls"]),
+        ),
+    ] {
+        let updated = json!({ "command": "ls" });
+        let args = edited_arguments("shell", &json!({ "command": list }), &updated).await;
+        assert_eq!(args, json!({ "command": edited }), "{list}");
+    }
+}
