@@ -168,13 +168,19 @@ async fn call<E: EventKind>(
         protocol: hook.protocol,
         deadline: started + hook.spec.timeout,
     };
-    let mut answer = if is_refused(hook, unproven) {
+    let is_live = !hook.transport.is_recorded();
+    let view = hook.matcher.view(event).filter(|_| is_live);
+    let contradiction = view.and_then(|view| view.arguments.contradiction());
+    // INVARIANT: what a hook inspects is what the agent runs.
+    let fails_closed = hook.spec.on_failure == FailureMode::Closed || contradiction.is_some();
+    let mut answer = if let Some(cause) = contradiction {
+        HookResult::failed(DiagnosticCode::Failed, cause)
+    } else if is_refused(hook, unproven) {
         HookResult::failed(DiagnosticCode::Unproven, "its last proof failed")
     } else {
         call_transport(hook, call).await
     };
-    let is_live = !hook.transport.is_recorded();
-    if is_live && hook.spec.on_failure == FailureMode::Closed {
+    if is_live && fails_closed {
         answer.fail_closed(&hook.name);
     }
     let shown = ShownEvent::new(hook, event);

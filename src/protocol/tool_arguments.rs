@@ -24,13 +24,15 @@ pub struct ShownArguments {
     /// Arguments of the call, and the added fields.
     pub input: Map<String, Value>,
     added: Vec<AddedField>,
+    /// Two arguments that hooks read as one, with different values.
+    contradiction: Option<(&'static str, &'static str)>,
 }
 
 /// A field that repeats another one of the call.
 #[derive(Debug, Clone, PartialEq)]
 struct AddedField {
     name: &'static str,
-    source: String,
+    source: &'static str,
     /// Original value of a command that is a list; its last item is the added field.
     list: Option<Vec<Value>>,
 }
@@ -41,7 +43,17 @@ impl ShownArguments {
         Self {
             input: original.clone(),
             added: Vec::new(),
+            contradiction: None,
         }
+    }
+
+    /// Returns why hooks cannot decide about the call: an agent reads one of several names of an
+    /// argument and ignores the others, so a hook could read another value than the agent.
+    pub fn contradiction(&self) -> Option<String> {
+        let (first, second) = self.contradiction?;
+        Some(format!(
+            "the arguments `{first}` and `{second}` of the call contradict each other"
+        ))
     }
 
     /// Adds the fields that hooks of other families know.
@@ -49,17 +61,22 @@ impl ShownArguments {
         let mut shown = Self::unchanged(original);
         shown.show_command_list();
         for (name, others) in FIELDS {
-            if shown.input.contains_key(*name) {
+            let names = std::iter::once(name).chain(*others);
+            let mut given = names.filter_map(|name| {
+                let value = original.get(*name).filter(|value| !value.is_null());
+                Some((*name, value?))
+            });
+            let Some((source, value)) = given.next() else {
                 continue;
+            };
+            if let Some((other, _)) = given.find(|(_, other)| *other != value) {
+                shown.contradiction = Some((source, other));
             }
-            let source = others.iter().find(|other| original.contains_key(**other));
-            if let Some(source) = source
-                && let Some(value) = original.get(*source).filter(|value| value.is_string())
-            {
+            if source != *name && value.is_string() {
                 shown.input.insert((*name).to_owned(), value.clone());
                 shown.added.push(AddedField {
                     name,
-                    source: (*source).to_owned(),
+                    source,
                     list: None,
                 });
             }
@@ -82,7 +99,7 @@ impl ShownArguments {
         self.input.insert("command".to_owned(), Value::String(text));
         self.added.push(AddedField {
             name: "command",
-            source: "command".to_owned(),
+            source: "command",
             list: Some(words),
         });
     }
@@ -104,7 +121,7 @@ impl ShownArguments {
                 Some(words) => changed_list(words, value),
             };
             if is_changed || field.list.is_some() {
-                edit.insert(field.source.clone(), restored);
+                edit.insert(field.source.to_owned(), restored);
             }
         }
     }
@@ -184,7 +201,7 @@ mod tests {
 
     #[test]
     fn known_argument_names_are_unchanged() {
-        let same = json!({ "command": "ls", "input": "x", "n": 1 });
+        let same = json!({ "command": "ls", "n": 1 });
         check(same.clone(), &same, json!({ "n": 2 }), &json!({ "n": 2 }));
     }
 }

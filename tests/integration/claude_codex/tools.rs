@@ -172,3 +172,49 @@ async fn a_changed_command_replaces_the_program_of_a_list() {
         assert_eq!(args, json!({ "command": edited }), "{list}");
     }
 }
+
+#[tokio::test]
+async fn a_call_whose_arguments_contradict_each_other_is_denied() {
+    for (tool, args) in [
+        (
+            "exec_command",
+            json!({ "cmd": "rm -rf /", "command": "ls" }),
+        ),
+        ("exec_command", json!({ "cmd": 5, "script": "rm -rf /" })),
+        (
+            "exec_command",
+            json!({ "input": "ls", "script": "rm -rf /" }),
+        ),
+        (
+            "read_file",
+            json!({ "absolute_path": "/secret", "file_path": "/a" }),
+        ),
+    ] {
+        let upstream = upstream_calling(tool, &args).await;
+        let hooks = json!({ "PreToolUse": on("", "seen", "exit 0") });
+        let gate = gate(&upstream, "claude", &hooks).await;
+
+        let parts = send_prompt(&gate, tool).await;
+
+        assert_eq!(parts, json!([{ "text": "done" }]), "{args}");
+        let sent = upstream.requests().pop().unwrap().body;
+        assert!(sent.contains("contradict each other"), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn equal_and_missing_arguments_under_several_names_are_no_contradiction() {
+    for args in [
+        json!({ "cmd": "ls", "command": "ls" }),
+        json!({ "cmd": "ls", "script": null }),
+    ] {
+        let upstream = upstream_calling("exec_command", &args).await;
+        let hooks = json!({ "PreToolUse": on("", "seen", "exit 0") });
+        let gate = gate(&upstream, "claude", &hooks).await;
+
+        let parts = send_prompt(&gate, "exec_command").await;
+
+        assert_eq!(parts[0]["functionCall"]["args"], args);
+        assert_eq!(gate.json("seen.json")["tool_input"]["command"], "ls");
+    }
+}
