@@ -157,6 +157,7 @@ async fn run_stages(
         return Ok(Some(reply));
     }
     loop {
+        let call = request.call.clone();
         turn.retry_base = Some(request.document.clone());
         if let Break(reply) = Box::pin(before_model::run(turn, request)).await? {
             return Ok(Some(reply));
@@ -177,7 +178,10 @@ async fn run_stages(
         match Box::pin(filtered).await? {
             Break(reply) => return Ok(reply),
             // The model is asked again: tool calls or the answer were denied.
-            Continue(document) => request.document = document,
+            Continue(document) => {
+                request.document = document;
+                request.call = call;
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod attacks;
 mod calls;
 mod prompts;
 mod results;
+mod retries;
 mod session_end;
 mod session_start;
 
