@@ -196,3 +196,49 @@ async fn hooks_of_a_settings_file_run_before_those_of_the_config() {
 
     assert_eq!(gate.file("order"), "first\nsecond\n");
 }
+
+#[tokio::test]
+async fn sequential_hooks_see_the_changes_of_those_before_them() {
+    let replacing = |name: &str, word: &str| {
+        let python = format!(
+            "import json,sys; t=json.load(sys.stdin)[\"llm_response\"][\"text\"]; print(json.dumps({{\"hookSpecificOutput\":{{\"llm_response\":{{\"text\":t.replace(\"{word}\",\"***\")}}}}}}))"
+        );
+        hook::command(name, &format!("python3 -c '{python}'"))
+    };
+    let hooks = [replacing("a", "AAA"), replacing("b", "BBB")];
+    let group = json!({ "sequential": true, "hooks": hooks });
+    let config = format!("hooks: {}\n", json!({ "AfterModel": [group] }));
+    let answer = json!({ "candidates": [{
+        "content": { "role": "model", "parts": [{ "text": "AAA BBB" }] }, "finishReason": "STOP",
+    }] });
+    let upstream = Upstream::answering(&answer).await;
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    let received = gate.agent().generate(MODEL, &prompt("go")).await.json();
+
+    let parts = &received["candidates"][0]["content"]["parts"];
+    assert_eq!(*parts, json!([{ "text": "*** ***" }]));
+}
+
+#[tokio::test]
+async fn sequential_hooks_see_the_tools_that_others_selected() {
+    let select = hook::tools(&json!({ "mode": "ANY", "allowedFunctionNames": ["f"] }));
+    let hooks = [
+        hook::printing("first", &select),
+        hook::printing("second", &json!({})),
+    ];
+    let group = json!({ "sequential": true, "hooks": hooks });
+    let config = format!("hooks: {}\n", json!({ "BeforeToolSelection": [group] }));
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &config).await;
+    let mut body = prompt("go");
+    body["tools"] = json!([{ "functionDeclarations": [{ "name": "f" }, { "name": "g" }] }]);
+
+    gate.agent().generate(MODEL, &body).await;
+
+    let shown = gate.json("second.json")["llm_request"]["toolConfig"].clone();
+    assert_eq!(
+        shown,
+        json!({ "mode": "ANY", "allowedFunctionNames": ["f"] })
+    );
+}
