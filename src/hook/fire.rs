@@ -19,8 +19,8 @@ use super::{
 use crate::{
     dialect::{self, Detail, DialectError, ResponseDocument},
     event::{
-        AfterModel, Event, EventKind, EventOrigin, HookOutput, HookRun, HookStatus, MatcherSubject,
-        SkipReason,
+        Action, AfterModel, Event, EventKind, EventOrigin, HookOutput, HookRun, HookStatus,
+        MatcherSubject, SkipReason, Verdict,
     },
     model::LlmRequest,
     observe::recorder::{EventDecision, ExchangeEvent},
@@ -55,9 +55,11 @@ impl Engine {
         let has_output =
             |run: &HookRun| run.would.is_none() && run.answer.output != HookOutput::default();
         let hooks_changed = runs.iter().skip(policy_runs).any(has_output);
-        if hooks_changed || plan.needs_last_look(&runs) {
+        let (output, _) = merge_runs::<E>(&runs);
+        // A refusal is final; policies would only repeat theirs.
+        let is_refused = matches!(E::evaluate(&output).action(), Action::Deny | Action::Stop);
+        if !is_refused && (hooks_changed || plan.needs_last_look(&runs)) {
             if hooks_changed && !plan.sequential {
-                let (output, _) = merge_runs::<E>(&runs);
                 event.apply(&output);
             }
             let subject = ConditionSubject::Event(event.as_event());

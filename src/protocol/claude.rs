@@ -11,8 +11,8 @@ use super::{
     claude_form, hook_protocol::Protocol, process_output::ProcessOutput, tool_names::ToolFamily,
 };
 use crate::event::{
-    AddedContext, ArgumentsMode, Context, Decision, Event, EventName, HookResult, HookStatus,
-    InputExtras, SettingsFormat,
+    AddedContext, Context, Decision, Event, EventName, HookResult, HookStatus, InputExtras,
+    SettingsFormat,
 };
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Protocol for ClaudeProtocol {
 
     fn interpret(&self, result: &mut HookResult, event: Event<'_>) {
         let output = &mut result.output;
-        output.interpretation.arguments = ArgumentsMode::Replace;
+        output.replace_arguments();
         if event.name() != EventName::AfterTool {
             return;
         }

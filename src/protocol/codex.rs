@@ -11,7 +11,7 @@ use super::{
     claude_form, hook_protocol::Protocol, process_output::ProcessOutput, tool_names::ToolFamily,
 };
 use crate::event::{
-    ArgumentsMode, Context, Event, EventAlias, EventName, HookResult, InputExtras, SettingsFormat,
+    Context, Event, EventAlias, EventName, HookResult, InputExtras, SettingsFormat,
 };
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Protocol for CodexProtocol {
 
     fn interpret(&self, result: &mut HookResult, event: Event<'_>) {
         let output = &mut result.output;
-        output.interpretation.arguments = ArgumentsMode::Replace;
+        output.replace_arguments();
         if event.name() == EventName::AfterTool {
             output.interpretation.tool_result = claude_form::result_text(output);
         }

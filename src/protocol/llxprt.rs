@@ -8,8 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{hook_protocol::Protocol, input};
 use crate::{
     event::{
-        AddedContext, ArgumentsMode, Context, Event, HookOutput, HookResult, HookStatus,
-        InputExtras, OutputPart,
+        AddedContext, Context, Event, HookOutput, HookResult, HookStatus, InputExtras, OutputPart,
     },
     model::{LlmRequest, LlmResponse, Message, Role, ToolConfig},
 };
@@ -36,7 +35,7 @@ impl Protocol for LlxprtProtocol {
         let added = added_context(result, event);
         let output = &mut result.output;
         output.interpretation.added = added;
-        output.interpretation.arguments = ArgumentsMode::Replace;
+        output.replace_arguments();
         normalize_empty_selection(&mut output.hook_specific_output);
         if let Some(shown) = event.llm_request() {
             output.interpretation.llm_request = stable_form(output, shown);

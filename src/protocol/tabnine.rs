@@ -2,7 +2,7 @@
 //! of a call.
 
 use super::hook_protocol::Protocol;
-use crate::event::{ArgumentsMode, Event, HookResult};
+use crate::event::{Event, HookResult};
 
 #[derive(Debug)]
 pub(super) struct TabnineProtocol;
@@ -13,6 +13,6 @@ impl Protocol for TabnineProtocol {
     }
 
     fn interpret(&self, result: &mut HookResult, _event: Event<'_>) {
-        result.output.interpretation.arguments = ArgumentsMode::Replace;
+        result.output.replace_arguments();
     }
 }

@@ -326,3 +326,18 @@ async fn events_and_calls_run_the_same_hooks() {
     );
     assert_eq!(gate.json("guard.json"), input);
 }
+
+#[tokio::test]
+async fn a_denial_by_a_policy_has_one_reason_whatever_hooks_print() {
+    let upstream = Upstream::mock().await;
+    let policy = "policies: [{ policy: tool_guard, deny: [bad], reason: no }]\n";
+    let message = json!({ "systemMessage": "seen" });
+    let hooks = hook::config(&[("BeforeTool", hook::printing("hook", &message))]);
+    let gate = TestGateway::start(&upstream, &format!("{policy}{hooks}")).await;
+    let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "bad", "tool_input": {} });
+
+    let answer = gate.agent().report(&event, "").await.json();
+
+    let denied = json!({ "decision": "deny", "reason": "no", "systemMessage": "seen" });
+    assert_eq!(answer, denied);
+}

@@ -154,6 +154,13 @@ impl HookOutput {
         self.hook_specific_output.get(key)
     }
 
+    /// Lets `tool_input`, if it has any, replace the arguments of the call.
+    pub fn replace_arguments(&mut self) {
+        if self.specific("tool_input").is_some() {
+            self.interpretation.arguments = ArgumentsMode::Replace;
+        }
+    }
+
     /// Returns `additionalContext` as the hook wrote it.
     pub fn additional_context(&self) -> Option<&str> {
         self.specific("additionalContext")?.as_str()
