@@ -56,7 +56,7 @@ use self::{
     turn_state::TurnState,
 };
 use crate::{
-    dialect::{Call, Operation},
+    dialect::{AppliedSelection, Call, Operation},
     error::ApiError,
     middleware::{AuditRecorded, Authenticated},
     observe::recorder::BodySide,
@@ -181,6 +181,7 @@ async fn run_stages(
             Continue(document) => {
                 request.document = document;
                 request.call = call;
+                turn.selected = AppliedSelection::None;
             }
         }
     }

@@ -58,3 +58,23 @@ async fn conditions_see_the_model_of_the_agent_in_every_round() {
         assert!(!request.body.contains("jo@example.com"), "{}", request.body);
     }
 }
+
+#[tokio::test]
+async fn a_selection_of_tools_holds_for_its_own_round() {
+    let select = json!({ "hookSpecificOutput": { "toolConfig": {
+        "mode": "ANY", "allowedFunctionNames": ["read_file"],
+    } } });
+    let hook = json!({
+        "name": "select", "when": "request.contents == 1", "command": format!("echo '{select}'"),
+    });
+    let hooks = json!({ "BeforeToolSelection": [{ "hooks": [hook] }] });
+    let first = json!([call("write_file", &json!({ "n": 1 }))]);
+    let second = json!([call("write_file", &json!({ "n": 2 }))]);
+    let answers = [first, second.clone(), json!([text("done")])];
+    let upstream = Upstream::scripted(&script(&answers)).await;
+    let gate = TestGateway::start(&upstream, &format!("hooks: {hooks}\n")).await;
+
+    let answer = Chat::with_prompt("go").send(&gate).await;
+
+    assert_eq!(answer["candidates"][0]["content"]["parts"], second);
+}
