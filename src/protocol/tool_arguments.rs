@@ -120,7 +120,7 @@ impl ShownArguments {
                 Some(words) if !is_changed => Value::Array(words.clone()),
                 Some(words) => changed_list(words, value),
             };
-            if is_changed || field.list.is_some() {
+            if is_changed || field.list.is_some() || !edit.contains_key(field.source) {
                 edit.insert(field.source.to_owned(), restored);
             }
         }

@@ -174,6 +174,14 @@ async fn a_changed_command_replaces_the_program_of_a_list() {
 }
 
 #[tokio::test]
+async fn an_unchanged_command_is_kept_under_the_agents_own_name() {
+    let args = json!({ "cmd": "ls", "workdir": "/" });
+    let updated = json!({ "command": "ls", "timeout": 1000 });
+    let edited = edited_arguments("exec_command", &args, &updated).await;
+    assert_eq!(edited, json!({ "cmd": "ls", "timeout": 1000 }));
+}
+
+#[tokio::test]
 async fn a_call_whose_arguments_contradict_each_other_is_denied() {
     for (tool, args) in [
         (
