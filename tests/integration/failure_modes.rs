@@ -201,6 +201,29 @@ async fn a_response_that_hooks_cannot_parse_is_refused() {
 }
 
 #[tokio::test]
+async fn malformed_fields_of_a_response_are_an_error_of_upstream() {
+    let hooks = "hooks: { BeforeTool: [{ hooks: [{ command: 'true' }] }], AfterAgent: [{ hooks: [{ command: 'true' }] }] }";
+    for text in [
+        r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"a"}]}}],"usageMetadata":"x"}"#,
+        r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"a"}]},"finishReason":5}]}"#,
+    ] {
+        let upstream = Upstream::with(move |asked: ReceivedRequest| {
+            if asked.query.contains("alt=sse") {
+                respond(200, "text/event-stream", format!("data: {text}\n\n"))
+            } else {
+                respond(200, "application/json", text)
+            }
+        })
+        .await;
+        let gate = TestGateway::start(&upstream, hooks).await;
+        for path in [GENERATE, SSE] {
+            let answer = gate.agent().post(path, body()).await;
+            assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_response_with_invalid_gzip_data_is_refused() {
     let answer = |asked: ReceivedRequest| {
         assert_eq!(asked.header("accept-encoding"), "identity");

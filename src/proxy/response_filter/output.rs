@@ -8,11 +8,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::channel::ChunkChannel;
 use crate::{
-    dialect::{Framing, MergedChunks, ResponseDocument, WriteChunks},
+    dialect::{DialectError, Framing, MergedChunks, ResponseDocument, WriteChunks},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
-        reply::{Reply, Responder, media_type, unreadable},
+        reply::{Reply, Responder, media_type, unreadable, unreadable_response},
         turn_state::TurnState,
     },
     upstream::{UpstreamResponse, headers},
@@ -99,14 +99,16 @@ impl Output {
     ) -> Result<(), ApiError> {
         let context = turn.context;
         for document in documents {
-            turn.record_emitted(&document)?;
+            let emitted = turn.record_emitted(&document);
+            emitted.map_err(|error| unreadable_response(&error))?;
             turn.steps.record_sent(&document);
             self.is_started = true;
             match &mut self.form {
                 OutputForm::Whole { chunks, .. } => chunks.push(document),
                 OutputForm::Stream { writer, buffer, .. } => {
                     let written = buffer.len();
-                    writer.write(buffer, &document)?;
+                    let chunk = writer.write(buffer, &document);
+                    chunk.map_err(|error| unreadable_response(&error))?;
                     if buffer.len() - written > context.snapshot.config.limits.response {
                         return Err(unreadable());
                     }
@@ -158,7 +160,8 @@ impl Output {
         }
         let mut response = Response::default();
         if let OutputForm::Whole { head, chunks } = &mut self.form {
-            let merged = merge(std::mem::take(chunks))?;
+            let merged = merge(std::mem::take(chunks));
+            let merged = merged.map_err(|error| unreadable_response(&error))?;
             *response.body_mut() = Body::from(turn.context.dialect.close_response(&merged)?);
             (*response.status_mut(), *response.headers_mut()) = std::mem::take(head);
         }
@@ -172,7 +175,7 @@ impl Output {
 }
 
 /// Merges chunks into one response.
-fn merge(mut chunks: Vec<ResponseDocument>) -> Result<ResponseDocument, ApiError> {
+fn merge(mut chunks: Vec<ResponseDocument>) -> Result<ResponseDocument, DialectError> {
     if chunks.len() == 1
         && let Some(only) = chunks.pop()
     {

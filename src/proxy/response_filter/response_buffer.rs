@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::filter::{Refusal, ResponseFilter};
 use crate::{
-    dialect::{ProposedCall, RawUsage, ResponseDocument},
+    dialect::{DialectError, ProposedCall, RawUsage, ResponseDocument},
     error::ApiError,
     event::EventName,
     observe::{TokenUsage, recorder::ExchangeEvent},
@@ -74,10 +74,14 @@ impl<'a> ResponseBuffer<'a> {
         let before = self.steps.before_filter(&chunk);
         let filtered = self.filter.filter(chunk, position).await;
         match filtered.map_err(|error| unreadable_response(&error))? {
-            Continue(chunk) => match before {
-                Some(before) => self.admit_recorded(chunk, &before).map(Continue),
-                None => self.admit(chunk).map(Continue),
-            },
+            Continue(chunk) => {
+                let admitted = match before {
+                    Some(before) => self.admit_recorded(chunk, &before),
+                    None => self.admit(chunk),
+                };
+                let admitted = admitted.map_err(|error| unreadable_response(&error));
+                admitted.map(Continue)
+            }
             Break(refusal) => Ok(Break(refusal)),
         }
     }
@@ -87,7 +91,7 @@ impl<'a> ResponseBuffer<'a> {
         &mut self,
         chunk: ResponseDocument,
         before: &ReceivedChunk,
-    ) -> Result<Vec<ResponseDocument>, ApiError> {
+    ) -> Result<Vec<ResponseDocument>, DialectError> {
         let is_edited = chunk.is_edited();
         if is_edited {
             self.steps
@@ -120,14 +124,20 @@ impl<'a> ResponseBuffer<'a> {
         let mut admitted = Vec::new();
         for filtered in filtered.map_err(|error| unreadable_response(&error))? {
             match filtered {
-                Continue(chunk) => admitted.extend(self.admit(chunk)?),
+                Continue(chunk) => {
+                    let chunks = self.admit(chunk);
+                    admitted.extend(chunks.map_err(|error| unreadable_response(&error))?);
+                }
                 Break(refusal) => return Ok(Break(refusal)),
             }
         }
         Ok(Continue(admitted))
     }
 
-    fn admit(&mut self, mut chunk: ResponseDocument) -> Result<Vec<ResponseDocument>, ApiError> {
+    fn admit(
+        &mut self,
+        mut chunk: ResponseDocument,
+    ) -> Result<Vec<ResponseDocument>, DialectError> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
@@ -172,7 +182,8 @@ impl<'a> ResponseBuffer<'a> {
     pub fn release(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut held = std::mem::take(&mut self.held);
         for chunk in held.iter_mut().filter(|chunk| chunk.has_withheld_calls()) {
-            chunk.explain_withheld_calls()?;
+            let explained = chunk.explain_withheld_calls();
+            explained.map_err(|error| unreadable_response(&error))?;
         }
         Ok(held)
     }
@@ -182,7 +193,8 @@ impl<'a> ResponseBuffer<'a> {
         let mut open = Vec::new();
         for mut chunk in std::mem::take(&mut self.held) {
             let before = self.steps.before_release(&chunk);
-            if chunk.remove_end()? {
+            let has_rest = chunk.remove_end();
+            if has_rest.map_err(|error| unreadable_response(&error))? {
                 open.push(chunk);
             } else if let Some(before) = before {
                 self.steps.record_answer_edit(&before, &[]);
