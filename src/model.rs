@@ -18,7 +18,7 @@ pub use self::{
     message_diff::align,
     message_parts::{MessagePart, MessageParts},
     name::ModelName,
-    request::{LlmRequest, RequestMutation},
+    request::{LlmRequest, RequestMutation, unite_config},
     response::{
         Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation,
         UsageMetadata,

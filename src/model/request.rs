@@ -55,6 +55,18 @@ pub struct RequestMutation {
     pub appended_text: Option<String>,
 }
 
+/// Moves generation parameters under the other name to their name in the stable form.
+pub fn unite_config(fields: &mut Map<String, Value>) {
+    if let Some(Value::Object(given)) = fields.shift_remove("generationConfig") {
+        match fields.get_mut("config").and_then(Value::as_object_mut) {
+            Some(config) => config.extend(given),
+            None => {
+                fields.insert("config".to_owned(), Value::Object(given));
+            }
+        }
+    }
+}
+
 /// Names under which hooks return generation parameters.
 const CONFIG_KEYS: [&str; 2] = ["config", "generationConfig"];
 
@@ -113,14 +125,15 @@ impl RequestMutation {
     /// Merges the fields of a later hook: later keys win, generation parameters
     /// key by key.
     pub fn merge(&mut self, later: &Map<String, Value>) {
+        let mut later = later.clone();
+        unite_config(&mut self.fields);
+        unite_config(&mut later);
         for (key, value) in later {
-            let old = self.fields.get_mut(key).and_then(Value::as_object_mut);
-            match (old, value.as_object()) {
-                (Some(old), Some(new)) if CONFIG_KEYS.contains(&key.as_str()) => {
-                    old.extend(new.clone());
-                }
-                _ => {
-                    self.fields.insert(key.clone(), value.clone());
+            let old = self.fields.get_mut(&key).and_then(Value::as_object_mut);
+            match (old, value) {
+                (Some(old), Value::Object(new)) if key == "config" => old.extend(new),
+                (_, value) => {
+                    self.fields.insert(key, value);
                 }
             }
         }

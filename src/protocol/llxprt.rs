@@ -10,7 +10,7 @@ use crate::{
     event::{
         AddedContext, Context, Event, HookOutput, HookResult, HookStatus, InputExtras, OutputPart,
     },
-    model::{LlmRequest, LlmResponse, Message, Role, ToolConfig},
+    model::{LlmRequest, LlmResponse, Message, Role, ToolConfig, unite_config},
 };
 
 #[derive(Debug)]
@@ -111,14 +111,7 @@ fn stable_form(output: &HookOutput, shown: &LlmRequest) -> Option<Map<String, Va
     if let Some(contents) = fields.shift_remove("contents") {
         fields.insert("messages".to_owned(), messages(contents, shown));
     }
-    if let Some(Value::Object(given)) = fields.shift_remove("generationConfig") {
-        match fields.get_mut("config").and_then(Value::as_object_mut) {
-            Some(config) => config.extend(given),
-            None => {
-                fields.insert("config".to_owned(), Value::Object(given));
-            }
-        }
-    }
+    unite_config(&mut fields);
     normalize_empty_selection(&mut fields);
     Some(fields)
 }

@@ -307,3 +307,56 @@ async fn model_metadata_requests_run_no_hooks() {
     );
     assert_eq!(gate.file("guard.json"), "");
 }
+
+#[tokio::test]
+async fn later_hooks_win_in_both_spellings_of_parameters() {
+    for (first, second) in [
+        ("config", "generationConfig"),
+        ("generationConfig", "config"),
+    ] {
+        let upstream = Upstream::mock().await;
+        let edit = |key: &str, value: Value| hook::request(&json!({ key: value }));
+        let hooks = hook::config(&[
+            (
+                "BeforeModel",
+                hook::printing("a", &edit(first, json!({ "temperature": 1, "topK": 3 }))),
+            ),
+            (
+                "BeforeModel",
+                hook::printing("b", &edit(second, json!({ "temperature": 0 }))),
+            ),
+        ]);
+        let gate = TestGateway::start(&upstream, &hooks).await;
+
+        gate.agent().generate(MODEL, &prompt("hello")).await;
+
+        let sent = upstream.only_request().json();
+        assert_eq!(
+            sent["generationConfig"],
+            json!({ "temperature": 0, "topK": 3 }),
+            "{first}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn policies_limit_parameters_that_hooks_report_in_any_spelling() {
+    for key in ["config", "generationConfig"] {
+        let upstream = Upstream::mock().await;
+        let policy = "policies: [{ policy: request_limits, max_output_tokens: 100 }]\n";
+        let edit = hook::request(&json!({ key: { "maxOutputTokens": 99999 } }));
+        let hooks = hook::config(&[("BeforeModel", hook::printing("hook", &edit))]);
+        let gate = TestGateway::start(&upstream, &format!("{policy}{hooks}")).await;
+        let messages = json!([{ "role": "user", "content": "hi" }]);
+        let event = json!({
+            "hook_event_name": "BeforeModel",
+            "llm_request": { "model": MODEL, "messages": messages, "config": {} },
+        });
+
+        let answer = gate.agent().report(&event, "").await.json();
+
+        let edited = &answer["hookSpecificOutput"]["llm_request"];
+        assert_eq!(edited["config"], json!({ "maxOutputTokens": 100 }), "{key}");
+        assert_eq!(edited.get("generationConfig"), None, "{key}");
+    }
+}
