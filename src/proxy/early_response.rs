@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     recording,
-    reply::{self, Responder, media_type},
+    reply::{self, Reply, Responder, media_type},
     response_filter::channel::{ChunkChannel, Pipeline, PipelineEvent},
 };
 use crate::{dialect::Framing, error::ApiError, resettable_timer::ResettableTimer};
@@ -43,7 +43,10 @@ pub(super) async fn respond(
     let first = match (event, head.is_some()) {
         (Some(PipelineEvent::Chunk(chunk)), _) => chunk,
         (Some(PipelineEvent::Finished(reply)), false) => return Ok(responder.respond(reply?)),
-        (Some(PipelineEvent::Finished(reply)), true) => reply.map(|_| Bytes::new())?,
+        (Some(PipelineEvent::Finished(reply)), true) => match reply? {
+            Reply::Upstream(_) => Bytes::new(),
+            denied => return Ok(responder.respond(denied)),
+        },
         (None, _) => Bytes::new(),
     };
     let rest = keep_alive(chunks(events, responder, framing), interval, sign);

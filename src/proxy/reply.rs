@@ -68,6 +68,11 @@ impl Responder {
         }
     }
 
+    /// Returns whether a reply is an error while nothing is sent.
+    pub(super) const fn is_error(&self, reply: &Reply) -> bool {
+        matches!((reply, self.denials), (Reply::Denied(_), Denials::Error))
+    }
+
     /// Builds the response while nothing of it is sent.
     pub(super) fn respond(&self, reply: Reply) -> Response {
         let response = match (reply, self.denials) {

@@ -22,8 +22,10 @@ use crate::{
 #[derive(Debug)]
 pub struct Output {
     responder: Arc<Responder>,
-    /// True if a part of the response is written.
+    /// True if the head of a stream is prepared, or a part of the response is written.
     is_started: bool,
+    /// True if a part of the response is written.
+    is_written: bool,
     form: OutputForm,
 }
 
@@ -51,6 +53,7 @@ impl Output {
         Self {
             responder,
             is_started: false,
+            is_written: false,
             form: OutputForm::Whole { head, chunks },
         }
     }
@@ -59,6 +62,7 @@ impl Output {
     pub fn stream(responder: Arc<Responder>, framing: Framing, channel: ChunkChannel) -> Self {
         Self {
             is_started: false,
+            is_written: false,
             form: OutputForm::Stream {
                 framing,
                 writer: responder.chunk_writer(framing),
@@ -102,7 +106,7 @@ impl Output {
             let emitted = turn.record_emitted(&document);
             emitted.map_err(|error| unreadable_response(&error))?;
             turn.steps.record_sent(&document);
-            self.is_started = true;
+            (self.is_started, self.is_written) = (true, true);
             match &mut self.form {
                 OutputForm::Whole { chunks, .. } => chunks.push(document),
                 OutputForm::Stream { writer, buffer, .. } => {
@@ -146,6 +150,10 @@ impl Output {
         match reply {
             None => (),
             Some(reply) if !self.is_started => return Ok(reply),
+            // Nothing is sent yet, so the denial can be an error.
+            Some(reply) if !self.is_written && self.responder.is_error(&reply) => {
+                return Ok(reply);
+            }
             // Status 200 is out: an error of upstream breaks the stream.
             Some(Reply::Upstream(response)) if self.is_stream() => {
                 return Err(ApiError::upstream_status(response.status()));

@@ -190,3 +190,16 @@ async fn an_upstream_error_is_not_inspected() {
     assert_eq!(answer.json()["error"]["status"], "INVALID_ARGUMENT");
     assert_eq!(gate.file("after.json"), "");
 }
+
+#[tokio::test]
+async fn a_denial_of_the_first_chunk_is_an_error_if_denials_are_errors() {
+    let hooks = hook::config(&[("AfterModel", hook::printing("after", &denial()))]);
+    let upstream = Upstream::scripted(&script()).await;
+    let gate = TestGateway::start(&upstream, &format!("{hooks}denials: error\n")).await;
+
+    let unary = gate.agent().generate(MODEL, &prompt("go")).await;
+    let streamed = gate.agent().stream(MODEL, &prompt("go")).await;
+
+    assert_eq!((unary.status, streamed.status), (403, 403));
+    assert_eq!(streamed.json()["error"]["message"], "not that");
+}
