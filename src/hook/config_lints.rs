@@ -84,7 +84,7 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
         Problem {
             span: Some(when.span.clone()),
             message: format!(
-                "policy `{label}`: {events} has no `{variable}`, so the policy always runs there; test `event` or `has(…)` first"
+                "policy `{label}`: {events} has no `{variable}`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first"
             ),
         }
     };

@@ -330,5 +330,5 @@ policies:
 ",
     );
     assert_eq!(code, 0);
-    insta::assert_snapshot!(uncertain, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy always runs there; test `event` or `has(…)` first");
+    insta::assert_snapshot!(uncertain, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first");
 }
