@@ -6,7 +6,10 @@ use serde_json::json;
 
 use super::{hook_protocol::Protocol, input};
 use crate::{
-    event::{AddedContext, Context, Diagnostic, DiagnosticCode, Event, HookResult, InputExtras},
+    event::{
+        AddedContext, Context, Diagnostic, DiagnosticCode, Event, HookResult, InputExtras,
+        OutputPart,
+    },
     model::{LlmRequest, Message, MessageParts, align},
 };
 
@@ -37,6 +40,7 @@ impl Protocol for TerminaiProtocol {
     fn interpret(&self, result: &mut HookResult, event: Event<'_>) {
         let output = &mut result.output;
         let context = output.additional_context();
+        let context = context.filter(|_| event.name().honours(OutputPart::AdditionalContext));
         let context = context.map(|text| AddedContext::Raw(text.to_owned()));
         output.interpretation.added = context.into_iter().collect();
 

@@ -293,6 +293,18 @@ async fn terminai_receives_tool_results_in_after_model() {
 }
 
 #[tokio::test]
+async fn context_of_terminai_is_not_part_of_a_request() {
+    let upstream = Upstream::mock().await;
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "EXTRA" } });
+    let files = [("terminai", "BeforeModel", printing("seen", &context))];
+    let gate = gate(&upstream, &files).await;
+
+    ask(&gate, "generateContent", &conversation()).await;
+
+    assert_eq!(upstream.only_request().body, conversation());
+}
+
+#[tokio::test]
 async fn a_settings_file_can_disable_its_own_hooks_only() {
     let upstream = Upstream::mock().await;
     let deny = json!({ "decision": "deny", "reason": "no" });
