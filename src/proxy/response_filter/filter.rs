@@ -201,9 +201,6 @@ impl<'a> ResponseFilter<'a> {
         if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
             return Ok(Break(refusal));
         }
-        if chunk.is_edited() {
-            self.context.record_action(ExchangeAction::Edit);
-        }
         Ok(Continue(chunk))
     }
 
@@ -338,6 +335,9 @@ impl<'a> ResponseFilter<'a> {
             (!self.allowed.includes(&call.name)).then(reason)
         };
         chunk.withhold_calls(&mut self.partial_calls, &mut refuse)?;
+        if chunk.has_withheld_calls() {
+            self.context.record_action(ExchangeAction::Edit);
+        }
         Ok(())
     }
 
@@ -355,6 +355,14 @@ impl<'a> ResponseFilter<'a> {
     /// Records runs of policies. Returns those with an output, which are still to be applied.
     fn record_policies(&self, runs: Vec<HookRun>) -> Vec<HookRun> {
         self.record_runs(&runs);
+        // A policy that withholds text until it is complete edits nothing by that.
+        let has_edited = |run: &HookRun| run.edited || !run.refused.is_empty();
+        if runs
+            .iter()
+            .any(|run| run.would.is_none() && has_edited(run))
+        {
+            self.context.record_action(ExchangeAction::Edit);
+        }
         let has_output = |run: &HookRun| run.answer.output != HookOutput::default();
         let (with_output, silent): (Vec<_>, Vec<_>) = runs.into_iter().partition(has_output);
         self.context.record(&ExchangeEvent::ChunkInspected(&silent));

@@ -211,3 +211,38 @@ async fn an_unfinished_call_leaves_no_empty_chunk() {
     assert!(!body.contains(r#""candidates":[]"#), "{body}");
     assert!(!body.contains("AKIA"), "{body}");
 }
+
+#[tokio::test]
+async fn text_that_is_only_cut_otherwise_is_not_edited() {
+    let chunks = |texts: &[&str]| -> Vec<Value> {
+        let chunks = texts.iter();
+        chunks
+            .map(|text| chunk(&text_candidate(text, &json!({}))))
+            .collect()
+    };
+    for (texts, action) in [
+        (&["hello"][..], "pass"),
+        (&["so jo", "hn went"], "pass"),
+        (&["mail jo", "@example.com now"], "edit"),
+    ] {
+        let chunks = chunks(texts);
+        let upstream = Upstream::with(move |_| sse_response(&chunks)).await;
+        let config = "log: { level: info }\npolicies: [{ policy: redact, detect: [email] }]\n";
+        let gateway = TestGateway::start(&upstream, config).await;
+
+        let answer = gateway.agent().stream(MODEL, &prompt("go")).await;
+
+        assert_eq!(answer.status, 200);
+        let series = format!("action=\"{action}\"");
+        let metrics = gateway.operator().get("/metrics").await;
+        let counted = metrics
+            .text()
+            .lines()
+            .find(|line| line.starts_with("hookgate_requests_total{") && line.contains(&series));
+        assert!(
+            counted.is_some_and(|line| line.ends_with(" 1")),
+            "{texts:?}: {}",
+            metrics.text()
+        );
+    }
+}
