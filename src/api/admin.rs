@@ -96,7 +96,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
         status.push_str("; bundles may be out of date: ");
         status.push_str(&outdated.join(", "));
     }
-    let unproven = snapshot.proofs.unproven();
+    let unproven = snapshot.unproven_guards();
     if !unproven.is_empty() {
         status.push_str("; guards not proven: ");
         status.push_str(&unproven.join(", "));
@@ -150,7 +150,7 @@ pub(super) async fn reload(
     responses((status = 200, description = "Counters, gauges and histograms.", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"), AdminErrors))]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
     let snapshot = app.snapshot();
-    let guards = snapshot.proofs.statuses();
+    let guards = snapshot.guard_statuses();
     let guards = guards.map(|status| (status.name, status.proven));
     let sessions = snapshot.sessions.store().count();
     let metrics = &app.resources.metrics;

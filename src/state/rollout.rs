@@ -16,7 +16,10 @@ use super::{
     rollout_sink::{AbortStore, RolloutReporter},
     snapshot::{BuildError, Snapshot},
 };
-use crate::config::{Config, RolloutUnit};
+use crate::{
+    config::{Config, RolloutUnit},
+    proof::GuardStatus,
+};
 
 impl Snapshot {
     /// Returns the unit by which calls of a caller are assigned to one of two configs; `None` if
@@ -40,6 +43,34 @@ impl Snapshot {
             (Some(candidate), Some(RolloutArm::Candidate)) => Arc::clone(candidate),
             _ => self,
         }
+    }
+
+    /// Returns the snapshot of one of the two configs; `None` for that of a rollout if there is
+    /// none.
+    pub(super) fn arm(&self, arm: RolloutArm) -> Option<&Self> {
+        match arm {
+            RolloutArm::Current => Some(self),
+            RolloutArm::Candidate => self.candidate.as_deref(),
+        }
+    }
+
+    /// Returns the result of each guard's last proof: those of this config, and of the one that is
+    /// rolled out.
+    pub fn guard_statuses(&self) -> impl Iterator<Item = GuardStatus> {
+        let arms = [Some(self), self.arm(RolloutArm::Candidate)];
+        let arms = arms.into_iter().flatten();
+        arms.flat_map(|snapshot| snapshot.proofs.statuses())
+    }
+
+    /// Returns the names of guards whose last proof failed, each once.
+    pub fn unproven_guards(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for guard in self.guard_statuses() {
+            if !guard.proven && !names.contains(&guard.name) {
+                names.push(guard.name);
+            }
+        }
+        names
     }
 
     /// Returns the version that is rolled out, and how far the rollout is.

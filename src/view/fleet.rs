@@ -4,7 +4,6 @@ use super::timestamp::rfc3339;
 use crate::{
     error::{ApiError, ErrorReason},
     fleet::{DecisionLogHead, Fleet, FleetStatus, ReplicaStatus},
-    proof::GuardStatus,
     state::App,
 };
 
@@ -14,8 +13,7 @@ const MAX_ERROR_CHARS: usize = 2000;
 /// Returns the state of this replica.
 pub fn own_status(app: &App, fleet: &Fleet) -> ReplicaStatus {
     let snapshot = app.snapshot();
-    let guards: Vec<GuardStatus> = snapshot.proofs.statuses().collect();
-    let (proven, unproven): (Vec<_>, Vec<_>) = guards.into_iter().partition(|guard| guard.proven);
+    let proven = snapshot.proofs.statuses().filter(|guard| guard.proven);
     let revision = app.revisions().into_iter().next();
     let refused = app.refused_reload();
     let head = snapshot.audit.as_ref().and_then(|audit| audit.file_head());
@@ -30,8 +28,8 @@ pub fn own_status(app: &App, fleet: &Fleet) -> ReplicaStatus {
             let error = refused.error.to_string();
             error.chars().take(MAX_ERROR_CHARS).collect()
         }),
-        guards_proven: proven.len(),
-        guards_unproven: unproven.into_iter().map(|guard| guard.name).collect(),
+        guards_proven: proven.count(),
+        guards_unproven: snapshot.unproven_guards(),
         decision_log: head.map(|(path, head)| DecisionLogHead {
             log: format!("{}:{}", fleet.host(), path.display()),
             seq: head.seq,

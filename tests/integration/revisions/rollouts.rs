@@ -335,3 +335,45 @@ fn check_proves_the_guards_of_a_rollout() {
     assert!(err.contains("next.yaml:2:"), "{err}");
     assert!(err.contains("must deny"), "{err}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_of_the_new_config_that_stops_working_is_unproven() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let guard = "hooks: { BeforeModel: [{ hooks: [{ name: words, command: bash guard.sh, \
+                 on_failure: closed, must_deny: [{ prompt: banana }] }] }] }\n";
+    let rest = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nrevisions: {{ path: revisions }}\n",
+        upstream.addr
+    );
+    write("guard.sh", "grep -q banana && exit 2; exit 0");
+    write(
+        "next.yaml",
+        &format!("proof: {{ every: 200ms }}\n{guard}{rest}"),
+    );
+    write(
+        "hookgate.yaml",
+        &format!("{rest}rollout: {{ to: next.yaml, percent: 100 }}\n"),
+    );
+    let mut served = ServerProcess::folder(folder.path());
+    let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
+    assert!(is_denied(&agent, "banana").await);
+    assert!(!is_denied(&agent, "hello").await);
+
+    write("guard.sh", "exit 0");
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while !is_denied(&agent, "banana").await {
+        assert!(Instant::now() < deadline, "the guard is still proven");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    let ready = operator.get("/readyz").await;
+    assert_eq!(ready.json()["status"], "ok; guards not proven: words");
+    assert_eq!(
+        operator
+            .metric("hookgate_guard_proven{hook=\"words\"}")
+            .await,
+        0
+    );
+}
