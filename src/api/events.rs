@@ -88,15 +88,9 @@ pub(super) async fn report_event(
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
         ..context(&fields, identity.caller(), &snapshot)?
     };
-    // An event that an agent reports is no longer derived from its model calls.
-    if context.session_named {
-        let SessionKey { caller, id } = session_key(&context);
-        snapshot
-            .sessions
-            .record_reported_event(&caller, &id, name)
-            .await;
-    }
     let recorder = snapshot.event_recorder(&context);
+    let named = context.session_named.then(|| session_key(&context));
+    let sessions = Arc::clone(&snapshot.sessions);
     let outcome = name.visit(ReportedEvent {
         snapshot,
         recorder: recorder.clone(),
@@ -104,6 +98,10 @@ pub(super) async fn report_event(
         body,
         is_explained: has_option("explain=1"),
     })?;
+    // An event that an agent reports is no longer derived from its model calls.
+    if let Some(SessionKey { caller, id }) = named {
+        sessions.record_reported_event(&caller, &id, name).await;
+    }
     if name.is_advisory() && !has_option("wait=1") {
         // The request stays in flight until its hooks have run.
         let guard = head.extensions.get::<InFlightGuard>().cloned();

@@ -133,3 +133,21 @@ async fn a_reported_event_is_not_derived() {
     let details = gate.operator().get("/sessions/s").await.json();
     assert_eq!(details["reported"], json!(["BeforeTool"]));
 }
+
+#[tokio::test]
+async fn a_refused_report_does_not_end_the_derived_event() {
+    let calls = json!([call("derived", &json!({}))]);
+    let upstream = Upstream::scripted(&script(&[calls, json!([text("ok")])])).await;
+    let deny = hook::command("guard", "echo no >&2; exit 2");
+    let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeTool", deny)])).await;
+    let event = json!({
+        "hook_event_name": "BeforeTool", "session_id": "s", "tool_name": 5, "tool_input": {},
+    });
+
+    let refused = gate.agent().report(&event, "").await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let answer = agent.generate(MODEL, &Chat::with_prompt("go").body()).await;
+
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(!answer.text().contains("functionCall"), "{}", answer.text());
+}
