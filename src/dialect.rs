@@ -52,7 +52,7 @@ pub use self::{
         withhold_tools, write_request, write_tool_selection,
     },
     json_strings::edit_json_strings,
-    method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation, Vendor},
+    method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation, Vendor, counts_tokens},
     method_table::{RecognizedCall, RequestLine},
     request_field::{AllowedFields, FIELDS, FieldSpec, RequestField},
     sse_event::{write_event, write_named_event},

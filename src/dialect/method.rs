@@ -210,6 +210,19 @@ impl HookCoverage {
     }
 }
 
+/// Ends of the paths of methods that count the tokens of a request and call no model.
+const COUNT_PATHS: [&str; 3] = [
+    ":countTokens",
+    "/messages/count_tokens",
+    "/responses/input_tokens",
+];
+
+/// Returns whether a path, or the path of a [`MethodSpec`], is that of a method that only counts
+/// the tokens of a request.
+pub fn counts_tokens(path: &str) -> bool {
+    COUNT_PATHS.iter().any(|end| path.ends_with(end))
+}
+
 impl MethodSpec {
     /// Returns the coverage under a config that allows the method by name, or not.
     pub const fn coverage(&self, allowed: bool) -> HookCoverage {

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     auth::{CallerInFlightGuard, Credentials, RequestCost},
+    dialect::counts_tokens,
     error::ApiError,
     state::{AppResources, Snapshot},
 };
@@ -76,11 +77,12 @@ pub async fn authenticate(
     Ok((Authenticated { identity, snapshot }, guard))
 }
 
-/// Returns the cost of a request to a model API. Only those with a body call a model.
+/// Returns the cost of a request to a model API. Only those with a body call a model, unless they
+/// count tokens.
 fn cost(request: &Request) -> RequestCost {
     let is_empty = request.body().is_end_stream();
     let length = request.body().size_hint().exact();
-    if is_empty {
+    if is_empty || counts_tokens(request.uri().path()) {
         RequestCost::Free
     } else {
         RequestCost::Bytes(length.unwrap_or_default())

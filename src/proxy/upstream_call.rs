@@ -143,7 +143,8 @@ pub(super) async fn send(
     let record_target = |target| {
         context.record(&ExchangeEvent::UpstreamSelected(target));
     };
-    let Some(mut usage) = context.identity.usage() else {
+    let usage = context.identity.usage();
+    let Some(mut usage) = usage.filter(|_| !dialect::counts_tokens(call.method.path)) else {
         let answer = call_upstream(context, outgoing, &record_target).await?;
         return Ok(recording::record_upstream(&context.recorder, answer));
     };

@@ -294,3 +294,33 @@ async fn a_reload_that_changes_keys_resets_no_rate_limit() {
     let line = "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"accepted\"} 2";
     assert!(metrics.text().contains(line), "{}", metrics.text());
 }
+
+#[tokio::test]
+async fn counting_tokens_costs_none() {
+    let upstream =
+        Upstream::with(|_| respond(200, "application/json", "{\"input_tokens\":1000}")).await;
+    for hooks in ["", "policies: [{ policy: prompt_guard, deny: [secret] }]\n"] {
+        let more = format!(
+            "upstreams: {{ anthropic: {{ url: \"http://{0}\" }}, openai: {{ url: \"http://{0}\" }} }}\n",
+            upstream.addr
+        );
+        let config = auth(&[("team-a", ", tokens_per_day: 1500")]) + &more + hooks;
+        let gate = TestGateway::start(&upstream, &config).await;
+        let caller = agent(&gate, "team-a").sending("content-type", "application/json");
+        let count = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+        let input = json!({ "model": "m", "input": "hi" });
+
+        for (path, body) in [
+            ("/v1/messages/count_tokens", &count),
+            ("/v1/responses/input_tokens", &input),
+            ("/v1/messages/count_tokens", &count),
+        ] {
+            let answer = caller.post(path, body.to_string()).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        }
+
+        let metrics = gate.operator().get("/metrics").await;
+        let counted = "hookgate_caller_tokens_total{caller=\"team-a\"}";
+        assert!(!metrics.text().contains(counted), "{}", metrics.text());
+    }
+}
