@@ -30,7 +30,7 @@ const OTHER_LABEL: &str = "other";
 #[derive(Debug)]
 pub struct Authenticator {
     keys: ApiKeys,
-    issuer: Option<Arc<TokenIssuer>>,
+    issuer: Option<TokenIssuer>,
     mtls: Option<(MtlsSpec, Arc<Grant>)>,
     is_enabled: bool,
     allows_anonymous: bool,
@@ -57,18 +57,15 @@ impl AuthState {
 
 impl Authenticator {
     /// Creates an authenticator for the callers in `auth`, without fetching keys. An
-    /// issuer that is configured as in `previous` keeps its keys.
+    /// issuer whose `jwks` are those of `previous` keeps its keys.
     ///
     /// # Errors
     ///
     /// Returns an error if an issuer's key file is unusable, or there is no HTTP client.
     pub fn new(auth: &Auth, previous: Option<&Self>) -> Result<Self, JwksError> {
         let issuer = auth.jwt.as_ref().map(|spec| {
-            let kept = previous.and_then(|previous| previous.issuer.as_ref());
-            match kept.filter(|issuer| issuer.spec == *spec) {
-                Some(issuer) => Ok(Arc::clone(issuer)),
-                None => TokenIssuer::new(spec.clone()).map(Arc::new),
-            }
+            let previous = previous.and_then(|previous| previous.issuer.as_ref());
+            TokenIssuer::new(spec.clone(), previous)
         });
         let mtls = auth.mtls.clone();
         Ok(Self {
@@ -96,11 +93,11 @@ impl Authenticator {
     /// Starts refreshing the issuer's keys for as long as they are in use. `spawn` starts
     /// a task; it is called at most once per issuer.
     pub fn start(&self, spawn: impl FnOnce(BoxFuture<'static, ()>)) {
-        if let Some(issuer) = &self.issuer
-            && issuer.remote.is_some()
+        if let Some(TokenIssuer { keys, .. }) = &self.issuer
+            && keys.remote.is_some()
         {
-            let refresh = || spawn(Box::pin(jwks::refresh(Arc::downgrade(issuer))));
-            issuer.refresh_started.call_once(refresh);
+            let refresh = || spawn(Box::pin(jwks::refresh(Arc::downgrade(keys))));
+            keys.refresh_started.call_once(refresh);
         }
     }
 

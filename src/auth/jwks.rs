@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 use url::Url;
 
 use super::{
@@ -29,13 +32,22 @@ const MAX_KEY_AGE: Duration = Duration::from_hours(24);
 
 const MAX_JWKS_BYTES: usize = 256 * 1024;
 
+/// An issuer of tokens, and what its tokens permit.
 #[derive(Debug)]
 pub(super) struct TokenIssuer {
-    pub(super) spec: JwtSpec,
+    spec: JwtSpec,
     pub(super) grant: Arc<Grant>,
+    pub(super) keys: Arc<IssuerKeys>,
+}
+
+/// Public keys of an issuer. They survive a reload that does not change their origin.
+#[derive(Debug)]
+pub(super) struct IssuerKeys {
+    origin: JwksOrigin,
     cached: RwLock<Option<Arc<CachedKeys>>>,
-    /// Locked during a fetch, so that there is one at a time.
-    fetch_state: Mutex<FetchState>,
+    last_fetch: watch::Sender<LastFetch>,
+    /// Notified when a token names a key that is missing.
+    wanted: Arc<Notify>,
     /// Completed once [`refresh`] was started.
     pub(super) refresh_started: Once,
     /// Client and address of the keys; `None` if they are in a file.
@@ -49,35 +61,35 @@ struct CachedKeys {
 }
 
 #[derive(Debug, Default)]
-struct FetchState {
-    last_attempt: Option<Instant>,
-    is_failing: bool,
+struct LastFetch {
+    begun_at: Option<Instant>,
+    is_running: bool,
+    has_failed: bool,
 }
 
 impl TokenIssuer {
-    pub(super) fn new(spec: JwtSpec) -> Result<Self, JwksError> {
-        let (remote, cached) = match &spec.jwks {
-            JwksOrigin::Url(url) => (Some((http_client()?, url.clone())), None),
-            JwksOrigin::File { content } => (None, Some(Arc::new(CachedKeys::parse(content)?))),
+    /// Creates an issuer, with the keys of `previous` if they have the same origin.
+    pub(super) fn new(spec: JwtSpec, previous: Option<&Self>) -> Result<Self, JwksError> {
+        let kept = previous.filter(|previous| previous.keys.origin == spec.jwks);
+        let keys = match kept {
+            Some(previous) => Arc::clone(&previous.keys),
+            None => Arc::new(IssuerKeys::new(spec.jwks.clone())?),
         };
         Ok(Self {
             grant: Arc::new(spec.grant.clone()),
             spec,
-            cached: RwLock::new(cached),
-            fetch_state: Mutex::default(),
-            refresh_started: Once::new(),
-            remote,
+            keys,
         })
     }
 
     /// Returns the caller's name in a valid token of this issuer.
     pub(super) async fn verify(&self, token: &PresentedKey) -> Option<String> {
         let token = token.as_bytes();
-        let cached = match self.fresh_keys() {
+        let cached = match self.keys.fresh() {
             Some(cached) if cached.keys.find(token).is_some() => cached,
             _ => {
-                timeout(FETCH_TIMEOUT, self.fetch()).await.ok()?;
-                self.fresh_keys()?
+                timeout(FETCH_TIMEOUT, self.keys.renewed()).await.ok()?;
+                self.keys.fresh()?
             }
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
@@ -88,42 +100,89 @@ impl TokenIssuer {
     pub(super) fn has_issued(&self, key: &PresentedKey) -> bool {
         claims_issuer(key.as_bytes(), &self.spec.issuer)
     }
+}
 
-    fn fresh_keys(&self) -> Option<Arc<CachedKeys>> {
+impl IssuerKeys {
+    fn new(origin: JwksOrigin) -> Result<Self, JwksError> {
+        let (remote, cached) = match &origin {
+            JwksOrigin::Url(url) => (Some((http_client()?, url.clone())), None),
+            JwksOrigin::File { content } => (None, Some(Arc::new(CachedKeys::parse(content)?))),
+        };
+        Ok(Self {
+            origin,
+            cached: RwLock::new(cached),
+            last_fetch: watch::Sender::default(),
+            wanted: Arc::default(),
+            refresh_started: Once::new(),
+            remote,
+        })
+    }
+
+    fn fresh(&self) -> Option<Arc<CachedKeys>> {
         let cached = self.cached.read();
         let cached = cached.unwrap_or_else(PoisonError::into_inner).clone()?;
         let is_fresh = self.remote.is_none() || cached.fetched_at.elapsed() < MAX_KEY_AGE;
         is_fresh.then_some(cached)
     }
 
-    /// Fetches the keys, unless that was tried within [`MIN_FETCH_INTERVAL`]. Logs when
+    /// Waits until [`refresh`] has fetched the keys, unless it has within
+    /// [`MIN_FETCH_INTERVAL`]. Dropping the future does not end the fetch.
+    async fn renewed(&self) {
+        if self.remote.is_none() {
+            return;
+        }
+        let mut last_fetch = self.last_fetch.subscribe();
+        if !last_fetch.borrow().is_recent() {
+            self.wanted.notify_one();
+        }
+        // The sender is dropped with `self`.
+        let _never_closed = last_fetch.wait_for(LastFetch::is_recent).await;
+    }
+
+    /// Fetches the keys, unless that was done within [`MIN_FETCH_INTERVAL`]. Logs when
     /// fetches begin and cease to fail.
     async fn fetch(&self) {
         let Some((client, url)) = &self.remote else {
             return;
         };
-        let mut state = self.fetch_state.lock().await;
-        let last = state.last_attempt;
-        if last.is_some_and(|last| last.elapsed() < MIN_FETCH_INTERVAL) {
+        if self.last_fetch.borrow().is_recent() {
             return;
         }
-        state.last_attempt = Some(Instant::now());
+        self.last_fetch.send_modify(|last| {
+            last.begun_at = Some(Instant::now());
+            last.is_running = true;
+        });
         let fetched = timeout(FETCH_TIMEOUT, fetch(client, url)).await;
         let timed_out = |_| Err(JwksError::Unreachable("timed out".to_owned()));
-        match fetched.unwrap_or_else(timed_out) {
+        let failed_before = self.last_fetch.borrow().has_failed;
+        let has_failed = match fetched.unwrap_or_else(timed_out) {
             Ok(cached) => {
                 let current = self.cached.write();
                 *current.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(cached));
-                if std::mem::take(&mut state.is_failing) {
+                if failed_before {
                     tracing::info!("JWKS fetch recovered");
                 }
+                false
             }
             Err(error) => {
-                if !std::mem::replace(&mut state.is_failing, true) {
+                if !failed_before {
                     tracing::warn!(%error, "JWKS fetch failed");
                 }
+                true
             }
-        }
+        };
+        self.last_fetch.send_modify(|last| {
+            last.is_running = false;
+            last.has_failed = has_failed;
+        });
+    }
+}
+
+impl LastFetch {
+    /// Returns whether the fetch has ended and began within [`MIN_FETCH_INTERVAL`].
+    fn is_recent(&self) -> bool {
+        let begun = self.begun_at.filter(|_| !self.is_running);
+        begun.is_some_and(|begun| begun.elapsed() < MIN_FETCH_INTERVAL)
     }
 }
 
@@ -136,16 +195,19 @@ impl CachedKeys {
     }
 }
 
-/// Refreshes the keys until the issuer is dropped; more often while there are none.
-pub(super) async fn refresh(issuer: Weak<TokenIssuer>) {
-    while let Some(issuer) = issuer.upgrade() {
-        issuer.fetch().await;
-        let wait = match issuer.fresh_keys() {
+/// Refreshes the keys until they are dropped: when a token names one that is missing, from time
+/// to time, and more often while there are none.
+pub(super) async fn refresh(keys: Weak<IssuerKeys>) {
+    while let Some(current) = keys.upgrade() {
+        current.fetch().await;
+        let wait = match current.fresh() {
             Some(_) => REFRESH_INTERVAL,
             None => MIN_FETCH_INTERVAL,
         };
-        drop(issuer);
-        tokio::time::sleep(wait).await;
+        let wanted = Arc::clone(&current.wanted);
+        drop(current);
+        // Either outcome leads to the next fetch.
+        timeout(wait, wanted.notified()).await.ok();
     }
 }
 

@@ -13,12 +13,16 @@ use aws_lc_rs::{
         RsaKeyPair,
     },
 };
+use axum::Router;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use tempfile::TempDir;
 
-use crate::harness::{Agent, TestGateway, Upstream, assert_refused, prompt, respond};
+use crate::harness::{
+    Agent, ServerProcess, TestGateway, Upstream, assert_refused, prompt, respond,
+};
 
 /// Signing keys of an issuer, one for each algorithm.
 struct Issuer {
@@ -324,4 +328,80 @@ async fn signing_keys_are_fetched_rotated_and_kept_during_an_outage() {
     *published.lock().unwrap() = None;
     let answer = bearer(&gate, &new_token).generate("m", &prompt("hi")).await;
     assert_eq!(answer.status, 200);
+}
+
+/// Starts an issuer that publishes these keys after a delay, or is unavailable.
+async fn issuer_of(keys: &Arc<Mutex<Option<String>>>, delay: Duration) -> Upstream {
+    let keys = Arc::clone(keys);
+    let router = Router::new().fallback(async move || {
+        let published = keys.lock().unwrap().clone();
+        tokio::time::sleep(delay).await;
+        match published {
+            Some(jwks) => respond(200, "application/json", jwks),
+            None => respond(503, "text/plain", "not now"),
+        }
+    });
+    Upstream::with_router(router).await
+}
+
+fn jwt_config(issuer: &Upstream, more: &str) -> String {
+    format!(
+        "auth: {{ jwt: {{ issuer: \"https://issuer.example\", audience: hookgate, jwks: \
+         \"http://{}/keys\"{more} }} }}\n",
+        issuer.addr
+    )
+}
+
+#[tokio::test]
+async fn an_unreachable_issuer_keeps_its_keys_over_a_reload_of_its_grants() {
+    let (upstream, signer) = (Upstream::mock().await, Issuer::new());
+    let published = Arc::new(Mutex::new(Some(signer.jwks())));
+    let issuer = issuer_of(&published, Duration::ZERO).await;
+    let folder = TempDir::new().unwrap();
+    let write = |more: &str| {
+        let upstreams = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+            upstream.addr
+        );
+        let config = upstreams + "# Callers.\n" + &jwt_config(&issuer, more);
+        std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    };
+    write("");
+    let mut served = ServerProcess::folder(folder.path());
+    let token = signer.token(&json!({}), &json!({}));
+    let agent = Agent::at(served.addr()).sending("authorization", format!("Bearer {token}"));
+    assert_eq!(agent.generate("m", &prompt("hi")).await.status, 200);
+
+    *published.lock().unwrap() = None;
+    write(", models: [small]");
+    let reloaded = Agent::at(served.operators()).post("/reload", "").await;
+
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    assert_eq!(agent.generate("small", &prompt("hi")).await.status, 200);
+    let denied = agent.generate("large", &prompt("hi")).await;
+    assert!(!denied.text().contains("You said"), "{}", denied.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_disconnects_does_not_end_the_fetch_of_keys() {
+    let (upstream, old, new) = (Upstream::mock().await, Issuer::new(), Issuer::new());
+    let published = Arc::new(Mutex::new(Some(old.jwks())));
+    let issuer = issuer_of(&published, Duration::from_millis(500)).await;
+    let gate = TestGateway::start(&upstream, &jwt_config(&issuer, "")).await;
+    let old_agent = bearer(&gate, &old.token(&json!({}), &json!({})));
+    wait_for_status(&old_agent, 200).await;
+    let jwks = new.jwks().replace("\"es\"", "\"es-2\"");
+    *published.lock().unwrap() = Some(jwks);
+    // The shortest time between two fetches.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+
+    let unknown = bearer(&gate, &old.token(&json!({ "kid": "made-up" }), &json!({})));
+    let body = prompt("hi");
+    let left = unknown.generate("m", &body);
+    let left = tokio::time::timeout(Duration::from_millis(100), left).await;
+
+    assert!(left.is_err(), "the request must wait for the keys");
+    let token = new.token(&json!({ "kid": "es-2" }), &json!({}));
+    let answer = bearer(&gate, &token).generate("m", &prompt("hi")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
 }
