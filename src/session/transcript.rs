@@ -87,11 +87,13 @@ impl Transcripts {
             return String::new();
         };
         let shown = path.display().to_string();
-        let record = TranscriptLog::new(path, bytes);
         let mut records = self.records();
-        if let Some((_, replaced)) = records.push(key.clone(), record) {
-            remove(&replaced.path);
+        if let Some(record) = records.get(key) {
+            // Another call of the session was first.
+            remove(&path);
+            return record.path.display().to_string();
         }
+        records.push(key.clone(), TranscriptLog::new(path, bytes));
         while records.len() > self.max {
             if let Some((_, oldest)) = records.pop_lru() {
                 remove(&oldest.path);
@@ -223,6 +225,20 @@ mod tests {
         assert_eq!(exist, [true, false, true]);
         drop(transcripts);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn concurrent_first_calls_of_a_session_share_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcripts = Transcripts::new(folder.path().to_owned(), 9, EXPIRY_GRACE_PERIOD);
+        let session = key("a");
+        let path = || transcripts.path(&session, "a", "", NOW);
+
+        let paths = tokio::join!(path(), path(), path());
+
+        assert!(fs::exists(&paths.0).unwrap());
+        assert_eq!((&paths.1, &paths.2), (&paths.0, &paths.0));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[tokio::test]
