@@ -83,6 +83,20 @@ async fn a_session_saved_by_one_gateway_is_found_by_another() {
 }
 
 #[tokio::test]
+async fn a_session_that_ends_at_one_gateway_ends_at_all() {
+    let redis = Redis::start();
+    let (one, other) = (store(&redis), store(&redis));
+    one.save(&key("a"), state_denying(1), &[]).await;
+    assert_eq!(denied_items(&other, "a").await, [1]);
+
+    one.remove(&key("a")).await;
+
+    assert!(other.load(&key("a")).await.is_none());
+    other.save(&key("a"), state_denying(2), &[]).await;
+    assert_eq!(denied_items(&one, "a").await, [2]);
+}
+
+#[tokio::test]
 async fn concurrent_saves_are_merged() {
     let redis = Redis::start();
     let stores: Vec<SessionStore> = (0..4).map(|_| store(&redis)).collect();

@@ -112,8 +112,16 @@ impl RedisStore {
     pub(super) async fn load(&self, key: &SessionKey) -> Option<SessionState> {
         let load = lua::load(key, self.copy.version(key));
         let changed: Option<Option<Vec<u8>>> = self.connection.run(load).await;
-        if let Some(blob) = changed.flatten() {
-            self.merge_blob(key, &blob);
+        match changed.flatten().as_deref() {
+            // It was ended at another gateway.
+            Some([]) => {
+                self.copy.remove(key);
+                lock(&self.pending).sessions.remove(key);
+            }
+            Some(blob) => {
+                self.merge_blob(key, blob);
+            }
+            None => (),
         }
         self.copy.load(key)
     }
@@ -182,7 +190,7 @@ impl RedisStore {
         let state = self.load(key).await;
         self.copy.remove(key);
         lock(&self.pending).sessions.remove(key);
-        let _gone: Option<()> = self.connection.run(lua::forget(key)).await;
+        let _gone: Option<()> = self.connection.run(self.limits.forget(key)).await;
         state
     }
 

@@ -35,7 +35,7 @@ for at = 2, #KEYS do
 end
 return false";
 
-/// Returns a session unless its version is the given one.
+/// Returns a session unless its version is the given one; an empty string if it has ended.
 const LOAD: &str = "
 if redis.call('GETRANGE', KEYS[1], 0, 15) == ARGV[1] then return false end
 return redis.call('GET', KEYS[1])";
@@ -54,8 +54,9 @@ redis.call('ZADD', names, 0, name)
 for at = 4, #KEYS do redis.call('SET', KEYS[at], member, 'PX', lasts) end
 return false";
 
+/// Ends a session. By its empty value, gateways with a copy distinguish it from a lost one.
 const FORGET: &str = "
-redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[1], '', 'PX', ARGV[3])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[2])
 return redis.status_reply('OK')";
@@ -110,12 +111,6 @@ pub(super) fn load(session: &SessionKey, known: Version) -> Cmd {
     eval(LOAD, &[session_key(session)], (version_bytes(known),))
 }
 
-/// Removes a session and its indexes.
-pub(super) fn forget(session: &SessionKey) -> Cmd {
-    let keys = [session_key(session), key("seen"), key("names")];
-    eval(FORGET, &keys, (member(session), name(session)))
-}
-
 /// Returns members and sessions, most recently used first.
 pub(super) fn newest(limit: usize) -> Cmd {
     eval(NEWEST, &[key("seen"), key("session:")], (limit,))
@@ -154,6 +149,13 @@ impl RedisLimits {
                 name,
             ),
         )
+    }
+
+    /// Ends a session and removes its indexes.
+    pub(super) fn forget(&self, session: &SessionKey) -> Cmd {
+        let keys = [session_key(session), key("seen"), key("names")];
+        let arguments = (member(session), name(session), self.expiry_ms());
+        eval(FORGET, &keys, arguments)
     }
 
     /// Returns members and states of ended sessions.
