@@ -228,7 +228,8 @@ impl Entry<'_> {
         let usage = self.quota.usage();
         if let Some(per_day) = self.grant.tokens_per_day {
             let checked = usage.check_tokens(self.call, per_day, replicas);
-            checked.or_else(|refused| self.tokens_refused(refused, self.day.rest))?;
+            let rest = usage.time_to_reset(self.day);
+            checked.or_else(|refused| self.tokens_refused(refused, rest))?;
         }
         if let Some(per_minute) = self.grant.requests_per_minute {
             let checked = usage.check_rate(rate_of_one(per_minute, replicas));

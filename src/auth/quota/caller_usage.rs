@@ -129,6 +129,11 @@ impl CallerUsage {
         self.tokens.check(per_day, replicas, self.reserved_by(id))
     }
 
+    /// Returns the time until the tokens of the day are reset.
+    pub(super) fn time_to_reset(&self, today: UtcDay) -> Duration {
+        self.tokens.time_to_reset(today, Instant::now())
+    }
+
     /// Returns the tokens that a call has reserved.
     pub(super) fn reserved_by(&self, id: Uuid) -> u64 {
         self.calls.get(&id).map_or(0, |call| call.reserved)

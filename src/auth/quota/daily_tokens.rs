@@ -79,6 +79,18 @@ impl DailyTokens {
         }
     }
 
+    /// Returns the time until the usage is reset, which is at midnight, but not before the day
+    /// has lasted [`MIN_DAY`].
+    pub(super) fn time_to_reset(&self, today: UtcDay, now: Instant) -> Duration {
+        let end_of_hour = self.reset_at.map_or(now, |reset_at| reset_at + MIN_DAY);
+        let until_reset = end_of_hour.saturating_duration_since(now);
+        if self.day == today.number {
+            until_reset.max(today.rest)
+        } else {
+            until_reset
+        }
+    }
+
     /// Checks that a call may keep the tokens that it has reserved, of what is left for this
     /// process, which is one of `replicas`. A call alone may reserve more than is left.
     pub(super) fn check(
@@ -171,6 +183,26 @@ mod tests {
         usage.spend(7);
         assert_eq!(on_day(&mut usage, 101, start + 4 * HOUR + HOUR / 2), 7);
         assert_eq!(on_day(&mut usage, 101, start + 6 * HOUR), 0);
+    }
+
+    #[test]
+    fn a_day_that_begins_late_is_reset_after_an_hour() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut usage = DailyTokens::default();
+        let last_second = UtcDay::at(UNIX_EPOCH + 100 * 24 * HOUR - second);
+        let midnight = UtcDay::at(UNIX_EPOCH + 100 * 24 * HOUR);
+        usage.begin_day(last_second.number, start);
+
+        assert_eq!(usage.time_to_reset(last_second, start), HOUR);
+        usage.begin_day(midnight.number, start + second);
+        let rest = usage.time_to_reset(midnight, start + second);
+
+        assert_eq!(rest, HOUR - second);
+        usage.spend(7);
+        usage.begin_day(midnight.number, start + second + rest);
+        assert_eq!(usage.unsettled(), 0);
+        let rest = usage.time_to_reset(midnight, start + HOUR);
+        assert_eq!(rest, midnight.rest);
     }
 
     #[test]
