@@ -149,7 +149,7 @@ pub(super) async fn stream_calls(
 
 /// Keeps the content of a session for a while, for the reason that is given.
 #[utoipa::path(post, path = "/sessions/{id}/watch", tag = "admin", operation_id = "watchSession",
-    params(("id" = String, Path, description = "The id that hooks receive.")),
+    params(("id" = String, Path, description = "The id in the list of sessions: that of the agent or of its history, without the caller that hooks receive behind it.")),
     request_body = WatchRequest,
     responses(
         (status = 200, description = "The session is watched.", body = SessionWatch),

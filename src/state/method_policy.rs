@@ -12,7 +12,7 @@ use crate::{
 /// One method of a model API, or one field of its requests, and which hooks inspect it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MethodPolicy {
-    /// `gemini`, `vertex` or `code_assist`.
+    /// `gemini`, `vertex`, `code_assist`, `anthropic`, `openai_responses` or `openai_chat`.
     pub api: &'static str,
     /// HTTP method of the request line.
     pub method: &'static str,

@@ -22,9 +22,10 @@ pub struct SessionList {
 /// One session of the list.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SessionInfo {
-    /// The id that hooks receive.
+    /// The id of the session. With `auth`, hooks receive it with a suffix for its caller.
     pub id: String,
-    /// Method of session identification: `history`, `path`, `header`, `code_assist` or `reported`.
+    /// Method of session identification: `history`, `path`, `header`, `code_assist`,
+    /// `agent_header`, `body` or `reported`.
     pub source: &'static str,
     /// The `User-Agent` of its first request.
     pub agent: String,
