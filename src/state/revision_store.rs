@@ -162,11 +162,11 @@ impl RevisionStore {
         self.read(&file_name(version))?.ok_or_else(unknown)
     }
 
-    /// Returns all revisions, that which was last taken into use first.
+    /// Returns all revisions that can be read, that which was last taken into use first.
     ///
     /// # Errors
     ///
-    /// Fails if the folder or a revision cannot be read.
+    /// Fails if the folder cannot be read.
     pub(super) fn list(&self) -> Result<Vec<StoredRevision>, RevisionError> {
         let path = &self.0.path;
         let error = |source| RevisionError::Io {
@@ -182,7 +182,11 @@ impl RevisionStore {
             let name = entry.map_err(error)?.file_name();
             let version = name.to_str().and_then(|name| name.strip_suffix(".json"));
             if let Some(version) = version.filter(|version| is_version(version)) {
-                revisions.push(self.load(version)?);
+                match self.load(version) {
+                    Ok(revision) => revisions.push(revision),
+                    // Those that are needed are loaded by their versions.
+                    Err(error) => tracing::warn!(%error, "stored revision skipped"),
+                }
             }
         }
         revisions.sort_by(|one, other| other.applied.cmp(&one.applied));

@@ -213,6 +213,26 @@ async fn revision_files_are_private_and_their_number_is_bounded() {
     assert_eq!(files.count(), 4);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_old_revision_blocks_nothing() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    let banana = gateway.edit("banana").await;
+    gateway.edit("cherry").await;
+    fs::write(gateway.path(&format!("revisions/{apple}.json")), "{\"ver").unwrap();
+
+    gateway.edit("damson").await;
+    let history = gateway.operator.get("/config/history").await.json();
+    gateway.restart();
+
+    assert_eq!(history.as_array().unwrap().len(), 3, "{history:#}");
+    assert!(gateway.denies("damson").await);
+    let (code, _, errors) = gateway.run_config_command(&["promote", &banana]);
+    assert_eq!(code, 0, "{errors}");
+    let (code, _, _) = gateway.run_config_command(&["promote", &apple]);
+    assert_ne!(code, 0);
+}
+
 #[tokio::test]
 async fn history_and_rollback_are_rejected_if_no_revisions_are_kept() {
     let upstream = Upstream::mock().await;
