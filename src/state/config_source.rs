@@ -287,7 +287,8 @@ impl ConfigSource {
             report: promotion.and_then(|promotion| promotion.report.clone()),
             aborted: None,
         };
-        let needed = [Some(&active.file), active.previous.as_ref()];
+        let rolled_out = config.rollout.as_ref().map(|rollout| &rollout.to);
+        let needed = [Some(&active.file), active.previous.as_ref(), rolled_out];
         let needed: Vec<&str> = needed.into_iter().flatten().map(String::as_str).collect();
         store.save(config, cause, &needed)?;
         store.set_active(&active)?;

@@ -233,6 +233,26 @@ async fn a_damaged_old_revision_blocks_nothing() {
     assert_ne!(code, 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_revision_of_a_rollout_is_kept() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    gateway.edit("banana").await;
+    gateway.edit("cherry").await;
+
+    let config = fs::read_to_string(gateway.path("hookgate.yaml")).unwrap();
+    let config = config.replace("path: revisions", "path: revisions, keep: 2");
+    let rollout = format!("{config}rollout: {{ to: \"{apple}\", percent: 100 }}\n");
+    fs::write(gateway.path("hookgate.yaml"), rollout).unwrap();
+    for _ in 0..2 {
+        let reloaded = gateway.operator.post("/reload", "").await;
+        assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    }
+    gateway.restart();
+
+    assert!(gateway.denies("apple").await);
+}
+
 #[tokio::test]
 async fn history_and_rollback_are_rejected_if_no_revisions_are_kept() {
     let upstream = Upstream::mock().await;
