@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Instant};
 
 use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
 
 use super::{
     config_source::ConfigSource,
@@ -168,12 +169,13 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Starts the hooks of the config that is rolled out, and reports its share.
-    pub(super) fn start_candidate(&self) {
+    /// Starts the hooks and the recording of the config that is rolled out, and reports its share.
+    pub(super) fn start_candidate(&self, tasks: &TaskTracker) {
         self.metrics.rollout_share.set(0);
         let (Some(candidate), Some(reporter)) = (&self.candidate, &self.rollout) else {
             return;
         };
+        candidate.recordings.start(tasks);
         candidate.engine.start();
         let share = reporter.progress.share();
         if share > 0 {

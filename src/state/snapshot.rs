@@ -269,7 +269,7 @@ impl Snapshot {
             resources.tasks.spawn(refresh);
         });
         self.engine.start();
-        self.start_candidate();
+        self.start_candidate(&resources.tasks);
     }
 }
 

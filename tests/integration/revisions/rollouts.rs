@@ -377,3 +377,31 @@ async fn a_guard_of_the_new_config_that_stops_working_is_unproven() {
         0
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_of_the_new_config_are_recorded_with_its_patterns() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let rest = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nrevisions: {{ path: revisions }}\n\
+         record: {{ path: recordings }}\n",
+        upstream.addr
+    );
+    let patterns = "policies: [{ policy: redact, patterns: { ticket: 'TCK-[0-9]{6}' } }]\n";
+    write("next.yaml", &format!("{patterns}{rest}"));
+    write(
+        "hookgate.yaml",
+        &format!("{rest}rollout: {{ to: next.yaml, percent: 100 }}\n"),
+    );
+    let mut served = ServerProcess::folder(folder.path());
+    let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
+
+    assert!(!is_denied(&agent, "hello").await);
+
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while operator.metric("hookgate_recording_exchanges_total").await == 0 {
+        assert!(Instant::now() < deadline, "nothing is recorded");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
