@@ -109,8 +109,9 @@ impl Server {
         resources: AppResources,
         source: ConfigSource,
     ) -> Result<Self, ServerError> {
-        let mut server = Self::new(App::with_reloads(config, resources, source).await?)?;
-        let trigger = ReloadTrigger::new(&server.app).map_err(ServerError::Signal)?;
+        let trigger = ReloadTrigger::new(source.files().clone()).map_err(ServerError::Signal)?;
+        let app = Box::pin(App::with_reloads(config, resources, source)).await?;
+        let mut server = Self::new(app)?;
         server.reload_trigger = Some(trigger);
         Ok(server)
     }

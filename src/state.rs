@@ -25,7 +25,7 @@ mod upstreams;
 pub use self::{
     app::App,
     clock::utc_timestamp,
-    config_source::{ConfigInput, ConfigSource, ReadConfig, SourceError, StoreLayers},
+    config_source::{ConfigInput, ConfigSource, ReadConfig, ReadFiles, SourceError, StoreLayers},
     content_owners::{ContentOwners, MAX_TTL},
     live_trace::LiveTrace,
     method_policy::MethodPolicy,

@@ -179,13 +179,13 @@ impl CaseFile {
         };
         match (cases, config) {
             (Ok(cases), Ok(config)) => Ok(Self { config, cases }),
-            (Err(problems), Ok(_)) => Err(ConfigError { problems }),
+            (Err(problems), Ok(_)) => Err(ConfigError::from(problems)),
             (Ok(_), Err(error)) => Err(error),
             (Err(mut problems), Err(error)) => {
                 problems.extend(error.problems);
                 problems.sort_by_key(|problem| problem.span.clone());
                 problems.dedup();
-                Err(ConfigError { problems })
+                Err(ConfigError::from(problems))
             }
         }
     }
@@ -207,7 +207,7 @@ pub fn read_file(
     };
     let mut own: Map<_, _> = serde_json::from_value(document.value()).unwrap_or_default();
     own.retain(|key, _| key == "cases");
-    read_cases(&document, own, registry).map_err(|problems| ConfigError { problems })
+    read_cases(&document, own, registry).map_err(ConfigError::from)
 }
 
 fn parse_file(path: &Path) -> Result<SpannedYaml, Problem> {
@@ -229,7 +229,7 @@ fn refuse_config_keys(document: &SpannedYaml, rest: &Value) -> Result<(), Config
     if problems.is_empty() {
         Ok(())
     } else {
-        Err(ConfigError { problems })
+        Err(ConfigError::from(problems))
     }
 }
 

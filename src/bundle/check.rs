@@ -86,7 +86,7 @@ pub async fn run_tests(config: &Config, handler: AgentHandler) -> Result<usize, 
     if problems.is_empty() {
         Ok(cases.len())
     } else {
-        Err(ConfigError { problems }.into())
+        Err(ConfigError::from(problems).into())
     }
 }
 

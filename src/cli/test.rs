@@ -11,7 +11,6 @@ use super::{
     runtime::block_on,
 };
 use crate::{
-    config::ConfigError,
     dry_run::{self, compare, dry_run},
     hook::{self, HookExecution},
     server,
@@ -75,7 +74,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
     if problems.is_empty() {
         Ok(files)
     } else {
-        Err(Failure::BadConfig(ConfigError { problems }))
+        Err(Failure::BadConfig(problems.into()))
     }
 }
 

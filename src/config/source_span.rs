@@ -30,6 +30,8 @@ pub struct Problem {
 pub struct ConfigError {
     /// All problems, in the order of the files and of their lines. Never empty.
     pub problems: Vec<Problem>,
+    /// Files that the config has, as far as they are known.
+    pub files: Vec<PathBuf>,
 }
 
 impl Problem {
@@ -72,7 +74,13 @@ impl fmt::Display for ConfigError {
 
 impl From<Problem> for ConfigError {
     fn from(problem: Problem) -> Self {
-        let problems = vec![problem];
-        Self { problems }
+        Self::from(vec![problem])
+    }
+}
+
+impl From<Vec<Problem>> for ConfigError {
+    fn from(problems: Vec<Problem>) -> Self {
+        let files = Vec::new();
+        Self { problems, files }
     }
 }

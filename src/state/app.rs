@@ -297,6 +297,9 @@ impl App {
             }
         };
         self.resources.metrics.record_reload(outcome);
+        if let Some(source) = &self.reloads.source {
+            source.files().notify_reloaded();
+        }
         if let Some(audit) = &self.snapshot().audit {
             audit.append(&AuditRecord::Reload { outcome });
         }

@@ -3,6 +3,8 @@
 //! The config file decides. A promoted revision stays in use as long as the version of the
 //! config file is that at the time of the promotion; a change of the file ends it.
 
+mod read_files;
+
 use std::{
     ffi::OsStr,
     fmt,
@@ -12,6 +14,7 @@ use std::{
 
 use thiserror::Error;
 
+pub use self::read_files::ReadFiles;
 use super::revision_store::{
     ActiveRevision, RevisionError, RevisionStore, StoredRevision, is_version,
 };
@@ -79,6 +82,7 @@ pub struct ConfigSource {
     read: Arc<ReadConfig>,
     store_layers: Option<Arc<StoreLayers>>,
     state: Arc<Mutex<SourceState>>,
+    files: ReadFiles,
 }
 
 /// The config file when it was last valid, and the revision in use.
@@ -99,7 +103,13 @@ impl ConfigSource {
             read,
             store_layers: None,
             state: Arc::default(),
+            files: ReadFiles::default(),
         }
+    }
+
+    /// Returns the files of the config in use, and of the last config if it was refused.
+    pub const fn files(&self) -> &ReadFiles {
+        &self.files
     }
 
     /// The same source, whose bundles are stored by `store_layers` before they are used.
@@ -117,7 +127,8 @@ impl ConfigSource {
     ///
     /// Returns every problem of the config and of the bundles.
     pub fn read_layers(&self, layers: Vec<PolicyLayer>) -> Result<Config, SourceError> {
-        Ok((self.read)(ConfigInput::File(layers))?)
+        self.files.begin_read();
+        Ok(self.load(ConfigInput::File(layers))?)
     }
 
     /// Reads the config in use: that of the file, or the promoted revision if the version of
@@ -128,7 +139,8 @@ impl ConfigSource {
     /// Returns every problem of the config, or of the stored revision.
     pub fn read(&self) -> Result<Config, SourceError> {
         let layers = self.state().layers;
-        let file = (self.read)(ConfigInput::File(layers.clone()))?;
+        self.files.begin_read();
+        let file = self.load(ConfigInput::File(layers.clone()))?;
         let kept = file.revisions.as_ref().filter(|_| !file.texts.is_empty());
         let store = kept.cloned().map(RevisionStore::new);
         let active = store.as_ref().map(RevisionStore::active);
@@ -155,6 +167,16 @@ impl ConfigSource {
     /// Returns every problem of the config.
     pub(super) fn read_other(&self, input: ConfigInput<'_>) -> Result<Config, ConfigError> {
         (self.read)(input)
+    }
+
+    /// Reads a config that is about to be in use, and keeps the list of its files.
+    fn load(&self, input: ConfigInput<'_>) -> Result<Config, ConfigError> {
+        let read = (self.read)(input);
+        let files = read
+            .as_ref()
+            .map_or_else(|error| &error.files, |config| &config.files);
+        self.files.add(files);
+        read
     }
 
     /// Returns the stored revision of a version.
@@ -205,7 +227,7 @@ impl ConfigSource {
         if !in_directory {
             return Err(RevisionError::Elsewhere(to.to_owned()).into());
         }
-        (self.read)(ConfigInput::Other(&path)).map_err(|source| {
+        self.load(ConfigInput::Other(&path)).map_err(|source| {
             let version = to.to_owned();
             SourceError::Stored { version, source }
         })
@@ -264,6 +286,7 @@ impl ConfigSource {
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), RevisionError> {
         self.store_layers(&config.layers)?;
+        self.files.set(&config.files);
         let Ok((mut state, store)) = self.state_and_store() else {
             return Ok(());
         };

@@ -102,9 +102,9 @@ impl Snapshot {
     ) -> Result<Self, BuildError> {
         let transport_deps = transport_deps(&config, resources)?;
         let old_table = previous.map(|previous| previous.engine.table());
-        let table = HookTable::build(&config, &transport_deps, old_table)
-            .map_err(|problems| ConfigError { problems })?;
-        let proofs = GuardProofs::build(&table).map_err(|problems| ConfigError { problems })?;
+        let table =
+            HookTable::build(&config, &transport_deps, old_table).map_err(ConfigError::from)?;
+        let proofs = GuardProofs::build(&table).map_err(ConfigError::from)?;
         let upstreams = Upstreams::new(
             &config.upstreams,
             UpstreamTimeouts {
@@ -165,7 +165,7 @@ impl Snapshot {
             .ensure(self.engine.table().free_slots());
         let (engine, config, timestamp) = (&self.engine, &self.config, utc_timestamp());
         let proved = self.proofs.prove_all(engine, config, &timestamp);
-        proved.await.map_err(|problems| ConfigError { problems })
+        proved.await.map_err(ConfigError::from)
     }
 
     /// Opens the decision log and the OTLP export of decisions. Blocks.

@@ -199,3 +199,72 @@ async fn a_log_written_beside_the_config_rarely_wakes_the_gateway() {
 
     assert!(switches < 2_000, "{switches}");
 }
+
+/// Config with a guard whose proof takes a second, and leaves a file when it begins.
+const SLOW_PROOF: &str = "hooks: { BeforeTool: [{ hooks: [{ name: slow, \
+    command: 'touch proving; sleep 1; exit 2', \
+    must_deny: [{ tool_call: { name: a, args: {} } }] }] }] }";
+
+/// Waits until a proof has begun.
+async fn wait_for_proof(folder: &Path) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while !folder.join("proving").exists() {
+        assert!(Instant::now() < deadline, "no proof");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    fs::remove_file(folder.join("proving")).unwrap();
+}
+
+#[tokio::test]
+async fn signals_and_changes_during_the_start_are_not_lost() {
+    let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
+    write_config_file(folder.path(), &config(&upstream, SLOW_PROOF));
+    let mut served = ServerProcess::folder(folder.path());
+    wait_for_proof(folder.path()).await;
+
+    served.signal(Signal::HUP);
+    write_config_file(folder.path(), &config(&upstream, DENY));
+    let agent = Agent::at(served.addr());
+
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while !agent
+        .generate("m", &prompt("hello"))
+        .await
+        .text()
+        .contains("not now")
+    {
+        assert!(Instant::now() < deadline, "the change is not in use");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_during_a_reload_that_adds_a_file_is_not_lost() {
+    let gate = Reloadable::start(write_config_file).await;
+    let folder = gate.folder.path();
+    fs::write(folder.join("case.json"), "{\"hooks\":{}}").unwrap();
+    let more = "\nhook_files: [{ path: case.json }]";
+    gate.write(&format!("{SLOW_PROOF}{more}"));
+    wait_for_proof(folder).await;
+
+    gate.write(&format!("{DENY}{more}"));
+
+    gate.wait_for_metric(&format!("{APPLIED} 2")).await;
+    assert!(gate.generate().await.text().contains("not now"));
+}
+
+#[tokio::test]
+async fn a_corrected_file_of_a_refused_config_is_noticed() {
+    let gate = Reloadable::start(write_config_file).await;
+    let settings = gate.folder.path().join("settings.json");
+    fs::write(&settings, "{").unwrap();
+    gate.write("hook_files: [{ path: settings.json }]");
+    gate.wait_for_metric(&format!("{REJECTED} 1")).await;
+
+    let deny = r#"{ "hooks": { "BeforeModel": [{ "hooks": [{
+        "type": "command", "command": "echo not now >&2; exit 2" }] }] } }"#;
+    fs::write(&settings, deny).unwrap();
+
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
+    assert!(gate.generate().await.text().contains("not now"));
+}

@@ -197,7 +197,7 @@ mod tests {
         usage.begin_day(midnight.number, start + second);
         let rest = usage.time_to_reset(midnight, start + second);
 
-        assert_eq!(rest, HOUR - second);
+        assert_eq!(rest, Duration::from_secs(3599));
         usage.spend(7);
         usage.begin_day(midnight.number, start + second + rest);
         assert_eq!(usage.unsettled(), 0);

@@ -158,7 +158,7 @@ fn check_files(
     if problems.is_empty() {
         Ok(())
     } else {
-        Err(ConfigError { problems })
+        Err(ConfigError::from(problems))
     }
 }
 

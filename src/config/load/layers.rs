@@ -48,7 +48,7 @@ pub(super) fn add_layers(
     if problems.is_empty() {
         Ok(())
     } else {
-        Err(ConfigError { problems })
+        Err(ConfigError::from(problems))
     }
 }
 

@@ -144,7 +144,8 @@ impl Loader {
             Some((file, span.line, span.column))
         });
         problems.dedup();
-        Err(ConfigError { problems })
+        let files = self.files.clone();
+        Err(ConfigError { problems, files })
     }
 
     /// Deserializes the document, after its problems were checked. An error would be
