@@ -26,8 +26,8 @@ use crate::{
     dialect,
     error::{ApiError, ErrorReason},
     event::{
-        Action, Caller, Context, Decision, Diagnostic, EventKind, EventName, EventOrigin,
-        EventVisitor, HookOutput, HookRun, Trace, Verdict,
+        Action, Caller, Context, Diagnostic, EventKind, EventName, EventOrigin, EventVisitor,
+        HookOutput, HookRun, Trace, Verdict,
     },
     hook::{EventOutcome, EventScope},
     middleware::{Authenticated, InFlightGuard, RequestId, reserve_memory, trace_context},
@@ -222,7 +222,6 @@ fn to_response<E: EventKind>(
 ) -> Value {
     let mut output = outcome.output;
     let action = outcome.verdict.action();
-    let context = output.rendered_context();
     let arguments = explain
         .as_ref()
         .filter(|_| action == Action::Proceed)
@@ -235,7 +234,7 @@ fn to_response<E: EventKind>(
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
-    deny_replaced_result(&mut output, context.as_deref());
+    output.deny_replaced_result();
     let mut response = json!(output);
     if let (Some(input), Some(fields)) = (explain, response.as_object_mut()) {
         let explanation = Explanation {
@@ -243,23 +242,12 @@ fn to_response<E: EventKind>(
             hooks: outcome.runs.into_iter().map(HookReport::from).collect(),
             diagnostics: outcome.diagnostics.into_iter().map(Into::into).collect(),
             session: input.session,
-            context,
+            context: output.rendered_context(),
             arguments,
         };
         fields.insert("hookgate".to_owned(), json!(explanation));
     }
     response
-}
-
-/// Turns the replacement of a result into a denial, whose reason agents use in place of the
-/// result (hook protocol, section 1). They have no other field for it.
-fn deny_replaced_result(output: &mut HookOutput, context: Option<&str>) {
-    if let Some(text) = output.interpretation.tool_result.take() {
-        let texts = [Some(text.as_str()), context].into_iter().flatten();
-        let texts: Vec<&str> = texts.collect();
-        output.decision = Some(Decision::Deny);
-        output.reason = Some(texts.join("\n\n"));
-    }
 }
 
 /// Returns the arguments of a tool call if hooks changed them.

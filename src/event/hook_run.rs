@@ -36,6 +36,11 @@ impl HookRun {
     pub const fn status(&self) -> HookStatus {
         self.answer.status
     }
+
+    /// Returns whether it is of a policy that edited the document or removed calls from it.
+    pub const fn has_edited(&self) -> bool {
+        self.would.is_none() && (self.edited || !self.refused.is_empty())
+    }
 }
 
 /// A function call that a policy removed from a response.

@@ -67,7 +67,7 @@ impl LlmResponse {
             && let Some(edit) = mutation.candidates.first()
             && let Some(parts) = &edit.parts
         {
-            // Thoughts stand in front of the text.
+            // Thoughts come before the text.
             let is_paired = parts.len() == first.content.parts.len();
             let thoughts = first.content.thoughts_before(&self.text);
             let thoughts = if is_paired { thoughts } else { 0 };
@@ -100,7 +100,7 @@ impl Candidate {
 }
 
 impl CandidateContent {
-    /// Returns the number of parts in front of those that are `text`.
+    /// Returns the number of parts before those that are `text`.
     fn thoughts_before(&self, text: &str) -> usize {
         let mut rest = text;
         let mut parts = self.parts.iter().rev();

@@ -128,6 +128,17 @@ impl HookOutput {
         output
     }
 
+    /// Turns the replacement of a result into a denial, whose reason agents use in place of the
+    /// result (hook protocol, section 1). They have no other field for it.
+    pub fn deny_replaced_result(&mut self) {
+        if let Some(text) = self.interpretation.tool_result.take() {
+            let texts = std::iter::once(text).chain(self.rendered_context());
+            let texts: Vec<String> = texts.collect();
+            self.decision = Some(Decision::Deny);
+            self.reason = Some(texts.join("\n\n"));
+        }
+    }
+
     /// Returns a message for the user, without a decision.
     pub fn message(text: impl Into<String>) -> Self {
         Self {

@@ -48,6 +48,7 @@ pub async fn decide(
     buffer: &ResponseBuffer<'_>,
 ) -> Result<AnswerDecision, ApiError> {
     if let Some(reason) = denied(&buffer.calls).find_map(|call| call.refusal.as_deref()) {
+        turn.context.record_action(ExchangeAction::Edit);
         if buffer.has_alternatives {
             return Ok(AnswerDecision::Accept);
         }
@@ -68,7 +69,6 @@ fn decide_denied(
     reason: Reason,
 ) -> Result<AnswerDecision, ApiError> {
     let context = turn.context;
-    context.record_action(ExchangeAction::Edit);
     for call in denied(&buffer.calls) {
         let tool = call.name.as_str();
         context.record(&ExchangeEvent::ToolCallDenied { tool });

@@ -335,9 +335,6 @@ impl<'a> ResponseFilter<'a> {
             (!self.allowed.includes(&call.name)).then(reason)
         };
         chunk.withhold_calls(&mut self.partial_calls, &mut refuse)?;
-        if chunk.has_withheld_calls() {
-            self.context.record_action(ExchangeAction::Edit);
-        }
         Ok(())
     }
 
@@ -356,11 +353,7 @@ impl<'a> ResponseFilter<'a> {
     fn record_policies(&self, runs: Vec<HookRun>) -> Vec<HookRun> {
         self.record_runs(&runs);
         // A policy that withholds text until it is complete edits nothing by that.
-        let has_edited = |run: &HookRun| run.edited || !run.refused.is_empty();
-        if runs
-            .iter()
-            .any(|run| run.would.is_none() && has_edited(run))
-        {
+        if runs.iter().any(HookRun::has_edited) {
             self.context.record_action(ExchangeAction::Edit);
         }
         let has_output = |run: &HookRun| run.answer.output != HookOutput::default();
