@@ -13,7 +13,6 @@ use super::{
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{self, ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
-    rollout_sink::AbortStore,
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
@@ -342,8 +341,8 @@ impl App {
         let candidate = candidate.map_err(|error| ReloadError(error.to_string()))?;
         if let Some(candidate) = candidate {
             self.prove(&candidate)?;
-            let store = AbortStore::new(source, &self.resources);
-            snapshot.add_candidate(candidate, store, Some(&self.snapshot()))?;
+            let previous = self.snapshot();
+            snapshot.add_candidate(candidate, source, &self.resources, Some(&previous))?;
         }
         Ok(())
     }
@@ -372,8 +371,7 @@ async fn first_snapshot(
         && let Some(candidate) = snapshot.build_candidate(source, resources)?
     {
         candidate.prove(resources).await?;
-        let store = AbortStore::new(source, resources);
-        snapshot.add_candidate(candidate, store, None)?;
+        snapshot.add_candidate(candidate, source, resources, None)?;
     }
     Ok(snapshot)
 }

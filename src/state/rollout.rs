@@ -127,17 +127,16 @@ impl Snapshot {
     pub(super) fn add_candidate(
         &mut self,
         mut candidate: Self,
-        store: AbortStore,
+        source: &ConfigSource,
+        resources: &AppResources,
         previous: Option<&Self>,
     ) -> Result<(), RevisionError> {
         let Some(settings) = &self.config.rollout else {
             return Ok(());
         };
-        store
-            .source
-            .store_candidate(&settings.to, &candidate.config)?;
+        source.store_candidate(&settings.to, &candidate.config)?;
         let (from, to) = (&self.config.version, candidate.config.version.clone());
-        let is_aborted = store.source.is_aborted(&to);
+        let is_aborted = source.is_aborted(&to);
         let new = Arc::new(RolloutProgress::new(from, &to, settings, is_aborted));
         let running = previous.and_then(|previous| previous.rollout.as_ref());
         let running = running.map(|reporter| &reporter.progress);
@@ -147,7 +146,7 @@ impl Snapshot {
             arm: RolloutArm::Current,
             metrics: Arc::clone(&self.metrics),
             audit: self.audit.clone(),
-            store,
+            store: AbortStore::new(source, resources),
         };
         candidate.audit = self
             .audit
@@ -185,7 +184,7 @@ impl Snapshot {
 }
 
 impl AbortStore {
-    pub(super) fn new(source: &ConfigSource, resources: &AppResources) -> Self {
+    fn new(source: &ConfigSource, resources: &AppResources) -> Self {
         Self {
             source: source.clone(),
             tasks: resources.tasks.clone(),

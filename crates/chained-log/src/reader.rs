@@ -162,8 +162,8 @@ fn verify_lines(
 /// Returns whether the oldest file begins with a line.
 fn is_oldest(path: &Path, line: &LogLine) -> bool {
     let oldest = segment_seqs(path).unwrap_or_default().first().copied();
-    let link = LineLink::parse_unchecked(&line.bytes);
-    oldest.is_some() && oldest == link.map(|link| link.head.seq)
+    let seq = LineLink::parse_unchecked(&line.bytes).map(|link| link.head.seq);
+    oldest.is_some() && oldest == seq
 }
 
 /// Checks that a line is intact and follows `previous`; older files may have been

@@ -9,11 +9,10 @@ const SECRET: &str = "AKIAIOSFODNN7EXAMPLE";
 
 /// An upstream that streams these events, and ends with `[DONE]`.
 async fn upstream_sending(events: &[Value]) -> Upstream {
-    let events: String = events
-        .iter()
-        .map(|event| format!("data: {event}\n\n"))
-        .collect();
-    let stream = format!("{events}data: [DONE]\n\n");
+    let events = events.iter().map(ToString::to_string);
+    let events = events.chain(["[DONE]".to_owned()]);
+    let events: Vec<String> = events.map(|data| format!("data: {data}\n\n")).collect();
+    let stream = events.concat();
     Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await
 }
 

@@ -244,10 +244,8 @@ policies:
     let command = ["replay", "--config", "next.yaml", "--format", "json"];
     let from = [&command[..], &["--from", "decisions.jsonl"]].concat();
     let (code, out, err) = run(&from, folder.path());
-    let same = run(
-        &[&command[..], &["decisions.jsonl"]].concat(),
-        folder.path(),
-    );
+    let path = [&command[..], &["decisions.jsonl"]].concat();
+    let same = run(&path, folder.path());
 
     assert_eq!((code, same.0), (0, 0), "{err}");
     let report: Value = serde_json::from_str(&out).unwrap();

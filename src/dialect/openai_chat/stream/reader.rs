@@ -49,12 +49,19 @@ pub struct ChatChunkReader {
     template: Option<(TextTemplate, Option<&'static str>)>,
     /// The choices so far, each with true if it has a finish reason.
     choices: BTreeMap<u64, bool>,
-    /// True if an event ended the whole answer: a whole answer, an error or `[DONE]`.
-    is_ended: bool,
-    /// True if an error ended the answer. What follows is not read.
-    has_failed: bool,
-    /// True if `[DONE]` was read.
-    is_done: bool,
+    /// The event that ended the answer, if no finish reason is needed for that.
+    end: Option<AnswerEnd>,
+}
+
+/// An event that ends an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AnswerEnd {
+    /// A whole answer.
+    Whole,
+    /// An error. What follows is not read.
+    Error,
+    /// `[DONE]`. Nothing may follow.
+    Done,
 }
 
 /// A chunk of the content form, and the events that it was read from.
@@ -68,20 +75,20 @@ impl ChatChunkReader {
     /// Fails if hooks could not see all of it.
     pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>, DialectError> {
         if data.trim_ascii() == DONE {
-            (self.is_ended, self.is_done) = (true, true);
+            self.end = Some(AnswerEnd::Done);
             return Ok(None);
         }
-        if self.is_done {
+        if self.end == Some(AnswerEnd::Done) {
             // Only some clients read it.
             return Err(field_error("[DONE]", "the last event"));
         }
-        if self.has_failed {
+        if self.end == Some(AnswerEnd::Error) {
             return Ok(None);
         }
         let event = parse(data.clone())?;
         if is_whole(&event)? {
             // Some servers do not stream. It is written as events of our own.
-            self.is_ended = true;
+            self.end = Some(AnswerEnd::Whole);
             return Ok(Some((read_whole(&event)?, Vec::new())));
         }
         let choices = read_choices(&event)?;
@@ -115,7 +122,7 @@ impl ChatChunkReader {
         if choices.iter().any(|choice| choice.has_calls) {
             return Err(DialectError::Ambiguous("error".to_owned()));
         }
-        (self.is_ended, self.has_failed) = (true, true);
+        self.end = Some(AnswerEnd::Error);
         self.template = None;
         self.held.clear();
         let labels = AnswerLabels::of(event, visit_event)?;
@@ -142,7 +149,7 @@ impl ChatChunkReader {
     pub fn finish_events(&mut self) -> Result<Option<ReadChunk>, DialectError> {
         let mut reasons = self.choices.values();
         let has_reasons = !self.choices.is_empty() && reasons.all(|is_finished| *is_finished);
-        if !self.is_ended && !has_reasons {
+        if self.end.is_none() && !has_reasons {
             let message = "the stream ends without a finish reason";
             return Err(DialectError::Json(message.to_owned()));
         }
@@ -241,7 +248,7 @@ fn read_chunk(
 
 impl ReadChunks for ChatChunkReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
-        let chunk = if self.is_done {
+        let chunk = if self.end == Some(AnswerEnd::Done) {
             None
         } else {
             self.read_alike(&data)
