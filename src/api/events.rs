@@ -234,7 +234,7 @@ fn to_response<E: EventKind>(
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
-    output.deny_replaced_result();
+    output.deny_masked_result();
     let mut response = json!(output);
     if let (Some(input), Some(fields)) = (explain, response.as_object_mut()) {
         let explanation = Explanation {

@@ -166,9 +166,8 @@ impl RawExchange {
         let mut head = self.head;
         if let Some(redactor) = redactor {
             redactor.text(&mut head.target);
-            head.headers
-                .iter_mut()
-                .for_each(|(_, value)| redactor.text(value));
+            let values = head.headers.iter_mut();
+            values.for_each(|(_, value)| redactor.text(value));
         }
         let request = received.into_body(redactor);
         RecordedExchange {

@@ -54,6 +54,9 @@ pub struct Interpretation {
     pub added: Vec<AddedContext>,
     /// Text in place of a tool's result.
     pub tool_result: Option<String>,
+    /// True if agents that know no replacement must get the text as well: a policy has masked
+    /// the result.
+    pub is_result_masked: bool,
 }
 
 /// Effect of a hook's `tool_input` on the arguments of a tool call.
@@ -123,15 +126,18 @@ impl HookOutput {
     pub fn result_replacement(text: String) -> Self {
         let mut output = Self::default();
         output.interpretation.tool_result = Some(text.clone());
+        output.interpretation.is_result_masked = true;
         let specific = &mut output.hook_specific_output;
         specific.insert("updatedToolOutput".to_owned(), Value::String(text));
         output
     }
 
-    /// Turns the replacement of a result into a denial, whose reason agents use in place of the
-    /// result (hook protocol, section 1). They have no other field for it.
-    pub fn deny_replaced_result(&mut self) {
-        if let Some(text) = self.interpretation.tool_result.take() {
+    /// Turns a masked result into a denial, whose reason agents use in place of the result (hook
+    /// protocol, section 1). Not all of them know `updatedToolOutput`.
+    pub fn deny_masked_result(&mut self) {
+        if self.interpretation.is_result_masked
+            && let Some(text) = self.interpretation.tool_result.take()
+        {
             let texts = std::iter::once(text).chain(self.rendered_context());
             let texts: Vec<String> = texts.collect();
             self.decision = Some(Decision::Deny);

@@ -109,6 +109,8 @@ impl OutputMerger {
             OutputPart::ToolResult => {
                 if let Some(text) = &output.interpretation.tool_result {
                     merged.interpretation.tool_result = Some(text.clone());
+                    merged.interpretation.is_result_masked |=
+                        output.interpretation.is_result_masked;
                     self.set("updatedToolOutput", Value::String(text.clone()));
                 }
             }

@@ -283,8 +283,7 @@ async fn a_test_generated_from_a_denial_passes_unchanged() {
         assert!(Instant::now() < deadline, "{page}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
-    let page = browser.get(&address).await.html;
-    let yaml = test_file(&page);
+    let yaml = generated_test(&browser, &address).await;
     std::fs::write(gateway.path("denial.yaml"), &yaml).unwrap();
 
     let file = gateway.path("denial.yaml");
@@ -311,11 +310,23 @@ policies:
     let id = answer.header("x-hookgate-request-id");
     wait_for_rows(&browser, "?verdict=deny", 1).await;
 
-    let page = browser.get(&format!("/console/calls/{id}/test")).await.html;
-    let yaml = test_file(&page);
+    let yaml = generated_test(&browser, &format!("/console/calls/{id}/test")).await;
 
     assert!(yaml.contains("x-goog-api-key: ci"), "{yaml}");
     assert!(yaml.contains("user-agent: tool/1"), "{yaml}");
+}
+
+/// Waits until the content of a call is kept, and returns the test of its page.
+async fn generated_test(browser: &Browser, address: &str) -> String {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let page = browser.get(address).await.html;
+        if page.contains("<pre tabindex") {
+            return test_file(&page);
+        }
+        assert!(Instant::now() < deadline, "no test in {page}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Returns the first test on a page, without HTML escapes.

@@ -312,8 +312,8 @@ async fn spans_of_anthropic_and_openai_calls_have_their_provider_and_model() {
 
             gateway.stop().await;
             let spans = spans(&collector);
-            let call = &spans[0];
-            assert!(call["name"].as_str().unwrap().starts_with("chat "));
+            // Without hooks the request is not read, so its model is not part of the name.
+            let call = only(&spans, "chat");
             assert_eq!(attribute(call, "gen_ai.provider.name"), provider);
             assert_eq!(attribute(call, "gen_ai.operation.name"), "chat");
             let model = attribute(call, "gen_ai.response.model");

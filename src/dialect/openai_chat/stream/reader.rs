@@ -56,7 +56,7 @@ pub struct ChatChunkReader {
 /// An event that ends an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerEnd {
-    /// A whole answer.
+    /// A response of a server that does not stream.
     Whole,
     /// An error. What follows is not read.
     Error,
