@@ -137,7 +137,7 @@ fn verify_lines(
         }
         let previous = first_seq.is_some().then_some(&head);
         head = match verify_line(&line, previous) {
-            Err(_) if is_oldest(path, &line) => {
+            Err(_) if is_behind_removed(path, &line, &head) => {
                 // A rotation removed the files before it.
                 (first_seq, count) = (None, 0);
                 verify_line(&line, None)
@@ -159,11 +159,11 @@ fn verify_lines(
     })
 }
 
-/// Returns whether the oldest file begins with a line.
-fn is_oldest(path: &Path, line: &LogLine) -> bool {
+/// Returns whether the oldest file begins with a line that comes after `head`.
+fn is_behind_removed(path: &Path, line: &LogLine, head: &ChainHead) -> bool {
     let oldest = segment_seqs(path).unwrap_or_default().first().copied();
     let seq = LineLink::parse_unchecked(&line.bytes).map(|link| link.head.seq);
-    oldest.is_some() && oldest == seq
+    line.number == 1 && seq > Some(head.seq) && seq == oldest
 }
 
 /// Checks that a line is intact and follows `previous`; older files may have been
@@ -340,5 +340,18 @@ mod tests {
         let error = verify(&path).unwrap_err();
 
         assert!(error.to_string().contains("expected 4"), "{error}");
+    }
+    #[test]
+    fn a_repeated_first_line_breaks_the_chain() {
+        let (_folder, path, _) = log();
+        let oldest = rotated_path(&path, 1);
+        let text = fs::read_to_string(&oldest).unwrap();
+        let first = text.lines().next().unwrap();
+
+        for changed in [format!("{first}\n{text}"), format!("{text}{text}")] {
+            fs::write(&oldest, changed).unwrap();
+            let error = verify(&path).unwrap_err();
+            assert!(error.to_string().contains("sequence number"), "{error}");
+        }
     }
 }
