@@ -2,26 +2,53 @@
 
 use serde_json::{Map, Value};
 
+/// Maximum number of bytes of a variable that other values may contain. Longer ones could multiply
+/// from line to line.
+const MAX_EXPANDED_BYTES: usize = 256;
+
 /// Characters that may enclose a value, also over several lines.
 const QUOTES: [char; 3] = ['\'', '"', '`'];
 
-/// Returns the variables of a file. Lines that are not like `NAME=value` are ignored.
+/// Returns the variables of a file. Lines that are not like `NAME=value` or `NAME: value` are
+/// ignored.
 pub(crate) fn variables(text: &str) -> Map<String, Value> {
     let mut variables = Map::new();
-    let mut rest = text;
+    let mut rest = text.trim_start_matches('\u{feff}');
     while !rest.is_empty() {
         let (line, next) = split_line(rest);
-        let name = line.split_once('=').and_then(|(name, _)| read_name(name));
-        let assignment = name.zip(rest.split_once('='));
-        let Some((name, (_, text))) = assignment else {
+        let assignment = split_assignment(line)
+            .and_then(|(name, value)| Some((read_name(name)?, line.len() - value.len())));
+        let Some((name, start)) = assignment else {
             rest = next;
             continue;
         };
+        let (_, text) = rest.split_at_checked(start).unwrap_or_default();
         let (value, next) = quoted(text).unwrap_or_else(|| unquoted(text));
+        let value = expanded(value, &variables);
         variables.insert(name.to_owned(), value.into());
         rest = next;
     }
     variables
+}
+
+/// Splits a line at its first `=` or `: `.
+fn split_assignment(line: &str) -> Option<(&str, &str)> {
+    match (line.split_once('='), line.split_once(": ")) {
+        (Some(equals), Some(colon)) if colon.0.len() < equals.0.len() => Some(colon),
+        (equals, colon) => equals.or(colon),
+    }
+}
+
+/// Returns a value with the variables of earlier lines in place of `${NAME}`.
+fn expanded(value: &str, variables: &Map<String, Value>) -> String {
+    let mut value = value.to_owned();
+    for (name, known) in variables {
+        let known = known.as_str().unwrap_or_default();
+        if value.contains("${") && known.len() <= MAX_EXPANDED_BYTES {
+            value = value.replace(&format!("${{{name}}}"), known);
+        }
+    }
+    value
 }
 
 fn read_name(text: &str) -> Option<&str> {
@@ -74,11 +101,13 @@ mod tests {
     #[test]
     fn values_are_quoted_or_end_with_their_line() {
         let text = concat!(
-            "\n# A='comment\nNAME=My App\nTIME=it's late # a comment\r\n",
+            "\u{feff}FIRST=1\n# A='comment\nNAME=My App\nTIME=it's late # a comment\r\n",
             "export KEY = \"a=b # c\" # comment\nMORE='x\nB=y'\n",
+            "HOST: 127.0.0.1\nURL=http://${HOST}:1/${UNKNOWN}\n",
             "a line\nnot a name=1\nJUNK='a' b\nEMPTY=\nOPEN=\"a\nLAST=a#b",
         );
         let expected = json!({
+            "FIRST": "1", "HOST": "127.0.0.1", "URL": "http://127.0.0.1:1/${UNKNOWN}",
             "NAME": "My App", "TIME": "it's late", "KEY": "a=b # c", "MORE": "x\nB=y",
             "JUNK": "'a' b", "EMPTY": "", "OPEN": "\"a", "LAST": "a#b",
         });
