@@ -18,7 +18,7 @@ use crate::{
     hook, policy,
     proof::GuardStatus,
     protocol::{self, ToolFamily, ToolNameOverride, ToolNames},
-    state::{AppResources, ConfigSource, Snapshot, end_tasks},
+    state::{AppResources, BuildError, ConfigSource, Snapshot, end_tasks},
 };
 
 /// Command-line arguments of `check`.
@@ -59,7 +59,13 @@ impl CheckArgs {
             let resources = AppResources::default();
             let mut snapshots = vec![Snapshot::build(config, &resources, None)?];
             if let (Some(source), Some(snapshot)) = (source, snapshots.first()) {
-                snapshots.extend(snapshot.build_candidate(&source, &resources)?);
+                match snapshot.build_candidate(&source, &resources) {
+                    // The gateway may keep its revisions on another machine.
+                    Err(BuildError::Rollout(error)) if error.is_unknown_version() => {
+                        print_error(&format!("warning: rollout: {error}"));
+                    }
+                    candidate => snapshots.extend(candidate?),
+                }
             }
             if self.prove {
                 prove(snapshots, &resources).await?;

@@ -296,10 +296,6 @@ fn check_and_serve_refuse_the_same_rollouts() {
         ("missing.yaml", "rollout: revision `missing.yaml`"),
         ("broken.yaml", "broken.yaml:1:1: unknown key `hoks`"),
         ("../next.yaml", "must be a version, or the name of a file"),
-        (
-            "f00dfeedf00dfeed",
-            "no revision of the config has the version",
-        ),
     ] {
         let folder = rollout_folder(to, &[("broken.yaml", "hoks: {}\n")]);
 
@@ -310,6 +306,18 @@ fn check_and_serve_refuse_the_same_rollouts() {
         assert_eq!(status.code(), Some(78), "{served}");
         assert!(served.contains(problem), "{served}");
     }
+}
+
+#[test]
+fn a_version_that_is_kept_elsewhere_is_a_warning_of_check() {
+    let folder = rollout_folder("f00dfeedf00dfeed", &[]);
+
+    let (code, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
+    let (status, _) = ServerProcess::folder(folder.path()).ended(TEST_TIMEOUT);
+
+    assert_eq!((code, status.code()), (0, Some(78)));
+    let warning = "warning: rollout: no revision of the config has the version";
+    assert!(checked.contains(warning), "{checked}");
 }
 
 #[test]
