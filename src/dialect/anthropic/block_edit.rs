@@ -8,7 +8,7 @@ use crate::dialect::{
         block_content::{text_block, write_blocks},
         fields::{
             ARGUMENTS, BLOCK, CONTENT, EVENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS,
-            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, type_of,
+            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, TYPE, type_of,
         },
         media::{create_media, is_media_type, write_texts},
         tool_result::{IS_ERROR, ResultContent, TOOL_USE_ID},
@@ -265,17 +265,30 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>, DialectError> {
         let block = (!is_empty).then(|| text_block(text)).transpose()?;
         return Ok(block.iter().map(Document::to_bytes).collect());
     }
-    if part.has(EVENT) {
-        return Ok(Vec::new());
-    }
-    if let Some(block) = part.bytes_of(BLOCK)? {
-        return Ok(vec![block]);
+    if part.has(EVENT) || part.has(BLOCK) {
+        let block = whole_block(part)?;
+        return Ok(block.iter().map(Document::to_bytes).collect());
     }
     let media = create_media(part)?;
     Ok(media
         .into_iter()
         .map(|block| block.to_string().into())
         .collect())
+}
+
+/// Returns the block of a part that is shown whole; `None` for an event. A compaction begins empty,
+/// and its only delta holds all of it.
+fn whole_block(part: &Document) -> Result<Option<Document>, DialectError> {
+    let Some(mut block) = part.child(BLOCK)? else {
+        return Ok(None);
+    };
+    match (type_of(&block)?.as_str(), part.has(EVENT)) {
+        ("compaction_delta", true) => block.set(TYPE, &json!("compaction"))?,
+        ("compaction", false) if block.get(CONTENT)? == Some(Value::Null) => return Ok(None),
+        (_, true) => return Ok(None),
+        (_, false) => (),
+    }
+    Ok(Some(block))
 }
 
 /// Moves the cache mark of each removed block to the kept one in front of it, or else behind it.

@@ -135,3 +135,44 @@ async fn pieces_of_blocks_are_no_blocks_of_a_buffered_stream() {
         assert!(!answer.text().contains(kind), "{}", answer.text());
     }
 }
+
+#[tokio::test]
+async fn a_compaction_is_whole_in_a_buffered_stream() {
+    let begun = json!({ "type": "content_block_start", "index": 0,
+        "content_block": { "type": "compaction", "content": null } });
+    let piece = json!({ "type": "content_block_delta", "index": 0,
+        "delta": { "type": "compaction_delta", "content": "Summary so far" } });
+    let ended = json!({ "type": "content_block_stop", "index": 0 });
+    let added: Vec<String> = [begun, piece, ended]
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect();
+    let events = FAMILY.events(&[Part::text(&["key ", SECRET])]);
+    let events = events.replace("\"index\":0", "\"index\":1");
+    let start = "event: content_block_start";
+    let events = events.replacen(start, &format!("{}{start}", added.concat()), 1);
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+    let gateway = FAMILY
+        .gateway(&upstream, &format!("after_model: buffered\n{REDACT}"))
+        .await;
+
+    let answer = FAMILY.ask(&gateway, true, &[Turn::User("hi")]).await;
+
+    let blocks = answer.text().matches("\"type\":\"compaction\"").count();
+    assert_eq!(blocks, 1, "{}", answer.text());
+    assert!(
+        answer.text().contains("Summary so far"),
+        "{}",
+        answer.text()
+    );
+    assert!(
+        answer.text().contains("[REDACTED:aws_key]"),
+        "{}",
+        answer.text()
+    );
+}
