@@ -47,11 +47,14 @@ impl Snapshot {
     }
 
     /// Returns the snapshot of one of the two configs; `None` for that of a rollout if there is
-    /// none.
+    /// none, or it was aborted.
     pub(super) fn arm(&self, arm: RolloutArm) -> Option<&Self> {
         match arm {
             RolloutArm::Current => Some(self),
-            RolloutArm::Candidate => self.candidate.as_deref(),
+            RolloutArm::Candidate => {
+                let (_, status) = self.rollout_status()?;
+                self.candidate.as_deref().filter(|_| !status.is_aborted)
+            }
         }
     }
 
