@@ -221,7 +221,11 @@ fn to_response<E: EventKind>(
     explain: Option<ExplainInput>,
 ) -> Value {
     let mut output = outcome.output;
-    let action = outcome.verdict.action();
+    let action = if output.deny_masked_result() {
+        Action::Deny
+    } else {
+        outcome.verdict.action()
+    };
     let arguments = explain
         .as_ref()
         .filter(|_| action == Action::Proceed)
@@ -234,7 +238,6 @@ fn to_response<E: EventKind>(
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
-    output.deny_masked_result();
     let mut response = json!(output);
     if let (Some(input), Some(fields)) = (explain, response.as_object_mut()) {
         let explanation = Explanation {

@@ -76,10 +76,15 @@ impl EventDefinition for AfterTool {
     fn apply(&mut self, output: &HookOutput) {
         if let Some(text) = &output.interpretation.tool_result {
             let text = Value::String(text.clone());
+            // A failed tool has failed, however its result is masked.
+            let error = self.tool_response.shift_remove("error");
+            let error = error.filter(|_| output.interpretation.is_result_masked);
             self.tool_response = ToolResponse::from_iter([
                 ("llmContent".to_owned(), text.clone()),
                 ("returnDisplay".to_owned(), text),
             ]);
+            let error = error.map(|error| ("error".to_owned(), error));
+            self.tool_response.extend(error);
         }
     }
 

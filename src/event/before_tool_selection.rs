@@ -29,12 +29,6 @@ impl EventDefinition for BeforeToolSelection {
         Some(Self { llm_request })
     }
 
-    fn apply(&mut self, output: &HookOutput) {
-        if let Some(selection) = Self::evaluate(output) {
-            self.llm_request.tool_config = Some(selection);
-        }
-    }
-
     fn evaluate(merged: &HookOutput) -> Option<ToolConfig> {
         merged.specific("toolConfig").and_then(ToolConfig::read)
     }

@@ -60,59 +60,6 @@ fn read_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
     Ok(parts.iter().filter_map(read_part).collect())
 }
 
-impl LlmResponse {
-    /// Applies the edit of a sequential hook, so that the next hook sees it.
-    pub fn apply(&mut self, mutation: &ResponseMutation) {
-        if let Some(first) = self.candidates.first()
-            && let Some(edit) = mutation.candidates.first()
-            && let Some(parts) = &edit.parts
-        {
-            // Thoughts come before the text.
-            let is_paired = parts.len() == first.content.parts.len();
-            let thoughts = first.content.thoughts_before(&self.text);
-            let thoughts = if is_paired { thoughts } else { 0 };
-            self.text = parts.iter().skip(thoughts).map(String::as_str).collect();
-        }
-        for (candidate, edit) in self.candidates.iter_mut().zip(&mutation.candidates) {
-            candidate.apply(edit);
-        }
-        if let Some(usage) = &mutation.usage_metadata {
-            self.usage_metadata = UsageMetadata::deserialize(usage).ok();
-        }
-    }
-}
-
-impl Candidate {
-    fn apply(&mut self, edit: &CandidateMutation) {
-        if let Some(parts) = &edit.parts {
-            self.content.parts.clone_from(parts);
-        }
-        if edit.finish_reason.is_some() {
-            self.finish_reason.clone_from(&edit.finish_reason);
-        }
-        if edit.index.is_some() {
-            self.index.clone_from(&edit.index);
-        }
-        if edit.safety_ratings.is_some() {
-            self.safety_ratings.clone_from(&edit.safety_ratings);
-        }
-    }
-}
-
-impl CandidateContent {
-    /// Returns the number of parts before those that are `text`.
-    fn thoughts_before(&self, text: &str) -> usize {
-        let mut rest = text;
-        let mut parts = self.parts.iter().rev();
-        let texts = parts.by_ref().take_while(|part| {
-            let before = rest.strip_suffix(part.as_str());
-            rest = before.unwrap_or(rest);
-            before.is_some()
-        });
-        self.parts.len() - texts.count()
-    }
-}
-
 /// Token counts, as received.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -326,13 +326,15 @@ impl CaseRun<'_> {
 /// Merges the runs of a guard, also if it only observes.
 fn evaluate<E: EventKind>(runs: &[HookRun]) -> (E::Verdict, HookOutput) {
     let outputs = runs.iter().map(|run| &run.answer.output);
-    let (output, _) = merge_outputs(outputs, E::HONOURS);
+    let (mut output, _) = merge_outputs(outputs, E::HONOURS);
+    // An agent that knows no replacement receives a denial.
+    output.deny_masked_result();
     (E::evaluate(&output), output)
 }
 
 /// Returns the fields of an event after the edits of a guard; `None` if they are
-/// unchanged. The reason of a denied result replaces it (hook protocol, section 1), like a text that a
-/// guard puts in its place.
+/// unchanged. The reason of a denied result replaces it (hook protocol, section 1), like a text
+/// that a guard puts in its place.
 fn edited<E: EventKind>(before: &Value, output: &HookOutput) -> Option<Value> {
     match E::NAME {
         EventName::AfterTool => {

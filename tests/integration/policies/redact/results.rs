@@ -93,3 +93,46 @@ async fn context_of_hooks_is_appended_to_a_masked_result() {
     assert_eq!(send(&hooks).await, json!({ "output": expected }));
     assert_eq!(report(&hooks).await["reason"], expected);
 }
+
+#[tokio::test]
+async fn a_masked_result_is_a_denial_for_agents_and_proofs() {
+    let upstream = Upstream::mock().await;
+    let event = json!({
+        "hook_event_name": "AfterTool", "tool_name": "t", "tool_input": {},
+        "tool_response": { "llmContent": "mail jo@example.com" },
+    });
+    let case = json!({ "event": event });
+    let policy = json!({ "policy": "redact", "detect": ["email"], "must_deny": [case] });
+    let gateway = TestGateway::start(&upstream, &format!("policies: [{policy}]\n")).await;
+
+    let answer = gateway.agent().report(&event, "explain=1").await.json();
+
+    assert_eq!(answer["hookgate"]["verdict"], "deny");
+    assert_eq!(answer["reason"], "mail [REDACTED:email]");
+}
+
+#[tokio::test]
+async fn a_partial_edit_of_a_reported_response_keeps_its_mask() {
+    let upstream = Upstream::mock().await;
+    let policy = json!({ "policy": "redact", "detect": ["email"] });
+    let edit = json!({ "llm_response": { "candidates": [{ "finishReason": "STOP" }] } });
+    let edit = json!({ "hookSpecificOutput": edit });
+    let hooks = hook::config(&[("AfterModel", hook::printing("edit", &edit))]);
+    let config = format!("policies: [{policy}]\n{hooks}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let text = "mail jo@example.com";
+    let content = json!({ "role": "model", "parts": [text] });
+    let event = json!({
+        "hook_event_name": "AfterModel",
+        "llm_request": { "model": MODEL, "messages": [{ "role": "user", "content": "hi" }] },
+        "llm_response": { "text": text, "candidates": [{ "content": content }] },
+    });
+
+    let answer = gateway.agent().report(&event, "").await.json();
+
+    let response = &answer["hookSpecificOutput"]["llm_response"];
+    assert!(
+        response.to_string().contains("[REDACTED:email]"),
+        "{answer}"
+    );
+}
