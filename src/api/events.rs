@@ -221,11 +221,8 @@ fn to_response<E: EventKind>(
     explain: Option<ExplainInput>,
 ) -> Value {
     let mut output = outcome.output;
-    let action = if output.deny_masked_result() {
-        Action::Deny
-    } else {
-        outcome.verdict.action()
-    };
+    let masked = output.deny_masked_result().then_some(Action::Deny);
+    let action = masked.unwrap_or_else(|| outcome.verdict.action());
     let arguments = explain
         .as_ref()
         .filter(|_| action == Action::Proceed)

@@ -228,14 +228,11 @@ impl ConfigSource {
         let (state, _) = self.state_and_store()?;
         let directory = state.files.first().and_then(|file| file.parent());
         let path = directory.unwrap_or(Path::new("")).join(to);
-        let in_directory = Path::new(to).file_name() == Some(OsStr::new(to));
-        if !in_directory {
+        if Path::new(to).file_name() != Some(OsStr::new(to)) {
             return Err(RevisionError::Elsewhere(to.to_owned()).into());
         }
-        self.load(ConfigInput::Other(&path)).map_err(|source| {
-            let version = to.to_owned();
-            SourceError::Stored { version, source }
-        })
+        let (loaded, version) = (self.load(ConfigInput::Other(&path)), to.to_owned());
+        loaded.map_err(|source| SourceError::Stored { version, source })
     }
 
     /// Stores the config that is rolled out, unless it is a stored revision.
