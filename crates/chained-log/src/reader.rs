@@ -341,6 +341,7 @@ mod tests {
 
         assert!(error.to_string().contains("expected 4"), "{error}");
     }
+
     #[test]
     fn a_repeated_first_line_breaks_the_chain() {
         let (_folder, path, _) = log();

@@ -193,13 +193,20 @@ mod tests {
             }
         }
 
-        fn path(&self) -> PathBuf {
-            self.folder.path().join("logs/log")
+        /// A log whose folder is away since its first line. Its second line cannot be written.
+        fn failing() -> Self {
+            let log = Self::start();
+            log.push();
+            Self::wait_for(&log.events, "Written");
+            let logs = log.folder.path().join("logs");
+            fs::rename(&logs, log.folder.path().join("gone")).unwrap();
+            log.push();
+            Self::wait_for(&log.events, "Failed");
+            log
         }
 
-        fn move_away(&self) {
-            let logs = self.folder.path().join("logs");
-            fs::rename(&logs, self.folder.path().join("gone")).unwrap();
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("logs/log")
         }
 
         fn push(&self) {
@@ -227,12 +234,7 @@ mod tests {
 
     #[test]
     fn a_recreated_log_begins_with_its_notice_although_earlier_attempts_failed() {
-        let log = MovableLog::start();
-        log.push();
-        MovableLog::wait_for(&log.events, "Written");
-        log.move_away();
-        log.push();
-        MovableLog::wait_for(&log.events, "Failed");
+        let log = MovableLog::failing();
 
         fs::create_dir(log.folder.path().join("logs")).unwrap();
         MovableLog::wait_for(&log.events, "Recovered");
@@ -245,12 +247,7 @@ mod tests {
 
     #[test]
     fn all_queued_lines_count_as_lost_if_the_last_attempt_fails() {
-        let log = MovableLog::start();
-        log.push();
-        MovableLog::wait_for(&log.events, "Written");
-        log.move_away();
-        log.push();
-        MovableLog::wait_for(&log.events, "Failed");
+        let log = MovableLog::failing();
         for _ in 0..10 {
             log.push();
         }
