@@ -92,18 +92,16 @@ fn add_detail(known: &mut Vec<Value>, detail: Value) {
 
 /// Returns a call with the fields that the model requires with it. Fields that policies saw
 /// elsewhere, and may have edited there, are left out.
-pub fn with_call_fields(call: Value, part: &Document) -> Result<Value, DialectError> {
+pub fn with_call_fields(mut call: Value, part: &Document) -> Result<Value, DialectError> {
     let preceding = part.child(&[PRECEDING])?;
     let fields = preceding.map(|preceding| preceding.child(&["call"]));
-    let (Value::Object(mut call), Some(mut fields)) = (call.clone(), fields.transpose()?.flatten())
-    else {
-        return Ok(call);
-    };
-    visit_call(&mut fields, &mut |object, known| {
-        remove_labels(object, known)
-    })?;
-    call.extend(extra_fields(&Document::from_checked(fields.to_bytes())?)?);
-    Ok(Value::Object(call))
+    if let (Value::Object(call), Some(mut fields)) = (&mut call, fields.transpose()?.flatten()) {
+        visit_call(&mut fields, &mut |object, known| {
+            remove_labels(object, known)
+        })?;
+        call.extend(extra_fields(&Document::from_checked(fields.to_bytes())?)?);
+    }
+    Ok(call)
 }
 
 /// Returns the thoughts that precede a call.

@@ -246,6 +246,15 @@ fn edited_arguments_are_sent_at_once() {
     assert_eq!(received.calls[1].3, "{}");
 }
 
+/// The events under the id of a second answer.
+fn of_second_answer(events: &[Bytes]) -> Vec<Bytes> {
+    let with_id = |event: &Bytes| {
+        let event = std::str::from_utf8(event).unwrap();
+        event.replacen(r#""id":"1""#, r#""id":"2""#, 1).into()
+    };
+    events.iter().map(with_id).collect()
+}
+
 #[test]
 fn a_second_answer_continues_the_first() {
     let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
@@ -253,13 +262,7 @@ fn a_second_answer_continues_the_first() {
     pass(&mut writer, &mut out, &two_calls(), &mut |form| {
         form.pointer("/candidates/0/finishReason").is_none()
     });
-    let second: Vec<Bytes> = two_calls()
-        .iter()
-        .map(|event| {
-            let event = String::from_utf8(event.to_vec()).unwrap();
-            event.replacen(r#""id":"1""#, r#""id":"2""#, 1).into()
-        })
-        .collect();
+    let second = of_second_answer(&two_calls());
     pass(&mut writer, &mut out, &second, &mut |_| true);
     writer.write_stream_end(&mut out).unwrap();
 
@@ -457,13 +460,7 @@ fn a_later_answer_keeps_all_but_its_opening() {
         with_role(call_pieces(0, "c3", "ls", &[])[0]["delta"].clone()),
     ];
     tail.push(finish("tool_calls"));
-    let second: Vec<Bytes> = events(&[], &tail)
-        .iter()
-        .map(|event| {
-            let event = std::str::from_utf8(event).unwrap();
-            event.replacen(r#""id":"1""#, r#""id":"2""#, 1).into()
-        })
-        .collect();
+    let second = of_second_answer(&events(&[], &tail));
 
     pass(&mut writer, &mut out, &second, &mut |_| true);
     writer.write_stream_end(&mut out).unwrap();
