@@ -37,9 +37,14 @@ impl HookRun {
         self.answer.status
     }
 
-    /// Returns whether it is of a policy that edited the document or removed calls from it.
+    /// Returns whether a policy edited the document or removed calls from it, or would have.
+    pub const fn has_effect(&self) -> bool {
+        self.edited || !self.refused.is_empty()
+    }
+
+    /// Returns whether a policy edited the document or removed calls from it.
     pub const fn has_edited(&self) -> bool {
-        self.would.is_none() && (self.edited || !self.refused.is_empty())
+        self.would.is_none() && self.has_effect()
     }
 }
 

@@ -194,7 +194,7 @@ impl TraceState {
     fn inspect(&mut self, runs: &[HookRun]) {
         let runs = runs.iter();
         let runs: Vec<&HookRun> = runs
-            .filter(|run| has_effect(run) || !self.lists(&run.name))
+            .filter(|run| run.has_effect() || !self.lists(&run.name))
             .collect();
         let enforced = runs.iter().filter(|run| run.would.is_none());
         let mut reasons: Vec<&str> = enforced
@@ -247,10 +247,6 @@ impl TraceState {
             reason,
         });
     }
-}
-
-fn has_effect(run: &HookRun) -> bool {
-    run.edited || !run.refused.is_empty()
 }
 
 impl RunTrace {
