@@ -1,13 +1,13 @@
-//! Reads the model from the begin of a response that is not parsed otherwise. The APIs of
+//! Reads the model from the start of a response that is not parsed otherwise. The APIs of
 //! Anthropic and OpenAI name it before the content.
 
 use memchr::memmem;
 use serde_json::Deserializer;
 
-/// Bytes at the begin of a response that are kept.
+/// Bytes at the start of a response that are kept.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// The begin of a response.
+/// The start of a response.
 #[derive(Debug, Default)]
 pub struct ResponseHead {
     bytes: Vec<u8>,
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_begin_is_kept_within_its_bound() {
+    fn the_start_is_kept_within_its_bound() {
         let mut head = ResponseHead::default();
         for _ in 0..10 {
             head.push(&[b'x'; HEAD_BYTES / 3]);

@@ -43,7 +43,7 @@ impl ReadFiles {
         self.0.reloaded.notify_one();
     }
 
-    /// Marks the begin of a read. A change from now on is noticed.
+    /// Marks the start of a read. A change from now on is noticed.
     pub(super) fn begin_read(&self) {
         for (file, read) in self.fingerprints().iter_mut() {
             *read = fingerprint(file);
