@@ -1,5 +1,7 @@
 //! Edited parts, written back to the blocks that they were read from.
 
+use std::collections::{BTreeSet, HashSet};
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -67,16 +69,12 @@ pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>, DialectError> {
 /// Returns the parts without the texts of which an edit left nothing but white space, which the
 /// API refuses.
 fn without_emptied(before: &[Document], after: &[Document]) -> Result<Vec<Document>, DialectError> {
+    let unedited: HashSet<Bytes> = before.iter().map(Document::to_bytes).collect();
     let mut kept = Vec::with_capacity(after.len());
     for part in after {
         let text = part.string(TEXT)?;
         let is_blank = text.is_some_and(|text| text.trim().is_empty()) && !part.has(THOUGHT);
-        let is_unedited = || {
-            before
-                .iter()
-                .any(|known| known.to_bytes() == part.to_bytes())
-        };
-        if !is_blank || is_unedited() {
+        if !is_blank || unedited.contains(&part.to_bytes()) {
             kept.push(part.clone());
         }
     }
@@ -297,20 +295,19 @@ fn move_cache_marks(
     before: &[Document],
     after: &[Document],
 ) -> Result<Vec<Bytes>, DialectError> {
-    let kept = sources(after);
-    let removed = sources(before).into_iter();
-    let removed = removed.filter(|source| !kept.contains(source));
+    let kept: BTreeSet<usize> = after.iter().filter_map(source_of).collect();
+    let removed = before.iter().filter_map(source_of);
     let mut originals = originals.to_vec();
-    for source in removed {
+    for source in removed.filter(|source| !kept.contains(source)) {
         let Some(original) = originals.get(source) else {
             continue;
         };
         let Some(mark) = Document::from_checked(original.clone())?.bytes_of(CACHE_CONTROL)? else {
             continue;
         };
-        let in_front = kept.iter().filter(|kept| **kept < source).max();
-        let target = in_front.or_else(|| kept.iter().min()).copied();
-        if let Some(target) = target.and_then(|index| originals.get_mut(index)) {
+        let in_front = kept.range(..source).next_back();
+        let target = in_front.or_else(|| kept.first());
+        if let Some(target) = target.and_then(|index| originals.get_mut(*index)) {
             let mut block = Document::from_checked(target.clone())?;
             if !block.has(CACHE_CONTROL) {
                 block.set_bytes(CACHE_CONTROL, mark)?;
@@ -319,8 +316,4 @@ fn move_cache_marks(
         }
     }
     Ok(originals)
-}
-
-fn sources(parts: &[Document]) -> Vec<usize> {
-    parts.iter().filter_map(source_of).collect()
 }
