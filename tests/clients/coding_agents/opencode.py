@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import subprocess
 
 from coding_agents import CodingAgent
@@ -40,7 +39,7 @@ class OpenCode(CodingAgent):
     def conversation(self, harness):
         """A session of `opencode serve`, which answers sooner than a run for each prompt."""
         self.write_settings(harness)
-        command = [native("opencode"), "serve", "--hostname", "127.0.0.1", "--port", str(free_port())]
+        command = [native("opencode"), "serve", "--hostname", "127.0.0.1", "--port", "0"]
         with open(harness.home / "opencode.log", "w") as log:
             environment = harness.environment() | self.environment(harness)
             process = subprocess.Popen(command, env=environment, cwd=harness.project,
@@ -75,11 +74,6 @@ class ServedConversation:
 
     def compact(self):
         post(f"{self.url}/summarize", self.model)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 # Settings that enable thinking; models of OpenAI need none.
