@@ -145,13 +145,7 @@ class Harness:
                     process.wait()
 
     def environment(self):
-        path = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
-        # Caches of compiled code, shared by all cases.
-        compiled = SCRATCH / "compiled"
-        caches = {"NODE_COMPILE_CACHE": str(compiled), "PYTHONPYCACHEPREFIX": str(compiled / "python")}
-        # Bun programs leave libraries in the folder for temporary files.
-        folders = {"HOME": str(self.home), "TMPDIR": str(self.temporary)}
-        return caches | {"PATH": path, **folders, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+        return environment(self.home, self.temporary)
 
     def gemini_settings(self):
         settings = json.loads((AGENT_CONFIGS / f"gemini-cli.{self.login}.settings.json").read_text())
@@ -240,6 +234,17 @@ class Harness:
         lines = path.read_text().splitlines() if path.exists() else []
         events = [json.loads(line) for line in lines]
         return [it for it in events if name in (None, it["hook_event_name"])]
+
+
+def environment(home, temporary):
+    """Environment variables of a process with these folders."""
+    # Caches of compiled code, shared by all cases.
+    compiled = SCRATCH / "compiled"
+    caches = {"NODE_COMPILE_CACHE": str(compiled), "PYTHONPYCACHEPREFIX": str(compiled / "python")}
+    # Bun programs leave libraries in the folder for temporary files.
+    folders = {"HOME": str(home), "TMPDIR": str(temporary)}
+    path = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
+    return caches | folders | {"PATH": path, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
 
 
 GEMINI_SETTINGS = {

@@ -70,14 +70,14 @@ def runs_tools_in_parallel_with_hooks_on_every_event(agent):
 @each_agent("plain answer", "resume")
 def gets_a_plain_answer_and_keeps_its_session_when_resumed(agent):
     with Harness(recorded=EVENTS) as harness:
-        run = agent.run(harness, "prompt 1")
+        run = agent.run_command(harness, "prompt 1")
         check(agent.answer(run), "You said: prompt 1", run)
         check([run.returncode, len(agent.requests(harness))], [0, 1], run)
         if not agent.can_resume:
             return
         prompts = ["prompt 1", agent.read_prompt(harness, "alpha.txt"), "prompt 3"]
         for prompt, expected in zip(prompts[1:], ["contents of alpha", "You said: prompt 3"]):
-            run = agent.run(harness, prompt, resumed=True)
+            run = agent.run_command(harness, prompt, resumed=True)
             contains(agent.answer(run), expected, run)
         requests = agent.requests(harness)
         check(len(requests), 4, run)
@@ -137,7 +137,7 @@ def shows_the_denial_of_a_prompt_once_and_continues(agent):
 @each_agent("denials: error")
 def does_not_retry_a_denial_that_is_an_error(agent):
     with Harness(settings={"denials": "error"}, BeforeModel="deny.sh") as harness:
-        run = agent.run(harness, "Say hello")
+        run = agent.run_command(harness, "Say hello")
         check(run.returncode, 1, run)
         contains(agent.error_text(run), f"{agent.error_prefix}No models today.", run)
         check(agent.requests(harness), [], run)

@@ -34,7 +34,10 @@ class CodingAgent:
         raise NotImplementedError
 
     def run(self, harness, prompt, resumed=False):
-        """Runs the agent once without a window."""
+        """Has the agent answer a prompt without a window."""
+        return self.run_command(harness, prompt, resumed)
+
+    def run_command(self, harness, prompt, resumed=False):
         self.write_settings(harness)
         return harness.run_isolated(self.environment(harness), *self.command(resumed), stdin=prompt)
 

@@ -1,12 +1,22 @@
-"""opencode, which uses each of the three APIs."""
+"""opencode, which uses each of the three APIs.
 
+Its start takes seconds of CPU time. One `opencode serve` therefore answers the prompts of all cases, each in its own
+project, except those that start the command.
+"""
+
+import atexit
 import contextlib
+import functools
 import json
+import shutil
 import subprocess
+import tempfile
+import threading
+import urllib.parse
 
 from coding_agents import CodingAgent
 from install import native
-from harness import AGENT_CONFIGS, post
+from harness import AGENT_CONFIGS, Failed, environment, get, post
 from dialects import Chat, Messages, Responses
 
 
@@ -18,40 +28,27 @@ class OpenCode(CodingAgent):
         self.name, self.dialect, self.model = f"opencode ({api})", dialect, model
 
     def write_settings(self, harness):
-        folder = harness.home / ".config" / "opencode"
-        folder.mkdir(parents=True, exist_ok=True)
         text = (AGENT_CONFIGS / "opencode.json").read_text().replace("http://127.0.0.1:8787", harness.gateway)
         settings = json.loads(text) | SETTINGS
         provider, model = self.model.split("/")
         models = settings["provider"][provider].setdefault("models", {})
         models[model] = models.get(model, {}) | THINKING.get(provider, {})
-        (folder / "opencode.json").write_text(json.dumps(settings))
+        (harness.project / "opencode.json").write_text(json.dumps(settings))
 
     def environment(self, harness):
-        disabled = ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"]
-        keys = {f"{it}_API_KEY": "held-by-hookgate" for it in ["ANTHROPIC", "OPENAI"]}
-        return keys | {f"OPENCODE_DISABLE_{it}": "true" for it in disabled}
+        return VARIABLES
 
     def command(self, resumed):
         return [native("opencode"), "run", "--model", self.model, *(["--continue"] if resumed else [])]
 
-    @contextlib.contextmanager
-    def conversation(self, harness):
-        """A session of `opencode serve`, which answers sooner than a run for each prompt."""
+    def run(self, harness, prompt, resumed=False):
         self.write_settings(harness)
-        command = [native("opencode"), "serve", "--hostname", "127.0.0.1", "--port", "0"]
-        with open(harness.home / "opencode.log", "w") as log:
-            environment = harness.environment() | self.environment(harness)
-            process = subprocess.Popen(command, env=environment, cwd=harness.project,
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            url = next(it for it in process.stdout if "listening on " in it).split("listening on ")[1].strip()
-            # A title avoids the call that would generate one.
-            session = post(f"{url}/session", {"title": "a conversation"})["id"]
-            yield ServedConversation(self, f"{url}/session/{session}")
-        finally:
-            process.kill()
-            process.wait()
+        answer, error = ServedConversation(self, harness, resumed).answer(prompt)
+        return subprocess.CompletedProcess([], returncode=1 if error else 0, stdout=answer, stderr=error)
+
+    def conversation(self, harness):
+        self.write_settings(harness)
+        return contextlib.nullcontext(ServedConversation(self, harness))
 
     def read_prompt(self, harness, *names):
         return " and ".join(f'read {json.dumps({"filePath": str(harness.project / it)})}' for it in names)
@@ -61,21 +58,69 @@ class OpenCode(CodingAgent):
 
 
 class ServedConversation:
-    """A session of `opencode serve`."""
+    """A session of `opencode serve` in a project."""
 
-    def __init__(self, agent, url):
-        self.url = url
+    def __init__(self, agent, harness, resumed=False):
         provider, model = agent.model.split("/")
         self.model = {"providerID": provider, "modelID": model}
+        self.url = server()
+        self.project = urllib.parse.urlencode({"directory": harness.project})
+        # A title avoids the call that would generate one.
+        session = self.sessions()[0] if resumed else self.post("session", {"title": "a conversation"})
+        self.path = f"session/{session['id']}"
+
+    def sessions(self):
+        """Sessions of the project, the newest first."""
+        return get(f"{self.url}/session?{self.project}")
+
+    def post(self, path, body):
+        return post(f"{self.url}/{path}?{self.project}", body)
+
+    def answer(self, prompt):
+        """The answer and the error that the user sees."""
+        message = self.post(f"{self.path}/message", {"model": self.model, "parts": [{"type": "text", "text": prompt}]})
+        error = message["info"].get("error")
+        text = "".join(it["text"] for it in message["parts"] if it["type"] == "text")
+        return text, json.dumps(error) if error else ""
 
     def send(self, prompt):
-        answer = post(f"{self.url}/message", {"model": self.model, "parts": [{"type": "text", "text": prompt}]})
-        return "".join(it["text"] for it in answer["parts"] if it["type"] == "text")
+        return self.answer(prompt)[0]
 
     def compact(self):
-        post(f"{self.url}/summarize", self.model)
+        self.post(f"{self.path}/summarize", self.model)
 
 
+STARTING = threading.Lock()
+
+
+def server():
+    """URL of the server."""
+    with STARTING:
+        return start_server()
+
+
+@functools.cache
+def start_server():
+    """Starts the server, which ends with this program. Returns its URL."""
+    home = tempfile.mkdtemp(prefix="hookgate-opencode-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    command = [native("opencode"), "serve", "--hostname", "127.0.0.1", "--port", "0"]
+    with open(f"{home}/opencode.log", "w") as log:
+        process = subprocess.Popen(command, env=environment(home, home) | VARIABLES, cwd=home, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=log, text=True)
+    atexit.register(process.wait)
+    atexit.register(process.kill)
+    for line in process.stdout:
+        if "listening on " in line:
+            return line.split("listening on ")[1].strip()
+    raise Failed("`opencode serve` did not start")
+
+
+DISABLED = ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"]
+VARIABLES = {
+    **{f"{it}_API_KEY": "held-by-hookgate" for it in ["ANTHROPIC", "OPENAI"]},
+    **{f"OPENCODE_DISABLE_{it}": "true" for it in DISABLED},
+}
 # Settings that enable thinking; models of OpenAI need none.
 THINKING = {
     "anthropic": {"options": {"thinking": {"type": "enabled", "budgetTokens": 2048}}},
