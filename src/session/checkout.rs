@@ -46,6 +46,7 @@ pub struct Session {
     to_index: Vec<Fingerprint>,
     /// Items with changed notes, by prefix, with their own fingerprint.
     noted: BTreeMap<u64, u64>,
+    is_saved: bool,
     active: Option<ActiveRequestGuard>,
 }
 
@@ -71,6 +72,7 @@ impl Session {
             store,
             to_index: Vec::new(),
             noted: BTreeMap::new(),
+            is_saved: false,
             active: None,
         };
         // INVARIANT: later changes of this request do not affect its prompts.
@@ -223,7 +225,8 @@ impl Session {
         Ok(texts.join("\n\n"))
     }
 
-    /// Merges the changes of this request into the stored state.
+    /// Merges the changes of this request into the stored state. A session that has ended since
+    /// the request saved it first is not stored again.
     pub async fn save(&mut self) {
         if self.match_kind == MatchKind::Transient {
             return;
@@ -246,7 +249,12 @@ impl Session {
         }
         let to_index = std::mem::take(&mut self.to_index);
         let state = self.state.clone();
-        self.store.save(&self.key, state, &to_index).await;
+        if self.is_saved {
+            self.store.update(&self.key, state, &to_index).await;
+        } else {
+            self.store.save(&self.key, state, &to_index).await;
+            self.is_saved = true;
+        }
     }
 
     /// Returns whether the session is matched by its history, not by a name.

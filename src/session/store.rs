@@ -59,6 +59,19 @@ impl SessionStore {
         }
     }
 
+    /// Merges `state` like [`Self::save`], unless the session has ended.
+    pub async fn update(
+        &self,
+        key: &SessionKey,
+        state: SessionState,
+        fingerprints: &[Fingerprint],
+    ) {
+        match self {
+            Self::Memory(store) => store.update(key, state, fingerprints),
+            Self::Redis(store) => Box::pin(store.update(key, state, fingerprints)).await,
+        }
+    }
+
     /// Removes a session and returns its last state.
     pub async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         match self {

@@ -97,6 +97,61 @@ async fn a_session_that_ends_at_one_gateway_ends_at_all() {
 }
 
 #[tokio::test]
+async fn a_call_in_flight_does_not_restore_a_session_that_ended_elsewhere() {
+    let redis = Redis::start();
+    let (one, other) = (store(&redis), store(&redis));
+    other.save(&key("a"), state_denying(1), &[]).await;
+    other.save(&key("b"), state_denying(1), &[]).await;
+    one.remove(&key("a")).await;
+    one.remove(&key("b")).await;
+
+    // With and without a call that has seen the end before.
+    assert!(other.load(&key("b")).await.is_none());
+    other.update(&key("a"), state_denying(2), &[]).await;
+    other.update(&key("b"), state_denying(2), &[]).await;
+
+    for store in [&one, &other] {
+        assert!(store.load(&key("a")).await.is_none());
+        assert!(store.load(&key("b")).await.is_none());
+    }
+    other.save(&key("a"), state_denying(3), &[]).await;
+    assert_eq!(denied_items(&one, "a").await, [3]);
+    other.update(&key("a"), state_denying(4), &[]).await;
+    assert_eq!(denied_items(&one, "a").await, [3, 4]);
+}
+
+#[tokio::test]
+async fn ended_sessions_leave_a_bounded_list_that_expires() {
+    let redis = Redis::start();
+    let store = store_with_limits(&redis, 2, IDLE_TIMEOUT);
+    for id in ["a", "b", "c", "d"] {
+        store.save(&key(id), state_denying(1), &[]).await;
+        store.remove(&key(id)).await;
+    }
+
+    let keys = redis.ask("KEYS hookgate:3:*");
+    assert_eq!(keys, "*1\r\n$16\r\nhookgate:3:ended\r\n+OK\r\n");
+    assert_eq!(redis.ask("ZCARD hookgate:3:ended"), ":2\r\n+OK\r\n");
+    let expiry = redis.ask("PTTL hookgate:3:ended");
+    assert!(!expiry.starts_with(":-"), "{expiry}");
+}
+
+#[tokio::test]
+async fn a_session_that_is_no_longer_copied_is_updated() {
+    let redis = Redis::start();
+    let (one, other) = (
+        store_with_limits(&redis, 9, IDLE_TIMEOUT),
+        store_with_limits(&redis, 1, IDLE_TIMEOUT),
+    );
+    other.save(&key("a"), state_denying(1), &[]).await;
+    other.save(&key("b"), state_denying(1), &[]).await;
+
+    other.update(&key("a"), state_denying(2), &[]).await;
+
+    assert_eq!(denied_items(&one, "a").await, [1, 2]);
+}
+
+#[tokio::test]
 async fn concurrent_saves_are_merged() {
     let redis = Redis::start();
     let stores: Vec<SessionStore> = (0..4).map(|_| store(&redis)).collect();

@@ -1,12 +1,16 @@
 //! Sessions in the admin API and in metrics, and shared between gateways.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use axum::Router;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
 
-use crate::harness::{Agent, Redis, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt};
+use crate::harness::{
+    Agent, Redis, TEST_TIMEOUT, TestGateway, Upstream, eventually, hook, prompt, respond,
+};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -154,10 +158,12 @@ async fn sessions_are_counted() {
 
 /// Starts a gateway that stores its sessions in this Redis.
 async fn replica(upstream: &Upstream, redis: &Redis) -> TestGateway {
-    let config = format!(
-        "sessions: {{ store: {{ redis: {{ url: {{ file: url }} }} }} }}\n{}",
-        denying_config()
-    );
+    replica_with(upstream, redis, &denying_config()).await
+}
+
+/// The same with these hooks.
+async fn replica_with(upstream: &Upstream, redis: &Redis, hooks: &str) -> TestGateway {
+    let config = format!("sessions: {{ store: {{ redis: {{ url: {{ file: url }} }} }} }}\n{hooks}");
     TestGateway::with_files(upstream, &config, &[("url", &redis.url())]).await
 }
 
@@ -191,6 +197,46 @@ async fn gateways_with_one_redis_share_their_sessions() {
         let details = gate.operator().get(&path).await.json();
         assert_eq!(details["requests"], 4);
         assert_eq!(details["turns"], 4);
+    }
+}
+
+#[tokio::test]
+async fn a_call_in_flight_does_not_restore_an_ended_session() {
+    let answer = Arc::new(Notify::new());
+    let released = Arc::clone(&answer);
+    let upstream = Upstream::with_router(Router::new().fallback(move || async move {
+        released.notified().await;
+        let text = json!({ "candidates": [{ "content": { "parts": [{ "text": "late" }] } }] });
+        respond(200, "application/json", text.to_string())
+    }))
+    .await;
+    let redis = Redis::start();
+    // A response that hooks inspect is recorded in its session.
+    let hooks = hook::config(&[
+        ("BeforeAgent", hook::command("prompts", "echo '{}'")),
+        ("AfterModel", hook::command("answers", "echo '{}'")),
+    ]);
+    let gates = [
+        replica_with(&upstream, &redis, &hooks).await,
+        replica_with(&upstream, &redis, &hooks).await,
+    ];
+    for (calls, ended_at) in [(1, &gates[0]), (2, &gates[1])] {
+        let agent = gates[0].agent().sending("x-hookgate-session", "s");
+        let call = tokio::spawn(async move { agent.generate(MODEL, &prompt("hi")).await });
+        eventually("the call is in flight", TEST_TIMEOUT, || {
+            upstream.requests().len() == calls
+        })
+        .await;
+        let end = json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "exit" });
+        assert_eq!(ended_at.agent().report(&end, "wait=1").await.status, 200);
+
+        answer.notify_one();
+        assert_eq!(call.await.unwrap().status, 200);
+
+        for gate in &gates {
+            let listed = gate.operator().get("/sessions").await.json();
+            assert_eq!(listed, json!({ "sessions": [] }));
+        }
     }
 }
 

@@ -123,6 +123,24 @@ impl MemoryStore {
         fresh
     }
 
+    /// Merges and indexes a state, unless the session has ended.
+    pub(super) fn update(
+        &self,
+        key: &SessionKey,
+        state: SessionState,
+        fingerprints: &[Fingerprint],
+    ) {
+        let mut inner = self.lock();
+        if inner.sessions.contains(key) {
+            inner.save(key, state, fingerprints);
+            inner.enforce_limits();
+        }
+    }
+
+    pub(super) fn contains(&self, key: &SessionKey) -> bool {
+        self.lock().sessions.contains(key)
+    }
+
     pub(super) fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         self.lock().remove(key)
     }

@@ -113,11 +113,7 @@ impl RedisStore {
         let load = lua::load(key, self.copy.version(key));
         let changed: Option<Option<Vec<u8>>> = self.connection.run(load).await;
         match changed.flatten().as_deref() {
-            // It was ended at another gateway.
-            Some([]) => {
-                self.copy.remove(key);
-                lock(&self.pending).sessions.remove(key);
-            }
+            Some([]) => self.remove_ended(key),
             Some(blob) => {
                 self.merge_blob(key, blob);
             }
@@ -137,6 +133,18 @@ impl RedisStore {
         let save = lock(&self.pending).save(key);
         if self.write(key, &fresh).await {
             lock(&self.pending).remove_written(key, save);
+        }
+    }
+
+    pub(super) async fn update(
+        &self,
+        key: &SessionKey,
+        state: SessionState,
+        fingerprints: &[Fingerprint],
+    ) {
+        // Redis may have a session that is no longer copied.
+        if self.copy.contains(key) || self.load(key).await.is_some() {
+            self.save(key, state, fingerprints).await;
         }
     }
 
@@ -168,12 +176,24 @@ impl RedisStore {
                     self.copy.record_version(key, version, sync);
                     return true;
                 }
-                // Redis has lost the session.
-                Some([]) => (expected, sync) = (Version::nil(), FingerprintSync::All),
+                Some([]) => {
+                    self.remove_ended(key);
+                    return true;
+                }
                 Some(blob) => expected = self.merge_blob(key, blob),
+            }
+            if expected.is_nil() {
+                // Redis has lost the session.
+                sync = FingerprintSync::All;
             }
         }
         false
+    }
+
+    /// Removes the copy of a session that was ended, here or at another gateway.
+    fn remove_ended(&self, key: &SessionKey) {
+        self.copy.remove(key);
+        lock(&self.pending).sessions.remove(key);
     }
 
     /// Merges what another gateway wrote, and returns its version.
@@ -188,8 +208,7 @@ impl RedisStore {
 
     pub(super) async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         let state = self.load(key).await;
-        self.copy.remove(key);
-        lock(&self.pending).sessions.remove(key);
+        self.remove_ended(key);
         let _gone: Option<()> = self.connection.run(self.limits.forget(key)).await;
         state
     }

@@ -1,8 +1,9 @@
 //! Lua scripts for Redis, each of which runs atomically.
 //!
 //! A session is one value, listed in two sorted sets: by last use (in the clock of
-//! Redis), and by id. A fingerprint is a key whose value is a session. All keys but
-//! the sets and the secret expire, in case no gateway removes them.
+//! Redis), and by id. A third set lists sessions that were ended, as long as another gateway
+//! may have a copy. A fingerprint is a key whose value is a session. All keys but the first
+//! two sets and the secret expire, in case no gateway removes them.
 
 use std::time::Duration;
 
@@ -35,30 +36,44 @@ for at = 2, #KEYS do
 end
 return false";
 
-/// Returns a session unless its version is the given one; an empty string if it has ended.
+/// Returns a session unless its version is the given one; an empty string if it was ended.
 const LOAD: &str = "
 if redis.call('GETRANGE', KEYS[1], 0, 15) == ARGV[1] then return false end
-return redis.call('GET', KEYS[1])";
+local blob = redis.call('GET', KEYS[1])
+if not blob and redis.call('ZSCORE', KEYS[2], ARGV[2]) then return '' end
+return blob";
 
-/// Writes a session if the stored one has the expected version; else returns the
-/// stored one, or an empty string.
+/// Writes a session if the stored one has the expected version; else returns the stored one:
+/// an empty string if it was ended, and a version of zeros if it was lost.
 const SAVE: &str = "
-local session, seen, names = KEYS[1], KEYS[2], KEYS[3]
+local session, seen, names, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local expected, blob, lasts, member, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local version = redis.call('GETRANGE', session, 0, 15)
-if version ~= expected then return redis.call('GET', session) or '' end
+if version ~= expected then
+  if version == '' and redis.call('ZSCORE', ended, member) then return '' end
+  return redis.call('GET', session) or string.rep('\\0', 16)
+end
 local now = redis.call('TIME')
 redis.call('SET', session, blob, 'PX', lasts)
 redis.call('ZADD', seen, now[1] * 1000 + math.floor(now[2] / 1000), member)
 redis.call('ZADD', names, 0, name)
-for at = 4, #KEYS do redis.call('SET', KEYS[at], member, 'PX', lasts) end
+redis.call('ZREM', ended, member)
+for at = 5, #KEYS do redis.call('SET', KEYS[at], member, 'PX', lasts) end
 return false";
 
-/// Ends a session. By its empty value, gateways with a copy distinguish it from a lost one.
+/// Ends a session, and lists it among the last ones that were ended.
 const FORGET: &str = "
-redis.call('SET', KEYS[1], '', 'PX', ARGV[3])
-redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('ZREM', KEYS[3], ARGV[2])
+local session, seen, names, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local member, name, idle, surplus = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+redis.call('DEL', session)
+redis.call('ZREM', seen, member)
+redis.call('ZREM', names, name)
+local now = redis.call('TIME')
+local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+redis.call('ZADD', ended, now_ms, member)
+redis.call('ZREMRANGEBYSCORE', ended, '-inf', now_ms - idle)
+redis.call('ZREMRANGEBYRANK', ended, 0, surplus)
+redis.call('PEXPIRE', ended, idle)
 return redis.status_reply('OK')";
 
 /// Removes idle and surplus sessions and returns them.
@@ -108,7 +123,8 @@ pub(super) fn find(fingerprints: &[Fingerprint]) -> Cmd {
 
 /// Returns a session unless it has this version.
 pub(super) fn load(session: &SessionKey, known: Version) -> Cmd {
-    eval(LOAD, &[session_key(session)], (version_bytes(known),))
+    let keys = [session_key(session), key("ended")];
+    eval(LOAD, &keys, (version_bytes(known), member(session)))
 }
 
 /// Returns members and sessions, most recently used first.
@@ -132,8 +148,7 @@ impl RedisLimits {
         blob: Vec<u8>,
         fingerprints: &[Fingerprint],
     ) -> Cmd {
-        let keys = [session_key(session), key("seen"), key("names")];
-        let keys: Vec<String> = keys
+        let keys: Vec<String> = keys_of(session)
             .into_iter()
             .chain(fingerprint_keys(fingerprints))
             .collect();
@@ -153,9 +168,9 @@ impl RedisLimits {
 
     /// Ends a session and removes its indexes.
     pub(super) fn forget(&self, session: &SessionKey) -> Cmd {
-        let keys = [session_key(session), key("seen"), key("names")];
-        let arguments = (member(session), name(session), self.expiry_ms());
-        eval(FORGET, &keys, arguments)
+        let (member, name, idle) = (member(session), name(session), milliseconds(self.idle));
+        let surplus = i64::try_from(self.max).map_or(i64::MIN, |max| -max - 1);
+        eval(FORGET, &keys_of(session), (member, name, idle, surplus))
     }
 
     /// Returns members and states of ended sessions.
@@ -180,6 +195,16 @@ fn eval(script: &str, keys: &[String], arguments: impl ToRedisArgs) -> Cmd {
 
 fn key(name: &str) -> String {
     format!("{PREFIX}{name}")
+}
+
+/// Returns the keys of a session and of the sets that list sessions.
+fn keys_of(session: &SessionKey) -> [String; 4] {
+    [
+        session_key(session),
+        key("seen"),
+        key("names"),
+        key("ended"),
+    ]
 }
 
 fn session_key(session: &SessionKey) -> String {
