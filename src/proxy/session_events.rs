@@ -76,7 +76,10 @@ async fn find_session(
         recorded: replay.and_then(|replay| replay.session.as_deref()),
     };
     let sessions = &context.snapshot.sessions;
-    let session = sessions.open(session_request, history.as_ref()).await?;
+    let mut session = sessions.open(session_request, history.as_ref()).await?;
+    if !session.state.started && turn.derives_in(&session, EventName::SessionStart) {
+        sessions.wait_for_start(&mut session).await;
+    }
     turn.hook_context.session_id.clone_from(&session.key.id);
     transcript::set_path(turn, &session).await;
     context.record(&ExchangeEvent::SessionFound {
@@ -140,7 +143,7 @@ async fn fire_session_start(turn: &TurnState<'_>, session: &mut Session) {
     let source = if is_resumed { "resume" } else { "startup" };
     let source = source.to_owned();
     let outcome = turn.fire(SessionStart { source }).await;
-    session.record_start(outcome.verdict);
+    session.record_start(outcome.verdict).await;
 }
 
 /// Fires `BeforeAgent` for each prompt that hooks have not decided about.

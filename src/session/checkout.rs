@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use tokio::sync::OwnedMutexGuard;
+
 use super::{
     clock::{now_ms, touch},
     conversation::{Conversation, Item, Prompt},
@@ -48,6 +50,8 @@ pub struct Session {
     noted: BTreeMap<u64, u64>,
     is_saved: bool,
     active: Option<ActiveRequestGuard>,
+    /// Held while this request starts the session.
+    start: Option<OwnedMutexGuard<()>>,
 }
 
 impl Session {
@@ -74,6 +78,7 @@ impl Session {
             noted: BTreeMap::new(),
             is_saved: false,
             active: None,
+            start: None,
         };
         // INVARIANT: later changes of this request do not affect its prompts.
         let is_end = |prefix| {
@@ -90,6 +95,20 @@ impl Session {
     /// Keeps the request marked as in flight until its response is recorded.
     pub(super) fn hold_active(&mut self, guard: ActiveRequestGuard) {
         self.active = Some(guard);
+    }
+
+    /// Lets other requests that would start the session wait until it is saved.
+    pub(super) fn hold_start(&mut self, guard: OwnedMutexGuard<()>) {
+        self.start = Some(guard);
+    }
+
+    /// Continues a session that another request has started in the meantime.
+    pub(super) fn continue_started(&mut self, context: Option<String>) {
+        self.state.started = true;
+        self.state.context = context;
+        if self.match_kind == MatchKind::New {
+            self.match_kind = MatchKind::Continued;
+        }
     }
 
     fn record_request(&mut self, request: SessionRequest<'_>, known_items: usize) {
@@ -166,9 +185,10 @@ impl Session {
     }
 
     /// Records that `SessionStart` was fired, and the context that hooks added.
-    pub fn record_start(&mut self, context: Option<String>) {
+    pub async fn record_start(&mut self, context: Option<String>) {
         self.state.started = true;
         self.state.context = context;
+        self.save().await;
     }
 
     /// Returns an item of the request.
@@ -255,6 +275,7 @@ impl Session {
             self.store.save(&self.key, state, &to_index).await;
             self.is_saved = true;
         }
+        self.start = None;
     }
 
     /// Returns whether the session is matched by its history, not by a name.

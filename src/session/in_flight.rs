@@ -2,14 +2,23 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
+
+use tokio::sync::OwnedMutexGuard;
 
 use super::{conversation::Item, fingerprint::Fingerprint, session_key::SessionKey};
 
 /// Requests in flight of each session, by the prefix of their last item.
 #[derive(Debug, Default)]
 pub(super) struct ActiveRequests(Mutex<PrefixesBySession>);
+
+/// Locks of the sessions that are being started, so that concurrent first calls start a session
+/// once.
+#[derive(Debug, Default)]
+pub(super) struct StartLocks(Mutex<HashMap<SessionKey, Weak<StartLock>>>);
+
+type StartLock = tokio::sync::Mutex<()>;
 
 type PrefixesBySession = HashMap<Arc<SessionKey>, Vec<Option<Fingerprint>>>;
 
@@ -68,6 +77,20 @@ impl ActiveRequests {
 
     fn lock(&self) -> MutexGuard<'_, PrefixesBySession> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StartLocks {
+    /// Waits until no other request starts the session.
+    pub(super) async fn lock(&self, key: &SessionKey) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            locks.retain(|_, lock| lock.strong_count() > 0);
+            let lock = locks.get(key).and_then(Weak::upgrade).unwrap_or_default();
+            locks.insert(key.clone(), Arc::downgrade(&lock));
+            lock
+        };
+        lock.lock_owned().await
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     conversation::{Conversation, Item},
     conversation_cache::ConversationCache,
     fingerprint::{Fingerprint, Fingerprinter},
-    in_flight::ActiveRequests,
+    in_flight::{ActiveRequests, StartLocks},
     prefix_match::PrefixMatch,
     session_key::SessionKey,
     session_request::{CallRole, Lookup, MatchKind, RecordedMatch, SessionRequest},
@@ -32,6 +32,7 @@ pub struct Sessions {
     cache: ConversationCache,
     store: Arc<SessionStore>,
     active: Arc<ActiveRequests>,
+    starts: StartLocks,
 }
 
 /// Session that a fingerprint is indexed for.
@@ -48,6 +49,7 @@ impl Sessions {
             cache: ConversationCache::default(),
             store: Arc::new(store),
             active: Arc::default(),
+            starts: StartLocks::default(),
         }
     }
 
@@ -87,6 +89,16 @@ impl Sessions {
             session.hold_active(guard);
         }
         Ok(Box::new(session))
+    }
+
+    /// Waits until no other request starts the session, and takes over the start of one that
+    /// has. Otherwise this request starts the session, and others wait until it is saved.
+    pub async fn wait_for_start(&self, session: &mut Session) {
+        let guard = self.starts.lock(&session.key).await;
+        match self.store.load(&session.key).await {
+            Some(stored) if stored.started => session.continue_started(stored.context),
+            _ => session.hold_start(guard),
+        }
     }
 
     /// Reads a conversation without looking up its session.

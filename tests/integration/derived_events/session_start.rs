@@ -1,9 +1,10 @@
 //! `SessionStart`, and the session that each request belongs to.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{Chat, MODEL, log, log_command, request_contents};
-use crate::harness::{Answer, TestGateway, Upstream, hook};
+use crate::harness::{Answer, TEST_TIMEOUT, TestGateway, Upstream, eventually, hook};
 
 fn start_hook_config(output: &Value) -> String {
     let command = log_command("[\"session_id\"]", output);
@@ -27,6 +28,54 @@ async fn session_start_context_precedes_the_first_prompt_in_every_call() {
         let context = json!({ "text": "<hook_context>house rules</hook_context>" });
         assert_eq!(contents[0]["parts"], json!([context, { "text": "one" }]));
     }
+}
+
+#[tokio::test]
+async fn concurrent_first_calls_start_their_session_once() {
+    let upstream = Upstream::mock().await;
+    let output = json!({ "hookSpecificOutput": { "additionalContext": "house rules" } });
+    let command = log_command("[\"session_id\"]", &output);
+    let command = hook::command("log", &format!("sleep 0.3; {command}"));
+    let config = hook::config(&[("SessionStart", command)]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let calls = ["one", "two", "three"].map(|text| Chat::with_prompt(text).body());
+
+    let answers = calls.iter().map(|body| agent.generate(MODEL, body));
+    for answer in join_all(answers).await {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    assert_eq!(log(&gate), ["s"]);
+    let context = json!({ "text": "<hook_context>house rules</hook_context>" });
+    for contents in request_contents(&upstream) {
+        assert_eq!(contents[0]["parts"][0], context);
+    }
+}
+
+#[tokio::test]
+async fn a_first_call_that_breaks_off_leaves_the_start_to_the_next() {
+    let upstream = Upstream::mock().await;
+    let command = "mkdir first 2>/dev/null && sleep 60; echo started >> log; echo '{}'";
+    let config = hook::config(&[("SessionStart", hook::command("start", command))]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s");
+    let body = Chat::with_prompt("one").body();
+
+    let first = async {
+        eventually("the hook runs", TEST_TIMEOUT, || {
+            gate.path("first").exists()
+        })
+        .await;
+    };
+    tokio::select! {
+        _ = agent.generate(MODEL, &body) => panic!("the hook does not sleep"),
+        () = first => (),
+    }
+    let answer = agent.generate(MODEL, &body).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(gate.file("log"), "started\n");
 }
 
 #[tokio::test]
