@@ -132,7 +132,6 @@ impl ConfigSource {
     ///
     /// Returns every problem of the config and of the bundles.
     pub fn read_layers(&self, layers: Vec<PolicyLayer>) -> Result<Config, SourceError> {
-        self.files.begin_read();
         Ok(self.load(ConfigInput::File(layers))?)
     }
 

@@ -5,9 +5,15 @@ use std::{
     io::Write,
     os::unix::fs::symlink,
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use hookgate::{
+    config::{Config, Overrides},
+    hook,
+    state::ConfigSource,
+};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -267,4 +273,26 @@ async fn a_corrected_file_of_a_refused_config_is_noticed() {
 
     gate.wait_for_metric(&format!("{APPLIED} 1")).await;
     assert!(gate.generate().await.text().contains("not now"));
+}
+
+#[test]
+fn a_change_is_still_noticed_after_the_config_was_read_for_a_bundle() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("hookgate.yaml");
+    let config = "upstreams: { gemini: { url: https://example.org } }\n";
+    fs::write(&file, config).unwrap();
+    let path = file.clone();
+    let source = ConfigSource::new(Arc::new(move |_| {
+        Config::load(&path, &Overrides::default(), &hook::registry())
+    }));
+    source.read().unwrap();
+    assert!(!source.files().have_changed());
+
+    fs::write(&file, format!("{config}denials: error\n")).unwrap();
+    source.read_layers(Vec::new()).unwrap();
+
+    // The bundle may be refused.
+    assert!(source.files().have_changed());
+    source.read().unwrap();
+    assert!(!source.files().have_changed());
 }
