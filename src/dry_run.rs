@@ -122,6 +122,8 @@ pub async fn dry_run(
         tracer: Some(Arc::clone(&tracer)),
         ..AppResources::default()
     };
+    // Ends the background tasks also if this future is dropped.
+    let _shutdown = resources.shutdown.clone().drop_guard();
     let trace = Arc::clone(&resources.trace);
     let app = App::new(isolated(config, listener.local_addr()?), resources).await?;
     let request = request(action)?;

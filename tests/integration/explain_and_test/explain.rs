@@ -2,12 +2,18 @@
 
 use std::process::Stdio;
 
+use hookgate::{
+    dry_run::{self, AgentAction, DEFAULT_MODEL, dry_run},
+    hook::HookExecution,
+    server::handle_agent_request,
+};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::runtime::Handle;
 
 use super::folder;
-use crate::harness::{hookgate, run};
+use crate::harness::{TEST_TIMEOUT, eventually, hookgate, run};
 
 /// The output of `explain`, with durations replaced by `N`.
 fn explain(folder: &TempDir, arguments: &[&str]) -> String {
@@ -182,6 +188,30 @@ fn a_dry_run_starts_no_hook() {
       2. broken (command, hookgate.yaml:16)
       not asked: other (hookgate.yaml:18), because its matcher does not match
     ");
+}
+
+#[tokio::test]
+async fn an_aborted_dry_run_leaves_no_task() {
+    let config = "hooks: { BeforeModel: [{ hooks: [{ command: 'touch ran; sleep 60' }] }] }\n";
+    let folder = folder(&[("hookgate.yaml", config)]);
+    let config = dry_run::load_config(Some(&folder.path().join("hookgate.yaml"))).unwrap();
+    let call = json!({ "contents": [{ "parts": [{ "text": "Hello" }] }] });
+    let action = AgentAction::from_json(&call.to_string(), DEFAULT_MODEL).unwrap();
+    let tasks = Handle::current().metrics();
+    let before = tasks.num_alive_tasks();
+
+    let execution = HookExecution::Executed;
+    let run = Box::pin(dry_run(&config, &action, execution, handle_agent_request));
+    let ran = || folder.path().join("ran").exists();
+    tokio::select! {
+        _ = run => panic!("the hook does not sleep"),
+        () = eventually("the hook runs", TEST_TIMEOUT, ran) => (),
+    }
+
+    eventually("all tasks end", TEST_TIMEOUT, || {
+        tasks.num_alive_tasks() <= before
+    })
+    .await;
 }
 
 #[test]
