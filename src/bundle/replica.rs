@@ -248,8 +248,13 @@ fn activate(
         offered.unwrap_or(layer).clone()
     });
     let check = |config: &Config| {
-        let checked = Handle::current().block_on(run_tests(config, handler));
-        checked.map(drop).map_err(|error| error.to_string())
+        // The cases need the runtime, which ends with the gateway.
+        let shutdown = &app.resources.shutdown;
+        let tests = shutdown.run_until_cancelled(run_tests(config, handler));
+        match Handle::current().block_on(tests) {
+            Some(checked) => checked.map(drop).map_err(|error| error.to_string()),
+            None => Err("the gateway is shutting down".to_owned()),
+        }
     };
     Ok(app.activate(layers.collect(), check)?)
 }

@@ -1,12 +1,14 @@
 //! Log lines of replicas.
 
-use std::time::Instant;
+use std::{fs, time::Instant};
+
+use tempfile::TempDir;
 
 use super::{
     replicas::{Replica, server_with, source},
-    server::{PolicyServer, Polling, Publisher},
+    server::{PolicyServer, Polling, Publisher, denying_files},
 };
-use crate::harness::TEST_TIMEOUT;
+use crate::harness::{TEST_TIMEOUT, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_to_fetch_the_first_bundle_are_logged_once() {
@@ -42,4 +44,26 @@ async fn test_cases_of_bundles_are_not_logged_as_calls() {
     let log = replica.stop().await;
 
     assert_eq!(log.matches("exchange finished").count(), 1, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_stops_ends_the_tests_of_a_bundle() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let folder = TempDir::new().unwrap();
+    let ran = folder.path().join("ran");
+    let hook = format!(
+        "        - {{ name: slow, command: \"touch '{}'; exec sleep 60\" }}\n",
+        ran.display()
+    );
+    let files = denying_files("words", "banana").with("hookgate.yaml", &hook);
+    let archive = publisher.signed(publisher.manifest("2"), &files.as_pairs());
+    server.publish("prod", archive);
+    eventually("the case runs", TEST_TIMEOUT, || fs::exists(&ran).unwrap()).await;
+
+    let log = replica.stop().await;
+
+    assert!(!log.contains("panicked"), "{log}");
+    assert!(!log.contains("cannot be reached"), "{log}");
 }
