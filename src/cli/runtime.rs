@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::failure::Failure;
 
 /// Runs a future to its end. Agents are served by threads of their own.
-pub(super) fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

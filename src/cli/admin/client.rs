@@ -32,27 +32,22 @@ pub(in crate::cli) struct AdminArgs {
 impl AdminArgs {
     /// Returns the JSON of a path.
     pub(in crate::cli) fn get(&self, path: &str) -> Result<Value, Failure> {
-        self.send(Method::GET, path, None)
+        block_on(self.send(Method::GET, path, None))
     }
 
     /// Posts JSON to a path, and returns that of the response.
     pub(in crate::cli) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let body = body.to_string();
-        self.send(Method::POST, path, Some(("application/json", body)))
+        block_on(self.send(Method::POST, path, Some(("application/json", body))))
     }
 
     /// Posts a config to a path, and returns the JSON of the response.
     pub(in crate::cli) fn post_yaml(&self, path: &str, config: String) -> Result<Value, Failure> {
-        self.send(Method::POST, path, Some(("application/yaml", config)))
+        block_on(self.send(Method::POST, path, Some(("application/yaml", config))))
     }
 
-    /// Sends DELETE to a path, and returns the JSON of the response.
-    pub(in crate::cli) fn delete(&self, path: &str) -> Result<Value, Failure> {
-        self.send(Method::DELETE, path, None)
-    }
-
-    /// Sends a request, whose body has a content type.
-    fn send(
+    /// Sends a request, whose body has a content type, and returns the JSON of the response.
+    pub(in crate::cli) async fn send(
         &self,
         method: Method,
         path: &str,
@@ -71,12 +66,7 @@ impl AdminArgs {
         if let Some((content_type, body)) = body {
             request = request.header("content-type", content_type).body(body);
         }
-        let mut answer = Value::Null;
-        block_on(async {
-            answer = receive(request).await?;
-            Ok(())
-        })?;
-        Ok(answer)
+        receive(request).await
     }
 }
 

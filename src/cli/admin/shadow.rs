@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
+use reqwest::Method;
 use serde_json::Value;
 use tokio::time::sleep;
 use url::form_urlencoded;
@@ -80,10 +81,30 @@ impl ShadowArgs {
         }
     }
 
-    /// Waits for the end of the shadow that `started` describes, and returns its last state.
+    /// Waits for the end of the shadow that `started` describes, which a signal brings about, and
+    /// returns its last state. A second signal ends the wait.
     fn watch(&self, started: &Value) -> Result<Value, Failure> {
+        block_on(async {
+            let (interrupted, aborted) = (shutdown_signals(1)?, shutdown_signals(2)?);
+            let ended = async {
+                tokio::select! {
+                    status = self.wait_for_end(started) => status,
+                    () = interrupted => {
+                        show_progress("");
+                        self.admin.send(Method::DELETE, "/shadow", None).await
+                    }
+                }
+            };
+            tokio::select! {
+                status = ended => status,
+                () = aborted => Err(Failure::Failed("interrupted".to_owned())),
+            }
+        })
+    }
+
+    async fn wait_for_end(&self, started: &Value) -> Result<Value, Failure> {
         loop {
-            let status = self.admin.get("/shadow")?;
+            let status = self.admin.send(Method::GET, "/shadow", None).await?;
             let is_same = |name| text(&status, name) == text(started, name);
             if !(is_same("to") && is_same("started")) {
                 let message = "another shadow was started in the place of this one";
@@ -94,10 +115,7 @@ impl ShadowArgs {
                 return Ok(status);
             }
             show_progress(&progress(&status));
-            if is_interrupted_within(POLL_INTERVAL)? {
-                show_progress("");
-                return self.admin.delete("/shadow");
-            }
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -112,20 +130,6 @@ fn progress(status: &Value) -> String {
         number(status, "dropped"),
         text(status, "until"),
     )
-}
-
-/// Returns whether a signal arrives within this time.
-fn is_interrupted_within(time: Duration) -> Result<bool, Failure> {
-    let mut is_interrupted = false;
-    block_on(async {
-        let signal = shutdown_signals(1)?;
-        tokio::select! {
-            () = signal => is_interrupted = true,
-            () = sleep(time) => (),
-        }
-        Ok(())
-    })?;
-    Ok(is_interrupted)
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {

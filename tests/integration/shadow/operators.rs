@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use serde_json::Value;
+use axum::{Json, Router, routing::post};
+use serde_json::{Value, json};
 
 use super::{AMPLE_BUDGET, ShadowGateway, judged_calls, make_calls};
 use crate::{
-    harness::{Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, eventually},
+    harness::{Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, eventually, hookgate},
     replay::{changes::base, conversations::sessions},
 };
 
@@ -87,6 +88,34 @@ async fn only_operators_start_and_end_a_shadow() {
         is_logged,
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_ends_the_shadow_while_the_gateway_does_not_respond() {
+    let respond = |state: &'static str| async move {
+        Json(json!({ "state": state, "to": "next", "started": "now" }))
+    };
+    let shadow = post(move || respond("running"))
+        .get(std::future::pending::<()>)
+        .delete(move || respond("ended"));
+    let gateway = Upstream::with_router(Router::new().route("/shadow", shadow)).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    fs::write(folder.path().join("next.yaml"), base()).unwrap();
+    let mut command = hookgate(&["shadow", "--config", "next.yaml", "--duration", "1h"]);
+    command.arg("--url").arg(format!("http://{}", gateway.addr));
+    command.current_dir(folder.path());
+    let process = ServerProcess::start(command);
+    eventually("the state is requested", TEST_TIMEOUT, || {
+        gateway.requests().len() == 2
+    })
+    .await;
+
+    process.terminate();
+    let ended = tokio::task::spawn_blocking(move || process.ended(TEST_TIMEOUT));
+    ended.await.unwrap();
+
+    let last = gateway.requests().pop().unwrap();
+    assert_eq!(last.method, "DELETE");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
