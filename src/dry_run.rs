@@ -189,6 +189,7 @@ fn authenticate_by_name(auth: &mut Auth) {
         };
     }
     (auth.jwt, auth.mtls, auth.anonymous) = (None, None, true);
+    auth.limits.store = None;
 }
 
 /// Returns a mock with the responses of the action, if it has any.
@@ -307,4 +308,25 @@ async fn recorded_requests(mock: Router) -> Vec<RecordedRequest> {
         }
     };
     list.into_iter().map(request).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    #[test]
+    fn a_dry_run_uses_no_shared_store() {
+        let redis = || StoreSettings::Redis {
+            url: Secret::from("redis://127.0.0.1:9"),
+        };
+        let mut config = load_config(None).unwrap();
+        config.sessions.store = redis();
+        config.auth.limits.store = Some(redis());
+
+        let isolated = isolated(&config, (Ipv4Addr::LOCALHOST, 9).into());
+
+        assert_eq!(isolated.sessions.store, StoreSettings::Memory);
+        assert!(isolated.limits_redis().is_none());
+    }
 }
