@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     config::Config,
+    hook,
     state::{App, ConfigRevision, ReloadError, Snapshot},
 };
 
@@ -160,16 +161,12 @@ pub fn current(app: &App) -> ConfigView {
             .map(str::to_owned)
             .collect(),
     });
+    let warnings = hook::warnings(&snapshot.config).into_iter();
     ConfigView {
         version: snapshot.config.version.clone(),
         file_version: promoted_over(app),
         sections: sections.collect(),
-        warnings: snapshot
-            .config
-            .warnings
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        warnings: warnings.map(|warning| warning.to_string()).collect(),
         revisions: revisions(app),
         rollout: rollout(&snapshot),
         bundles: bundles(app),

@@ -8,6 +8,7 @@ use super::{config::applied, timestamp::rfc3339};
 use crate::{
     config::StoreSettings,
     dialect::Api,
+    hook,
     state::{App, Snapshot},
 };
 
@@ -116,7 +117,7 @@ pub fn overview(app: &App) -> Overview {
             version: config.version.clone(),
             applied: applied.map(rfc3339).unwrap_or_default(),
             age_s: applied.map_or(0, seconds_since),
-            warnings: config.warnings.len(),
+            warnings: hook::warnings(config).len(),
             last_reload_refused: app.refused_reload().is_some(),
         },
         upstreams: upstreams(&snapshot),

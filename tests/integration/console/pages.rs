@@ -118,6 +118,7 @@ async fn the_overview_lists_problems_with_links_to_their_pages() {
 
     let page = Browser::at(&gateway).get("/console/").await.html;
     let overview = gateway.operator().get("/overview").await.json();
+    let config = gateway.operator().get("/config").await.json();
 
     assert!(
         page.contains("href=\"/console/calls?rule=guard\">guard</a> × 1"),
@@ -128,6 +129,10 @@ async fn the_overview_lists_problems_with_links_to_their_pages() {
     let open = overview["guards_failing_open"].as_array().unwrap();
     let names: Vec<&Value> = open.iter().map(|guard| &guard["hook"]).collect();
     assert_eq!(names, ["broken", "guard"]);
+    let warnings = config["warnings"].as_array().unwrap();
+    let open = warnings.iter().filter_map(Value::as_str);
+    assert_eq!(open.filter(|text| text.contains("fails open")).count(), 2);
+    assert_eq!(overview["config"]["warnings"], warnings.len());
     assert_eq!(overview["session_store"]["kind"], "memory");
     assert_eq!(
         overview["upstreams"][0],
