@@ -29,9 +29,9 @@
 //! ```
 //!
 //! Protocol buffer APIs read `fooBar` and `foo_bar` as one field: [`Names::Fields`]
-//! compares keys by that rule, except below fields whose keys users choose, and
-//! [`find_field`] finds a field under the spellings that an API accepts. A [`Document`] reads
-//! fields of an object, and edits them without changing other bytes.
+//! compares keys by that rule, except below fields whose keys users choose. A [`Document`]
+//! finds fields of an object under the spellings that an API accepts, and edits them without
+//! changing other bytes.
 
 mod decode;
 mod document;
@@ -56,7 +56,6 @@ pub use self::{
     edit::write_array,
     keys::same_field,
     layout::{Layout, Within},
-    names::find_field,
 };
 use self::{scan::Scan, text::Text};
 

@@ -7,35 +7,6 @@ use super::{JsonError, decode::inner, keys::same_field, unquote};
 /// Maximum length of a field name in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 64;
 
-/// Finds the field known under one of `spellings`. The fields of the object are given as
-/// their keys in the text, quotes included, each with a value that identifies the field.
-///
-/// ```
-/// use strict_json::find_field;
-///
-/// let keys: [(&[u8], usize); 2] = [(br#""model""#, 0), (br#""tool_\u0063onfig""#, 1)];
-/// let found = find_field(keys.into_iter(), &["toolConfig", "tool_config"])?;
-/// assert_eq!(found.map(|(_, index)| index), Some(1));
-///
-/// assert!(find_field(keys.into_iter(), &["Model"]).is_err());
-/// # Ok::<(), strict_json::JsonError>(())
-/// ```
-///
-/// # Errors
-///
-/// Fails if two fields are known under `spellings`, or if a name differs from them in case
-/// or underscores only, so that a lenient parser could read it as the known one.
-pub fn find_field<'t, T>(
-    fields: impl Iterator<Item = (&'t [u8], T)>,
-    spellings: &[&str],
-) -> Result<Option<(&'t [u8], T)>, JsonError> {
-    let mut search = FieldSearch::new(spellings);
-    for (key, field) in fields {
-        search.add(key, field)?;
-    }
-    Ok(search.found)
-}
-
 /// Search for a field among those of an object, which are added one by one.
 pub(super) struct FieldSearch<'s, 't, T> {
     spellings: &'s [&'s str],
@@ -49,7 +20,12 @@ impl<'s, 't, T> FieldSearch<'s, 't, T> {
         Self { spellings, found }
     }
 
-    /// Adds a field with its key in the text. Fails like [`find_field`].
+    /// Adds a field with its key in the text, quotes included.
+    ///
+    /// # Errors
+    ///
+    /// Fails if two fields are known under the spellings, or if a name differs from them in case
+    /// or underscores only, so that a lenient parser could read it as the known one.
     #[inline]
     pub(super) fn add(&mut self, key: &'t [u8], field: T) -> Result<(), JsonError> {
         if is_spelling(key, self.spellings)? && self.found.replace((key, field)).is_some() {
