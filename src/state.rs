@@ -38,6 +38,6 @@ pub use self::{
     rollout_progress::{Proportion, RolloutStatus},
     session_expiry::expire_sessions,
     snapshot::{BuildError, SharedState, Snapshot},
-    traffic::{MethodTraffic, Traffic, UnknownPath},
+    traffic::{Traffic, UnknownPath},
     upstreams::Upstreams,
 };

@@ -34,13 +34,6 @@ pub struct Traffic {
     unknown: Mutex<LruCache<(String, String), UnknownCount>>,
 }
 
-/// Calls of one method.
-#[derive(Debug, Clone, Copy)]
-pub struct MethodTraffic {
-    /// Calls of the last 24 hours, counted by the hour.
-    pub last_day: u64,
-}
-
 /// Requests for a path that no method has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct UnknownPath {
@@ -104,12 +97,10 @@ impl Traffic {
         f64::from(calls) / self.calls.covered(now).max(SECOND).as_secs_f64()
     }
 
-    /// Returns the calls of a method.
-    pub fn of_method(&self, method: &MethodSpec) -> MethodTraffic {
-        let now = Instant::now();
-        MethodTraffic {
-            last_day: self.buckets(method).map_or(0, |buckets| buckets.sum(now)),
-        }
+    /// Returns the calls of a method in the last 24 hours, counted by the hour.
+    pub fn of_method(&self, method: &MethodSpec) -> u64 {
+        let buckets = self.buckets(method);
+        buckets.map_or(0, |buckets| buckets.sum(Instant::now()))
     }
 
     /// Returns the paths that no method has, the most recently requested first.

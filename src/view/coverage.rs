@@ -29,7 +29,7 @@ pub fn methods(app: &App) -> Vec<MethodCoverage> {
     let methods = policies.into_iter().zip(rows);
     let methods = methods.map(|(policy, method)| MethodCoverage {
         policy,
-        calls_last_day: method.map_or(0, |method| traffic.of_method(method).last_day),
+        calls_last_day: method.map_or(0, |method| traffic.of_method(method)),
     });
     methods.collect()
 }
