@@ -183,7 +183,7 @@ fn print_token_bounds(config: &Config) {
         .filter(|policy| policy.policy == "request_limits")
         .filter_map(|policy| policy.settings.0.get("max_output_tokens")?.as_u64())
         .min();
-    for (caller, grant) in config.auth.named_grants() {
+    for (_, caller, grant) in config.auth.grants() {
         let Some(per_day) = grant.tokens_per_day else {
             continue;
         };

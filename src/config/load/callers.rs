@@ -108,15 +108,11 @@ impl Loader {
     }
 
     fn caller_policies(&self, auth: &Auth) -> Vec<PolicySpec> {
-        let callers = auth.grants().flat_map(|(pointer, grant)| {
-            let (name, condition) = match pointer.as_str() {
-                "/auth/jwt" => ("jwt", starts_with(TOKEN_PREFIX)),
-                "/auth/mtls" => ("mtls", starts_with(CERTIFICATE_PREFIX)),
-                _ => {
-                    let name = self.value.pointer(&format!("{pointer}/name"));
-                    let name = name.and_then(Value::as_str).unwrap_or_default();
-                    (name, format!("caller.name == {}", json!(name)))
-                }
+        let callers = auth.grants().flat_map(|(pointer, name, grant)| {
+            let condition = match pointer.as_str() {
+                "/auth/jwt" => starts_with(TOKEN_PREFIX),
+                "/auth/mtls" => starts_with(CERTIFICATE_PREFIX),
+                _ => format!("caller.name == {}", json!(name)),
             };
             self.grant_policies(&pointer, name, &condition, grant)
         });
@@ -198,8 +194,10 @@ impl Loader {
             .filter(|(_, upstream)| upstream.credential.is_none());
         let found = keyless.map(|(api, _)| api).find_map(|api| {
             // Certificates are no headers, so these callers can send a key of their own.
-            let mut callers = auth.grants().filter(|(pointer, _)| pointer != "/auth/mtls");
-            let caller = callers.find(|(_, grant)| grant.key_for(api).is_none());
+            let mut callers = auth
+                .grants()
+                .filter(|(pointer, ..)| pointer != "/auth/mtls");
+            let caller = callers.find(|(.., grant)| grant.key_for(api).is_none());
             Some((api, caller?.0))
         });
         if let Some((api, pointer)) = found {

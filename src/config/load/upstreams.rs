@@ -134,7 +134,7 @@ impl Loader {
         for (api, upstream) in upstreams.iter() {
             let pointer = format!("/upstreams/{api}");
             let mut grants = auth.grants();
-            let caller_has_key = grants.any(|(_, grant)| grant.key_for(api).is_some());
+            let caller_has_key = grants.any(|(.., grant)| grant.key_for(api).is_some());
             let sends_key = caller_has_key || upstream.credential.is_some();
             let first = sends_key.then(|| (format!("{pointer}/url"), &upstream.url));
             let fallback = upstream.fallback.as_ref();

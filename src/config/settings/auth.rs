@@ -265,27 +265,17 @@ impl Auth {
         !self.keys.is_empty() || self.jwt.is_some() || self.mtls.is_some()
     }
 
-    /// Returns the grants of all callers, each with the name of the caller, `jwt` or `mtls`.
-    pub fn named_grants(&self) -> impl Iterator<Item = (&str, &Grant)> {
-        let keys = self.keys.iter().map(|key| (key.name.as_str(), &key.grant));
+    /// Returns the grants of all callers, each with the JSON pointer of its mapping, and the name
+    /// of the caller, `jwt` or `mtls`.
+    pub(crate) fn grants(&self) -> impl Iterator<Item = (String, &str, &Grant)> {
+        let keys = (0..).zip(&self.keys).map(|(index, key)| {
+            let pointer = format!("/auth/keys/{index}");
+            (pointer, key.name.as_str(), &key.grant)
+        });
         let jwt = self.jwt.iter().map(|jwt| ("jwt", &jwt.grant));
         let mtls = self.mtls.iter().map(|mtls| ("mtls", &mtls.grant));
-        keys.chain(jwt).chain(mtls)
-    }
-
-    /// Returns the grants of all callers, each with the JSON pointer of its mapping.
-    pub(crate) fn grants(&self) -> impl Iterator<Item = (String, &Grant)> {
-        let keys = self.keys.iter().enumerate();
-        let keys = keys.map(|(index, key)| (format!("/auth/keys/{index}"), &key.grant));
-        let jwt = self
-            .jwt
-            .iter()
-            .map(|jwt| ("/auth/jwt".to_owned(), &jwt.grant));
-        let mtls = self
-            .mtls
-            .iter()
-            .map(|mtls| ("/auth/mtls".to_owned(), &mtls.grant));
-        keys.chain(jwt).chain(mtls)
+        let methods = jwt.chain(mtls);
+        keys.chain(methods.map(|(name, grant)| (format!("/auth/{name}"), name, grant)))
     }
 }
 
