@@ -135,7 +135,7 @@ impl Config {
         loader.check_telemetry();
         loader.check_audit_sink();
         loader.check_trace();
-        let (transcripts, paths) = (loader.transcripts(), loader.resolved_paths());
+        loader.resolve_paths();
         loader.check_rollout();
         loader.check_source();
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
@@ -158,8 +158,6 @@ impl Config {
         (config.tls, config.admin.tls) = (tls, admin_tls);
         config.caller_policies = caller_policies;
         config.hook_directory = hook_directory;
-        config.sessions.transcripts = transcripts;
-        paths.write_to(&mut config);
         let merged = merge(blocks, &loader.layers);
         loader.problems.extend(merged.problems);
         loader.fail_if_problems()?;

@@ -11,7 +11,6 @@ use rustix::fs::Access;
 use super::loader::Loader;
 use crate::config::{
     settings::{
-        config_file::Config,
         record::{RecordRedaction, RecordSettings},
         rollout::RolloutSettings,
     },
@@ -23,36 +22,6 @@ const MIN_AUDIT_FILE_BYTES: usize = 64 * 1024;
 
 /// Permission bits with which the group or others may write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-
-/// Absolute paths of the files and folders that hookgate writes, and of the shadow's config.
-pub(super) struct ResolvedPaths {
-    audit: Option<PathBuf>,
-    revisions: Option<PathBuf>,
-    record: Option<PathBuf>,
-    shadow: Option<PathBuf>,
-    persist: Option<PathBuf>,
-}
-
-impl ResolvedPaths {
-    /// Puts the paths in the place of those that the config names.
-    pub(super) fn write_to(self, config: &mut Config) {
-        if let (Some(audit), Some(path)) = (&mut config.audit, self.audit) {
-            audit.path = path;
-        }
-        if let (Some(revisions), Some(path)) = (&mut config.revisions, self.revisions) {
-            revisions.path = path;
-        }
-        if let (Some(record), Some(path)) = (&mut config.record, self.record) {
-            record.path = path;
-        }
-        if let (Some(source), Some(path)) = (&mut config.source, self.persist) {
-            source.persist = path;
-        }
-        if let (Some(shadow), Some(path)) = (&mut config.shadow, self.shadow) {
-            shadow.config = path;
-        }
-    }
-}
 
 impl Loader {
     pub(super) fn hook_directory(&mut self) -> PathBuf {
@@ -68,30 +37,28 @@ impl Loader {
         directory
     }
 
-    pub(super) fn transcripts(&mut self) -> Option<PathBuf> {
+    /// Checks the files and folders that hookgate writes, and makes their paths absolute, and that
+    /// of the shadow's config.
+    pub(super) fn resolve_paths(&mut self) {
+        self.resolve_transcripts();
+        self.resolve_audit_path();
+        self.resolve_created_folder("/revisions/path", "`revisions.path`");
+        self.resolve_record_path();
+        self.resolve_shadow_config();
+        self.resolve_created_folder("/source/persist", "`source.persist`");
+    }
+
+    fn resolve_transcripts(&mut self) {
         let pointer = "/sessions/transcripts";
-        let path: PathBuf = self.section(pointer)?;
-        let directory = self.absolute(&path);
-        if let Err(reason) = check_writable(&directory) {
+        if let Some((path, directory)) = self.resolve(pointer)
+            && let Err(reason) = check_writable(&directory)
+        {
             let message = format!("`sessions.transcripts` {reason}: `{}`", path.display());
             self.problem(pointer, message);
         }
-        Some(directory)
     }
 
-    /// Checks the files and folders that hookgate writes, and makes their paths absolute, and that
-    /// of the shadow's config.
-    pub(super) fn resolved_paths(&mut self) -> ResolvedPaths {
-        ResolvedPaths {
-            audit: self.audit_path(),
-            revisions: self.revision_folder(),
-            record: self.record_path(),
-            shadow: self.shadow_config(),
-            persist: self.persist_folder(),
-        }
-    }
-
-    fn audit_path(&mut self) -> Option<PathBuf> {
+    fn resolve_audit_path(&mut self) {
         let size = "/audit/rotate/size";
         let bytes: Option<Size> = self.section(size);
         if bytes.is_some_and(|size| size.0 < MIN_AUDIT_FILE_BYTES) {
@@ -99,8 +66,9 @@ impl Loader {
             self.warning(size, message);
         }
         let pointer = "/audit/path";
-        let path: PathBuf = self.section(pointer)?;
-        let file = self.absolute(&path);
+        let Some((path, file)) = self.resolve(pointer) else {
+            return;
+        };
         let parent = file.parent().unwrap_or(Path::new("/"));
         let problem = if file.is_dir() {
             Some("`audit.path` is a directory".to_owned())
@@ -111,21 +79,13 @@ impl Loader {
         if let Some(problem) = problem {
             self.problem(pointer, format!("{problem}: `{}`", path.display()));
         }
-        Some(file)
     }
 
-    fn revision_folder(&mut self) -> Option<PathBuf> {
-        self.created_folder("/revisions/path", "`revisions.path`")
-    }
-
-    fn persist_folder(&mut self) -> Option<PathBuf> {
-        self.created_folder("/source/persist", "`source.persist`")
-    }
-
-    /// Returns the folder of a setting. Who can write there chooses the config in use.
-    fn created_folder(&mut self, pointer: &str, setting: &str) -> Option<PathBuf> {
-        let path: PathBuf = self.section(pointer)?;
-        let folder = self.absolute(&path);
+    /// Checks the folder of a setting. Who can write there chooses the config in use.
+    fn resolve_created_folder(&mut self, pointer: &str, setting: &str) {
+        let Some((path, folder)) = self.resolve(pointer) else {
+            return;
+        };
         if let Ok(existing) = fs::metadata(&folder)
             && existing.permissions().mode() & WRITABLE_BY_OTHERS != 0
         {
@@ -144,7 +104,6 @@ impl Loader {
         if let Err(reason) = check_writable(folder_or_parent) {
             self.problem(pointer, format!("{what} {reason}: `{}`", path.display()));
         }
-        Some(folder)
     }
 
     /// Checks that a rollout has a share and a folder for its revision.
@@ -160,20 +119,33 @@ impl Loader {
         }
     }
 
-    fn record_path(&mut self) -> Option<PathBuf> {
-        let record: RecordSettings = self.section("/record")?;
-        if record.redact == RecordRedaction::None && record.encrypt_to.is_empty() {
+    fn resolve_record_path(&mut self) {
+        let record = self.section::<RecordSettings>("/record");
+        if record.is_some_and(|record| {
+            record.redact == RecordRedaction::None && record.encrypt_to.is_empty()
+        }) {
             let message = "secrets in prompts and answers are written in plain text; add `encrypt_to`, or remove `redact: none`";
             self.warning("/record/redact", message);
         }
-        Some(self.absolute(&record.path))
+        self.resolve("/record/path");
     }
 
-    /// Returns the path of the shadow's config, which is watched for changes.
-    fn shadow_config(&mut self) -> Option<PathBuf> {
-        let path: PathBuf = self.section("/shadow/config")?;
-        self.file(&path);
-        Some(self.absolute(&path))
+    /// Resolves the path of the shadow's config, which is watched for changes.
+    fn resolve_shadow_config(&mut self) {
+        if let Some((path, _)) = self.resolve("/shadow/config") {
+            self.file(&path);
+        }
+    }
+
+    /// Makes a path absolute. Returns it as it is written, and absolute.
+    fn resolve(&mut self, pointer: &str) -> Option<(PathBuf, PathBuf)> {
+        let path: PathBuf = self.section(pointer)?;
+        let absolute = self.absolute(&path);
+        match serde_json::to_value(&absolute) {
+            Ok(resolved) => *self.value.pointer_mut(pointer)? = resolved,
+            Err(error) => self.problem(pointer, error.to_string()),
+        }
+        Some((path, absolute))
     }
 
     fn absolute(&self, path: &Path) -> PathBuf {
