@@ -313,6 +313,35 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_masked_beside_and_around_thoughts() {
+        let google = |part: &str| {
+            format!("data: {{\"candidates\":[{{\"content\":{{\"parts\":[{part}]}}}}]}}\n\n")
+        };
+        let text = |text: &str| google(&format!(r#"{{"text":"{text}"}}"#));
+        let thought = |text: &str| google(&format!(r#"{{"thought":true,"text":"{text}"}}"#));
+        let summary = |index: u32, text: &str| {
+            let event = r#""output_index":0,"item_id":"rs_1""#;
+            format!("data: {{{event},\"summary_index\":{index},\"delta\":\"{text}\"}}\n\n")
+        };
+        for body in [
+            text("AKIAIOS") + &thought("Hmm") + &text("FODNN7EXAMPLE"),
+            text("AKIAIOS") + &text("FODNN7EXAMPLE") + &thought("Hmm"),
+            thought("Hmm") + &text("AKIAIOS") + &text("FODNN7EXAMPLE"),
+            thought("AKIAIOS") + &thought("FODNN7EXAMPLE") + &text("Hmm"),
+            text("AKIAIOS")
+                + &google(
+                    r#"{"text":"Hmm","thought":true},{"text":"FODNN7EXAMPLE","thought":false}"#,
+                ),
+            summary(0, "AKIAIOS") + &summary(0, "FODNN7EXAMPLE") + &summary(1, "Hmm"),
+        ] {
+            let masked = masked(&body);
+            assert!(masked.contains("\"[REDACTED:aws_key]\""), "{masked}");
+            assert!(masked.contains("\"Hmm\""), "{masked}");
+            assert!(!masked.contains("FODNN7EXAMPLE"), "{masked}");
+        }
+    }
+
+    #[test]
     fn a_secret_in_a_text_that_is_no_json_is_masked() {
         for body in [
             "write to john@example.com",

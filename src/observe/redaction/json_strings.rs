@@ -28,8 +28,15 @@ const UNJOINED_KEYS: [&[u8]; 16] = [
 /// Keys whose lists hold the parts of one text.
 const PART_LISTS: [&[u8]; 2] = [b"parts", b"content"];
 
-/// Keys of numbers and ids that distinguish the texts of a stream.
-const INDEX_KEYS: [&[u8]; 4] = [b"index", b"output_index", b"content_index", b"item_id"];
+/// Keys of numbers, ids and flags that distinguish the texts of a stream.
+const INDEX_KEYS: [&[u8]; 6] = [
+    b"index",
+    b"output_index",
+    b"content_index",
+    b"summary_index",
+    b"item_id",
+    b"thought",
+];
 
 /// A string or number of a JSON text.
 #[derive(Debug)]
@@ -63,7 +70,7 @@ enum StringKind {
 struct Container<'a> {
     parent: Option<usize>,
     hash: u64,
-    /// Hash of the members in [`INDEX_KEYS`].
+    /// Hash of the members in [`INDEX_KEYS`]; `false` is like an absent one.
     index: u64,
     key: &'a [u8],
     is_list: bool,
@@ -217,26 +224,34 @@ impl<'a> Scan<'a> {
         let token = self.text.get(start..self.at).unwrap_or_default();
         let is_number = token.starts_with(|first: char| first == '-' || first.is_ascii_digit());
         self.is_json &= is_number || ["true", "false", "null"].contains(&token);
-        if is_number && let Some(object) = self.container() {
-            let is_index = INDEX_KEYS.contains(&object.key);
-            if is_index {
-                object.index = mix(object.index, hash(token.as_bytes()));
-            }
+        if is_number || token == "true" {
+            self.index(token);
         }
         if token.len() >= 8 {
             self.add(start..self.at, Cow::Borrowed(token), StringKind::Word);
         }
     }
 
+    /// Adds a value to the index of the open object, if it is of [`INDEX_KEYS`].
+    fn index(&mut self, value: &str) {
+        if let Some(object) = self.container()
+            && !object.is_list
+            && INDEX_KEYS.contains(&object.key)
+        {
+            let member = mix(hash(object.key), hash(value.as_bytes()));
+            object.index = mix(object.index, member);
+        }
+    }
+
     fn add(&mut self, place: Range<usize>, text: Cow<'a, str>, kind: StringKind) {
         let open = self.open;
         let is_value = kind == StringKind::Value;
+        if is_value {
+            self.index(&text);
+        }
         let mut path = is_value.then_some(0);
         let mut key = 0;
         if let Some(container) = self.container() {
-            if is_value && INDEX_KEYS.contains(&container.key) && !container.is_list {
-                container.index = mix(container.index, hash(text.as_bytes()));
-            }
             let item = container.is_list && !PART_LISTS.contains(&container.key);
             key = mix(hash(container.key), if item { container.items } else { 0 });
             if UNJOINED_KEYS.contains(&container.key) {

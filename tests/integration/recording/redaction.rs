@@ -49,6 +49,28 @@ async fn a_secret_split_over_two_chunks_is_masked_in_every_api() {
 }
 
 #[tokio::test]
+async fn a_secret_that_chunks_split_is_masked_beside_and_around_thoughts() {
+    let (first, second) = SECRET.split_at(7);
+    let thought = || Part::Thought(vec!["Hmm".to_owned()]);
+    let answers = vec![
+        vec![Part::text(&[first]), thought(), Part::text(&[second])],
+        vec![Part::text(&[first, second]), thought()],
+        vec![thought(), Part::text(&[first, second])],
+    ];
+    let upstream = Family::Gemini.upstream(answers.clone()).await;
+    let gateway = Family::Gemini.gateway(&upstream, RECORD).await;
+    for _ in &answers {
+        let turns = [Turn::User("hi")];
+        Family::Gemini.ask(&gateway, true, &turns).await;
+    }
+
+    let text = recorded_text(gateway).await;
+
+    assert_eq!(text.matches("[REDACTED:aws_key]").count(), answers.len());
+    assert!(!text.contains(second), "{text}");
+}
+
+#[tokio::test]
 async fn secrets_of_requests_tools_and_hooks_are_masked() {
     for (family, is_stream) in each() {
         let upstream = family
