@@ -28,7 +28,7 @@ pub use self::{
     admin_principal::{AdminCredential, AdminPrincipal},
     api_keys::{digest, new_key},
     authenticator::{AuthState, Authenticator},
-    credentials::{Credentials, KEY_HEADER},
+    credentials::{Credentials, KEY_HEADER, presented_key},
     error::AuthError,
     identity::Identity,
     jwt::JwksError,

@@ -38,7 +38,7 @@ pub use self::{
         is_hosted_server, shown_to_hooks, source_of, splice_list, without_private_fields,
     },
     content_reference::ContentReference,
-    detection::named_api,
+    detection::{named_api, split_session},
     document::{Document, elements, parse, parse_document},
     error::{DialectError, RequestLineError},
     google::{
@@ -97,7 +97,7 @@ pub fn recognize_call(line: RequestLine<'_>) -> Option<Result<RecognizedCall, Re
 
 /// Returns the dialect in which a request is answered that may not be a call at all.
 pub fn dialect_of(line: RequestLine<'_>) -> &'static dyn Dialect {
-    let path = detection::without_session(line.path);
+    let (_, path) = split_session(line.path);
     // A path with another HTTP method belongs to the same API.
     let methods = [line.method, &Method::POST, &Method::GET];
     let mut recognized = methods.into_iter().filter_map(|method| {

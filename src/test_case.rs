@@ -147,6 +147,13 @@ struct CaseEntry {
     expect: Expected,
 }
 
+impl SimulatedCall {
+    /// Returns the query of the request; empty if absent.
+    pub fn query(&self) -> &str {
+        self.path.split_once('?').map_or("", |(_, query)| query)
+    }
+}
+
 impl CaseFile {
     /// Reads a file of cases and the config that it names. Its upstreams are optional,
     /// since no model API is called.

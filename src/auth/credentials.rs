@@ -183,6 +183,15 @@ pub(super) fn strip(headers: &mut HeaderMap, is_used: impl Fn(&PresentedKey) -> 
     }
 }
 
+/// Returns the key or token by which a request without a client certificate authenticates;
+/// `None` if it has none, or different ones.
+pub fn presented_key(headers: &HeaderMap, query: &str) -> Option<String> {
+    let keys = PresentedKeys::read(headers, query);
+    let own = keys.own().ok()?;
+    let key = own.or_else(|| keys.shared().ok().flatten())?;
+    String::from_utf8(key.0.clone()).ok()
+}
+
 /// Returns the start of the `User-Agent`, which is kept with a session; empty without
 /// one.
 pub(super) fn user_agent(headers: &HeaderMap) -> String {

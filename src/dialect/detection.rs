@@ -30,11 +30,11 @@ pub fn named_api(headers: &HeaderMap) -> Option<Api> {
     (has_token && !headers.contains_key(GOOGLE_KEY)).then_some(Api::OpenAiResponses)
 }
 
-/// Returns the path without the prefix `/s/{session}`.
-pub fn without_session(path: &str) -> &str {
+/// Splits the prefix `/s/{session}` off a path. Returns the session and the rest.
+pub fn split_session(path: &str) -> (Option<&str>, &str) {
     let rest = path.strip_prefix("/s/");
-    let rest = rest.and_then(|rest| rest.split_at_checked(rest.find('/')?));
-    rest.map_or(path, |(_, rest)| rest)
+    let split = rest.and_then(|rest| rest.split_at_checked(rest.find('/')?));
+    split.map_or((None, path), |(session, rest)| (Some(session), rest))
 }
 
 /// Returns whether only Google's APIs have such a path.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     config::{Problem, ProofCase, SourceSpan},
+    dialect,
     event::EventName,
 };
 
@@ -69,6 +70,8 @@ impl GuardCase {
             let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
             found.map(|(_, value)| value.clone())
         };
+        let path = case.path.as_deref().unwrap_or_default();
+        let (session, _) = dialect::split_session(path);
         Ok(Self {
             label,
             span: case.span.clone(),
@@ -77,7 +80,8 @@ impl GuardCase {
             sender: Sender {
                 caller: case.caller.clone().unwrap_or_default(),
                 agent: header("user-agent").unwrap_or_default(),
-                session: header(SESSION_HEADER),
+                session: session
+                    .map_or_else(|| header(SESSION_HEADER), |name| Some(name.to_owned())),
             },
             input,
         })

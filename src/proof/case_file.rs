@@ -2,17 +2,15 @@
 
 use std::path::Path;
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 
 use super::{case::GuardCase, expectation::Expectation};
 use crate::{
+    auth,
     config::{Problem, ProofCase, SourceSpan},
     hook,
     test_case::{self, AgentAction, Expected, ExpectedVerdict, TestCase},
 };
-
-/// Headers in which cases name their caller.
-const CALLER_HEADERS: [&str; 3] = ["x-goog-api-key", "x-api-key", "authorization"];
 
 /// Reads those cases of a file, with its text, that expect the same. `span` is where the config
 /// names it.
@@ -78,7 +76,8 @@ fn to_proof_case(case: TestCase) -> ProofCase {
     match case.action {
         AgentAction::Report(event) => converted.event = Some(event),
         AgentAction::Call(call) => {
-            converted.caller = caller(&call.headers);
+            // Callers authenticate by their names in test cases.
+            converted.caller = auth::presented_key(&call.headers, call.query());
             converted.headers = texts(&call.headers).collect();
             converted.path = Some(call.path);
             converted.request = Some(call.body);
@@ -88,17 +87,7 @@ fn to_proof_case(case: TestCase) -> ProofCase {
     converted
 }
 
-/// Callers authenticate by their names in test cases.
-fn caller(headers: &HeaderMap) -> Option<String> {
-    let name = CALLER_HEADERS.iter().find_map(|name| headers.get(*name))?;
-    let name = name.to_str().ok()?;
-    Some(name.strip_prefix("Bearer ").unwrap_or(name).to_owned())
-}
-
 fn texts(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> {
-    headers.iter().filter_map(|(name, value)| {
-        let is_credential = *name == header::AUTHORIZATION;
-        let value = value.to_str().ok().filter(|_| !is_credential)?;
-        Some((name.as_str().to_owned(), value.to_owned()))
-    })
+    let headers = headers.iter();
+    headers.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
 }

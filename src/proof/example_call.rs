@@ -144,6 +144,7 @@ impl ExampleCall {
         events: &'static [EventName],
     ) -> Result<Self, String> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let (_, path) = dialect::split_session(path);
         let line = RequestLine {
             method: &Method::POST,
             path,

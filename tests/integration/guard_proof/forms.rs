@@ -267,6 +267,46 @@ cases:
 }
 
 #[test]
+fn cases_that_a_test_passes_have_their_caller_and_session_in_proofs() {
+    let call = |name: &str, place: &str| {
+        format!(
+            "  - {{ name: {name}, {place}, request: {{ contents: [{{ role: user, parts: [{{ text: aurora }}] }}] }}, expect: {{ verdict: deny }} }}\n"
+        )
+    };
+    let path = "/v1beta/models/m:generateContent";
+    let callers = [
+        call("own header", "headers: { x-hookgate-key: ci }"),
+        call(
+            "both headers",
+            "headers: { x-hookgate-key: ci, x-goog-api-key: other }",
+        ),
+        call("lower case", "headers: { authorization: bearer ci }"),
+        call("query", &format!("path: \"{path}?key=ci\"")),
+    ]
+    .concat();
+    let session = call("session", &format!("path: \"/s/mine{path}\""));
+    // The SHA-256 of `team-a-key`.
+    let config = "auth: { keys: [{ name: ci, sha256: 554a0d05033791f46fede07b724fa246c95235f60a9fb74caad37d1408b4df58 }] }
+policies:
+  - { policy: prompt_guard, name: caller, deny: [aurora], when: 'caller.name == \"ci\"', must_deny: [callers.yaml] }
+  - { policy: prompt_guard, name: session, deny: [aurora], when: 'session.named && session.id == \"mine\"', must_deny: [session.yaml] }
+";
+    let file = |cases: &str| format!("config: c.yaml\ncases:\n{cases}");
+    let (callers, session) = (file(&callers), file(&session));
+    let files = [("callers.yaml", &*callers), ("session.yaml", &*session)];
+
+    assert_proven(config, &files);
+
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("c.yaml"), config).unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+        let (code, out, _) = run(&["test", name], folder.path());
+        assert_eq!(code, 0, "{out}");
+    }
+}
+
+#[test]
 fn hooks_of_a_settings_file_are_proven() {
     let settings = r#"{ "hooks": { "BeforeTool": [{ "hooks": [
         // A comment.
