@@ -8,9 +8,13 @@ use aws_lc_rs::{
     rand,
 };
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use http::HeaderMap;
 
-use super::{credentials::PresentedKey, identity::Principal};
-use crate::config::KeySpec;
+use super::{
+    credentials::{PresentedKey, presented_key},
+    identity::Principal,
+};
+use crate::config::{Auth, CERTIFICATE_PREFIX, KeySpec, TOKEN_PREFIX};
 
 #[derive(Debug)]
 pub(super) struct ApiKeys(Vec<([u8; 32], Principal)>);
@@ -47,6 +51,27 @@ impl ApiKeys {
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(_, principal)| &*principal.name)
+    }
+}
+
+/// Lets the caller of a request that presents its name as its key authenticate by that, with the
+/// grant of callers that have a token or certificate. For dry runs, which have neither.
+pub fn add_named_caller(auth: &mut Auth, headers: &HeaderMap, query: &str) {
+    let Some(name) = presented_key(headers, query) else {
+        return;
+    };
+    let jwt = auth.jwt.as_ref().map(|spec| (TOKEN_PREFIX, &spec.grant));
+    let mtls = auth.mtls.as_ref();
+    let mtls = mtls.map(|spec| (CERTIFICATE_PREFIX, &spec.grant));
+    let mut grants = jwt.into_iter().chain(mtls);
+    let grant = grants.find(|(prefix, _)| name.starts_with(prefix));
+    if let Some((_, grant)) = grant {
+        let (sha256, grant) = (digest(&name), grant.clone());
+        auth.keys.push(KeySpec {
+            name,
+            sha256,
+            grant,
+        });
     }
 }
 

@@ -5,6 +5,7 @@ mod explain;
 use std::{fs, path::Path};
 
 use insta::assert_snapshot;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::harness::run;
@@ -52,6 +53,46 @@ fn every_example_passes_its_cases() {
         stdout.lines().skip(1).all(|line| line.starts_with("ok ")),
         "{stdout}"
     );
+}
+
+#[test]
+fn callers_with_tokens_authenticate_by_name() {
+    // The public key of RFC 8037, appendix A.
+    let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    let config = "upstreams: { gemini: { url: \"https://example.org\" } }
+auth: { jwt: { issuer: i, audience: a, jwks: { file: jwks.json }, models: [gemini-2.5-flash] } }
+policies: [{ policy: prompt_guard, deny: [aurora], when: 'caller.name == \"jwt:alice\"' }]
+";
+    let request = "request: { contents: [{ role: user, parts: [{ text: aurora }] }] }";
+    let cases = format!(
+        "config: c.yaml
+cases:
+  - {{ name: condition, headers: {{ x-hookgate-key: \"jwt:alice\" }}, {request}, expect: {{ verdict: deny }} }}
+  - {{ name: other caller, headers: {{ x-goog-api-key: \"jwt:bob\" }}, {request}, expect: {{ verdict: proceed }} }}
+  - {{ name: model, path: \"/v1beta/models/m:generateContent\", headers: {{ x-hookgate-key: \"jwt:bob\" }}, {request}, expect: {{ verdict: deny }} }}
+  - {{ name: no caller, path: \"/v1beta/models/m:generateContent\", {request}, expect: {{ verdict: proceed }} }}
+"
+    );
+    let action = json!({
+        "path": "/v1beta/models/gemini-2.5-flash:generateContent?key=jwt:alice",
+        "headers": {},
+        "body": { "contents": [{ "role": "user", "parts": [{ "text": "aurora" }] }] },
+    })
+    .to_string();
+    let files = [
+        ("c.yaml", config),
+        ("jwks.json", jwks),
+        ("cases.yaml", &*cases),
+        ("action.json", &*action),
+    ];
+    let folder = folder(&files);
+
+    let (code, out, err) = run(&["test", "cases.yaml"], folder.path());
+    let explain = ["explain", "--config", "c.yaml", "action.json"];
+    let (_, explained, _) = run(&explain, folder.path());
+
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(explained.contains("verdict: deny"), "{explained}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{logged_in, with_users};
-use crate::harness::{Agent, ServerProcess, Upstream, hook};
+use crate::harness::{Agent, ServerProcess, TestGateway, Upstream, hook};
 
 fn guard_config() -> String {
     let guard = "grep -q secret && { touch ran; echo no >&2; exit 2; }; exit 0";
@@ -30,6 +30,32 @@ async fn a_trial_runs_the_hooks_without_an_upstream_call_or_a_trace() {
     assert!(upstream.requests().is_empty());
     let calls = operator.get("/console/calls").await.html;
     assert!(!calls.contains("data-row href"), "{calls}");
+}
+
+#[tokio::test]
+async fn a_trial_has_the_name_of_a_caller_with_a_token() {
+    let upstream = Upstream::mock().await;
+    let config = "\
+auth: { jwt: { issuer: i, audience: a, jwks: { file: jwks.json } } }
+policies: [{ policy: prompt_guard, deny: [aurora], when: 'caller.name == \"jwt:alice\"' }]
+";
+    // The public key of RFC 8037, appendix A.
+    let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    let gateway = TestGateway::with_files(&upstream, config, &[("jwks.json", jwks)]).await;
+    let call = |caller: &str| {
+        let input = json!({
+            "path": "/v1beta/models/m:generateContent",
+            "headers": { "x-goog-api-key": caller },
+            "body": { "contents": [{ "role": "user", "parts": [{ "text": "aurora" }] }] },
+        });
+        json!({ "input": input, "mode": "run" }).to_string()
+    };
+
+    let alice = gateway.operator().post("/try", call("jwt:alice")).await;
+    let bob = gateway.operator().post("/try", call("jwt:bob")).await;
+
+    assert_eq!(alice.json()["verdict"], "deny", "{}", alice.text());
+    assert_eq!(bob.json()["verdict"], "proceed", "{}", bob.text());
 }
 
 #[tokio::test]
