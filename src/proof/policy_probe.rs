@@ -12,24 +12,28 @@ use crate::{
     hook::{Engine, Guard},
 };
 
-/// Returns whether a policy denies an event with these fields; `None` if the config has no
-/// policy of this name. Hooks do not run, and nothing is counted.
+/// Returns whether a policy of this name denies an event with these fields; `None` if the
+/// config has none. Hooks do not run, and nothing is counted.
 pub async fn policy_denies(
     engine: &Engine,
     config: &Config,
     name: &str,
     (event, fields): (EventName, Map<String, Value>),
 ) -> Option<bool> {
-    let mut policies = engine.table().all_policies();
-    let (_, policy) = policies.find(|(_, policy)| policy.name == name)?;
-    let guard = Guard::Policy(policy.clone());
-    let runner = CaseRunner {
-        engine: engine.for_proof(guard.clone()),
-        guard: &guard,
-        config,
-        timestamp: "",
-    };
     let input = CaseInput::Event(event, fields);
-    let stages = runner.run(&Sender::default(), &input).await;
-    Some(stages.is_ok_and(|stages| stages.iter().any(|stage| stage.is_denied)))
+    let policies = engine.table().all_policies();
+    let mut denies = None;
+    for (_, policy) in policies.filter(|(_, policy)| policy.name == name) {
+        let guard = Guard::Policy(policy.clone());
+        let runner = CaseRunner {
+            engine: engine.for_proof(guard.clone()),
+            guard: &guard,
+            config,
+            timestamp: "",
+        };
+        let stages = runner.run(&Sender::default(), &input).await;
+        let is_denied = stages.is_ok_and(|stages| stages.iter().any(|stage| stage.is_denied));
+        denies = Some(is_denied || denies == Some(true));
+    }
+    denies
 }

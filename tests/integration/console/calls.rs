@@ -350,9 +350,11 @@ async fn the_denials_page_predicts_whether_a_generated_test_passes() {
     let by_name = "policies: [{ policy: tool_guard, name: guard, allow: [read_file] }]\n";
     let by_argument = "policies: [{ policy: tool_guard, name: guard, allow: [run_shell_command], \
         rules: [{ tool: run_shell_command, argument: /command, commands: [ls], optional: true }] }]\n";
+    let by_second = "policies: [{ policy: tool_guard, deny: [read_file] }, { policy: tool_guard, deny: [run_shell_command] }]\n";
     let by_hook = "hooks: { BeforeTool: [{ hooks: [{ name: guard, command: \"grep -q 'rm -rf' || exit 0; exit 2\" }] }] }\n";
     for (config, note, passes) in [
         (by_name, "the test passes as it is", true),
+        (by_second, "the test passes as it is", true),
         (by_argument, "This test does not pass as it is", false),
         (by_hook, "only if the hook decides by the tool", false),
     ] {
