@@ -1,15 +1,52 @@
 //! Cases for `hookgate test`, made of calls whose content is kept.
 
+use std::path::{PathBuf, absolute};
+
 use serde_json::{Map, Value, json};
 
 use super::recorded_call::RecordedCall;
 use crate::{
-    config::to_yaml,
+    config::{Config, to_yaml},
     event::{Action, EventName},
     observe::trace::{CallRecord, DenialGroup, StoredContent, TracedRun},
     proof::policy_denies,
     state::App,
 };
+
+/// The config of a bundle, seen from its folder of tests.
+const CONFIG_OF_BUNDLE: &str = "../hookgate.yaml";
+
+/// Source of the policies and hooks of a config, under which a test runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RuleSource {
+    /// A config file, by its absolute path.
+    File(PathBuf),
+    /// Bundles, which have folders of tests.
+    Bundles,
+    /// Settings files of the command line.
+    CommandLine,
+}
+
+impl RuleSource {
+    /// Returns the source of a config's policies and hooks.
+    pub fn of(config: &Config) -> Self {
+        if !config.layers.is_empty() {
+            return Self::Bundles;
+        }
+        let file = config.files.first().filter(|_| !config.texts.is_empty());
+        let file = file.and_then(|file| absolute(file).ok());
+        file.map_or(Self::CommandLine, Self::File)
+    }
+
+    /// Returns the config that a test names.
+    fn config(&self) -> Option<String> {
+        match self {
+            Self::File(path) => Some(path.display().to_string()),
+            Self::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
+            Self::CommandLine => None,
+        }
+    }
+}
 
 /// Returns a file of one case: the request and the answers of a call, and its verdict. `None`
 /// if the content holds no request.
@@ -71,13 +108,9 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
 }
 
 fn file(app: &App, case: Map<String, Value>) -> String {
-    let snapshot = app.snapshot();
-    let config = snapshot.config.files.first();
-    let config = config.and_then(|file| std::path::absolute(file).ok());
+    let config = RuleSource::of(&app.snapshot().config).config();
     let mut file = Map::new();
-    if let Some(config) = config {
-        file.insert("config".to_owned(), json!(config.display().to_string()));
-    }
+    file.extend(config.map(|config| ("config".to_owned(), json!(config))));
     let cases = Value::Array(vec![Value::Object(case)]);
     file.insert("cases".to_owned(), cases);
     to_yaml(&Value::Object(file))

@@ -20,7 +20,7 @@ use crate::{
     state::App,
     view::{
         content::view_content,
-        test_case::{self, NamedCase},
+        test_case::{self, NamedCase, RuleSource},
     },
 };
 
@@ -34,6 +34,7 @@ pub(in crate::console) async fn list(
     State(app): State<App>,
     principal: AdminPrincipal,
 ) -> Response {
+    let source = RuleSource::of(&app.snapshot().config);
     let list = app.resources.trace.denials();
     let mut groups = Vec::new();
     for group in &list.groups {
@@ -43,7 +44,7 @@ pub(in crate::console) async fn list(
         p.muted { "Since the start of the process, the most frequent of the last 24 hours first. " a href="/denials" { "JSON" } }
         @if list.groups.is_empty() { p { "No policy or hook has denied anything." } }
         @if !list.groups.is_empty() { (by_caller(&list.groups)) }
-        @for (group, test) in &groups { (denial_group(group, test)) }
+        @for (group, test) in &groups { (denial_group(group, test, &source)) }
         @if list.evicted > 0 {
             p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
         }
@@ -72,7 +73,7 @@ pub(in crate::console) async fn test_of_call(
     let body = html! {
         p { a data-up href=(item_address(CALLS, &id, "")) { "The call" } }
         @match yaml {
-            Some(yaml) => (test_file(&yaml)),
+            Some(yaml) => (test_file(&yaml, &RuleSource::of(&app.snapshot().config))),
             None => {
                 p { "The content of this call is not kept, so there is nothing to make a test of. "
                     code { "trace.content.denied_or_edited: true" } " keeps it." }
@@ -104,7 +105,7 @@ fn by_caller(groups: &[DenialGroup]) -> Markup {
     }
 }
 
-fn denial_group(group: &DenialGroup, test: &Test<'_>) -> Markup {
+fn denial_group(group: &DenialGroup, test: &Test<'_>, source: &RuleSource) -> Markup {
     html! {
         h2 { (group.rule)
             @if let Some(tool) = &group.tool { " on " code { (tool) } }
@@ -122,7 +123,7 @@ fn denial_group(group: &DenialGroup, test: &Test<'_>) -> Markup {
             dt { "Last calls" } dd { (samples(group)) }
         }
         p { a href=(calls_with("rule", &group.rule)) { "Calls with this rule" } }
-        (test_of_group(test))
+        (test_of_group(test, source))
     }
 }
 
@@ -169,14 +170,14 @@ impl<'a> Test<'a> {
     }
 }
 
-fn test_of_group(test: &Test<'_>) -> Markup {
+fn test_of_group(test: &Test<'_>, source: &RuleSource) -> Markup {
     html! {
         @match test {
             Test::Call(id) => p { a href={ (item_address(CALLS, id, "")) "/test" } { "Make a test of this" } },
             Test::Names(case) => details {
                 summary { "Make a test of this" }
                 (without_arguments(case))
-                (test_file(&case.yaml))
+                (test_file(&case.yaml, source))
             },
             Test::Nothing => p.hint {
                 "A test can be made of this if " code { "trace.content.denied_or_edited" } " keeps the content."
@@ -204,8 +205,19 @@ fn without_arguments(case: &NamedCase) -> Markup {
     }
 }
 
-fn test_file(yaml: &str) -> Markup {
+fn test_file(yaml: &str, source: &RuleSource) -> Markup {
     html! {
+        @match source {
+            RuleSource::File(_) => {}
+            RuleSource::Bundles => p {
+                "The policies and hooks come from bundles. Save this in the folder " code { "tests" }
+                " of the bundle, where " code { "hookgate bundle build" } " runs it, too."
+            },
+            RuleSource::CommandLine => p {
+                "The gateway has no config file. Add its settings files to this file as "
+                code { "hook_files" } "."
+            },
+        }
         p { "Save this as " code { "denial.yaml" } " and run " code { "hookgate test denial.yaml" } "." }
         pre tabindex="0" { (yaml) }
     }

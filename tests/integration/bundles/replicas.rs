@@ -138,6 +138,30 @@ pub(super) async fn server_with(publisher: &Publisher, word: &str) -> PolicyServ
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_made_of_a_denial_is_for_the_bundle() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let trace = "trace: { content: { denied_or_edited: true } }\n";
+    let replica = Replica::start(&(source(&server, &publisher) + trace)).await;
+    let answer = replica.agent.generate("m", &prompt("an apple")).await;
+    let id = answer.header("x-hookgate-request-id");
+
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let page = loop {
+        let address = format!("/console/calls/{id}/test");
+        let page = replica.operator.get(&address).await.text().to_owned();
+        if page.contains("<pre tabindex") {
+            break page;
+        }
+        assert!(Instant::now() < deadline, "{page}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+
+    assert!(page.contains("come from bundles"), "{page}");
+    assert!(page.contains("config: ../hookgate.yaml"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_converge_on_the_published_bundle() {
     let publisher = Publisher::new();
     let server = server_with(&publisher, "apple").await;

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{logged_in, with_users};
-use crate::harness::{Browser, TEST_TIMEOUT, TestGateway, Upstream, hook, next_chunk, prompt, run};
+use crate::harness::{
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, hookgate, next_chunk,
+    prompt, run,
+};
 
 /// Waits until the list of calls has this many rows, and returns the page.
 async fn wait_for_rows(browser: &Browser, query: &str, rows: usize) -> String {
@@ -377,6 +380,46 @@ async fn the_denials_page_predicts_whether_a_generated_test_passes() {
         let (code, out, _) = run(&["test", "denial.yaml"], file.parent().unwrap());
         assert_eq!(code == 0, passes, "{config}: {out}");
     }
+}
+
+#[tokio::test]
+async fn a_test_names_no_config_if_the_gateway_has_no_config_file() {
+    let upstream = upstream_with_answers(&[
+        tool_call_answer("run_shell_command", &json!({ "command": "ls" })),
+        text_answer("ok"),
+    ])
+    .await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let settings = json!({ "hooks": { "BeforeTool": [{ "hooks": [
+        { "type": "command", "name": "guard", "command": "exit 2" },
+    ] }] } });
+    std::fs::write(folder.path().join("settings.json"), settings.to_string()).unwrap();
+    let url = format!("http://{}", upstream.addr);
+    let mut command = hookgate(&["serve", "--upstream", &url, "--hooks", "settings.json"]);
+    command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+    command.current_dir(folder.path());
+    let mut served = ServerProcess::start(command);
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
+    agent.generate("m", &prompt("list files")).await;
+
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let page = loop {
+        let page = operator.get("/console/denials").await.text().to_owned();
+        if page.contains("<pre tabindex") {
+            break page;
+        }
+        assert!(Instant::now() < deadline, "{page}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+
+    assert!(page.contains("has no config file"), "{page}");
+    let yaml = test_file(&page);
+    assert!(yaml.starts_with("cases:"), "{yaml}");
+    let yaml = format!("hook_files: [{{ path: settings.json }}]\n{yaml}");
+    std::fs::write(folder.path().join("denial.yaml"), yaml).unwrap();
+    let (code, out, _) = run(&["test", "denial.yaml"], folder.path());
+    assert_eq!(code, 0, "{out}");
 }
 
 #[tokio::test]
