@@ -10,10 +10,10 @@ mod kept_series;
 mod log;
 mod log_format;
 mod metrics;
+mod model_reader;
 pub mod otlp;
 pub mod recorder;
 pub mod redaction;
-mod response_head;
 mod response_tail;
 mod time_buckets;
 mod token_usage;
@@ -23,7 +23,7 @@ pub use self::{
     bundle_status::{BundleStatus, BundleStatuses},
     log::{LogFormat, LogGuard, init},
     metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
-    response_head::ResponseHead,
+    model_reader::ModelReader,
     response_tail::ResponseTail,
     time_buckets::TimeBuckets,
     token_usage::{TokenSum, TokenUsage},

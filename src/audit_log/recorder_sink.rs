@@ -17,7 +17,7 @@ use super::{
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
     observe::{
-        ResponseHead, ResponseTail, TokenSum,
+        ModelReader, ResponseTail, TokenSum,
         recorder::{BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink},
     },
 };
@@ -42,7 +42,7 @@ pub struct DecisionLogSink {
     received: Option<BodyDigest>,
     /// Digest of the response body.
     sent: Option<BodyDigest>,
-    head: ResponseHead,
+    model: ModelReader,
     tail: ResponseTail,
     /// Runs on the chunks of the response.
     stats: RunStats,
@@ -74,7 +74,7 @@ impl DecisionLogSink {
             response_digester: None,
             received: None,
             sent: None,
-            head: ResponseHead::default(),
+            model: ModelReader::default(),
             tail: ResponseTail::new(TAIL_BYTES),
             stats: RunStats::default(),
             tokens: TokenSum::default(),
@@ -159,9 +159,10 @@ impl DecisionLogSink {
                 {
                     self.tokens.set(usage);
                 }
-                let model = match exchange.dialect {
-                    "anthropic" | "openai_chat" | "openai_responses" => self.head.model(),
-                    _ => self.tail.model(),
+                let model = if names_model_first(exchange) {
+                    self.model.take_model()
+                } else {
+                    self.tail.model()
                 };
                 if let Some(model) = model {
                     self.response_model = short_name(&model);
@@ -219,6 +220,12 @@ impl DecisionLogSink {
     }
 }
 
+/// Returns whether a response names its model before the content, as `model`.
+fn names_model_first(exchange: &Exchange) -> bool {
+    let dialects = ["anthropic", "openai_chat", "openai_responses"];
+    dialects.contains(&exchange.dialect)
+}
+
 impl Sink for DecisionLogSink {
     fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
         match event {
@@ -255,7 +262,9 @@ impl Sink for DecisionLogSink {
                 if let Some(digester) = &mut self.response_digester {
                     digester.update(piece);
                 }
-                self.head.push(piece);
+                if names_model_first(exchange) {
+                    self.model.push(piece);
+                }
                 self.tail.push(piece);
             }
             ExchangeEvent::BodyEnded(side) => self.end_body(exchange, *side),

@@ -297,6 +297,38 @@ async fn other_apis_and_operations_have_their_own_span_names() {
 }
 
 #[tokio::test]
+async fn a_model_behind_long_instructions_is_the_model_of_the_response() {
+    for is_stream in [false, true] {
+        let upstream = Upstream::with(move |_| {
+            let instructions = "be kind. ".repeat(4000);
+            let response = format!(
+                r#"{{"id":"resp_1","object":"response","status":"completed","instructions":"{instructions}","model":"gpt-x","output":[]}}"#
+            );
+            if is_stream {
+                let event = r#"{"type":"response.completed","sequence_number":0,"response":"#;
+                let events = format!("event: response.completed\ndata: {event}{response}}}\n\n");
+                respond(200, "text/event-stream", events)
+            } else {
+                respond(200, "application/json", response)
+            }
+        })
+        .await;
+        let collector = collector().await;
+        let config = telemetry(&collector, "");
+        let gateway = Family::Responses.gateway(&upstream, &config).await;
+
+        let body = json!({ "model": "m", "input": "hi", "stream": is_stream });
+        let agent = gateway.agent();
+        agent.post("/v1/responses", body.to_string()).await;
+
+        gateway.stop().await;
+        let spans = spans(&collector);
+        let call = only(&spans, "chat");
+        assert_eq!(attribute(call, "gen_ai.response.model"), "gpt-x");
+    }
+}
+
+#[tokio::test]
 async fn spans_of_anthropic_and_openai_calls_have_their_provider_and_model() {
     for (family, provider) in [
         (Family::Anthropic, "anthropic"),
