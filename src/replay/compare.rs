@@ -11,10 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     answer_channels::same_answer,
     decisions::{
-        self, DecisionStage, SubjectDecision, editing_rule, has_output, is_denial, round_of,
+        self, REQUEST, RESPONSE, SubjectDecision, editing_rule, has_output, is_denial, round_of,
     },
 };
-use crate::recording::{RecordedExchange, RecordedRound};
+use crate::{
+    event::EventName,
+    recording::{RecordedExchange, RecordedRound},
+};
 
 /// Kind of a difference; of several, the last in this order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -155,9 +158,9 @@ impl Comparer<'_> {
         }
         let rounds = before.rounds.len().max(after.rounds.len());
         for round in 0..=u32::try_from(rounds).unwrap_or(u32::MAX) {
-            if self.stages(round, &DecisionStage::REQUEST) == Rest::Skipped
+            if self.events(round, &REQUEST) == Rest::Skipped
                 || self.request(round) == Rest::Skipped
-                || self.stages(round, &DecisionStage::RESPONSE) == Rest::Skipped
+                || self.events(round, &RESPONSE) == Rest::Skipped
             {
                 return;
             }
@@ -165,23 +168,23 @@ impl Comparer<'_> {
         self.end();
     }
 
-    /// Compares the decisions of some stages.
-    fn stages(&mut self, round: u32, stages: &[DecisionStage]) -> Rest {
-        for stage in stages {
-            if self.is_unknown(round, *stage) {
+    /// Compares the decisions of some events.
+    fn events(&mut self, round: u32, names: &[EventName]) -> Rest {
+        for name in names {
+            if self.is_unknown(round, *name) {
                 self.result.unknown = Some(UnknownReason::HookNotRecorded);
                 return Rest::Skipped;
             }
-            if self.stage(round, *stage) == Rest::Skipped {
+            if self.event(round, *name) == Rest::Skipped {
                 return Rest::Skipped;
             }
         }
         Rest::Comparable
     }
 
-    fn stage(&mut self, round: u32, stage: DecisionStage) -> Rest {
-        let old = decisions::at(self.before.exchange, round, stage);
-        let new = decisions::at(self.after.exchange, round, stage);
+    fn event(&mut self, round: u32, name: EventName) -> Rest {
+        let old = decisions::at(self.before.exchange, round, name);
+        let new = decisions::at(self.after.exchange, round, name);
         let none = SubjectDecision::default();
         let subjects: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
         let mut rest = Rest::Comparable;
@@ -191,10 +194,10 @@ impl Comparer<'_> {
             let Some(kind) = difference(old, new) else {
                 continue;
             };
-            let is_tool = matches!(stage, DecisionStage::BeforeTool | DecisionStage::AfterTool);
+            let is_tool = matches!(name, EventName::BeforeTool | EventName::AfterTool);
             self.result.changes.push(Change {
                 kind,
-                event: stage.event().to_owned(),
+                event: name.as_str().to_owned(),
                 rule: decider(kind, old, new).to_owned(),
                 tool: if is_tool {
                     subject.to_owned()
@@ -211,8 +214,8 @@ impl Comparer<'_> {
         rest
     }
 
-    /// Returns whether a stage depends on a hook that could not be asked.
-    fn is_unknown(&self, round: u32, stage: DecisionStage) -> bool {
+    /// Returns whether an event depends on a hook that could not be asked.
+    fn is_unknown(&self, round: u32, name: EventName) -> bool {
         let unanswered = self.after.unanswered;
         if unanswered.is_empty() {
             return false;
@@ -220,10 +223,9 @@ impl Comparer<'_> {
         let is_here = |exchange: &RecordedExchange, needs_output: bool| {
             let mut events = exchange.events.iter();
             events.any(|event| {
-                let is_stage =
-                    round_of(event) == round && DecisionStage::of(&event.name) == Some(stage);
+                let is_same = round_of(event) == round && event.name == name.as_str();
                 let mut runs = event.hooks.iter();
-                is_stage
+                is_same
                     && runs.any(|run| {
                         let matters = !needs_output || has_output(run) || run.status != "ok";
                         matters && unanswered.contains(&run.name)
@@ -249,7 +251,7 @@ impl Comparer<'_> {
             }
             (Some(old), Some(new)) if same_request((before, old), (after, new)) => Rest::Comparable,
             (Some(_), Some(_)) => {
-                self.content("request", round, &DecisionStage::REQUEST);
+                self.content("request", round, &REQUEST);
                 self.result.is_stale = true;
                 Rest::Skipped
             }
@@ -257,7 +259,7 @@ impl Comparer<'_> {
     }
 
     /// Records that content differs.
-    fn content(&mut self, part: &str, round: u32, stages: &[DecisionStage]) {
+    fn content(&mut self, part: &str, round: u32, names: &[EventName]) {
         if self.limits.has_diverged {
             self.result.is_stale = true;
             return;
@@ -266,7 +268,7 @@ impl Comparer<'_> {
         self.result.changes.push(Change {
             kind: DifferenceKind::Edited,
             event: part.to_owned(),
-            rule: editing_rule(both, round, stages).to_owned(),
+            rule: editing_rule(both, round, names).to_owned(),
             tool: String::new(),
             before: String::new(),
             after: String::new(),
@@ -314,7 +316,7 @@ impl Comparer<'_> {
         if before.outcome.end != "truncated" && !same_answer(before, after) {
             let last = before.rounds.len().saturating_sub(1);
             let last = u32::try_from(last).unwrap_or(u32::MAX);
-            self.content("answer", last, &DecisionStage::RESPONSE);
+            self.content("answer", last, &RESPONSE);
         }
     }
 }

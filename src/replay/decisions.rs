@@ -2,65 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use crate::recording::{RecordedEvent, RecordedExchange, RecordedRun};
+use crate::{
+    event::EventName,
+    recording::{RecordedEvent, RecordedExchange, RecordedRun},
+};
 
-/// Steps of one call of the model API, in the order in which they are decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum DecisionStage {
-    SessionStart,
-    BeforeAgent,
-    AfterTool,
-    BeforeModel,
-    BeforeToolSelection,
-    AfterModel,
-    BeforeTool,
-    AfterAgent,
-}
+/// Events before the model API is called, in the order in which they are decided.
+pub(super) const REQUEST: [EventName; 5] = [
+    EventName::SessionStart,
+    EventName::BeforeAgent,
+    EventName::AfterTool,
+    EventName::BeforeModel,
+    EventName::BeforeToolSelection,
+];
 
-impl DecisionStage {
-    /// Stages before the model API is called.
-    pub(super) const REQUEST: [Self; 5] = [
-        Self::SessionStart,
-        Self::BeforeAgent,
-        Self::AfterTool,
-        Self::BeforeModel,
-        Self::BeforeToolSelection,
-    ];
+/// Events of the model's response, in the order in which they are decided.
+pub(super) const RESPONSE: [EventName; 3] = [
+    EventName::AfterModel,
+    EventName::BeforeTool,
+    EventName::AfterAgent,
+];
 
-    /// Stages of the model's response.
-    pub(super) const RESPONSE: [Self; 3] = [Self::AfterModel, Self::BeforeTool, Self::AfterAgent];
-
-    /// Returns the stage of an event; `None` for events that no call has.
-    pub(super) fn of(event: &str) -> Option<Self> {
-        Some(match event {
-            "SessionStart" => Self::SessionStart,
-            "BeforeAgent" => Self::BeforeAgent,
-            "AfterTool" => Self::AfterTool,
-            "BeforeModel" => Self::BeforeModel,
-            "BeforeToolSelection" => Self::BeforeToolSelection,
-            "AfterModel" => Self::AfterModel,
-            "BeforeTool" => Self::BeforeTool,
-            "AfterAgent" => Self::AfterAgent,
-            _ => return None,
-        })
-    }
-
-    /// Returns the name of the event.
-    pub(super) const fn event(self) -> &'static str {
-        match self {
-            Self::SessionStart => "SessionStart",
-            Self::BeforeAgent => "BeforeAgent",
-            Self::AfterTool => "AfterTool",
-            Self::BeforeModel => "BeforeModel",
-            Self::BeforeToolSelection => "BeforeToolSelection",
-            Self::AfterModel => "AfterModel",
-            Self::BeforeTool => "BeforeTool",
-            Self::AfterAgent => "AfterAgent",
-        }
-    }
-}
-
-/// The strictest decision about one subject at one stage.
+/// The strictest decision of one event about one subject.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SubjectDecision<'a> {
     /// `proceed`, `ask`, `respond`, `deny` or `stop`; empty if nothing was decided.
@@ -71,11 +34,11 @@ pub(super) struct SubjectDecision<'a> {
     pub(super) denials: usize,
 }
 
-/// Returns the decisions of a stage in one round, by subject.
+/// Returns the decisions of an event in one round, by subject.
 pub(super) fn at(
     exchange: &RecordedExchange,
     round: u32,
-    stage: DecisionStage,
+    name: EventName,
 ) -> BTreeMap<&str, SubjectDecision<'_>> {
     let mut decisions = BTreeMap::new();
     for event in exchange
@@ -83,7 +46,7 @@ pub(super) fn at(
         .iter()
         .filter(|event| round_of(event) == round)
     {
-        if DecisionStage::of(&event.name) == Some(stage) {
+        if event.name == name.as_str() {
             let subject = event.subject.as_deref().unwrap_or_default();
             add(
                 &mut decisions,
@@ -92,7 +55,7 @@ pub(super) fn at(
                 deciding_rule(event),
             );
         }
-        if stage != DecisionStage::BeforeTool {
+        if name != EventName::BeforeTool {
             continue;
         }
         // Policies on responses remove calls without an event of their own.
@@ -108,9 +71,13 @@ pub(super) fn at(
 /// Returns the number of the call of the model API that an event is about. Events have the number
 /// of the next call.
 pub(super) fn round_of(event: &RecordedEvent) -> u32 {
-    let stage = DecisionStage::of(&event.name);
-    let is_of_response = stage.is_some_and(|stage| DecisionStage::RESPONSE.contains(&stage));
+    let is_of_response = is_one_of(event, &RESPONSE);
     event.round.saturating_sub(u32::from(is_of_response))
+}
+
+/// Returns whether an event has one of these names.
+fn is_one_of(event: &RecordedEvent, names: &[EventName]) -> bool {
+    names.iter().any(|name| event.name == name.as_str())
 }
 
 /// Returns whether a verdict refuses.
@@ -154,12 +121,9 @@ fn strictness(verdict: &str) -> usize {
 pub(super) fn editing_rule<'a>(
     (before, after): (&'a RecordedExchange, &'a RecordedExchange),
     round: u32,
-    stages: &[DecisionStage],
+    names: &[EventName],
 ) -> &'a str {
-    let (old, new) = (
-        effects(before, round, stages),
-        effects(after, round, stages),
-    );
+    let (old, new) = (effects(before, round, names), effects(after, round, names));
     let differs = |one: &[&'a RecordedRun], other: &[&'a RecordedRun]| {
         let changed = one.iter().find(|run| {
             let same = |known: &&&RecordedRun| {
@@ -178,12 +142,10 @@ pub(super) fn editing_rule<'a>(
 fn effects<'a>(
     exchange: &'a RecordedExchange,
     round: u32,
-    stages: &[DecisionStage],
+    names: &[EventName],
 ) -> Vec<&'a RecordedRun> {
-    let events = exchange.events.iter().filter(|event| {
-        let stage = DecisionStage::of(&event.name);
-        round_of(event) == round && stage.is_some_and(|stage| stages.contains(&stage))
-    });
+    let events = exchange.events.iter();
+    let events = events.filter(|event| round_of(event) == round && is_one_of(event, names));
     let runs = events.flat_map(|event| &event.hooks);
     runs.filter(|run| run.would.is_none() && (run.edited || has_output(run)))
         .collect()
