@@ -29,5 +29,5 @@ pub use self::{
     raw_exchange::CollectedExchange,
     reader::{Damage, DamageCause, Exchanges, ReadError, SegmentReader, read, segments},
     recorder::{ExchangeRecorder, MaskPatterns, RuleDefinition},
-    sink::RecordingSink,
+    sink::{RecordingSink, recorded_run},
 };

@@ -306,7 +306,9 @@ impl Sink for RecordingSink {
     }
 }
 
-fn recorded_run(run: &HookRun, rule: Option<&RuleDefinition>) -> RecordedRun {
+/// Returns a run in the form of a recording, without its input. `rule` has its definition, if that
+/// is recorded.
+pub fn recorded_run(run: &HookRun, rule: Option<&RuleDefinition>) -> RecordedRun {
     let output = &run.answer.output;
     let is_empty = *output == HookOutput::default();
     let refused = run.refused.iter();

@@ -4,15 +4,12 @@ use std::{
     collections::BTreeSet,
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use serde_json::Value;
-
 use crate::{
-    event::{EventName, HookOutput, HookRun},
+    event::{EventName, HookRun},
     observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
-    recording::{RecordedEvent, RecordedOutcome, RecordedRefusal, RecordedRun},
+    recording::{RecordedEvent, RecordedOutcome, recorded_run},
 };
 
 /// Sink that collects the decisions of policies and hooks about a call. Clones share one
@@ -77,7 +74,7 @@ impl Sink for ReplaySink {
                     error: exchange.error.map(str::to_owned),
                     end: exchange.end.as_str().to_owned(),
                     tool_denied: false,
-                    ms: milliseconds(exchange.elapsed),
+                    ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
                 });
             }
             _ => (),
@@ -89,7 +86,11 @@ impl ReplayedCall {
     fn add_decision(&mut self, decision: &EventDecision<'_>) {
         self.events.push(RecordedEvent {
             subject: decision.subject.map(str::to_owned),
-            hooks: decision.runs.iter().map(recorded_run).collect(),
+            hooks: decision
+                .runs
+                .iter()
+                .map(|run| recorded_run(run, None))
+                .collect(),
             verdict: decision.verdict.as_str().to_owned(),
             ..event(decision.event, self.rounds)
         });
@@ -105,7 +106,7 @@ impl ReplayedCall {
     /// counts, and all refused calls.
     fn add_answer_run(&mut self, run: &HookRun) {
         let runs = &mut self.answer_event().hooks;
-        let mut run = recorded_run(run);
+        let mut run = recorded_run(run, None);
         let Some(known) = runs.iter_mut().find(|known| known.name == run.name) else {
             runs.push(run);
             return;
@@ -133,37 +134,4 @@ fn event(name: EventName, round: u32) -> RecordedEvent {
         verdict: "proceed".to_owned(),
         reason: None,
     }
-}
-
-fn recorded_run(run: &HookRun) -> RecordedRun {
-    let output = &run.answer.output;
-    RecordedRun {
-        name: run.name.clone(),
-        kind: String::new(),
-        definition: String::new(),
-        input: None,
-        status: run.status().as_str().to_owned(),
-        output: if *output == HookOutput::default() {
-            Value::Null
-        } else {
-            // A struct of strings and JSON values always becomes JSON.
-            serde_json::to_value(output).unwrap_or_default()
-        },
-        ms: milliseconds(run.elapsed),
-        action: run.action.as_str().to_owned(),
-        would: run.would.map(|action| action.as_str().to_owned()),
-        edited: run.edited,
-        refused: run
-            .refused
-            .iter()
-            .map(|refused| RecordedRefusal {
-                tool: refused.tool.clone(),
-                reason: refused.reason.clone(),
-            })
-            .collect(),
-    }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
