@@ -8,13 +8,8 @@ use crate::observe::trace::{CacheEffect, CallRecord, ChunkStrip};
 /// Width of all charts in units of their own; the page scales them.
 const WIDTH: u64 = 600;
 
-/// One part of a bar: class of the stylesheet, label and amount.
-#[derive(Debug, Clone)]
-pub(super) struct BarPart {
-    pub(super) class: &'static str,
-    pub(super) label: &'static str,
-    pub(super) amount: u64,
-}
+/// Parts of a bar: class of the stylesheet, label and amount of each.
+type BarPart = (&'static str, &'static str, u64);
 
 /// Returns the shares of a call's duration as a bar with a legend.
 pub(super) fn time_split(call: &CallRecord) -> Markup {
@@ -30,16 +25,11 @@ pub(super) fn time_split(call: &CallRecord) -> Markup {
             call.duration_us.saturating_sub(known),
         ),
     ];
-    let parts = parts.map(|(class, label, amount)| BarPart {
-        class,
-        label,
-        amount,
-    });
     html! {
         (bar(&parts, "Shares of the duration"))
         ul.legend {
-            @for part in &parts {
-                li { (swatch(part.class)) " " (part.label) ": " (duration(part.amount)) }
+            @for (class, label, amount) in parts {
+                li { (swatch(class)) " " (label) ": " (duration(amount)) }
             }
             li { "bytes of the answer were held back for " (duration(times.held_back_us)) }
             @if let Some(first) = times.first_byte_us { li { "first byte after " (duration(first)) } }
@@ -51,16 +41,8 @@ pub(super) fn time_split(call: &CallRecord) -> Markup {
 pub(super) fn cache_meter(effect: &CacheEffect) -> Markup {
     let kept = effect.prefix_bytes.saturating_sub(effect.invalidated_bytes);
     let parts = [
-        BarPart {
-            class: "a",
-            label: "kept",
-            amount: kept,
-        },
-        BarPart {
-            class: "c",
-            label: "invalidated",
-            amount: effect.invalidated_bytes,
-        },
+        ("a", "kept", kept),
+        ("c", "invalidated", effect.invalidated_bytes),
     ];
     html! {
         (bar(&parts, "Prompt cache of the model API"))
@@ -123,13 +105,17 @@ pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
 }
 
 fn bar(parts: &[BarPart], label: &str) -> Markup {
-    let total = parts.iter().map(|part| part.amount).sum::<u64>().max(1);
+    let total = parts
+        .iter()
+        .map(|(_, _, amount)| amount)
+        .sum::<u64>()
+        .max(1);
     let mut start = 0;
     let rects: Vec<(u64, u64, &str)> = parts
         .iter()
-        .map(|part| {
-            let width = part.amount.saturating_mul(WIDTH) / total;
-            let rect = (start, width, part.class);
+        .map(|(class, _, amount)| {
+            let width = amount.saturating_mul(WIDTH) / total;
+            let rect = (start, width, *class);
             start += width;
             rect
         })
