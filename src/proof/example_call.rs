@@ -11,10 +11,8 @@ use crate::{
     },
     event::{AfterTool, EventName, mcp_context, tool_response},
     model::ModelName,
+    test_case::{DEFAULT_MODEL, model_path},
 };
-
-/// Model of calls that name none.
-const DEFAULT_MODEL: &str = "gemini-2.5-flash";
 
 /// Prompt of calls whose case is not about the prompt.
 const DEFAULT_PROMPT: &str = "Hello.";
@@ -244,10 +242,6 @@ pub(super) fn event_name(event: &Map<String, Value>) -> Result<EventName, String
     let name = event.get("hook_event_name").and_then(Value::as_str);
     let name = name.ok_or("the event has no `hook_event_name`")?;
     EventName::parse(name).ok_or_else(|| format!("unknown event `{name}`"))
-}
-
-fn model_path(model: &str) -> String {
-    format!("/v1beta/models/{model}:generateContent")
 }
 
 fn response(parts: &Value) -> Value {
