@@ -18,7 +18,9 @@ use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
     observe::{
         ModelReader, ResponseTail, TokenSum,
-        recorder::{BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink},
+        recorder::{
+            BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed,
+        },
     },
 };
 
@@ -282,11 +284,11 @@ impl Sink for DecisionLogSink {
         })
     }
 
-    fn wants_bodies(&self) -> bool {
-        self.rejected.is_some()
-    }
-
-    fn wants_inputs(&self) -> bool {
-        self.audit.stores_content()
+    fn needs(&self, what: SinkNeed) -> bool {
+        match what {
+            SinkNeed::Bodies => self.rejected.is_some(),
+            SinkNeed::Inputs => self.audit.stores_content(),
+            SinkNeed::Upstream | SinkNeed::Plans | SinkNeed::Steps | SinkNeed::Content => false,
+        }
     }
 }

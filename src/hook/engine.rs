@@ -15,7 +15,7 @@ use crate::{
     config::{BUILTIN, HookMode},
     dialect::DialectError,
     event::{EventName, HookRun},
-    observe::recorder::{ExchangeEvent, PlannedRule},
+    observe::recorder::{ExchangeEvent, PlannedRule, SinkNeed},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
 };
 
@@ -106,7 +106,7 @@ impl Engine {
         let hooks = (self.table.groups(event), self.table.disabled(event));
         let policies = self.table.policies(event);
         let plan = plan(policies, hooks, self.only.as_ref(), conditions);
-        if !scope.recorder.wants_plans() {
+        if !scope.recorder.needs(SinkNeed::Plans) {
             return plan;
         }
         let policies = plan.policies.iter().map(|policy| PlannedRule {

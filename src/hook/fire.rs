@@ -23,7 +23,7 @@ use crate::{
         MatcherSubject, SkipReason, Verdict,
     },
     model::{LlmRequest, ResponseMutation},
-    observe::recorder::{EventDecision, ExchangeEvent},
+    observe::recorder::{EventDecision, ExchangeEvent, SinkNeed},
     policy::{ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyRequest},
 };
 
@@ -40,7 +40,7 @@ impl Engine {
             MatcherSubject::None => None,
             MatcherSubject::Tool(name) | MatcherSubject::Keyword(name) => Some(name.to_owned()),
         };
-        let wants_input = scope.recorder.wants_inputs();
+        let wants_input = scope.recorder.needs(SinkNeed::Inputs);
         let input = wants_input.then(|| serde_json::to_vec(&event).unwrap_or_default());
         let mut plan = self.plan(E::NAME, scope, ConditionSubject::Event(event.as_event()));
         let is_selected = |policy: &ConfiguredPolicy| match origin {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     event::{Action, EventName, HookRun},
-    observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
+    observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
 };
 
 /// Execution mode of the policies and hooks of a plan.
@@ -158,8 +158,8 @@ impl Sink for Arc<Tracer> {
         }
     }
 
-    fn wants_plans(&self) -> bool {
-        true
+    fn needs(&self, what: SinkNeed) -> bool {
+        what == SinkNeed::Plans
     }
 }
 

@@ -27,7 +27,7 @@ pub use self::{
     in_flight::InFlightExchanges,
     log_sink::LogSink,
     metrics_sink::MetricsSink,
-    sink::{CommitFuture, Sink, Unavailable},
+    sink::{CommitFuture, Sink, SinkNeed, Unavailable},
 };
 use self::{
     header_summary::HeaderSummary,
@@ -132,34 +132,9 @@ impl Recorder {
         Ok(())
     }
 
-    /// Returns whether a sink needs the pieces of request and response bodies.
-    pub fn wants_bodies(&self) -> bool {
-        self.state().sinks.iter().any(|sink| sink.wants_bodies())
-    }
-
-    /// Returns whether a sink needs the bytes of upstream's responses.
-    pub fn wants_upstream(&self) -> bool {
-        self.state().sinks.iter().any(|sink| sink.wants_upstream())
-    }
-
-    /// Returns whether a sink needs the inputs of hook events.
-    pub fn wants_inputs(&self) -> bool {
-        self.state().sinks.iter().any(|sink| sink.wants_inputs())
-    }
-
-    /// Returns whether a sink needs the plans of hook events.
-    pub fn wants_plans(&self) -> bool {
-        self.state().sinks.iter().any(|sink| sink.wants_plans())
-    }
-
-    /// Returns whether a sink needs the steps of a call: what was edited, and its chunks.
-    pub fn wants_steps(&self) -> bool {
-        self.state().sinks.iter().any(|sink| sink.wants_steps())
-    }
-
-    /// Returns whether a sink needs the bodies that policies and hooks inspect.
-    pub fn wants_content(&self) -> bool {
-        self.state().sinks.iter().any(|sink| sink.wants_content())
+    /// Returns whether a sink needs something that is recorded only for sinks that need it.
+    pub fn needs(&self, what: SinkNeed) -> bool {
+        self.state().sinks.iter().any(|sink| sink.needs(what))
     }
 
     /// Takes the summary for the response headers. Later events do not change it.

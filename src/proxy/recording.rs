@@ -12,7 +12,7 @@ use crate::{
     middleware::{Authenticated, ListenerKind, OnBodyEnd, RejectedRequest, RequestId},
     observe::{
         ResponseTail,
-        recorder::{BodySide, Exchange, ExchangeEvent, Recorder},
+        recorder::{BodySide, Exchange, ExchangeEvent, Recorder, SinkNeed},
     },
     state::App,
     upstream::UpstreamResponse,
@@ -44,7 +44,7 @@ pub(super) fn start(app: &App, authenticated: &Authenticated, head: &Parts) -> R
 
 /// Records the pieces of a body and its end, if a sink needs them.
 pub(super) fn record_body(recorder: &Recorder, side: BodySide, body: Body) -> Body {
-    if !recorder.wants_bodies() {
+    if !recorder.needs(SinkNeed::Bodies) {
         return body;
     }
     let recording = BodyRecording {
@@ -74,7 +74,7 @@ impl Drop for BodyRecording {
 
 /// Records the head of upstream's response, and its body as it is read, if a sink needs them.
 pub(super) fn record_upstream(recorder: &Recorder, answer: UpstreamResponse) -> UpstreamResponse {
-    if !recorder.wants_upstream() {
+    if !recorder.needs(SinkNeed::Upstream) {
         return answer;
     }
     recorder.record(&ExchangeEvent::UpstreamHead {
@@ -87,7 +87,7 @@ pub(super) fn record_upstream(recorder: &Recorder, answer: UpstreamResponse) -> 
 
 /// Records the token counts at the end of a response that is not parsed, if a sink needs them.
 pub(super) fn record_usage(recorder: &Recorder, body: Body) -> Body {
-    if !recorder.wants_steps() {
+    if !recorder.needs(SinkNeed::Steps) {
         return body;
     }
     let mut usage = UsageRecording {

@@ -8,7 +8,7 @@ use crate::{
     dialect::{self, Dialect, Document, PromptPrefix, RawUsage, ResponseDocument},
     observe::{
         TokenUsage,
-        recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder},
+        recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder, SinkNeed},
         trace::PromptParts,
     },
 };
@@ -36,10 +36,10 @@ impl StepRecorder {
     /// Records the steps of a call, which begins with the agent's request.
     pub(super) fn new(context: &RequestContext, request: &ModelRequest) -> Self {
         let recorder = context.recorder.clone();
-        let wants_steps = recorder.wants_steps();
+        let wants_steps = recorder.needs(SinkNeed::Steps);
         let steps = Self {
             received: wants_steps.then(|| request.document.clone()),
-            wants_content: wants_steps && recorder.wants_content(),
+            wants_content: wants_steps && recorder.needs(SinkNeed::Content),
             dialect: context.dialect,
             recorder,
         };

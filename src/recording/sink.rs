@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     event::{EventName, EventOrigin, HookOutput, HookRun},
-    observe::recorder::{BodySide, EventDecision, Exchange, ExchangeEvent, Sink},
+    observe::recorder::{BodySide, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
 };
 
 /// Collects the events of one exchange.
@@ -297,12 +297,9 @@ impl Sink for RecordingSink {
         }
     }
 
-    fn wants_bodies(&self) -> bool {
-        !matches!(self.state, SinkState::NotSampled | SinkState::Lost)
-    }
-
-    fn wants_upstream(&self) -> bool {
-        self.wants_bodies()
+    fn needs(&self, what: SinkNeed) -> bool {
+        let is_recorded = !matches!(self.state, SinkState::NotSampled | SinkState::Lost);
+        is_recorded && matches!(what, SinkNeed::Bodies | SinkNeed::Upstream)
     }
 }
 

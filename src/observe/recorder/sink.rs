@@ -15,6 +15,23 @@ pub type CommitFuture = BoxFuture<'static, Result<(), Unavailable>>;
 #[error("decision log not writable")]
 pub struct Unavailable;
 
+/// Events and parts of events that are recorded only if a sink needs them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SinkNeed {
+    /// Each [`ExchangeEvent::BodyPiece`] of a request and its response.
+    Bodies,
+    /// Heads and bytes of upstream's responses, as [`ExchangeEvent::UpstreamPiece`].
+    Upstream,
+    /// Input of hook events in [`EventDecision`](super::EventDecision).
+    Inputs,
+    /// Policies and hooks that an event asks, as [`ExchangeEvent::Planned`].
+    Plans,
+    /// The steps of a call: what was edited, and its chunks.
+    Steps,
+    /// Bodies that policies and hooks inspect, as [`ExchangeEvent::BodyInspected`].
+    Content,
+}
+
 /// Receives the events of one request, in order. Called with a lock held, so it must not block.
 pub trait Sink: fmt::Debug + Send {
     /// Receives an event. `exchange` includes it.
@@ -26,34 +43,8 @@ pub trait Sink: fmt::Debug + Send {
         None
     }
 
-    /// Returns whether the sink needs [`ExchangeEvent::BodyPiece`].
-    fn wants_bodies(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the sink needs [`ExchangeEvent::UpstreamHead`] and
-    /// [`ExchangeEvent::UpstreamPiece`].
-    fn wants_upstream(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the sink needs [`EventDecision::input`](super::EventDecision::input).
-    fn wants_inputs(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the sink needs [`ExchangeEvent::Planned`].
-    fn wants_plans(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the sink needs the steps of a call: what was edited, and its chunks.
-    fn wants_steps(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the sink needs [`ExchangeEvent::BodyInspected`].
-    fn wants_content(&self) -> bool {
+    /// Returns whether the sink needs something that is recorded only for sinks that need it.
+    fn needs(&self, _what: SinkNeed) -> bool {
         false
     }
 }

@@ -15,7 +15,9 @@ use crate::{
     event::EventName,
     observe::{
         TokenSum,
-        recorder::{BodyPart, EventDecision, Exchange, ExchangeEvent, InFlightExchanges, Sink},
+        recorder::{
+            BodyPart, EventDecision, Exchange, ExchangeEvent, InFlightExchanges, Sink, SinkNeed,
+        },
         trace::{
             clock,
             record::{
@@ -305,17 +307,17 @@ impl Sink for TraceSink {
         }
     }
 
-    fn wants_plans(&self) -> bool {
-        true
-    }
-
-    fn wants_steps(&self) -> bool {
-        self.kind == RecordKind::Call
-    }
-
-    fn wants_content(&self) -> bool {
-        let is_wanted = self.settings.denied_or_edited || self.settings.sample > 0.0;
-        self.kind == RecordKind::Call && (is_wanted || self.store.has_watches())
+    fn needs(&self, what: SinkNeed) -> bool {
+        let is_call = self.kind == RecordKind::Call;
+        match what {
+            SinkNeed::Plans => true,
+            SinkNeed::Steps => is_call,
+            SinkNeed::Content => {
+                let is_kept = self.settings.denied_or_edited || self.settings.sample > 0.0;
+                is_call && (is_kept || self.store.has_watches())
+            }
+            SinkNeed::Bodies | SinkNeed::Upstream | SinkNeed::Inputs => false,
+        }
     }
 }
 
