@@ -45,6 +45,13 @@ impl EventDefinition for AfterModel {
         })
     }
 
+    fn apply(&mut self, output: &HookOutput) {
+        let edit = output.specific("llm_response");
+        if let Some(edit) = edit.and_then(ResponseMutation::read) {
+            self.llm_response.apply(&edit);
+        }
+    }
+
     fn evaluate(merged: &HookOutput) -> Self::Verdict {
         FlowVerdict::evaluate(merged, || {
             ResponseMutation::read(merged.specific("llm_response")?)

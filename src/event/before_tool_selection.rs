@@ -13,6 +13,19 @@ use crate::model::{LlmRequest, ToolConfig};
 pub struct BeforeToolSelection {
     /// Request in the stable form.
     pub llm_request: LlmRequest,
+    /// Selection of the hooks before, if they run in sequence.
+    #[serde(skip)]
+    selected: Option<ToolConfig>,
+}
+
+impl BeforeToolSelection {
+    /// Event of a request.
+    pub const fn new(llm_request: LlmRequest) -> Self {
+        Self {
+            llm_request,
+            selected: None,
+        }
+    }
 }
 
 impl EventDefinition for BeforeToolSelection {
@@ -25,8 +38,19 @@ impl EventDefinition for BeforeToolSelection {
     }
 
     fn with_system_message(&self) -> Option<Self> {
-        let llm_request = self.llm_request.with_system_message();
-        Some(Self { llm_request })
+        Some(Self::new(self.llm_request.with_system_message()))
+    }
+
+    fn apply(&mut self, output: &HookOutput) {
+        let Some(mut selection) = Self::evaluate(output) else {
+            return;
+        };
+        if let Some(earlier) = &self.selected {
+            selection = earlier.merge(&selection);
+        }
+        selection.mode.get_or_insert_default();
+        self.llm_request.tool_config = Some(selection.clone());
+        self.selected = Some(selection);
     }
 
     fn evaluate(merged: &HookOutput) -> Option<ToolConfig> {

@@ -22,7 +22,7 @@ use crate::{
         Action, AfterModel, Event, EventKind, EventOrigin, HookOutput, HookRun, HookStatus,
         MatcherSubject, SkipReason, Verdict,
     },
-    model::{LlmRequest, ResponseMutation},
+    model::LlmRequest,
     observe::recorder::{EventDecision, ExchangeEvent, SinkNeed},
     policy::{ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyRequest},
 };
@@ -99,7 +99,7 @@ impl Engine {
                 policy: &policy.name,
                 ..context
             };
-            let mut run = run_policy(policy, &policy_context, event, runs);
+            let mut run = run_policy(policy, &policy_context, event);
             plan.annotate(&mut run);
             let finished = ExchangeEvent::HookFinished {
                 event: E::NAME,
@@ -119,15 +119,11 @@ fn run_policy<E: EventKind>(
     policy: &ConfiguredPolicy,
     context: &PolicyContext<'_>,
     event: &E,
-    earlier: &[HookRun],
 ) -> HookRun {
     let started = Instant::now();
     let inspected = match event.as_event() {
         Event::BeforeModel(event) => inspect_request(&*policy.policy, context, &event.llm_request),
-        Event::AfterModel(event) => {
-            let (output, _) = merge_runs::<E>(earlier);
-            inspect_response(&*policy.policy, context, event, &output)
-        }
+        Event::AfterModel(event) => inspect_response(&*policy.policy, context, event),
         other => Ok(policy.policy.event(context, other)),
     };
     let output = inspected
@@ -164,13 +160,10 @@ fn inspect_request(
     Ok(output)
 }
 
-/// Inspects a reported response, to which the output of earlier runs is applied
-/// first.
 fn inspect_response(
     policy: &dyn Policy,
     context: &PolicyContext<'_>,
     event: &AfterModel,
-    earlier: &HookOutput,
 ) -> Result<HookOutput, DialectError> {
     let context = PolicyContext {
         model: &event.llm_request.model,
@@ -180,10 +173,6 @@ fn inspect_response(
         return Ok(HookOutput::default());
     };
     let mut document = ResponseDocument::from_model(&event.llm_response)?;
-    let edit = earlier.specific("llm_response");
-    if let Some(edit) = edit.and_then(ResponseMutation::read) {
-        document.write(&edit)?;
-    }
     let before = document.to_bytes();
     let mut output = policy.chunk(&mut document, ChunkPosition::Last)?;
     if document.to_bytes() != before {

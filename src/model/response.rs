@@ -1,7 +1,9 @@
 //! `LLMResponse`: a model response in the stable form (hook protocol, section 8).
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use std::iter;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use super::message::Role;
 
@@ -44,6 +46,9 @@ pub struct CandidateContent {
     /// All text parts, thoughts included.
     #[serde(deserialize_with = "read_parts")]
     pub parts: Vec<String>,
+    /// True for each part that is a thought, as far as that is known.
+    #[serde(skip)]
+    pub thoughts: Vec<bool>,
 }
 
 impl Default for CandidateContent {
@@ -51,13 +56,61 @@ impl Default for CandidateContent {
         Self {
             role: Role::Model,
             parts: Vec::new(),
+            thoughts: Vec::new(),
         }
+    }
+}
+
+impl CandidateContent {
+    /// Returns the text without thoughts.
+    pub fn plain_text(&self) -> String {
+        let thoughts = self.thoughts.iter().copied().chain(iter::repeat(false));
+        let parts = self.parts.iter().zip(thoughts);
+        let plain = parts.filter(|(_, is_thought)| !is_thought);
+        plain.map(|(part, _)| part.as_str()).collect()
+    }
+
+    /// Replaces the parts. They keep their kind if there are as many as before.
+    fn replace_parts(&mut self, parts: &[String]) {
+        if parts.len() != self.parts.len() {
+            self.thoughts.clear();
+        }
+        parts.clone_into(&mut self.parts);
     }
 }
 
 fn read_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let parts = Vec::<Value>::deserialize(deserializer)?;
     Ok(parts.iter().filter_map(read_part).collect())
+}
+
+impl LlmResponse {
+    /// Applies an edit as it is applied to the response itself, so that the next hook sees it.
+    pub fn apply(&mut self, edit: &ResponseMutation) {
+        for (candidate, edit) in self.candidates.iter_mut().zip(&edit.candidates) {
+            candidate.apply(edit);
+        }
+        if let (Some(first), Some(edit)) = (self.candidates.first(), edit.candidates.first())
+            && edit.parts.is_some()
+        {
+            self.text = first.content.plain_text();
+        }
+        if let Some(counts) = &edit.usage_metadata {
+            self.usage_metadata.get_or_insert_default().apply(counts);
+        }
+    }
+}
+
+impl Candidate {
+    fn apply(&mut self, edit: &CandidateMutation) {
+        if let Some(parts) = &edit.parts {
+            self.content.replace_parts(parts);
+        }
+        let edit = edit.clone();
+        self.finish_reason = edit.finish_reason.or(self.finish_reason.take());
+        self.index = edit.index.or(self.index.take());
+        self.safety_ratings = edit.safety_ratings.or(self.safety_ratings.take());
+    }
 }
 
 /// Token counts, as received.
@@ -75,26 +128,57 @@ pub struct UsageMetadata {
     pub total_token_count: Option<Value>,
 }
 
+impl UsageMetadata {
+    fn apply(&mut self, counts: &Map<String, Value>) {
+        let fields = [
+            ("promptTokenCount", &mut self.prompt_token_count),
+            ("candidatesTokenCount", &mut self.candidates_token_count),
+            ("totalTokenCount", &mut self.total_token_count),
+        ];
+        for (key, field) in fields {
+            if let Some(count) = counts.get(key) {
+                *field = Some(count.clone());
+            }
+        }
+    }
+}
+
 /// Edit of a response, or a synthetic response, read from a hook's `llm_response`.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ResponseMutation {
     /// Edits of the candidates, by position.
     pub candidates: Vec<CandidateMutation>,
-    /// Replacement of the token counts.
-    pub usage_metadata: Option<Value>,
+    /// Replacement of token counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_metadata: Option<Map<String, Value>>,
 }
 
 /// Edit of one candidate. `None` leaves a field unchanged.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CandidateMutation {
     /// Replacement text parts; an empty list blanks the text.
+    #[serde(rename = "content", serialize_with = "write_parts")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<Vec<String>>,
     /// Replacement of the finish reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
     /// Replacement number of the candidate.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<Value>,
     /// Replacement of the safety ratings.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub safety_ratings: Option<Value>,
+}
+
+#[expect(clippy::ref_option, reason = "serde passes a reference")]
+fn write_parts<S: Serializer>(
+    parts: &Option<Vec<String>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    json!({ "role": Role::Model, "parts": parts }).serialize(serializer)
 }
 
 impl ResponseMutation {
@@ -114,7 +198,7 @@ impl ResponseMutation {
                 ..CandidateMutation::default()
             });
         }
-        let usage_metadata = value.get("usageMetadata").filter(|value| value.is_object());
+        let usage_metadata = value.get("usageMetadata").and_then(Value::as_object);
         let mutation = Self {
             candidates,
             usage_metadata: usage_metadata.cloned(),
@@ -126,6 +210,22 @@ impl ResponseMutation {
                 .iter()
                 .any(|candidate| *candidate != empty);
         usable.then_some(mutation)
+    }
+
+    /// Adds what only an earlier edit of the response changes.
+    pub fn add_earlier(&mut self, earlier: Self) {
+        let count = self.candidates.len().max(earlier.candidates.len());
+        self.candidates.resize_with(count, Default::default);
+        for (edit, earlier) in self.candidates.iter_mut().zip(earlier.candidates) {
+            edit.parts = edit.parts.take().or(earlier.parts);
+            edit.finish_reason = edit.finish_reason.take().or(earlier.finish_reason);
+            edit.index = edit.index.take().or(earlier.index);
+            edit.safety_ratings = edit.safety_ratings.take().or(earlier.safety_ratings);
+        }
+        if let Some(mut counts) = earlier.usage_metadata {
+            counts.extend(self.usage_metadata.take().unwrap_or_default());
+            self.usage_metadata = Some(counts);
+        }
     }
 
     /// Returns the text of the first candidate.

@@ -22,8 +22,8 @@ pub(super) async fn run(
     if plan.is_empty() {
         return Ok(());
     }
-    let event = |llm_request| BeforeToolSelection { llm_request };
-    let runs = turn.run_hooks(&plan, request, event).await?;
+    let runs = turn.run_hooks(&plan, request, BeforeToolSelection::new);
+    let runs = runs.await?;
     let recorder = &turn.context.recorder;
     if let Some(selection) = conclude::<BeforeToolSelection>(recorder, plan.summary(), runs) {
         let selected = dialect::write_tool_selection(&mut request.document, &selection)?;

@@ -30,7 +30,7 @@ pub enum OutputPart {
     LlmRequest,
     /// `llm_response` as a synthetic response; the last one.
     SyntheticResponse,
-    /// `llm_response` as an edit; the last one.
+    /// `llm_response` as an edit, merged by field of each candidate.
     ResponseEdit,
     /// `tool_input`, merged by key.
     ToolInput,
@@ -101,9 +101,7 @@ impl OutputMerger {
             }
             OutputPart::LlmRequest => self.merge_request(output),
             OutputPart::SyntheticResponse => self.merge_synthetic_response(output),
-            OutputPart::ResponseEdit => {
-                self.set_response(output, |_| true);
-            }
+            OutputPart::ResponseEdit => self.merge_response_edit(output),
             OutputPart::ToolInput => self.merge_tool_input(output),
             OutputPart::ToolSelection => self.merge_selection(output),
             OutputPart::ToolResult => {
@@ -180,6 +178,25 @@ impl OutputMerger {
             self.merged.interpretation.tool_result = None;
             let specific = &mut self.merged.hook_specific_output;
             specific.shift_remove("updatedToolOutput");
+        }
+    }
+
+    /// Merges edits of a response. What only an earlier one changes, such as a text that it masks,
+    /// stays changed.
+    fn merge_response_edit(&mut self, output: &HookOutput) {
+        let earlier = self.merged.specific("llm_response");
+        let earlier = earlier.and_then(ResponseMutation::read);
+        let later = output.specific("llm_response");
+        let later = later.and_then(ResponseMutation::read);
+        self.set_response(output, |_| true);
+        if let (Some(earlier), Some(later)) = (earlier, later) {
+            let mut edit = later.clone();
+            edit.add_earlier(earlier);
+            if edit != later {
+                // Serialization of JSON values and strings cannot fail.
+                let value = serde_json::to_value(edit).unwrap_or_default();
+                self.set("llm_response", value);
+            }
         }
     }
 

@@ -196,3 +196,93 @@ async fn hooks_of_a_settings_file_run_before_those_of_the_config() {
 
     assert_eq!(gate.file("order"), "first\nsecond\n");
 }
+
+/// Hook that replaces a word in the answer.
+fn replacing(name: &str, word: &str) -> Value {
+    let python = format!(
+        r#"import json,sys; t=json.load(sys.stdin)["llm_response"]["text"]; print(json.dumps({{"hookSpecificOutput":{{"llm_response":{{"text":t.replace("{word}","***")}}}}}}))"#
+    );
+    hook::command(name, &format!("python3 -c '{python}'"))
+}
+
+/// Hook that changes only how the answer ends, and saves its input as `end.json`.
+fn ending() -> Value {
+    let end = json!({ "candidates": [{ "finishReason": "MAX_TOKENS" }] });
+    hook::printing("end", &hook::response(&end))
+}
+
+#[tokio::test]
+async fn sequential_hooks_see_and_keep_the_changes_of_the_answer_before_them() {
+    let hooks = [replacing("a", "AAA"), replacing("b", "BBB"), ending()];
+    let group = json!({ "sequential": true, "hooks": hooks });
+    let config = format!("hooks: {}\n", json!({ "AfterModel": [group] }));
+    let answer = json!({ "candidates": [{
+        "content": { "role": "model", "parts": [
+            { "text": "thinking AAA", "thought": true }, { "text": "AAA BBB" },
+        ] },
+        "finishReason": "STOP",
+    }] });
+    let upstream = Upstream::answering(&answer).await;
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    let received = gate.agent().generate(MODEL, &prompt("go")).await.json();
+
+    assert_eq!(gate.json("end.json")["llm_response"]["text"], "*** ***");
+    let candidate = &received["candidates"][0];
+    let parts = &candidate["content"]["parts"];
+    assert_eq!(*parts, json!([{ "text": "*** ***" }]));
+    assert_eq!(candidate["finishReason"], "MAX_TOKENS");
+}
+
+#[tokio::test]
+async fn hooks_on_a_reported_answer_see_and_keep_what_policies_mask() {
+    let policy = json!({ "policy": "redact", "detect": ["email"] });
+    for sequential in [true, false] {
+        let group = json!({ "sequential": sequential, "hooks": [ending()] });
+        let hooks = json!({ "AfterModel": [group] });
+        let config = format!("policies: [{policy}]\nhooks: {hooks}\n");
+        let upstream = Upstream::mock().await;
+        let gate = TestGateway::start(&upstream, &config).await;
+        let text = "mail jo@example.com";
+        let event = json!({
+            "hook_event_name": "AfterModel",
+            "llm_request": { "model": MODEL, "messages": [{ "role": "user", "content": "hi" }] },
+            "llm_response": { "text": text, "candidates": [{
+                "content": { "role": "model", "parts": [text] }, "finishReason": "STOP",
+            }] },
+        });
+
+        let answer = gate.agent().report(&event, "").await.json();
+
+        let shown = gate.json("end.json");
+        assert_eq!(shown["llm_response"]["text"], "mail [REDACTED:email]");
+        let candidate = &answer["hookSpecificOutput"]["llm_response"]["candidates"][0];
+        let masked = json!(["mail [REDACTED:email]"]);
+        assert_eq!(candidate["content"]["parts"], masked);
+        assert_eq!(candidate["finishReason"], "MAX_TOKENS");
+    }
+}
+
+#[tokio::test]
+async fn sequential_hooks_see_the_tools_that_others_selected() {
+    let select = |name| hook::tools(&json!({ "mode": "ANY", "allowedFunctionNames": [name] }));
+    let hooks = [
+        hook::printing("first", &select("f")),
+        hook::printing("second", &select("g")),
+        hook::printing("third", &json!({})),
+    ];
+    let group = json!({ "sequential": true, "hooks": hooks });
+    let config = format!("hooks: {}\n", json!({ "BeforeToolSelection": [group] }));
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &config).await;
+    let mut body = prompt("go");
+    let declared = ["f", "g", "h"].map(|name| json!({ "name": name }));
+    body["tools"] = json!([{ "functionDeclarations": declared }]);
+
+    gate.agent().generate(MODEL, &body).await;
+
+    let shown = |hook: &str| gate.json(hook)["llm_request"]["toolConfig"].clone();
+    let selection = |names: &[&str]| json!({ "mode": "ANY", "allowedFunctionNames": names });
+    assert_eq!(shown("second.json"), selection(&["f"]));
+    assert_eq!(shown("third.json"), selection(&["f", "g"]));
+}

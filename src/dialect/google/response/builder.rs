@@ -93,7 +93,7 @@ pub fn build_response(call: &Call, response: &ResponseMutation, response_id: &st
     ] {
         usage.insert(field.to_owned(), json!(0));
     }
-    if let Some(Value::Object(counts)) = &response.usage_metadata {
+    if let Some(counts) = &response.usage_metadata {
         usage.extend(counts.clone());
     }
     json!({

@@ -55,11 +55,14 @@ impl CandidateDocument {
     /// Returns the stable form.
     pub fn to_model(&self) -> Result<Candidate, DialectError> {
         let ratings = self.document.children(SAFETY_RATINGS)?;
-        let texts = self.parts().iter().filter_map(|part| part.text.clone());
+        let texts = self.parts().iter();
+        let texts = texts.filter_map(|part| Some((part.text.clone()?, part.is_thought)));
+        let (parts, thoughts) = texts.unzip();
         Ok(Candidate {
             content: CandidateContent {
                 role: Role::Model,
-                parts: texts.collect(),
+                parts,
+                thoughts,
             },
             finish_reason: self.document.string(FINISH_REASON)?,
             index: self.document.get(INDEX)?,

@@ -23,7 +23,7 @@ use crate::{
         },
     },
     event::{Diagnostic, DiagnosticCode},
-    model::{LlmResponse, ResponseMutation, Role, UsageMetadata},
+    model::{Candidate, LlmResponse, ResponseMutation, Role, UsageMetadata},
 };
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
@@ -308,13 +308,13 @@ impl ResponseDocument {
     /// Returns the stable form.
     pub fn read(&self) -> Result<LlmResponse, DialectError> {
         let parsed = self.to_parsed()?;
-        let first = parsed.candidates.first();
-        let parts = first.map_or(&[][..], CandidateDocument::parts);
         let candidates = parsed.candidates.iter().map(CandidateDocument::to_model);
+        let candidates: Vec<Candidate> = candidates.collect::<Result<_, _>>()?;
         let usage = parsed.document.child(USAGE)?;
+        let first = candidates.first();
         Ok(LlmResponse {
-            text: parts.iter().filter_map(Part::plain_text).collect(),
-            candidates: candidates.collect::<Result<_, _>>()?,
+            text: first.map_or_else(String::new, |first| first.content.plain_text()),
+            candidates,
             usage_metadata: usage.as_ref().map(read_usage).transpose()?,
         })
     }
@@ -331,7 +331,7 @@ impl ResponseDocument {
             candidate.write(mutation)?;
         }
         self.update_candidates()?;
-        if let Some(Value::Object(counts)) = &mutation.usage_metadata {
+        if let Some(counts) = &mutation.usage_metadata {
             let usage = self.document.child(USAGE)?;
             let mut usage = usage.unwrap_or_else(Document::empty);
             for (key, value) in counts {
@@ -429,6 +429,31 @@ mod tests {
             &json!({"candidates": [{"content": {"parts": ["A", {"text": "B"}]}}]}),
             r#"[{"text":"A","thought":true,"thoughtSignature":"s"},{"functionCall":{}},{"text":"B"}]"#,
         );
+    }
+
+    #[test]
+    fn an_edit_of_the_stable_form_is_that_of_the_document() {
+        let old = r#"[{"text":"a","thought":true},{"functionCall":{}},{"text":"b"}]"#;
+        for llm_response in [
+            json!({"candidates": [{"content": {"parts": ["A", "B"]}, "finishReason": "STOP"}]}),
+            json!({"candidates": [{"index": 3}, {"content": {"parts": ["dropped"]}}]}),
+            json!({"candidates": [{"content": {"parts": []}}]}),
+            json!({"text": "one"}),
+            json!({"usageMetadata": {"totalTokenCount": 7}}),
+        ] {
+            let edit = ResponseMutation::read(&llm_response).unwrap();
+            let mut document = parse(old);
+            let mut shown = document.read().unwrap();
+
+            document.write(&edit).unwrap();
+            shown.apply(&edit);
+
+            assert_eq!(
+                json!(shown),
+                json!(document.read().unwrap()),
+                "{llm_response}"
+            );
+        }
     }
 
     #[test]

@@ -84,3 +84,33 @@ fn a_denial_keeps_only_a_response_of_a_hook_that_denies() {
     assert_eq!(own_first.as_deref(), Some("own"));
     assert_eq!(merged_text(&[pong, plain, own]).as_deref(), Some("own"));
 }
+
+#[test]
+fn a_later_edit_of_a_response_keeps_what_only_an_earlier_one_changes() {
+    let merged = |edits: &[Value]| {
+        let outputs = edits.iter().map(|edit| {
+            let mut output = HookOutput::default();
+            let specific = &mut output.hook_specific_output;
+            specific.insert("llm_response".to_owned(), edit.clone());
+            output
+        });
+        let outputs: Vec<HookOutput> = outputs.collect();
+        let (merged, _) = merge_outputs(&outputs, &[OutputPart::ResponseEdit]);
+        merged.specific("llm_response").cloned().unwrap()
+    };
+    let mask = json!({"text": "***"});
+    let end = json!({"candidates": [{"finishReason": "STOP"}]});
+    let usage = |counts| json!({ "usageMetadata": counts });
+
+    let content = json!({"role": "model", "parts": ["***"]});
+    let both = json!({"candidates": [{"content": content, "finishReason": "STOP"}]});
+    assert_eq!(merged(&[mask.clone(), end.clone()]), both);
+    assert_eq!(merged(&[end, mask.clone()]), both);
+    assert_eq!(merged(&[json!({"text": "other"}), mask.clone()]), mask);
+    let counts = [
+        usage(json!({"totalTokenCount": 1, "promptTokenCount": 1})),
+        usage(json!({"totalTokenCount": 2})),
+    ];
+    let expected = json!({"totalTokenCount": 2, "promptTokenCount": 1});
+    assert_eq!(merged(&counts)["usageMetadata"], expected);
+}
