@@ -31,6 +31,10 @@ const MAX_DRAINED_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum capacity that is reserved because a body announces its length. It may be shorter.
 const MAX_RESERVED_BYTES: usize = 1024 * 1024;
 
+/// Number of bytes of a body that is in memory and counted before it is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReservedBytes(pub(super) usize);
+
 /// Reads the request of a hooked call.
 ///
 /// # Errors
@@ -81,7 +85,9 @@ pub(super) async fn read(
 ) -> Result<Bytes, ApiError> {
     let limit = limits.body;
     let mut decoder = BodyDecoder::new(&head.headers, limit)?;
-    let (mut received, mut reserved, mut is_too_large) = (0, 0, false);
+    let reserved = head.extensions.get::<ReservedBytes>();
+    let mut reserved = reserved.map_or(0, |reserved| reserved.0);
+    let (mut received, mut is_too_large) = (0, false);
     loop {
         let frame = timeout(read_timeout, body.frame()).await;
         let frame = match frame.map_err(|_elapsed| ApiError::body_timeout())? {

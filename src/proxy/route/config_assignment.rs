@@ -9,7 +9,10 @@ use crate::{
     config::RolloutUnit,
     error::ApiError,
     middleware::Authenticated,
-    proxy::{request_body, session_name},
+    proxy::{
+        request_body::{self, ReservedBytes},
+        session_name,
+    },
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
@@ -31,7 +34,7 @@ pub(in crate::proxy) async fn assign(
     request: Box<Request>,
 ) -> Result<(Authenticated, Box<Request>), ApiError> {
     let Authenticated { identity, snapshot } = authenticated;
-    let (head, mut body) = request.into_parts();
+    let (mut head, mut body) = request.into_parts();
     // A malformed name is refused later.
     let named = session_name::split(head.uri.path(), &head.headers);
     let named = named.ok().and_then(|(_, name)| name);
@@ -43,6 +46,7 @@ pub(in crate::proxy) async fn assign(
             if has_readable_conversation(&head, config.limits.body) {
                 let (limits, timeout) = (&config.limits, config.timeouts.body);
                 let bytes = request_body::read(body, &head, limits, timeout).await?;
+                head.extensions.insert(ReservedBytes(bytes.len()));
                 let prompt = first_prompt(&bytes);
                 body = Body::from(bytes);
                 prompt

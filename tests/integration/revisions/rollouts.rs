@@ -164,6 +164,19 @@ async fn a_conversation_without_a_name_is_assigned_by_its_first_prompt() {
     assert!((4..=26).contains(&of_candidate), "{of_candidate}");
 }
 
+#[tokio::test]
+async fn a_body_that_is_read_for_the_assignment_counts_once_in_the_memory() {
+    let rollout = "{ to: next.yaml, percent: 1 }\nlimits: { body: 2900KiB, memory: 3MiB }";
+    let gateway = Rollout::start(rollout).await;
+
+    let answer = gateway
+        .agent
+        .generate("m", &prompt(&"x".repeat(2 << 20)))
+        .await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
 /// Makes calls in many sessions, a third of them with "banana". Returns the number of denials.
 async fn denied_calls(gateway: &Rollout, calls: u32) -> usize {
     let calls = stream::iter(0..calls).map(|number| {
