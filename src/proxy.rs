@@ -165,11 +165,16 @@ async fn run_stages(
         Box::pin(tool_selection::run(turn, request)).await?;
 
         let filter = ResponseFilter::new(turn, request)?;
+        let is_required = filter.as_ref().is_some_and(|filter| filter.is_required);
         turn.steps.record_request(request);
-        let sent = upstream_call::send_hooked(context, request, filter.is_some());
+        let is_filtered = is_required || output.is_announced();
+        let sent = upstream_call::send_hooked(context, request, is_filtered);
         let answer = Box::pin(sent).await?;
         turn.steps.record_answer(answer.status.as_u16());
-        let Some(filter) = filter.filter(|_| answer.status.is_success()) else {
+        // Keep-alives may only be sent between the chunks of a response.
+        let is_filtered = is_required || output.is_announced();
+        let is_filtered = is_filtered && answer.status.is_success();
+        let Some(filter) = filter.filter(|_| is_filtered) else {
             let reply = upstream_call::reply_unfiltered(context, request, answer).await?;
             return Ok(Some(reply));
         };

@@ -33,6 +33,7 @@ pub(super) async fn respond(
     let sign = Bytes::from_static(responder.keep_alive());
     let mut events = channel.clone().run(pipeline);
     let Ok(event) = tokio::time::timeout(interval, events.next()).await else {
+        channel.announce();
         let rest = keep_alive(chunks(events, responder, framing), interval, sign.clone());
         let mut response = Response::new(body(sign, rest));
         let value = HeaderValue::from_static(media_type(framing));

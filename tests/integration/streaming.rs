@@ -1,6 +1,7 @@
 //! Streaming responses: SSE framing, keep-alives, back-pressure, disconnects and truncation.
 
 use std::{
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -8,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use http::StatusCode;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tokio::{
     io::AsyncWriteExt,
@@ -17,8 +19,9 @@ use tokio::{
 };
 
 use crate::harness::{
-    End, TestGateway, Upstream, chunked_head, event_data, eventually, next_chunk, prompt,
-    read_to_end, respond, wait_for_signal, wait_until_closed, write_chunk, write_last_chunk,
+    End, TEST_TIMEOUT, TestGateway, Upstream, chunked_head, event_data, eventually, next_chunk,
+    prompt, read_to_end, respond, wait_for_signal, wait_until_closed, write_chunk,
+    write_last_chunk,
 };
 
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
@@ -196,6 +199,66 @@ async fn a_denial_after_keep_alives_is_a_message_in_every_config() {
         assert_eq!(candidate["finishReason"], "STOP");
         assert!(upstream.requests().is_empty());
     }
+}
+
+#[tokio::test]
+async fn keep_alives_are_never_inside_an_event_that_no_hook_inspects() {
+    let rest_is_due = Arc::new(Notify::new());
+    let due = Arc::clone(&rest_is_due);
+    let upstream = Upstream::raw(move |_, mut socket| {
+        let due = Arc::clone(&due);
+        async move {
+            let head = chunked_head("text/event-stream");
+            socket.write_all(head.as_bytes()).await.unwrap();
+            let event = event("hello");
+            let (first, rest) = event.split_at(20);
+            write_chunk(&mut socket, first.as_bytes()).await.unwrap();
+            due.notified().await;
+            write_chunk(&mut socket, rest.as_bytes()).await.unwrap();
+            write_last_chunk(&mut socket).await;
+        }
+    })
+    .await;
+    let gate = gateway_with_waiting_hook(&upstream, "BeforeModel", "", "").await;
+
+    let mut answer = gate.agent().open(SSE, body()).await;
+    assert_eq!(next_chunk(&mut answer).await, "\r\n");
+    release_hook(&gate);
+    eventually("upstream is called", TEST_TIMEOUT, || {
+        upstream.connections() == 1
+    })
+    .await;
+    for _ in 0..3 {
+        assert_eq!(next_chunk(&mut answer).await, "\r\n");
+    }
+    rest_is_due.notify_one();
+    let (text, end) = read_to_end(&mut answer).await;
+
+    assert_eq!(end, End::Clean);
+    assert_eq!(text.trim_start(), event("hello"));
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_decoded_if_its_headers_are_not_sent() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(event("hello").as_bytes()).unwrap();
+    let zipped = encoder.finish().unwrap();
+    let upstream = Upstream::with(move |_| {
+        let mut response = respond(200, "text/event-stream", zipped.clone());
+        let gzip = HeaderValue::from_static("gzip");
+        response.headers_mut().insert("content-encoding", gzip);
+        response
+    })
+    .await;
+    let gate = gateway_with_waiting_hook(&upstream, "BeforeModel", "", "").await;
+
+    let mut answer = gate.agent().open(SSE, body()).await;
+    assert_eq!(next_chunk(&mut answer).await, "\r\n");
+    release_hook(&gate);
+    let (text, end) = read_to_end(&mut answer).await;
+
+    assert_eq!(end, End::Clean);
+    assert_eq!(text.trim_start(), event("hello"));
 }
 
 #[tokio::test]

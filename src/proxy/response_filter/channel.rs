@@ -28,6 +28,8 @@ pub struct ChunkChannel(Arc<Mutex<Slot>>);
 struct Slot {
     head: Option<(StatusCode, HeaderMap)>,
     chunk: Option<Bytes>,
+    /// True if status 200 and keep-alives went out before the pipeline had a result.
+    is_announced: bool,
 }
 
 impl ChunkChannel {
@@ -39,6 +41,17 @@ impl ChunkChannel {
     /// Takes status and headers, once the pipeline has sent them.
     pub fn take_head(&self) -> Option<(StatusCode, HeaderMap)> {
         self.lock().head.take()
+    }
+
+    /// Marks that status 200 went out early: what follows must be whole chunks, between which
+    /// keep-alives are sent.
+    pub fn announce(&self) {
+        self.lock().is_announced = true;
+    }
+
+    /// Returns whether status 200 went out early.
+    pub fn is_announced(&self) -> bool {
+        self.lock().is_announced
     }
 
     /// Sends a chunk and waits until the receiver has taken it. Needs no waker, because the

@@ -46,6 +46,8 @@ pub struct ResponseFilter<'a> {
     fires_before_tool: bool,
     /// Number of inspected chunks that are not recorded yet.
     unrecorded_chunks: u64,
+    /// False if the response may pass as it is.
+    pub is_required: bool,
 }
 
 /// Decision to cut off a response, with its reason.
@@ -61,7 +63,7 @@ pub type Filtered = ControlFlow<Refusal, ResponseDocument>;
 
 impl<'a> ResponseFilter<'a> {
     /// Builds the filter for the response to `request`, before upstream is called. Returns
-    /// `None` if the response may pass as it is.
+    /// `None` for calls that do not generate.
     pub fn new(turn: &TurnState<'a>, request: &ModelRequest) -> Result<Option<Self>, ApiError> {
         if !request.call.operation.generates() {
             return Ok(None);
@@ -82,9 +84,6 @@ impl<'a> ResponseFilter<'a> {
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
         // The agent has received a filtered part, so the rest must be filtered, too.
         let is_retry = turn.denied_rounds > 0 || turn.answer_retries > 0;
-        if !is_hooked && !is_summary && !is_retry && !context.records_responses {
-            return Ok(None);
-        }
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
         let (scope, pass) = (turn.scope(), InspectionPass::First);
         let mut llm_request = CachedRequest::default();
@@ -103,6 +102,7 @@ impl<'a> ResponseFilter<'a> {
             partial_calls: PartialCalls::default(),
             fires_before_tool,
             unrecorded_chunks: 0,
+            is_required: is_hooked || is_summary || is_retry || context.records_responses,
             plan,
         }))
     }

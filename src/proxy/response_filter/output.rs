@@ -78,6 +78,15 @@ impl Output {
         matches!(self.form, OutputForm::Stream { .. })
     }
 
+    /// Returns whether a stream has begun before upstream answered, so that a response without its
+    /// own headers follows.
+    pub fn is_announced(&self) -> bool {
+        match &self.form {
+            OutputForm::Whole { .. } => false,
+            OutputForm::Stream { channel, .. } => channel.is_announced(),
+        }
+    }
+
     /// Takes status and headers of a response that is about to be filtered.
     pub fn start(&mut self, answer: &UpstreamResponse) {
         let mut headers = headers::rewritten_response_headers(answer.headers.clone());
