@@ -24,7 +24,10 @@ use super::{
     reply::{Reply, unreadable_response},
     turn_state::TurnState,
 };
-use crate::{dialect::Document, error::ApiError, event::Reason, upstream::UpstreamResponse};
+use crate::{
+    dialect::Document, error::ApiError, event::Reason, observe::recorder::ExchangeEvent,
+    upstream::UpstreamResponse,
+};
 
 /// Filters a response into `output`. Breaks with the reply that takes the place of the response
 /// or of the rest of it, or with `None` if that is complete. Continues with the request with which
@@ -58,7 +61,14 @@ pub(super) async fn run(
         .end_round(&buffer.usage, decision.asks_again(&buffer));
     match decision {
         AnswerDecision::Accept => {
+            let is_decided = buffer.holds_decisions();
             output.write(turn, buffer.release()?)?;
+            drop(buffer);
+            if is_decided {
+                // INVARIANT: a decision is in a durable log before the agent receives it.
+                let recorder = &turn.context.recorder;
+                recorder.record_durably(&ExchangeEvent::Replying).await?;
+            }
             Ok(Break(None))
         }
         AnswerDecision::End(mut reason) => {

@@ -178,6 +178,11 @@ impl<'a> ResponseBuffer<'a> {
         }
     }
 
+    /// Returns whether what is held back is the result of decisions of hooks or policies.
+    pub fn holds_decisions(&self) -> bool {
+        !self.calls.is_empty() || self.held.iter().any(ResponseDocument::is_edited)
+    }
+
     /// Releases what is held back, once the response is accepted.
     pub fn release(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut held = std::mem::take(&mut self.held);

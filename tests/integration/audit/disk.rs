@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{kinds, only};
 use crate::harness::{
-    Agent, ServerProcess, TEST_TIMEOUT, Upstream, assert_refused, decision_log, eventually,
+    Agent, ServerProcess, TEST_TIMEOUT, Upstream, assert_refused, decision_log, eventually, hook,
     hookgate, prompt,
 };
 
@@ -178,6 +178,32 @@ async fn a_file_size_limit_acts_like_a_full_disk() {
     assert!(refused > 0);
     assert_eq!(upstream.requests().len(), 30 - refused);
     decision_log(&gateway.path("audit.jsonl"));
+}
+
+#[tokio::test]
+async fn a_decision_on_a_call_is_in_the_log_before_the_agent_receives_the_call() {
+    // The hook makes the log unwritable while it decides.
+    let limit = "import resource,sys; \
+                 resource.prlimit(int(sys.argv[1]), resource.RLIMIT_FSIZE, (1, -1))";
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "path": "b" } } });
+    let rewrite = format!("cat > /dev/null; python3 -c '{limit}' $PPID; echo '{edit}'");
+    let hooks = hook::config(&[("BeforeTool", hook::command("rewrite", &rewrite))]);
+    for stream in [false, true] {
+        let upstream = Upstream::mock().await;
+        let audit = format!("{{ path: audit.jsonl }}\n{hooks}");
+        let gateway = Gateway::start_after("trap '' XFSZ", &upstream, &audit);
+        let mut body = prompt("please read {\"path\":\"a\"}");
+        body["tools"] = json!([{ "functionDeclarations": [{ "name": "read" }] }]);
+
+        let answer = if stream {
+            gateway.agent.stream(MODEL, &body).await
+        } else {
+            gateway.agent.generate(MODEL, &body).await
+        };
+
+        assert_refused(&answer, 503, "AUDIT_UNAVAILABLE");
+        assert_eq!(upstream.requests().len(), 1);
+    }
 }
 
 #[tokio::test]
