@@ -145,6 +145,13 @@ impl<'a> TurnState<'a> {
             .push_chunk(chunk)
     }
 
+    /// Saves what hooks decided for later calls of the session.
+    pub(super) async fn save_session(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.save().await;
+        }
+    }
+
     /// Saves what the agent was given before the last of it goes out, so that its next request
     /// finds the session. `by_model` is false if a hook's text replaces the model's response.
     pub(super) async fn finish_response(&mut self, by_model: bool) {

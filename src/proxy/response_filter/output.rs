@@ -87,6 +87,11 @@ impl Output {
         }
     }
 
+    /// Returns whether a reply is an error, because the agent has received nothing.
+    pub fn is_error(&self, reply: &Reply) -> bool {
+        !self.is_written && self.responder.is_error(reply)
+    }
+
     /// Takes status and headers of a response that is about to be filtered.
     pub fn start(&mut self, answer: &UpstreamResponse) {
         let mut headers = headers::rewritten_response_headers(answer.headers.clone());
@@ -158,9 +163,10 @@ impl Output {
         let by_model = reply.is_none();
         match reply {
             None => (),
-            Some(reply) if !self.is_started => return Ok(reply),
-            // Nothing is sent yet, so the denial can be an error.
-            Some(reply) if !self.is_written && self.responder.is_error(&reply) => {
+            Some(reply @ Reply::Upstream(_)) if !self.is_started => return Ok(reply),
+            Some(reply) if !self.is_started || self.is_error(&reply) => {
+                // The agent receives no part of a conversation, but the decision holds in it.
+                turn.save_session().await;
                 return Ok(reply);
             }
             // Status 200 is out: an error of upstream breaks the stream.

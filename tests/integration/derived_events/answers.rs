@@ -59,6 +59,21 @@ async fn a_denied_answer_is_retried_with_the_reason_as_the_prompt() {
 }
 
 #[tokio::test]
+async fn a_stop_in_place_of_a_whole_answer_ends_the_turn() {
+    let stop = json!({ "continue": false, "stopReason": "enough" });
+    let hooks = hook::config(&[("AfterModel", hook::printing("stop", &stop))]);
+    let upstream = Upstream::scripted(&script(&[json!([text("a")]), json!([text("b")])])).await;
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    for _ in 0..2 {
+        let answer = Chat::with_prompt("write").send(&gate).await;
+        assert!(answer.to_string().contains("enough"), "{answer}");
+    }
+
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn a_denied_answer_is_accepted_after_the_last_retry() {
     let answers: Vec<Value> = (0..9).map(|_| json!([text("draft")])).collect();
     let upstream = Upstream::scripted(&script(&answers)).await;
