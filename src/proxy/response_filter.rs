@@ -57,8 +57,7 @@ pub(super) async fn run(
         return Ok(Break(Some(Reply::Denied(reason))));
     }
     let decision = Box::pin(answer_decision::decide(turn, &buffer)).await?;
-    turn.steps
-        .end_round(&buffer.usage, decision.asks_again(&buffer));
+    turn.steps.end_round(&buffer.usage, decision.asks_again());
     match decision {
         AnswerDecision::Accept => {
             let is_decided = buffer.holds_decisions();
@@ -72,6 +71,11 @@ pub(super) async fn run(
             Ok(Break(None))
         }
         AnswerDecision::End(mut reason) => {
+            let error = Reply::Denied(reason.clone());
+            if output.is_error(&error) {
+                // Nothing is sent, so the answer is withheld.
+                return Ok(Break(Some(error)));
+            }
             output.write(turn, buffer.release_open()?)?;
             if turn.has_emitted_text || !buffer.text.is_empty() {
                 // A paragraph of its own after the text that the agent has received before.
@@ -79,8 +83,13 @@ pub(super) async fn run(
             }
             Ok(Break(Some(Reply::Denied(reason))))
         }
-        AnswerDecision::AskAgain(document) => {
+        AnswerDecision::Replace(document) if !buffer.has_sent_text => {
+            buffer.discard();
+            Ok(Continue(document))
+        }
+        AnswerDecision::AskAgain(document) | AnswerDecision::Replace(document) => {
             output.write(turn, buffer.release_open()?)?;
+            turn.has_emitted_text |= !buffer.text.is_empty();
             Ok(Continue(document))
         }
     }

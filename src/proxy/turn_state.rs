@@ -4,7 +4,7 @@ use super::{
     model_request::ModelRequest, request_context::RequestContext, step_recorder::StepRecorder,
 };
 use crate::{
-    dialect::{self, AppliedSelection, DialectError, Document, ResponseDocument},
+    dialect::{self, AppliedSelection, DialectError, Document, ResponseDocument, ResponseFormat},
     event::{Context, EventKind, EventName, EventOrigin, HookRun},
     hook::{EventOutcome, EventScope, Plan, run_hooks},
     model::LlmRequest,
@@ -18,6 +18,8 @@ pub(super) struct TurnState<'a> {
     /// Fields shared by the hook inputs of this call.
     pub(super) hook_context: Context,
     pub(super) role: CallRole,
+    /// Kind of answer that the agent expects.
+    pub(super) format: ResponseFormat,
     /// `None` if the session could not be looked up and no event needs it.
     pub(super) session: Option<Box<Session>>,
     /// Tools selected by hooks.
@@ -52,6 +54,7 @@ impl<'a> TurnState<'a> {
         Self {
             context,
             role: request.role(&hook_context.caller.agent),
+            format: request.expectation.format,
             hook_context,
             session: None,
             selected: AppliedSelection::None,

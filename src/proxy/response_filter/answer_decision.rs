@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::response_buffer::ResponseBuffer;
 use crate::{
-    dialect::{self, Document, ProposedCall},
+    dialect::{self, DialectError, Document, ProposedCall},
     error::ApiError,
     event::{AfterAgent, EventName, FlowVerdict, HookStatus, Reason},
     model::Role,
@@ -27,16 +27,18 @@ pub enum AnswerDecision {
     Accept,
     /// The turn ends with this text after the response.
     End(Reason),
-    /// The model is asked again with this request.
+    /// Calls are denied: the model is asked again with this request.
     AskAgain(Document),
+    /// The answer is rejected: the model is asked for another one with this request.
+    Replace(Document),
 }
 
 impl AnswerDecision {
     /// Returns why the model is asked again, if it is.
-    pub fn asks_again(&self, buffer: &ResponseBuffer<'_>) -> Option<&'static str> {
+    pub const fn asks_again(&self) -> Option<&'static str> {
         match self {
-            Self::AskAgain(_) if denied(&buffer.calls).next().is_some() => Some("tool_denied"),
-            Self::AskAgain(_) => Some("answer_denied"),
+            Self::AskAgain(_) => Some("tool_denied"),
+            Self::Replace(_) => Some("answer_denied"),
             Self::Accept | Self::End(_) => None,
         }
     }
@@ -82,7 +84,8 @@ fn decide_denied(
     }
     turn.denied_rounds += 1;
     let contents = dialect::denied_step(&buffer.text, &buffer.calls)?;
-    ask_again(turn, buffer, &contents)
+    let request = next_request(turn, &contents)?;
+    Ok(request.map_or(AnswerDecision::Accept, AnswerDecision::AskAgain))
 }
 
 /// Remembers contents that the agent does not receive, and adds them to later requests.
@@ -159,40 +162,41 @@ async fn fire_after_agent(
         return Ok(AnswerDecision::Accept);
     }
     turn.answer_retries += 1;
-    if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
-        return ask_without_history(turn, buffer, &reason);
-    }
-    let denied = dialect::text_content(Role::Model, &buffer.text);
-    let prompt = dialect::text_content(Role::User, reason.as_str());
-    ask_again(turn, buffer, &[denied, prompt])
+    let request = if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
+        request_without_history(turn, &reason)?
+    } else {
+        let denied = dialect::text_content(Role::Model, &buffer.text);
+        let prompt = dialect::text_content(Role::User, reason.as_str());
+        next_request(turn, &[denied, prompt])?
+    };
+    Ok(request.map_or(AnswerDecision::Accept, AnswerDecision::Replace))
 }
 
-/// Asks again without the history, which a hook cleared.
-fn ask_without_history(
+/// Returns the request for another answer without the history, which a hook cleared.
+fn request_without_history(
     turn: &mut TurnState<'_>,
-    buffer: &ResponseBuffer<'_>,
     reason: &Reason,
-) -> Result<AnswerDecision, ApiError> {
+) -> Result<Option<Document>, DialectError> {
     let session = turn.session.as_ref();
     let session_context = session.and_then(|session| session.state.context.as_deref());
     let texts = session_context.into_iter().chain([reason.as_str()]);
     let texts: Vec<&str> = texts.collect();
-    if let Some(document) = &mut turn.retry_base {
-        dialect::replace_contents(document, &texts)?;
-    }
-    ask_again(turn, buffer, &[])
+    let Some(mut document) = turn.retry_base.take() else {
+        return Ok(None);
+    };
+    dialect::replace_contents(&mut document, &texts)?;
+    Ok(Some(document))
 }
 
-/// Asks the model again, with `contents` at the end of the request's history.
-fn ask_again(
+/// Returns the request with which the model is asked again, with `contents` at the end of its
+/// history.
+fn next_request(
     turn: &mut TurnState<'_>,
-    buffer: &ResponseBuffer<'_>,
     contents: &[Bytes],
-) -> Result<AnswerDecision, ApiError> {
-    turn.has_emitted_text |= !buffer.text.is_empty();
+) -> Result<Option<Document>, DialectError> {
     let Some(mut document) = turn.retry_base.take() else {
-        return Ok(AnswerDecision::Accept);
+        return Ok(None);
     };
     dialect::append_contents(&mut document, contents)?;
-    Ok(AnswerDecision::AskAgain(document))
+    Ok(Some(document))
 }

@@ -89,7 +89,8 @@ impl Output {
 
     /// Returns whether a reply is an error, because the agent has received nothing.
     pub fn is_error(&self, reply: &Reply) -> bool {
-        !self.is_written && self.responder.is_error(reply)
+        let is_sent = self.is_stream() && self.is_written;
+        !is_sent && self.responder.is_error(reply)
     }
 
     /// Takes status and headers of a response that is about to be filtered.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::filter::{Refusal, ResponseFilter};
 use crate::{
-    dialect::{DialectError, ProposedCall, RawUsage, ResponseDocument},
+    dialect::{DialectError, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
     observe::{TokenUsage, recorder::ExchangeEvent},
@@ -35,9 +35,10 @@ pub struct ResponseBuffer<'a> {
     pub usage: RawUsage,
     /// True if there are further candidates, which cannot be asked for again.
     pub has_alternatives: bool,
+    /// True if text of the response has gone to the agent.
+    pub has_sent_text: bool,
     held: Vec<ResponseDocument>,
-    /// True if the end of the response waits for `AfterAgent`.
-    holds_end: bool,
+    awaiting: AwaitingPart,
     /// True if the next text starts a paragraph, because the agent has received text before it.
     starts_paragraph: bool,
     steps: StepRecorder,
@@ -45,11 +46,25 @@ pub struct ResponseBuffer<'a> {
     held_bytes: usize,
 }
 
+/// Part of a response that waits for `AfterAgent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AwaitingPart {
+    Nothing,
+    End,
+    /// All of it, because two answers in one text are no JSON.
+    All,
+}
+
 /// The parts of a response that go to the agent now, or its refusal.
 type Admitted = ControlFlow<Refusal, Vec<ResponseDocument>>;
 
 impl<'a> ResponseBuffer<'a> {
     pub fn new(filter: ResponseFilter<'a>, turn: &TurnState<'a>) -> Self {
+        let awaiting = match (turn.derives(EventName::AfterAgent), turn.format) {
+            (false, _) => AwaitingPart::Nothing,
+            (true, ResponseFormat::Text) => AwaitingPart::End,
+            (true, ResponseFormat::Json) => AwaitingPart::All,
+        };
         Self {
             context: turn.context,
             filter,
@@ -57,8 +72,9 @@ impl<'a> ResponseBuffer<'a> {
             text: String::new(),
             usage: RawUsage::default(),
             has_alternatives: false,
+            has_sent_text: false,
             held: Vec::new(),
-            holds_end: turn.derives(EventName::AfterAgent),
+            awaiting,
             starts_paragraph: turn.has_emitted_text,
             steps: turn.steps.clone(),
             held_bytes: 0,
@@ -115,6 +131,7 @@ impl<'a> ResponseBuffer<'a> {
         response: ResponseDocument,
     ) -> Result<ControlFlow<Refusal>, ApiError> {
         let admitted = self.push(response, ChunkPosition::Last).await?;
+        self.has_sent_text = false;
         Ok(admitted.map_continue(|chunks| self.held.extend(chunks)))
     }
 
@@ -150,7 +167,7 @@ impl<'a> ResponseBuffer<'a> {
         }
         self.has_alternatives |= chunk.has_alternatives();
         self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;
-        if !self.calls.is_empty() || chunk.has_withheld_calls() {
+        if self.holds_all() || !self.calls.is_empty() || chunk.has_withheld_calls() {
             self.held.push(chunk);
             return Ok(Vec::new());
         }
@@ -160,11 +177,15 @@ impl<'a> ResponseBuffer<'a> {
         } else {
             Vec::new()
         };
-        if self.holds_end && (chunk.has_finish_reason() || !self.held.is_empty()) {
+        if self.awaiting == AwaitingPart::End
+            && (chunk.has_finish_reason() || !self.held.is_empty())
+        {
             self.held.push(chunk);
         } else {
             admitted.push(chunk);
         }
+        let has_text = |chunk: &ResponseDocument| chunk.plain_texts().any(|text| !text.is_empty());
+        self.has_sent_text |= admitted.iter().any(has_text);
         Ok(admitted)
     }
 
@@ -176,6 +197,11 @@ impl<'a> ResponseBuffer<'a> {
         {
             self.held = chunks;
         }
+    }
+
+    /// Returns whether all of the response is held back.
+    pub fn holds_all(&self) -> bool {
+        self.awaiting == AwaitingPart::All
     }
 
     /// Returns whether what is held back is the result of decisions of hooks or policies.
@@ -191,6 +217,15 @@ impl<'a> ResponseBuffer<'a> {
             explained.map_err(|error| unreadable_response(&error))?;
         }
         Ok(held)
+    }
+
+    /// Drops what is held back of a rejected answer.
+    pub fn discard(&mut self) {
+        for chunk in std::mem::take(&mut self.held) {
+            if let Some(before) = self.steps.before_release(&chunk) {
+                self.steps.record_answer_edit(&before, &[]);
+            }
+        }
     }
 
     /// Releases what the agent may receive although the model is asked again.

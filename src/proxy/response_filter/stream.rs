@@ -44,8 +44,12 @@ async fn filter_chunks(
     output: &mut Output,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let mut reader = turn.context.dialect.chunk_reader();
+    let mut held_bytes = 0;
     while source.fill().await? {
         while let Some(data) = source.waiting.pop_front() {
+            if buffer.holds_all() {
+                reserve(turn, &mut held_bytes, data.len())?;
+            }
             earlier_responses::record(turn.context, &data);
             let chunk = reader.read(data).transpose();
             let Some(chunk) = chunk else { continue };
@@ -97,17 +101,11 @@ async fn filter_whole(
     buffer: &mut ResponseBuffer<'_>,
     mut source: ChunkSource,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
-    let limits = &turn.context.snapshot.config.limits;
     let mut chunks: Vec<Bytes> = Vec::new();
     let mut size = 0;
     while source.fill().await? {
         let bytes = source.waiting.iter().map(Bytes::len).sum();
-        reserve_memory(&turn.context.head, bytes, limits.memory)?;
-        size += bytes;
-        if size > limits.response {
-            let limit = limits.response;
-            return Err(UpstreamError::TooLarge { limit }.into());
-        }
+        reserve(turn, &mut size, bytes)?;
         chunks.extend(source.waiting.drain(..));
     }
     let mut reader = turn.context.dialect.chunk_reader();
@@ -129,4 +127,16 @@ async fn filter_whole(
         buffer.hold_chunks_of(&merged.response, chunks);
     }
     Ok(Continue(()))
+}
+
+/// Counts further bytes of a response that is held back as a whole. `size` are those so far.
+fn reserve(turn: &TurnState<'_>, size: &mut usize, bytes: usize) -> Result<(), ApiError> {
+    let limits = &turn.context.snapshot.config.limits;
+    reserve_memory(&turn.context.head, bytes, limits.memory)?;
+    *size += bytes;
+    if *size > limits.response {
+        let limit = limits.response;
+        return Err(UpstreamError::TooLarge { limit }.into());
+    }
+    Ok(())
 }

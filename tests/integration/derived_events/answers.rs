@@ -59,6 +59,69 @@ async fn a_denied_answer_is_retried_with_the_reason_as_the_prompt() {
 }
 
 #[tokio::test]
+async fn a_denied_answer_of_which_nothing_was_sent_is_replaced() {
+    let answers = [json!([text("draft")]), json!([text("final")])];
+    for path in ["generateContent", "streamGenerateContent?alt=sse"] {
+        let upstream = Upstream::scripted(&script(&answers)).await;
+        let gate = TestGateway::start(&upstream, &guard(&denial())).await;
+        let path = format!("/v1beta/models/{MODEL}:{path}");
+        let body = Chat::with_prompt("write").body().to_string();
+
+        let answer = gate.agent().post(&path, body).await;
+
+        assert!(!answer.text().contains("draft"), "{}", answer.text());
+        assert!(
+            answer.text().contains(r#""text":"final""#),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(
+            request_contents(&upstream)[1][1]["parts"][0]["text"],
+            "draft"
+        );
+    }
+}
+
+/// Request for JSON.
+fn json_request() -> Value {
+    let mut body = Chat::with_prompt("write").body();
+    body["generationConfig"] = json!({ "responseMimeType": "application/json" });
+    body
+}
+
+#[tokio::test]
+async fn a_stream_of_json_waits_for_the_decision_on_the_answer() {
+    let draft = json!([text("{\"a\":"), text("\"draft\"}"), text("")]);
+    let answers = [draft, json!([text("{\"a\":"), text("2}")])];
+    let upstream = Upstream::scripted(&script(&answers)).await;
+    let gate = TestGateway::start(&upstream, &guard(&denial())).await;
+
+    let events = gate.agent().stream(MODEL, &json_request()).await.events();
+
+    assert_eq!(json!(parts(&events)), json!([text("{\"a\":"), text("2}")]));
+}
+
+#[tokio::test]
+async fn the_end_of_a_turn_is_an_error_instead_of_text_behind_json() {
+    let stop = json!({ "continue": false, "stopReason": "enough" });
+    let answers = [json!([text("{\"a\":"), text("\"draft\"}")])];
+    for path in ["generateContent", "streamGenerateContent?alt=sse"] {
+        let upstream = Upstream::scripted(&script(&answers)).await;
+        let gate = TestGateway::start(&upstream, &guard(&stop)).await;
+        let path = format!("/v1beta/models/{MODEL}:{path}");
+
+        // The next call is denied, too: the turn has ended.
+        for _ in 0..2 {
+            let answer = gate.agent().post(&path, json_request().to_string()).await;
+
+            assert_eq!(answer.status, 403, "{}", answer.text());
+            assert!(answer.text().contains("enough"), "{}", answer.text());
+        }
+        assert_eq!(upstream.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_stop_in_place_of_a_whole_answer_ends_the_turn() {
     let stop = json!({ "continue": false, "stopReason": "enough" });
     let hooks = hook::config(&[("AfterModel", hook::printing("stop", &stop))]);

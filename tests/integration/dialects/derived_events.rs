@@ -74,6 +74,21 @@ async fn the_same_events_are_derived_on_every_api() {
 }
 
 #[tokio::test]
+async fn a_rejected_answer_is_replaced_on_every_api() {
+    let reject = "grep -q '\"stop_hook_active\":true' || { echo again >&2; exit 2; }";
+    let hooks = hook::config(&[("AfterAgent", hook::command("guard", reject))]);
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let mut request = prompt("hello");
+    request["generationConfig"] = json!({ "responseMimeType": "application/json" });
+    for (api, framing) in each() {
+        let answer = api.send(&gate, framing, &request).await;
+        let text = api.text(framing, &answer);
+        assert_eq!(text, r#"{"answer":"example"}"#, "{api:?} {framing:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_model_is_called_again_after_a_denied_call_on_every_api() {
     let upstream = Upstream::mock().await;
     let guard = hook::denying("guard", "not that file");

@@ -92,3 +92,28 @@ async fn the_model_receives_the_updated_tool_output() {
         assert_eq!(gate.json("seen.json")["tool_name"], "Bash", "{family:?}");
     }
 }
+
+#[tokio::test]
+async fn a_blocked_answer_of_which_nothing_was_sent_is_replaced() {
+    let block = json!({ "decision": "block", "reason": "do better" });
+    let command = format!("grep -q '\"stop_hook_active\":true' || echo '{block}'");
+    let hook = json!({ "type": "command", "command": command });
+    let settings = json!({ "hooks": { "Stop": [{ "hooks": [hook] }] } }).to_string();
+    let config = "after_model: buffered\nhook_files: [{ path: settings.json, protocol: claude }]\n";
+    let files = [("settings.json", &*settings)];
+    let answers = [
+        vec![Part::text(&["dra", "ft"])],
+        vec![Part::text(&["fi", "nal"])],
+    ];
+    for (family, is_stream) in each() {
+        let upstream = family.upstream(answers.to_vec()).await;
+        let gate = family.gateway_with_files(&upstream, config, &files).await;
+
+        let answer = family.ask(&gate, is_stream, &[Turn::User("hi")]).await;
+
+        assert_eq!(family.parse(is_stream, &answer).text, "final", "{family:?}");
+        assert!(!answer.text().contains("draft"), "{family:?}");
+        let second_request = &upstream.requests()[1].body;
+        assert!(second_request.contains("do better"), "{family:?}");
+    }
+}
