@@ -1,7 +1,10 @@
 //! Selection of the policies and hooks that run on an event, and their order (hook
 //! protocol, section 4). Pure.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 use super::{
     condition_eval::ConditionContext,
@@ -11,21 +14,11 @@ use super::{
 };
 use crate::{
     condition::EvalError,
-    config::HookView,
+    config::{FailureMode, HookView},
     dialect::Detail,
     event::{DiagnosticCode, HookOutput, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
 };
-
-/// Treatment of hooks that fail closed and whose last proof failed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum UnprovenHooks {
-    /// They fail without being called.
-    #[default]
-    Refused,
-    /// They are called, for a proof.
-    Called,
-}
 
 /// The policies and hooks that run on an event.
 #[derive(Debug, Default)]
@@ -40,8 +33,8 @@ pub struct Plan {
     started: Option<Instant>,
     /// Policies and hooks that are not asked, and why.
     skipped: Vec<(RuleId, SkipReason)>,
-    /// Treatment of its hooks that fail closed and whose last proof failed.
-    pub(super) unproven: UnprovenHooks,
+    /// True if its hook is called for a proof, although the last one failed.
+    is_proof: bool,
     /// True if a bundle above another one has policies on the event.
     has_locked: bool,
     /// Names of policies and hooks whose condition failed, which therefore run.
@@ -52,6 +45,13 @@ impl Plan {
     /// Returns whether nothing runs.
     pub const fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.hooks.is_empty()
+    }
+
+    /// Returns whether a hook must not be called because it is not proven.
+    pub(super) fn refuses(&self, hook: &Hook) -> bool {
+        !self.is_proof
+            && hook.spec.on_failure == FailureMode::Closed
+            && hook.is_unproven.load(Ordering::Relaxed)
     }
 
     /// Detail with which messages are shown to the hooks.
@@ -193,10 +193,7 @@ pub(super) fn plan(
 ) -> Plan {
     let mut plan = Plan {
         started: Some(Instant::now()),
-        unproven: match only {
-            Some(_) => UnprovenHooks::Called,
-            None => UnprovenHooks::Refused,
-        },
+        is_proof: only.is_some(),
         ..Plan::default()
     };
     plan.has_locked = policies.iter().any(|policy| policy.is_locked);

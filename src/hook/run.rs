@@ -1,19 +1,12 @@
 //! Execution of a plan's hooks, in parallel or in sequence (hook protocol,
 //! section 4).
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, timeout};
 
-use super::{
-    outcome::hook_run,
-    plan::{Plan, UnprovenHooks},
-    table::Hook,
-    tool_matcher::ToolView,
-};
+use super::{outcome::hook_run, plan::Plan, table::Hook, tool_matcher::ToolView};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
     event::{
@@ -45,7 +38,7 @@ pub async fn run_hooks<E: EventKind>(
     if plan.sequential {
         for hook in &plan.hooks {
             let input = encode(hook, scope, event, document);
-            let run = call(hook, scope, event, input, plan.unproven).await;
+            let run = call(plan, hook, scope, event, input).await;
             if run.status() == HookStatus::Ok && run.would.is_none() {
                 event.apply(&run.answer.output);
             }
@@ -55,7 +48,7 @@ pub async fn run_hooks<E: EventKind>(
         let event = &*event;
         let inputs = encode_inputs(plan, scope, event, document);
         let calls = plan.hooks.iter().zip(inputs);
-        let calls = calls.map(|(hook, input)| call(hook, scope, event, input, plan.unproven));
+        let calls = calls.map(|(hook, input)| call(plan, hook, scope, event, input));
         runs = join_all(calls).await;
     }
     for run in &mut runs {
@@ -154,11 +147,11 @@ impl<E: EventKind> ShownEvent<E> {
 }
 
 async fn call<E: EventKind>(
+    plan: &Plan,
     hook: &Hook,
     scope: EventScope<'_>,
     event: &E,
     input: Bytes,
-    unproven: UnprovenHooks,
 ) -> HookRun {
     let started = Instant::now();
     let call = HookCall {
@@ -175,7 +168,7 @@ async fn call<E: EventKind>(
     let fails_closed = hook.spec.on_failure == FailureMode::Closed || contradiction.is_some();
     let mut answer = if let Some(cause) = contradiction {
         HookResult::failed(DiagnosticCode::Failed, cause)
-    } else if is_refused(hook, unproven) {
+    } else if plan.refuses(hook) {
         HookResult::failed(DiagnosticCode::Unproven, "its last proof failed")
     } else {
         call_transport(hook, call).await
@@ -210,11 +203,4 @@ async fn call_transport(hook: &Hook, call: HookCall<'_>) -> HookResult {
         Ok(Err(error)) => HookResult::failed(DiagnosticCode::Failed, error.to_string()),
         Err(_elapsed) => HookResult::failed(DiagnosticCode::Timeout, "timed out"),
     }
-}
-
-/// Returns whether a hook must not be called because it is not proven.
-fn is_refused(hook: &Hook, unproven: UnprovenHooks) -> bool {
-    unproven == UnprovenHooks::Refused
-        && hook.spec.on_failure == FailureMode::Closed
-        && hook.is_unproven.load(Ordering::Relaxed)
 }
