@@ -60,14 +60,7 @@ pub(super) async fn run(
     turn.steps.end_round(&buffer.usage, decision.asks_again());
     match decision {
         AnswerDecision::Accept => {
-            let is_decided = buffer.holds_decisions();
-            output.write(turn, buffer.release()?)?;
-            drop(buffer);
-            if is_decided {
-                // INVARIANT: a decision is in a durable log before the agent receives it.
-                let recorder = &turn.context.recorder;
-                recorder.record_durably(&ExchangeEvent::Replying).await?;
-            }
+            Box::pin(accept(turn, buffer, output)).await?;
             Ok(Break(None))
         }
         AnswerDecision::End(mut reason) => {
@@ -93,6 +86,25 @@ pub(super) async fn run(
             Ok(Continue(document))
         }
     }
+}
+
+/// Writes what is held back of an accepted response.
+///
+/// INVARIANT: a decision is in a durable log before the agent receives it.
+async fn accept(
+    turn: &mut TurnState<'_>,
+    mut buffer: ResponseBuffer<'_>,
+    output: &mut Output,
+) -> Result<(), ApiError> {
+    let is_decided = buffer.holds_decisions();
+    output.write(turn, buffer.release()?)?;
+    // Records the last chunks.
+    drop(buffer);
+    if is_decided {
+        let recorder = &turn.context.recorder;
+        recorder.record_durably(&ExchangeEvent::Replying).await?;
+    }
+    Ok(())
 }
 
 /// Filters a response that is one JSON document, and holds back all of it.

@@ -166,7 +166,7 @@ impl Output {
             None => (),
             Some(reply @ Reply::Upstream(_)) if !self.is_started => return Ok(reply),
             Some(reply) if !self.is_started || self.is_error(&reply) => {
-                // The agent receives no part of a conversation, but the decision holds in it.
+                // No answer of the model is sent, but what hooks decided holds for later calls.
                 turn.save_session().await;
                 return Ok(reply);
             }
