@@ -33,7 +33,7 @@ const MAX_RESERVED_BYTES: usize = 1024 * 1024;
 
 /// Number of bytes of a body that is in memory and counted before it is read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CountedBody(pub(super) usize);
+pub(super) struct PreloadedLength(pub(super) usize);
 
 /// Reads the request of a hooked call.
 ///
@@ -85,7 +85,7 @@ pub(super) async fn read(
 ) -> Result<Bytes, ApiError> {
     let limit = limits.body;
     let mut decoder = BodyDecoder::new(&head.headers, limit)?;
-    let reserved = head.extensions.get::<CountedBody>();
+    let reserved = head.extensions.get::<PreloadedLength>();
     let mut reserved = reserved.map_or(0, |reserved| reserved.0);
     let (mut received, mut is_too_large) = (0, false);
     loop {

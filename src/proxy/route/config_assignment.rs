@@ -10,7 +10,7 @@ use crate::{
     error::ApiError,
     middleware::Authenticated,
     proxy::{
-        request_body::{self, CountedBody},
+        request_body::{self, PreloadedLength},
         session_name,
     },
     upstream::content_headers::{self, ContentEncoding, MediaType},
@@ -46,7 +46,7 @@ pub(in crate::proxy) async fn assign(
             if has_readable_conversation(&head, config.limits.body) {
                 let (limits, timeout) = (&config.limits, config.timeouts.body);
                 let bytes = request_body::read(body, &head, limits, timeout).await?;
-                head.extensions.insert(CountedBody(bytes.len()));
+                head.extensions.insert(PreloadedLength(bytes.len()));
                 let prompt = first_prompt(&bytes);
                 body = Body::from(bytes);
                 prompt
