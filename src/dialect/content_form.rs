@@ -21,7 +21,7 @@ pub use self::{
     hosted_servers::{has_hosted_server, is_hosted_server},
     labels::{LABELS, join_labels, read_labels, remove_labels, write_labels},
     object_search::any_object_with,
-    private_fields::{shown_to_hooks, without_private_fields},
+    private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
     splice::{Hidden, SpliceElements, source_of, splice_list},
     text_template::{TextEvent, TextTemplate},
 };

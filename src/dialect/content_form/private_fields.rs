@@ -6,15 +6,15 @@ use serde_json::value::RawValue;
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     google::fields::{
         CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, PARTS, PRECEDING, REQUESTS, SOURCE,
-        SYSTEM_INSTRUCTION, TOOLS,
+        SYSTEM_INSTRUCTION, TOOLS, WRAPPED_REQUEST,
     },
 };
 
 /// Fields with an object that may have private fields, at any depth.
-const OBJECTS: [&[&str]; 2] = [CONTENT, SYSTEM_INSTRUCTION];
+const OBJECTS: [&[&str]; 3] = [CONTENT, SYSTEM_INSTRUCTION, WRAPPED_REQUEST];
 
 /// Fields with a list of such objects.
 const LISTS: [&[&str]; 6] = [CANDIDATES, CONTENTS, DECLARATIONS, PARTS, REQUESTS, TOOLS];
@@ -39,6 +39,30 @@ pub fn shown_to_hooks(document: Box<RawValue>) -> Option<Box<RawValue>> {
     let json = Bytes::from(Box::<str>::from(document).into_string());
     let shown = without_private_fields(&json);
     RawValue::from_string(String::from_utf8(shown.into()).ok()?).ok()
+}
+
+/// Refuses a document of an API that uses the content form itself, if it has fields of the names
+/// that only hookgate needs: neither hooks nor text policies would see them.
+///
+/// # Errors
+///
+/// Fails for such a field, unless it is in arguments, results or schemas.
+pub fn refuse_private_fields(document: &Document) -> Result<(), DialectError> {
+    find_in(document).map_or(Ok(()), |field| Err(field_error(field, "absent")))
+}
+
+fn find_in(object: &Document) -> Option<&'static str> {
+    let mut names = [SOURCE, PRECEDING].into_iter();
+    if let Some(name) = names.find(|name| object.has(&[name])) {
+        return Some(name);
+    }
+    let objects = OBJECTS.iter().filter_map(|field| object.child(field).ok()?);
+    let lists = LISTS
+        .iter()
+        .filter_map(|field| object.children(field).ok()?);
+    objects
+        .chain(lists.flatten())
+        .find_map(|inner| find_in(&inner))
 }
 
 fn remove_from(object: &mut Document) -> Result<(), DialectError> {
@@ -90,5 +114,25 @@ mod tests {
         ] {
             check(json, json);
         }
+    }
+
+    #[test]
+    fn private_fields_are_refused_wherever_they_would_be_removed() {
+        let is_refused = |json: &str| {
+            let document = Document::from_checked(Bytes::copy_from_slice(json.as_bytes())).unwrap();
+            refuse_private_fields(&document).is_err()
+        };
+        for json in [
+            r#"{"hookgateSource":1}"#,
+            r#"{"generateContentRequest":{"contents":[{"parts":[{"hookgatePreceding":"x"}]}]}}"#,
+            r#"{"system_instruction":{"parts":[{"text":"a"},{"hookgate_source":0}]}}"#,
+            r#"{"requests":[{"content":{"parts":[{"hookgateSourc\u0065":"x"}]}}]}"#,
+            r#"{"tools":[{"function_declarations":[{"hookgateSource":"x"}]}]}"#,
+        ] {
+            assert!(is_refused(json), "{json}");
+        }
+        let arguments = r#"{"name":"f","args":{"hookgateSource":"rm"}}"#;
+        let json = format!(r#"{{"contents":[{{"parts":[{{"functionCall":{arguments}}}]}}]}}"#);
+        assert!(!is_refused(&json));
     }
 }

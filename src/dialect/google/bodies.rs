@@ -16,7 +16,7 @@ macro_rules! google_bodies {
             &self,
             body: bytes::Bytes,
         ) -> Result<response::ResponseDocument, DialectError> {
-            response::ResponseDocument::open(body, $envelope)
+            response::open_response(body, $envelope)
         }
 
         fn close_response(

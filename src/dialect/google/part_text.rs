@@ -10,8 +10,8 @@ use crate::dialect::{
     text_edit::TextKind,
 };
 
-/// Fields of a part that hold no text: signatures, media, and what other APIs need.
-pub const OPAQUE_FIELDS: &[&str] = &[
+/// Fields of a part that hold no text: signatures and media.
+const OPAQUE_FIELDS: &[&str] = &[
     "thoughtSignature",
     "thought_signature",
     "inlineData",
@@ -20,8 +20,6 @@ pub const OPAQUE_FIELDS: &[&str] = &[
     "file_data",
     "videoMetadata",
     "video_metadata",
-    PRECEDING,
-    SOURCE,
 ];
 
 /// Names, ids and enumerations in calls and results.
@@ -31,6 +29,7 @@ pub const NAME_FIELDS: &[&str] = &["id", "name", "scheduling", "language", "outc
 /// count as speech.
 pub fn kind_of_field(field: &str) -> Option<TextKind> {
     match field {
+        PRECEDING | SOURCE => None,
         field if OPAQUE_FIELDS.contains(&field) => None,
         field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
         field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),

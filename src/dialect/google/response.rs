@@ -19,7 +19,7 @@ mod wire;
 pub use self::{
     builder::{build_response, build_text_response},
     chunk_merge::MergedChunks,
-    chunk_reader::ChunkReader,
+    chunk_reader::{ChunkReader, open_response},
     chunk_writer::ChunkWriter,
     denied_step::denied_step,
     document::ResponseDocument,

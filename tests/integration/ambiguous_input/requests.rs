@@ -75,6 +75,30 @@ const AMBIGUOUS_BODIES: &[Case] = &[
     ("a field in capitals", "BAD_DOCUMENT", |endpoint| {
         with_replacement(endpoint, "\"parts\":", "\"Parts\":")
     }),
+    ("a field of hookgate's own", "BAD_DOCUMENT", |endpoint| {
+        with_part(endpoint, r#"{"text":"x","hookgateSource":"SECRET-4711"}"#)
+    }),
+    (
+        "a field of hookgate's own, escaped",
+        "BAD_DOCUMENT",
+        |endpoint| {
+            with_part(
+                endpoint,
+                r#"{"text":"x","hookgatePrecedin\u0067":"SECRET-4711"}"#,
+            )
+        },
+    ),
+    (
+        "a field of hookgate's own in a content",
+        "BAD_DOCUMENT",
+        |endpoint| {
+            with_replacement(
+                endpoint,
+                "\"parts\":",
+                "\"hookgateSource\":\"SECRET-4711\",\"parts\":",
+            )
+        },
+    ),
     ("a text in capitals", "BAD_DOCUMENT", |endpoint| {
         with_part(endpoint, r#"{"Text":"SECRET-4711"}"#)
     }),

@@ -55,6 +55,10 @@ fn ambiguous_documents() -> Vec<(&'static str, String)> {
             response_with_part(r#"{"functionCall":{"name":"f","args":{"a":1,"a":"SECRET-4711"}}}"#),
         ),
         (
+            "a field of hookgate's own",
+            response_with_part(r#"{"text":"x","hookgateSource":"SECRET-4711"}"#),
+        ),
+        (
             "a lone surrogate",
             response_with_part(r#"{"text":"SECRET-4711\ud83d"}"#),
         ),

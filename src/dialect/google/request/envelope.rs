@@ -6,6 +6,7 @@ use crate::{
     dialect::{
         api_dialect::Unwrapped,
         call::Call,
+        content_form::refuse_private_fields,
         document::Document,
         error::{DialectError, field_error},
         google::{
@@ -40,6 +41,7 @@ pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped, DialectEr
         call.model = Some(read_model(call, &body)?.ok_or_else(invalid_model)?);
     }
     check_model(call, &body)?;
+    refuse_private_fields(&body)?;
     Ok(Unwrapped {
         document: body,
         envelope: None,
@@ -63,6 +65,7 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
     };
     call.model = Some(model.ok_or_else(invalid_model)?);
     check_model(call, &document)?;
+    refuse_private_fields(&document)?;
     Ok(Unwrapped {
         session: document.string(SESSION)?,
         document,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::dialect::{
     api_dialect::ReadChunks,
+    content_form::refuse_private_fields,
     document::Document,
     error::DialectError,
     google::{
@@ -80,12 +81,26 @@ impl ReadChunks for ChunkReader {
         if let Some(text) = template.and_then(|template| TextChunk::read(template, &bytes)) {
             return Ok(Some(ResponseDocument::from_text(text)));
         }
-        let chunk = ResponseDocument::open(bytes.clone(), self.envelope)?;
+        let chunk = open_response(bytes.clone(), self.envelope)?;
         if let Some(template) = self.new_template(bytes, &chunk) {
             self.template = Some(Arc::new(template));
         }
         Ok(Some(chunk))
     }
+}
+
+/// Parses a response or a chunk of the model API.
+///
+/// # Errors
+///
+/// Fails like [`ResponseDocument::open`], and for fields that hooks would not see.
+pub fn open_response(
+    bytes: Bytes,
+    envelope: ResponseEnvelope,
+) -> Result<ResponseDocument, DialectError> {
+    let response = ResponseDocument::open(bytes, envelope)?;
+    refuse_private_fields(response.document())?;
+    Ok(response)
 }
 
 fn has_only(document: &Document, known: &[&str]) -> bool {
