@@ -72,13 +72,17 @@ fn without_emptied(before: &[Document], after: &[Document]) -> Result<Vec<Docume
     let unedited: HashSet<Bytes> = before.iter().map(Document::to_bytes).collect();
     let mut kept = Vec::with_capacity(after.len());
     for part in after {
-        let text = part.string(TEXT)?;
-        let is_blank = text.is_some_and(|text| text.trim().is_empty()) && !part.has(THOUGHT);
-        if !is_blank || unedited.contains(&part.to_bytes()) {
+        let is_emptied = has_blank_text(part)? && !part.has(THOUGHT);
+        if !is_emptied || unedited.contains(&part.to_bytes()) {
             kept.push(part.clone());
         }
     }
     Ok(kept)
+}
+
+fn has_blank_text(part: &Document) -> Result<bool, DialectError> {
+    let text = part.string(TEXT)?;
+    Ok(text.is_some_and(|text| text.trim().is_empty()))
 }
 
 struct BlockEditor<'a> {
@@ -257,11 +261,12 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>, DialectError> {
     if part.get(THOUGHT)? == Some(json!(true)) {
         return Ok(Vec::new());
     }
+    if has_blank_text(part)? {
+        // The API refuses it.
+        return Ok(Vec::new());
+    }
     if let Some(text) = part.bytes_of(TEXT)? {
-        // The API refuses empty texts.
-        let is_empty = *text == *b"\"\"";
-        let block = (!is_empty).then(|| text_block(text)).transpose()?;
-        return Ok(block.iter().map(Document::to_bytes).collect());
+        return Ok(vec![text_block(text)?.to_bytes()]);
     }
     if part.has(EVENT) || part.has(BLOCK) {
         let block = whole_block(part)?;

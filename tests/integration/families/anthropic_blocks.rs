@@ -60,6 +60,29 @@ async fn a_message_that_a_hook_empties_is_removed() {
 }
 
 #[tokio::test]
+async fn a_message_whose_text_is_emptied_does_not_end_with_thinking() {
+    let messages = json!([
+        { "role": "user", "content": "one" },
+        { "role": "model", "content": "" },
+        { "role": "user", "content": "two" },
+        { "role": "model", "content": " " },
+    ]);
+    let edit = hook::request(&json!({ "messages": messages }));
+    let hooks = hook::config(&[("BeforeModel", hook::printing("edit", &edit))]);
+    let thinking = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
+    let hidden = json!({ "type": "redacted_thinking", "data": "d" });
+    let text = json!({ "type": "text", "text": "no" });
+    let mut body = request(&[Turn::User("one"), Turn::Model("no"), Turn::User("two")]);
+    body["messages"][1]["content"] = json!([thinking, hidden, text]);
+    let sent = forwarded(&hooks, "/v1/messages", &body).await;
+    let expected = json!([
+        { "role": "user", "content": "one" },
+        { "role": "user", "content": "two" },
+    ]);
+    assert_eq!(sent["messages"], expected);
+}
+
+#[tokio::test]
 async fn texts_beside_the_text_of_blocks_are_masked() {
     let citation = json!({ "type": "char_location", "cited_text": SECRET, "document_title": "t" });
     let text = json!({ "type": "text", "text": "hi", "citations": [citation] });

@@ -8,7 +8,7 @@ use crate::{
         anthropic::{
             block_content::write_blocks,
             block_edit::{create_blocks, edit_blocks},
-            fields::{CONTENT, CONTENTS, MODEL, PARTS},
+            fields::{CONTENT, CONTENTS, MODEL, PARTS, type_of},
             request::{
                 input_messages::{InputMessage, MESSAGES},
                 parameters::write_parameters,
@@ -102,6 +102,11 @@ fn write_fallbacks(
     }
 }
 
+fn is_thinking(block: &Bytes) -> bool {
+    let kind = Document::from_checked(block.clone()).and_then(|block| type_of(&block));
+    kind.is_ok_and(|kind| matches!(kind.as_str(), "thinking" | "redacted_thinking"))
+}
+
 struct InputEditor<'a> {
     messages: &'a [InputMessage],
 }
@@ -120,7 +125,12 @@ impl SpliceElements for InputEditor<'_> {
             Ok(content.children(PARTS)?.unwrap_or_default())
         };
         let originals: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
-        let blocks = edit_blocks(&originals, &parts_of(before)?, &parts_of(after)?)?;
+        let mut blocks = edit_blocks(&originals, &parts_of(before)?, &parts_of(after)?)?;
+        let ended_with_thinking = originals.last().is_some_and(is_thinking);
+        while !ended_with_thinking && blocks.last().is_some_and(is_thinking) {
+            // The API refuses it at the end of a message.
+            blocks.pop();
+        }
         let written = message.with_blocks(&blocks)?;
         if written.is_empty() {
             return Ok(Vec::new());
