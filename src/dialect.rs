@@ -61,9 +61,9 @@ pub use self::{
 
 /// Every dialect, in the order in which paths are matched.
 pub const ALL: &[&dyn Dialect] = &[
-    &google::gemini::Gemini,
-    &google::vertex::Vertex,
-    &google::code_assist::CodeAssist,
+    &google::google_api::GEMINI,
+    &google::google_api::VERTEX,
+    &google::google_api::CODE_ASSIST,
     &anthropic::Anthropic,
     &openai_responses::OpenAiResponses,
     &openai_chat::OpenAiChat,
@@ -75,9 +75,9 @@ pub fn of(api: Api) -> &'static dyn Dialect {
         Api::Anthropic => &anthropic::Anthropic,
         Api::OpenAiResponses => &openai_responses::OpenAiResponses,
         Api::OpenAiChat => &openai_chat::OpenAiChat,
-        Api::Gemini => &google::gemini::Gemini,
-        Api::Vertex => &google::vertex::Vertex,
-        Api::CodeAssist => &google::code_assist::CodeAssist,
+        Api::Gemini => &google::google_api::GEMINI,
+        Api::Vertex => &google::google_api::VERTEX,
+        Api::CodeAssist => &google::google_api::CODE_ASSIST,
     }
 }
 
@@ -111,7 +111,7 @@ pub fn dialect_of(line: RequestLine<'_>) -> &'static dyn Dialect {
     match (recognized.next(), line.api) {
         (Some(recognized), _) => of(recognized.method.api),
         (None, Some(api)) if !detection::is_of_google(path) => of(api),
-        (None, _) => &google::gemini::Gemini,
+        (None, _) => of(Api::Gemini),
     }
 }
 

@@ -3,20 +3,20 @@
 //! The three share request and response bodies. They differ in paths, and Code Assist
 //! wraps both bodies in an envelope.
 
-mod bodies;
 mod canonical_items;
-pub mod code_assist;
+mod code_assist;
 mod content;
 mod contents;
 pub mod error_body;
 pub mod fields;
-pub mod gemini;
+mod gemini;
+pub mod google_api;
 mod history;
 mod part;
 mod part_text;
 mod request;
 pub mod response;
-pub mod vertex;
+mod vertex;
 
 pub use self::{
     canonical_items::{CanonicalItem, ItemKind, canonical_items},

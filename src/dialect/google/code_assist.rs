@@ -4,46 +4,14 @@
 //! beside it. The envelope of a response holds it in `response`.
 
 use crate::dialect::{
-    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
-    call::Call,
-    document::Document,
-    error::DialectError,
-    google::{
-        bodies::google_bodies,
-        gemini::STREAM,
-        request,
-        response::{self, envelope::ResponseEnvelope},
-    },
+    google::gemini::STREAM,
     method::{
         Access::Open,
-        Api, Framing, MethodSpec,
+        Api, MethodSpec,
         Operation::{CountTokens, Generate, Other},
         method_table,
     },
 };
-
-#[derive(Debug)]
-pub struct CodeAssist;
-
-impl Dialect for CodeAssist {
-    fn api(&self) -> Api {
-        Api::CodeAssist
-    }
-
-    fn methods(&self) -> &'static [MethodSpec] {
-        METHODS
-    }
-
-    fn versions(&self) -> &'static [&'static str] {
-        &["v1internal"]
-    }
-
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
-        request::open_wrapped(call, body)
-    }
-
-    google_bodies!(ResponseEnvelope::ResponseField);
-}
 
 // Methods marked `Other` handle login, quota and settings. They carry neither prompts nor
 // responses of a model.

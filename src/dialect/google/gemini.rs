@@ -1,21 +1,10 @@
 //! Gemini API: `/{version}/models/{model}:{method}`.
 
-use crate::dialect::{
-    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
-    call::Call,
-    document::Document,
-    error::DialectError,
-    google::{
-        bodies::google_bodies,
-        request,
-        response::{self, envelope::ResponseEnvelope},
-    },
-    method::{
-        Access::{self, ByName, Open},
-        Api, Framing, MethodSpec,
-        Operation::{self, BatchEmbed, CountTokens, CreateCache, Embed, Generate, Other, UseCache},
-        method_table,
-    },
+use crate::dialect::method::{
+    Access::{self, ByName, Open},
+    Api, Framing, MethodSpec,
+    Operation::{self, BatchEmbed, CountTokens, CreateCache, Embed, Generate, Other, UseCache},
+    method_table,
 };
 
 /// A stream; the query decides on its framing.
@@ -28,34 +17,6 @@ pub const LIVE: Access =
 /// Listings of cached content.
 pub const LIST_OF_CACHES: Access =
     Access::Never("would show every caller what the others have cached");
-
-#[derive(Debug)]
-pub struct Gemini;
-
-impl Dialect for Gemini {
-    fn api(&self) -> Api {
-        Api::Gemini
-    }
-
-    fn methods(&self) -> &'static [MethodSpec] {
-        METHODS
-    }
-
-    fn versions(&self) -> &'static [&'static str] {
-        &["v1beta", "v1", "v1alpha"]
-    }
-
-    // litellm sends paths without a version.
-    fn default_version(&self) -> Option<&'static str> {
-        Some("v1beta")
-    }
-
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
-        request::open_bare(call, body)
-    }
-
-    google_bodies!(ResponseEnvelope::None);
-}
 
 method_table! { Gemini:
     POST "/{version}/models/{model}:generateContent" "models.generateContent" Generate, Open;

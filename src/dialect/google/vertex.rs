@@ -3,52 +3,14 @@
 //! Keys of express mode use paths without project and location.
 
 use crate::dialect::{
-    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
-    call::Call,
-    document::Document,
-    error::{DialectError, field_error},
-    google::{
-        bodies::google_bodies,
-        gemini::{LIST_OF_CACHES, LIVE, STREAM},
-        request,
-        response::{self, envelope::ResponseEnvelope},
-    },
+    google::gemini::{LIST_OF_CACHES, LIVE, STREAM},
     method::{
         Access::{ByName, Open},
-        Api, Framing, MethodSpec,
+        Api, MethodSpec,
         Operation::{CountTokens, CreateCache, Embed, Generate, Other, UseCache},
         method_table,
     },
 };
-
-/// Prompts of older models, which hooks cannot read.
-const INSTANCES: &[&str] = &["instances"];
-
-#[derive(Debug)]
-pub struct Vertex;
-
-impl Dialect for Vertex {
-    fn api(&self) -> Api {
-        Api::Vertex
-    }
-
-    fn methods(&self) -> &'static [MethodSpec] {
-        METHODS
-    }
-
-    fn versions(&self) -> &'static [&'static str] {
-        &["v1", "v1beta1"]
-    }
-
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
-        if body.has(INSTANCES) {
-            return Err(field_error("instances", "replaced by `contents`"));
-        }
-        request::open_bare(call, body)
-    }
-
-    google_bodies!(ResponseEnvelope::None);
-}
 
 method_table! { Vertex:
     POST "/{version}/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent" "publishers.models.generateContent" Generate, Open;
