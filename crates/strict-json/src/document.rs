@@ -36,6 +36,12 @@ pub struct Document {
     pub(super) edits: Vec<FieldEdit>,
 }
 
+impl Default for Document {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
 /// Edit of a field, or a new field.
 #[derive(Debug, Clone)]
 pub struct FieldEdit {

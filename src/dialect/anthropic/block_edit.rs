@@ -165,7 +165,7 @@ fn write_result(
     before: Option<&Document>,
     after: &Document,
 ) -> Result<(), DialectError> {
-    let response = after.child(RESPONSE)?.unwrap_or_else(Document::empty);
+    let response = after.child(RESPONSE)?.unwrap_or_default();
     let had_media = before.is_some_and(|before| before.has(PARTS));
     let keeps_media = had_media && after.has(PARTS);
     let content = ResultContent::read(block)?;

@@ -31,7 +31,7 @@ pub fn write_labels(
     let Some(before) = before.child(LABELS)? else {
         return Ok(());
     };
-    let after = after.child(LABELS)?.unwrap_or_else(Document::empty);
+    let after = after.child(LABELS)?.unwrap_or_default();
     for (key, known) in before.fields() {
         match after.bytes_of(&[&*key])? {
             Some(value) if value != known => body.set_bytes(&[&*key], value)?,

@@ -50,10 +50,8 @@ impl History {
     /// Reads the conversation of a request; `None` if it has no list of contents.
     pub fn read(document: &Document) -> Result<Option<Self>, DialectError> {
         let contents = document.list(CONTENTS)?;
-        let wrapped = match document.child(WRAPPED_REQUEST)? {
-            Some(wrapped) => wrapped.list(CONTENTS)?,
-            None => None,
-        };
+        let wrapped = document.child(WRAPPED_REQUEST)?.unwrap_or_default();
+        let wrapped = wrapped.list(CONTENTS)?;
         let is_wrapped = wrapped.is_some();
         if contents.is_some() && is_wrapped {
             return Err(DialectError::Ambiguous("contents".to_owned()));

@@ -135,10 +135,8 @@ impl Part {
 
     /// Returns the id of the function call in the part.
     pub fn call_id(&self) -> Result<Option<String>, DialectError> {
-        match self.document.child(FUNCTION_CALL)? {
-            Some(call) => call.string(&["id"]),
-            None => Ok(None),
-        }
+        let call = self.document.child(FUNCTION_CALL)?.unwrap_or_default();
+        call.string(&["id"])
     }
 
     /// Returns the function call with other arguments.

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    anthropic::fields::{GENERATION_CONFIG, TYPE},
+    anthropic::{
+        fields::{GENERATION_CONFIG, TYPE},
+        request::tool_choice::TOOL_CHOICE,
+    },
     document::Document,
     error::DialectError,
 };
@@ -51,11 +54,8 @@ pub fn write_parameters(
     before: &Document,
     after: &Document,
 ) -> Result<(), DialectError> {
-    let config_of = |form: &Document| -> Result<Document, DialectError> {
-        let config = form.child(GENERATION_CONFIG)?;
-        Ok(config.unwrap_or_else(Document::empty))
-    };
-    let (before, after) = (config_of(before)?, config_of(after)?);
+    let before = before.child(GENERATION_CONFIG)?.unwrap_or_default();
+    let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
     for (name, field) in PARAMETERS {
         let value = after.bytes_of(&[name])?;
         if value == before.bytes_of(&[name])? {
@@ -90,31 +90,20 @@ fn lower_thinking_budget(body: &mut Document) -> Result<(), DialectError> {
 
 /// Returns whether thinking is on, with which the API accepts no forced tool.
 pub fn thinks(body: &Document) -> Result<bool, DialectError> {
-    let kind = match body.child(THINKING)? {
-        Some(thinking) => thinking.string(TYPE)?,
-        None => None,
-    };
+    let thinking = body.child(THINKING)?.unwrap_or_default();
+    let kind = thinking.string(TYPE)?;
     Ok(matches!(kind.as_deref(), Some("enabled" | "adaptive")))
 }
 
 fn wants_json(body: &Document) -> Result<bool, DialectError> {
-    let format = match body.child(OUTPUT_CONFIG)? {
-        Some(config) => config.child(&["format"])?,
-        None => None,
-    };
+    let config = body.child(OUTPUT_CONFIG)?.unwrap_or_default();
+    let format = config.child(&["format"])?;
     let older = body.child(OUTPUT_FORMAT)?;
     if format.is_some() && older.is_some() {
         return Err(DialectError::Ambiguous("output_format".to_owned()));
     }
-    let choice = match body.child(&["tool_choice"])? {
-        Some(choice) => choice.string(TYPE)?,
-        None => None,
-    };
-    let format = format.or(older);
-    let kind = match &format {
-        Some(format) => format.get(TYPE)?,
-        None => None,
-    };
+    let choice = body.child(TOOL_CHOICE)?.unwrap_or_default();
+    let kind = format.or(older).unwrap_or_default().get(TYPE)?;
     let is_json = |kind: &Value| kind.as_str().is_some_and(|kind| kind.starts_with("json"));
-    Ok(kind.as_ref().is_some_and(is_json) || choice.as_deref() == Some("tool"))
+    Ok(kind.as_ref().is_some_and(is_json) || choice.string(TYPE)?.as_deref() == Some("tool"))
 }

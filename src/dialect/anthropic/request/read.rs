@@ -95,11 +95,8 @@ pub fn open_body(call: &mut Call, body: &Document) -> Result<Document, DialectEr
 /// Returns the session that the agent names in the metadata of a body: Claude Code as JSON in a
 /// string, or formerly behind `_session_`.
 pub fn agent_session(body: &Document) -> Result<Option<String>, DialectError> {
-    let user = match body.child(&["metadata"])? {
-        Some(metadata) => metadata.string(&["user_id"])?,
-        None => None,
-    };
-    let Some(user) = user else {
+    let metadata = body.child(&["metadata"])?.unwrap_or_default();
+    let Some(user) = metadata.string(&["user_id"])? else {
         return Ok(None);
     };
     if let Ok(Value::Object(fields)) = serde_json::from_str(&user) {

@@ -92,10 +92,8 @@ impl SystemPrompts {
         messages: &[InputMessage],
         originals: &mut [Bytes],
     ) -> Result<(), DialectError> {
-        let after = match form.child(SYSTEM_INSTRUCTION)? {
-            Some(instruction) => instruction.children(PARTS)?.unwrap_or_default(),
-            None => Vec::new(),
-        };
+        let instruction = form.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
+        let after = instruction.children(PARTS)?.unwrap_or_default();
         self.write_field(body, &after)?;
         for (index, first) in &self.messages {
             let Some(message) = messages.get(*index) else {

@@ -93,8 +93,7 @@ impl ToolChoice {
                 _ => ("any", None),
             },
         };
-        let choice = body.child(TOOL_CHOICE)?;
-        let mut choice = choice.unwrap_or_else(Document::empty);
+        let mut choice = body.child(TOOL_CHOICE)?.unwrap_or_default();
         choice.set(TYPE, &json!(kind))?;
         match name {
             Some(name) => choice.set(NAME, &json!(name))?,

@@ -65,8 +65,7 @@ pub fn complete_call(mut block: Document, json: &str) -> Result<Document, Dialec
         block.set_bytes(INPUT, input)?;
         block = Document::from_checked(block.to_bytes())?;
     }
-    let part = read_block(&block)?;
-    Ok(part.unwrap_or_else(Document::empty))
+    Ok(read_block(&block)?.unwrap_or_default())
 }
 
 fn is_blank(input: Option<Value>) -> bool {

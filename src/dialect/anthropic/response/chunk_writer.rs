@@ -319,7 +319,7 @@ impl MessageWriter {
         let events = events.iter().map(MessageEvent::read);
         let mut events: Vec<MessageEvent> = events.collect::<Result<_, _>>()?;
         let first = events.first().map(|event| event.child(CONTENT_BLOCK));
-        let block = first.transpose()?.unwrap_or_else(Document::empty);
+        let block = first.transpose()?.unwrap_or_default();
         self.has_calls |= type_of(&block)? == "tool_use";
         if let Some(input) = input
             && input != collected_input(&block, &events)?

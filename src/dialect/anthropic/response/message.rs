@@ -105,12 +105,9 @@ fn content(message: &Document) -> Result<Vec<Document>, DialectError> {
 /// Returns the first candidate and its parts.
 fn first_candidate(form: &Document) -> Result<(Document, Vec<Document>), DialectError> {
     let candidates = form.children(CANDIDATES)?.unwrap_or_default();
-    let candidate = candidates.into_iter().next();
-    let candidate = candidate.unwrap_or_else(Document::empty);
-    let parts = match candidate.child(CONTENT)? {
-        Some(content) => content.children(PARTS)?.unwrap_or_default(),
-        None => Vec::new(),
-    };
+    let candidate = candidates.into_iter().next().unwrap_or_default();
+    let content = candidate.child(CONTENT)?.unwrap_or_default();
+    let parts = content.children(PARTS)?.unwrap_or_default();
     Ok((candidate, parts))
 }
 
@@ -138,8 +135,7 @@ fn edit_message(mut message: Document, form: &Document) -> Result<Bytes, Dialect
 
 fn write_usage(message: &mut Document, form: &Document) -> Result<(), DialectError> {
     let counts = MessageTokens::from_form(form.child(USAGE_METADATA)?.as_ref())?;
-    let usage = message.child(USAGE)?;
-    let mut usage = usage.unwrap_or_else(Document::empty);
+    let mut usage = message.child(USAGE)?.unwrap_or_default();
     // They are part of the sum that hooks see.
     usage.remove(&["cache_creation_input_tokens"])?;
     usage.remove(&["cache_read_input_tokens"])?;

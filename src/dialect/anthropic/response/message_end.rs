@@ -43,10 +43,8 @@ impl MessageEnd {
     /// asked again.
     pub fn keep(&mut self, events: &[Bytes], form: &Document) -> Result<(), DialectError> {
         let candidates = form.children(CANDIDATES)?.unwrap_or_default();
-        let finish = match candidates.first() {
-            Some(candidate) => candidate.string(FINISH_REASON)?,
-            None => None,
-        };
+        let first = candidates.into_iter().next().unwrap_or_default();
+        let finish = first.string(FINISH_REASON)?;
         if finish.is_none() {
             return Ok(());
         }

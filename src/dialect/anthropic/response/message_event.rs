@@ -117,8 +117,7 @@ impl MessageEvent {
 
     /// Returns the object in a field; an empty one if it is absent.
     pub fn child(&self, field: &[&str]) -> Result<Document, DialectError> {
-        let child = self.document.child(field)?;
-        Ok(child.unwrap_or_else(Document::empty))
+        Ok(self.document.child(field)?.unwrap_or_default())
     }
 
     /// Changes the index of the block.

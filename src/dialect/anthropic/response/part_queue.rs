@@ -25,9 +25,8 @@ impl PartQueue {
             if is_first.is_some_and(|index| index.as_u64() != Some(0)) {
                 continue;
             }
-            if let Some(content) = candidate.child(CONTENT)? {
-                parts.append(&mut content.children(PARTS)?.unwrap_or_default());
-            }
+            let content = candidate.child(CONTENT)?.unwrap_or_default();
+            parts.append(&mut content.children(PARTS)?.unwrap_or_default());
         }
         keep_seen(&mut parts)?;
         Ok(Self(parts))

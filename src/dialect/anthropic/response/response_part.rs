@@ -40,8 +40,7 @@ pub fn document(value: &Value) -> Result<Document, DialectError> {
 
 /// Returns the arguments of the call in a part.
 pub fn arguments(part: &Document) -> Result<Option<Value>, DialectError> {
-    match part.child(FUNCTION_CALL)? {
-        Some(call) => call.get(ARGUMENTS),
-        None => Ok(None),
-    }
+    part.child(FUNCTION_CALL)?
+        .unwrap_or_default()
+        .get(ARGUMENTS)
 }

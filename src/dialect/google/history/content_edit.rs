@@ -83,7 +83,7 @@ impl ContentEdit {
                     Some(Value::Object(_)) => result.child(RESPONSE)?,
                     Some(_) | None => None,
                 };
-                let mut response = response.unwrap_or_else(Document::empty);
+                let mut response = response.unwrap_or_default();
                 append_text(&mut response, text)?;
                 result.set_child(RESPONSE, &response)
             })

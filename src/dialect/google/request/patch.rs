@@ -232,8 +232,7 @@ impl Patch<'_> {
             self.drop("config", NO_SUCH_FIELD);
             return Ok(());
         }
-        let config = document.child(GENERATION_CONFIG)?;
-        let mut config = config.unwrap_or_else(Document::empty);
+        let mut config = document.child(GENERATION_CONFIG)?.unwrap_or_default();
         for (name, value) in edits {
             let mut parameters = PARAMETERS.iter();
             match parameters.find(|parameter| parameter.name == name) {

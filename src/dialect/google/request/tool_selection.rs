@@ -79,13 +79,9 @@ pub fn write_tool_selection(
 }
 
 fn write_calling_config(document: &mut Document, calling: &Value) -> Result<(), DialectError> {
-    match document.child(TOOL_CONFIG)? {
-        None => document.set(TOOL_CONFIG, &json!({ "functionCallingConfig": calling })),
-        Some(mut config) => {
-            config.set(CALLING_CONFIG, calling)?;
-            document.set_child(TOOL_CONFIG, &config)
-        }
-    }
+    let mut config = document.child(TOOL_CONFIG)?.unwrap_or_default();
+    config.set(CALLING_CONFIG, calling)?;
+    document.set_child(TOOL_CONFIG, &config)
 }
 
 #[cfg(test)]

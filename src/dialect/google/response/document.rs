@@ -293,11 +293,10 @@ impl ResponseDocument {
 
     /// Returns whether the first candidate ends here, and was not cut off.
     pub fn is_complete(&self) -> Result<bool, DialectError> {
-        let reason = match self.first_candidate() {
-            Some(first) => first.document.string(FINISH_REASON)?,
-            None => None,
+        let Some(first) = self.first_candidate() else {
+            return Ok(false);
         };
-        Ok(reason.as_deref() == Some("STOP"))
+        Ok(first.document.string(FINISH_REASON)?.as_deref() == Some("STOP"))
     }
 
     /// Returns whether it holds other candidates than the first.
@@ -332,8 +331,7 @@ impl ResponseDocument {
         }
         self.update_candidates()?;
         if let Some(counts) = &mutation.usage_metadata {
-            let usage = self.document.child(USAGE)?;
-            let mut usage = usage.unwrap_or_else(Document::empty);
+            let mut usage = self.document.child(USAGE)?.unwrap_or_default();
             for (key, value) in counts {
                 usage.set(&[key], value)?;
             }

@@ -34,8 +34,7 @@ pub fn unwrap_response(envelope: &Document) -> Result<Bytes, DialectError> {
     if envelope.has(CANDIDATES) {
         return Err(DialectError::Ambiguous("candidates".to_owned()));
     }
-    let response = envelope.child(RESPONSE)?;
-    Ok(response.unwrap_or_else(Document::empty).to_bytes())
+    Ok(envelope.child(RESPONSE)?.unwrap_or_default().to_bytes())
 }
 
 /// Returns the original envelope with an edited response.
