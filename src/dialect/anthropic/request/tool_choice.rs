@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::dialect::{
-    anthropic::fields::{NAME, TOOL_CONFIG, TYPE},
-    document::Document,
-    error::{DialectError, field_error},
+use crate::{
+    dialect::{
+        anthropic::fields::{NAME, TOOL_CONFIG, TYPE},
+        document::Document,
+        error::{DialectError, field_error},
+    },
+    model::{FunctionCallingMode, ToolConfig},
 };
 
 pub const TOOL_CHOICE: &[&str] = &["tool_choice"];
-const CALLING_CONFIG: &[&str] = &["functionCallingConfig"];
-const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames"];
 
 /// The tools that the model may or must call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,22 +52,14 @@ impl ToolChoice {
 
     /// Reads the choice of the content form.
     pub fn of_form(form: &Document) -> Result<Self, DialectError> {
-        let calling = match form.child(TOOL_CONFIG)? {
-            Some(config) => config.child(CALLING_CONFIG)?,
-            None => None,
-        };
-        let Some(calling) = calling else {
+        let config = form.get(TOOL_CONFIG)?;
+        let Some(config) = config.as_ref().and_then(ToolConfig::read) else {
             return Ok(Self::Unset);
         };
-        let names = match calling.get(ALLOWED_NAMES)? {
-            Some(Value::Array(names)) => names,
-            Some(_) | None => Vec::new(),
-        };
-        let names = names.iter().filter_map(Value::as_str).map(str::to_owned);
-        Ok(match calling.string(&["mode"])?.as_deref() {
-            Some("NONE") => Self::None,
-            Some("ANY") => Self::Any(names.collect()),
-            _ => Self::Auto,
+        Ok(match config.mode.unwrap_or_default() {
+            FunctionCallingMode::Auto => Self::Auto,
+            FunctionCallingMode::None => Self::None,
+            FunctionCallingMode::Any => Self::Any(config.allowed_function_names),
         })
     }
 
