@@ -280,6 +280,11 @@ impl Document {
         unedited.next().is_none() && self.edits.iter().all(|edit| edit.json.is_none())
     }
 
+    /// Returns whether it has no field but those with the `known` names.
+    pub fn has_only(&self, known: &[&str]) -> bool {
+        self.fields().all(|(key, _)| known.contains(&&*key))
+    }
+
     /// Returns whether a field is present under `spellings`, or under a name that a lenient
     /// parser could take for one of them.
     pub fn has(&self, spellings: &[&str]) -> bool {

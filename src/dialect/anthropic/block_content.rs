@@ -88,6 +88,5 @@ fn as_text(blocks: &[Bytes]) -> Result<Option<Bytes>, DialectError> {
 
 fn is_plain_text(block: &Document) -> Result<bool, DialectError> {
     let is_text = block.string(TYPE)?.as_deref() == Some("text");
-    let mut fields = block.fields();
-    Ok(is_text && fields.all(|(key, _)| key == "type" || key == "text"))
+    Ok(is_text && block.has_only(&["type", "text"]))
 }

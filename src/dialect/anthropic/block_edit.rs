@@ -139,7 +139,7 @@ fn write_part(
         }
         return write_result(block, before.as_ref(), &result);
     }
-    if is_media_type(&type_of(block)?) && !is_block_only(before) {
+    if is_media_type(&type_of(block)?) && !before.has_only(&["block", SOURCE]) {
         return write_texts(block, after);
     }
     if let Some(mut edited) = after.child(BLOCK)? {
@@ -150,12 +150,6 @@ fn write_part(
         *block = edited;
     }
     Ok(())
-}
-
-/// Returns whether a part shows nothing but its block.
-fn is_block_only(part: &Document) -> bool {
-    let mut fields = part.fields();
-    fields.all(|(key, _)| key == "block" || key == SOURCE)
 }
 
 /// Writes an edited tool result: text, blocks or an error. Media stay if the result has them

@@ -11,7 +11,7 @@ use crate::dialect::{
     content_form::SOURCE,
     google::response::{
         envelope::ResponseEnvelope,
-        text_chunk::{TextChunk, TextChunkTemplate},
+        text_chunk::{TextChunk, TextChunkTemplate, place_in},
     },
     text_edit::TextStream,
 };
@@ -82,12 +82,6 @@ impl TextEvent {
         }
         (data.get(at..)? == self.data.get(known..)?).then_some(found)
     }
-}
-
-fn place_in(data: &Bytes, part: &Bytes) -> Option<Range<usize>> {
-    let start = (part.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
-    let place = start..start + part.len();
-    (data.get(place.clone())? == part).then_some(place)
 }
 
 /// Returns the end of a string, or of a whole number if `known` is no quote.

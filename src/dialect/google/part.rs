@@ -113,9 +113,7 @@ impl Part {
     /// Returns whether this part and the next one hold text only, both thoughts or neither.
     pub fn can_join(&self, next: &Self) -> bool {
         let is_text_only = |part: &Self| {
-            let mut fields = part.document.fields();
-            part.text.is_some()
-                && fields.all(|(key, _)| ["text", "thought", SOURCE].contains(&&*key))
+            part.text.is_some() && part.document.has_only(&["text", "thought", SOURCE])
         };
         self.is_thought == next.is_thought && is_text_only(self) && is_text_only(next)
     }

@@ -168,14 +168,9 @@ impl MessageReader {
 
     /// Keeps an event as the template of those that follow, if it holds a text only.
     fn keep_template(&mut self, event: &MessageEvent, field: &str, stream: TextStream) {
-        let has_only = |document: &Document, known: &[&str]| {
-            let mut fields = document.fields();
-            fields.all(|(key, _)| known.contains(&&*key))
-        };
         let delta = event.document.child(DELTA).ok().flatten();
         let delta = delta.filter(|delta| {
-            has_only(delta, &["type", field])
-                && has_only(&event.document, &["type", "index", "delta"])
+            delta.has_only(&["type", field]) && event.document.has_only(&["type", "index", "delta"])
         });
         let text = delta.and_then(|delta| delta.bytes_of(&[field]).ok().flatten());
         self.template = text.and_then(|text| {

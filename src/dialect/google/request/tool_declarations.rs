@@ -94,14 +94,9 @@ fn edit_tools(
     if !tools.iter().any(Document::is_edited) {
         return Ok(());
     }
-    tools.retain(|tool| !is_empty_tool(tool));
+    // Its place in the list of another API is no field of the tool.
+    tools.retain(|tool| !tool.has_only(&[SOURCE]));
     document.set_children(TOOLS, &tools)
-}
-
-/// Returns whether a tool has no field left but its place in the list of another API.
-fn is_empty_tool(tool: &Document) -> bool {
-    let mut fields = tool.fields();
-    tool.is_empty() || !tool.has(DECLARATIONS) && fields.all(|(key, _)| key == SOURCE)
 }
 
 /// Removes the declarations of a tool that `keep` rejects by their names, and the list if

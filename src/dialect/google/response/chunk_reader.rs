@@ -1,13 +1,12 @@
 //! Reads the chunks of one response.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::refuse_private_fields,
-    document::Document,
     error::DialectError,
     google::{
         part::{TEXT, THOUGHT},
@@ -15,7 +14,7 @@ use crate::dialect::{
             document::{ResponseDocument, USAGE},
             envelope::ResponseEnvelope,
             text::{CANDIDATE_FIELDS, RESPONSE_FIELDS, stream_of},
-            text_chunk::{TextChunk, TextChunkTemplate},
+            text_chunk::{TextChunk, TextChunkTemplate, place_in},
         },
     },
 };
@@ -54,10 +53,10 @@ impl ChunkReader {
             && !chunk.has_finish_reason()
             && part.text.is_some()
             && (part.is_thought || !part.document.has(THOUGHT))
-            && has_only(chunk.document(), RESPONSE_FIELDS)
-            && has_only(&candidate.document, CANDIDATE_FIELDS)
-            && has_only(&content.document, &["role", "parts"])
-            && has_only(&part.document, TEXT_FIELDS);
+            && chunk.document().has_only(RESPONSE_FIELDS)
+            && candidate.document.has_only(CANDIDATE_FIELDS)
+            && content.document.has_only(&["role", "parts"])
+            && part.document.has_only(TEXT_FIELDS);
         let text = place_in(&bytes, &part.document.bytes_of(TEXT).ok()??)?;
         let usage = match chunk.document().child(USAGE).ok()? {
             Some(usage) => place_in(&bytes, &usage.to_bytes())?,
@@ -101,18 +100,6 @@ pub fn open_response(
     let response = ResponseDocument::open(bytes, envelope)?;
     refuse_private_fields(response.document())?;
     Ok(response)
-}
-
-fn has_only(document: &Document, known: &[&str]) -> bool {
-    let mut fields = document.fields();
-    fields.all(|(key, _)| known.contains(&&*key))
-}
-
-/// Returns the place of a slice in the bytes that it was taken from.
-fn place_in(bytes: &[u8], slice: &[u8]) -> Option<Range<usize>> {
-    let start = slice.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
-    let end = start + slice.len();
-    (end <= bytes.len()).then_some(start..end)
 }
 
 #[cfg(test)]

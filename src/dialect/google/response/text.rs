@@ -228,7 +228,7 @@ impl CandidateEditor<'_> {
 
     fn edit_fields(&mut self, part: &mut Document) -> Result<(), DialectError> {
         // Most parts hold a text only.
-        if part.fields().all(|(key, _)| key == "text") {
+        if part.has_only(&["text"]) {
             return Ok(());
         }
         let except = [NAME_FIELDS, PARTIAL_ARGS].concat();

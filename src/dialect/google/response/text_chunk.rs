@@ -41,6 +41,13 @@ pub struct TextChunk {
     is_edited: bool,
 }
 
+/// Returns the place of a slice in the bytes that it was taken from.
+pub fn place_in(bytes: &[u8], slice: &[u8]) -> Option<Range<usize>> {
+    let start = slice.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
+    let end = start + slice.len();
+    (end <= bytes.len()).then_some(start..end)
+}
+
 impl TextChunk {
     /// Reads a chunk; `None` if it does not fit the template.
     ///
