@@ -27,22 +27,30 @@ pub fn counted_request(call: &Call, document: &Document) -> Result<Option<Docume
     Ok(inner)
 }
 
-/// Reads the contents of a request, or of the texts to embed.
-pub fn read_contents(call: &Call, document: &Document) -> Result<Contents, DialectError> {
-    let list = match call.operation {
-        Operation::Embed => document.child(CONTENT)?.into_iter().collect(),
-        Operation::BatchEmbed => {
-            let requests = document.children(REQUESTS)?.unwrap_or_default();
-            let contents = requests.iter().map(|request| request.child(CONTENT));
-            let contents: Vec<Option<Document>> = contents.collect::<Result<_, _>>()?;
-            contents.into_iter().flatten().collect()
-        }
+/// Returns the requests of which each embeds one content; `None` if the call embeds none.
+pub fn embeddings(call: &Call, document: &Document) -> Result<Option<Vec<Document>>, DialectError> {
+    match call.operation {
+        Operation::Embed => Ok(Some(vec![document.clone()])),
+        Operation::BatchEmbed => Ok(Some(document.children(REQUESTS)?.unwrap_or_default())),
         Operation::Generate
         | Operation::Stream(_)
         | Operation::CountTokens
         | Operation::CreateCache
         | Operation::UseCache
-        | Operation::Other => document.children(CONTENTS)?.unwrap_or_default(),
+        | Operation::Other => Ok(None),
+    }
+}
+
+/// Returns the contents of a request, or those to embed.
+pub fn contents(call: &Call, document: &Document) -> Result<Vec<Document>, DialectError> {
+    let Some(requests) = embeddings(call, document)? else {
+        return Ok(document.children(CONTENTS)?.unwrap_or_default());
     };
-    Contents::read(list)
+    let contents = requests.iter().map(|request| request.child(CONTENT));
+    contents.filter_map(Result::transpose).collect()
+}
+
+/// Reads the contents of a request, or those to embed.
+pub fn read_contents(call: &Call, document: &Document) -> Result<Contents, DialectError> {
+    Contents::read(contents(call, document)?)
 }

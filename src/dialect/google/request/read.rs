@@ -7,16 +7,15 @@ use crate::{
         error::DialectError,
         google::{
             content::Content,
-            fields::{CACHED_CONTENT, CONTENT, CONTENTS, REQUESTS, TOOL_CONFIG, WRAPPED_REQUEST},
+            fields::{CACHED_CONTENT, CONTENT, TOOL_CONFIG, WRAPPED_REQUEST},
             request::{
-                body::{counted_request, read_contents},
+                body::{contents, counted_request, embeddings, read_contents},
                 model::check_model,
                 parameters::{read_integer, read_parameters},
                 system_instruction::read_system_instruction,
                 tool_declarations::declared_functions,
             },
         },
-        method::Operation,
     },
     model::{LlmRequest, ToolConfig},
 };
@@ -91,27 +90,14 @@ pub fn cached_content(document: &Document) -> Result<Option<String>, DialectErro
 /// Returns the new texts of the user: those after the model's last content, without
 /// gemini-cli's introduction. For embeddings, all texts. Empty if only tools answered.
 pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>, DialectError> {
-    match call.operation {
-        Operation::Embed => embedded_texts(document),
-        Operation::BatchEmbed => {
-            let requests = document.children(REQUESTS)?.unwrap_or_default();
-            let texts: Vec<_> = requests
-                .iter()
-                .map(embedded_texts)
-                .collect::<Result<_, _>>()?;
-            Ok(texts.concat())
-        }
-        Operation::Generate
-        | Operation::Stream(_)
-        | Operation::CountTokens
-        | Operation::CreateCache
-        | Operation::UseCache
-        | Operation::Other => {
-            let inner = counted_request(call, document)?;
-            let contents = read_contents(call, inner.as_ref().unwrap_or(document))?;
-            Ok(contents.new_prompt())
-        }
+    if let Some(requests) = embeddings(call, document)? {
+        let texts = requests.iter().map(embedded_texts);
+        let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
+        return Ok(texts.concat());
     }
+    let inner = counted_request(call, document)?;
+    let contents = read_contents(call, inner.as_ref().unwrap_or(document))?;
+    Ok(contents.new_prompt())
 }
 
 fn embedded_texts(document: &Document) -> Result<Vec<String>, DialectError> {
@@ -128,19 +114,8 @@ fn embedded_texts(document: &Document) -> Result<Vec<String>, DialectError> {
 pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSummary, DialectError> {
     let inner = counted_request(call, document)?;
     let document = inner.as_ref().unwrap_or(document);
-    let count = |field| Ok::<_, DialectError>(document.list(field)?.map_or(0, |list| list.len()));
-    let contents = match call.operation {
-        Operation::Embed => document.child(CONTENT)?.map_or(0, |_| 1),
-        Operation::BatchEmbed => count(REQUESTS)?,
-        Operation::Generate
-        | Operation::Stream(_)
-        | Operation::CountTokens
-        | Operation::CreateCache
-        | Operation::UseCache
-        | Operation::Other => count(CONTENTS)?,
-    };
     Ok(RequestSummary {
-        contents,
+        contents: contents(call, document)?.len(),
         functions: declared_functions(document)?,
         max_output_tokens: read_integer(&read_parameters(document)?, "maxOutputTokens")?,
     })
