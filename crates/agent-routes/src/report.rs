@@ -90,7 +90,8 @@ impl Report {
                 );
             }
             if (agent.is_present)(&reader) {
-                ways.extend(routes.iter().flat_map(|route| route.ways(&gateway)));
+                let ways_of = |route: &Route| route.ways(agent.name, &gateway);
+                ways.extend(routes.iter().flat_map(ways_of));
             } else {
                 absent.push(agent.name);
             }
@@ -175,11 +176,11 @@ impl Route {
     }
 
     /// Returns a way for each setting, or that without settings.
-    fn ways(&self, gateway: &Address) -> Vec<Way> {
+    fn ways(&self, agent: &'static str, gateway: &Address) -> Vec<Way> {
         let way = |to: Option<Address>, because, is_effective: bool| {
             let goes_to_gateway = to.as_ref().is_some_and(|address| address.is_same(gateway));
             Way {
-                agent: self.agent,
+                agent,
                 login: self.login.clone(),
                 verdict: match (is_effective, goes_to_gateway) {
                     (false, _) => Verdict::NotInEffect,

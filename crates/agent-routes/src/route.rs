@@ -1,15 +1,13 @@
-//! Routes: an agent with one kind of login, and where its model calls go.
+//! Routes: one kind of login of an agent, and where its model calls go.
 
 use crate::{
     address::Address,
     settings::{Place, Setting},
 };
 
-/// An agent with one kind of login.
+/// One kind of login of an agent.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// Name of the agent.
-    pub agent: &'static str,
     /// Kind of login, or the model API.
     pub login: String,
     /// Settings that name a base URL, in the order of their precedence.
@@ -31,6 +29,20 @@ pub enum Destination {
     Hosts(Vec<Address>),
     /// To an address that is not known, for this reason.
     Unknown(String),
+}
+
+impl Route {
+    /// Creates a route that no setting changes, without credentials.
+    pub(crate) fn new(login: impl Into<String>, default: Destination) -> Self {
+        Self {
+            login: login.into(),
+            settings: Vec::new(),
+            default,
+            alternatives: Vec::new(),
+            disabled_by: None,
+            credentials: Vec::new(),
+        }
+    }
 }
 
 impl Destination {

@@ -156,10 +156,17 @@ impl SettingsReader<'_> {
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         files.retain(|file| file.to_str().is_some_and(|path| path.ends_with(ending)));
         files.sort();
-        files
-            .iter()
-            .filter_map(|file| self.read(file, format))
-            .collect()
+        self.read_files(files, format)
+    }
+
+    /// Reads those of the files that exist.
+    pub(crate) fn read_files(
+        &mut self,
+        files: impl IntoIterator<Item = PathBuf>,
+        format: Format,
+    ) -> Vec<Document> {
+        let files = files.into_iter();
+        files.filter_map(|file| self.read(&file, format)).collect()
     }
 
     fn skip<T>(&mut self, file: &Path, error: String) -> Option<T> {

@@ -51,11 +51,9 @@ const APIS: [Api; 3] = [
 
 fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     let folders = reader.machine.folders_upwards();
-    let mut read = |name: &str, format| -> Vec<Document> {
+    let mut read = |name: &str, format| {
         let files = folders.iter().map(|folder| folder.join(name));
-        files
-            .filter_map(|file| reader.read(&file, format))
-            .collect()
+        reader.read_files(files, format)
     };
     let configs = read(".aider.conf.yml", Format::Yaml);
     let variables = read(".env", Format::Variables);
@@ -69,18 +67,14 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         let own = key.map(|key| configs.iter().filter_map(move |file| file.text(&[key])));
         let own = own.into_iter().flatten();
         Route {
-            agent: AGENT.name,
-            login: login.to_owned(),
             settings: own
                 .chain(names.iter().flat_map(|name| find(name)))
                 .collect(),
-            default: Destination::https(host),
-            alternatives: Vec::new(),
-            disabled_by: None,
             credentials: find(credential)
                 .into_iter()
                 .map(|setting| setting.place)
                 .collect(),
+            ..Route::new(login, Destination::https(host))
         }
     };
     APIS.map(route).into()

@@ -40,13 +40,9 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
     credentials.extend(Place::of_file(folder.join(".credentials.json")));
 
     let mut routes = vec![Route {
-        agent: AGENT.name,
-        login: "Anthropic API".to_owned(),
         settings: find("ANTHROPIC_BASE_URL"),
-        default: Destination::https(hosts::ANTHROPIC),
-        alternatives: Vec::new(),
-        disabled_by: None,
         credentials,
+        ..Route::new("Anthropic API", Destination::https(hosts::ANTHROPIC))
     }];
     let clouds = clouds(first);
     let is_chosen = |switch| {
@@ -57,13 +53,8 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             .into_iter()
             .filter(|cloud| is_chosen(cloud.switch))
             .map(|cloud| Route {
-                agent: AGENT.name,
-                login: cloud.name.to_owned(),
                 settings: find(cloud.base_url),
-                default: cloud.default,
-                alternatives: Vec::new(),
-                disabled_by: None,
-                credentials: Vec::new(),
+                ..Route::new(cloud.name, cloud.default)
             }),
     );
     routes
@@ -119,8 +110,5 @@ fn settings_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
             .folder("CLAUDE_CONFIG_DIR", ".claude")
             .join("settings.json"),
     ];
-    let read = files
-        .iter()
-        .filter_map(|file| reader.read(file, Format::Json));
-    read.collect()
+    reader.read_files(files, Format::Json)
 }

@@ -54,18 +54,18 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             Place::of_file(file).into_iter().collect(),
         ),
     ];
-    let route = |(login, host, credentials): (&str, &str, Vec<Place>)| Route {
-        agent: AGENT.name,
-        login: login.to_owned(),
-        settings: settings.clone(),
-        default: if is_built_in {
+    let default = |host: &str| {
+        if is_built_in {
             Destination::https(host)
         } else {
             Destination::Unknown(format!("provider `{name}` has no base_url"))
-        },
+        }
+    };
+    let route = |(login, host, credentials): (&str, &str, Vec<Place>)| Route {
+        settings: settings.clone(),
         alternatives: others.clone(),
-        disabled_by: None,
         credentials,
+        ..Route::new(login, default(host))
     };
     logins.map(route).into()
 }
@@ -88,10 +88,7 @@ fn config_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
         machine.folder("CODEX_HOME", ".codex").join("config.toml"),
         machine.root_file("/etc/codex/config.toml"),
     ];
-    let read = files
-        .iter()
-        .filter_map(|file| reader.read(file, Format::Toml));
-    read.collect()
+    reader.read_files(files, Format::Toml)
 }
 
 /// Reads the user's profiles: files like `NAME.config.toml`.

@@ -44,10 +44,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
         places("GOOGLE_APPLICATION_CREDENTIALS").chain(file)
     };
     let route = |(login, kind, variable): (&str, &str, &str), default, credentials| Route {
-        agent: AGENT.name,
-        login: login.to_owned(),
         settings: find(variable),
-        default,
         alternatives: others
             .iter()
             .filter_map(|file| file.text(&[variable]))
@@ -57,6 +54,7 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             .filter(|enforced| enforced.value != kind)
             .map(|enforced| enforced.place.clone()),
         credentials,
+        ..Route::new(login, default)
     };
     let [api_key, vertex, google] = LOGINS;
     let location = find("GOOGLE_CLOUD_LOCATION").into_iter().next();
@@ -98,9 +96,7 @@ pub(super) fn vertex_hosts(location: Option<&Setting>) -> Destination {
 fn variable_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
     let folders = reader.machine.folders_upwards().into_iter();
     let files = folders.flat_map(|folder| [folder.join(".gemini/.env"), folder.join(".env")]);
-    files
-        .filter_map(|file| reader.read(&file, Format::Variables))
-        .collect()
+    reader.read_files(files, Format::Variables)
 }
 
 /// Returns the only type of login that the settings allow, if they do.

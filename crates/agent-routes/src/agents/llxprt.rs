@@ -41,36 +41,25 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             let keys = keys
                 .into_iter()
                 .filter_map(|key| profile.text(&["ephemeralSettings", key]));
+            let default = known.map_or_else(
+                || Destination::Unknown(format!("`{provider}` has a host of its own")),
+                |(_, host, _)| Destination::https(host),
+            );
             Some(Route {
-                agent: AGENT.name,
-                login: format!("profile for {provider}"),
                 settings: profile
                     .text(&["ephemeralSettings", "base-url"])
                     .into_iter()
                     .collect(),
-                default: known.map_or_else(
-                    || Destination::Unknown(format!("`{provider}` has a host of its own")),
-                    |(_, host, _)| Destination::https(host),
-                ),
-                alternatives: Vec::new(),
-                disabled_by: None,
                 credentials: keys.map(|setting| setting.place).collect(),
+                ..Route::new(format!("profile for {provider}"), default)
             })
         })
         .collect();
     routes.extend(PROVIDERS.map(|(provider, host, variable)| {
+        let key = machine.variable(variable);
         Route {
-            agent: AGENT.name,
-            login: format!("provider {provider}"),
-            settings: Vec::new(),
-            default: Destination::https(host),
-            alternatives: Vec::new(),
-            disabled_by: None,
-            credentials: machine
-                .variable(variable)
-                .map(|setting| setting.place)
-                .into_iter()
-                .collect(),
+            credentials: key.into_iter().map(|setting| setting.place).collect(),
+            ..Route::new(format!("provider {provider}"), Destination::https(host))
         }
     }));
     routes

@@ -53,33 +53,24 @@ fn routes(reader: &mut SettingsReader<'_>) -> Vec<Route> {
             .as_ref()
             .filter(|file| file.entries(&[]).any(|(name, _)| name == provider));
         let variable = known.and_then(|(.., variable)| machine.variable(variable));
+        let default = match known {
+            Some((_, host, _)) => Destination::https(host),
+            None => Destination::Unknown(format!("provider `{provider}` has no baseURL")),
+        };
         routes.push(Route {
-            agent: AGENT.name,
-            login: format!("provider {provider}"),
             settings: base_urls(&files, provider, machine),
-            default: match known {
-                Some((_, host, _)) => Destination::https(host),
-                None => Destination::Unknown(format!("provider `{provider}` has no baseURL")),
-            },
-            alternatives: Vec::new(),
             disabled_by: disabled_by.map(|(_, place)| place.clone()),
             credentials: variable
                 .map(|setting| setting.place)
                 .into_iter()
                 .chain(login.map(|file| file.place(&[provider])))
                 .collect(),
+            ..Route::new(format!("provider {provider}"), default)
         });
     }
     if only.is_none() {
-        routes.push(Route {
-            agent: AGENT.name,
-            login: "any other provider".to_owned(),
-            settings: Vec::new(),
-            default: Destination::Unknown("enabled_providers is not set".to_owned()),
-            alternatives: Vec::new(),
-            disabled_by: None,
-            credentials: Vec::new(),
-        });
+        let default = Destination::Unknown("enabled_providers is not set".to_owned());
+        routes.push(Route::new("any other provider", default));
     }
     routes
 }
@@ -118,9 +109,6 @@ fn config_files(reader: &mut SettingsReader<'_>) -> Vec<Document> {
         .folder("XDG_CONFIG_HOME", ".config")
         .join("opencode");
     let files = managed.into_iter().chain(project).flat_map(in_folder);
-    let files: Vec<PathBuf> = files.chain(named).chain(in_folder(user)).collect();
-    let read = files
-        .iter()
-        .filter_map(|file| reader.read(file, Format::Json));
-    read.collect()
+    let files = files.chain(named).chain(in_folder(user));
+    reader.read_files(files, Format::Json)
 }

@@ -24,7 +24,7 @@ pub(super) const GOOGLE: Agent = Agent {
     routes: |reader| {
         let mut routes = vec![route(
             reader,
-            (GOOGLE.name, "Gemini API"),
+            "Gemini API",
             "GOOGLE_GEMINI_BASE_URL",
             Destination::https(hosts::GEMINI),
             &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
@@ -33,7 +33,7 @@ pub(super) const GOOGLE: Agent = Agent {
             let location = reader.machine.variable("GOOGLE_CLOUD_LOCATION");
             routes.push(route(
                 reader,
-                (GOOGLE.name, "Vertex AI"),
+                "Vertex AI",
                 "GOOGLE_VERTEX_BASE_URL",
                 vertex_hosts(location.as_ref()),
                 &["GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"],
@@ -65,7 +65,7 @@ pub(super) const ANTHROPIC: Agent = Agent {
     routes: |reader| {
         vec![route(
             reader,
-            (ANTHROPIC.name, "Anthropic API"),
+            "Anthropic API",
             "ANTHROPIC_BASE_URL",
             Destination::https(hosts::ANTHROPIC),
             &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
@@ -79,7 +79,7 @@ pub(super) const OPENAI: Agent = Agent {
     routes: |reader| {
         vec![route(
             reader,
-            (OPENAI.name, "OpenAI API"),
+            "OpenAI API",
             "OPENAI_BASE_URL",
             Destination::https(hosts::OPENAI),
             &["OPENAI_API_KEY"],
@@ -96,7 +96,7 @@ fn has_any(machine: &Machine, variables: &[&str]) -> bool {
 
 fn route(
     reader: &SettingsReader<'_>,
-    (agent, api): (&'static str, &str),
+    api: &str,
     base_url: &str,
     default: Destination,
     keys: &[&str],
@@ -104,12 +104,8 @@ fn route(
     let credentials = keys.iter().filter_map(|name| reader.machine.variable(name));
     let credentials: Vec<Place> = credentials.map(|setting| setting.place).collect();
     Route {
-        agent,
-        login: api.to_owned(),
         settings: reader.machine.variable(base_url).into_iter().collect(),
-        default,
-        alternatives: Vec::new(),
-        disabled_by: None,
         credentials,
+        ..Route::new(api, default)
     }
 }
