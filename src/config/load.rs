@@ -130,12 +130,11 @@ impl Config {
         loader.check_upstream_headers();
         let caller_policies = loader.callers();
         let (tls, admin_tls) = (loader.tls("/tls"), loader.tls("/admin/tls"));
-        let hook_directory = loader.hook_directory();
         loader.check_redis_urls();
         loader.check_telemetry();
         loader.check_audit_sink();
         loader.check_trace();
-        loader.resolve_paths();
+        loader.check_paths();
         loader.check_rollout();
         loader.check_source();
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
@@ -157,7 +156,7 @@ impl Config {
 
         (config.tls, config.admin.tls) = (tls, admin_tls);
         config.caller_policies = caller_policies;
-        config.hook_directory = hook_directory;
+        loader.resolve_paths(&mut config);
         let merged = merge(blocks, &loader.layers);
         loader.problems.extend(merged.problems);
         loader.fail_if_problems()?;

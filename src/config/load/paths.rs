@@ -11,6 +11,7 @@ use rustix::fs::Access;
 use super::loader::Loader;
 use crate::config::{
     settings::{
+        config_file::Config,
         record::{RecordRedaction, RecordSettings},
         rollout::RolloutSettings,
     },
@@ -24,41 +25,63 @@ const MIN_AUDIT_FILE_BYTES: usize = 64 * 1024;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 impl Loader {
-    pub(super) fn hook_directory(&mut self) -> PathBuf {
+    /// Checks the files and folders that a config names.
+    pub(super) fn check_paths(&mut self) {
+        self.check_hook_directory();
+        self.check_transcripts();
+        self.check_audit_path();
+        self.check_created_folder("/revisions/path", "`revisions.path`");
+        self.check_record_redaction();
+        // It is watched for changes.
+        if let Some(path) = self.section::<PathBuf>("/shadow/config") {
+            self.file(&path);
+        }
+        self.check_created_folder("/source/persist", "`source.persist`");
+    }
+
+    /// Makes the paths of a config absolute.
+    pub(super) fn resolve_paths(&self, config: &mut Config) {
+        if let Some(layer) = self.layers.first() {
+            config.hook_directory.clone_from(&layer.directory);
+        }
+        let paths = [
+            Some(&mut config.hook_directory),
+            config.sessions.transcripts.as_mut(),
+            config.audit.as_mut().map(|audit| &mut audit.path),
+            config
+                .revisions
+                .as_mut()
+                .map(|revisions| &mut revisions.path),
+            config.record.as_mut().map(|record| &mut record.path),
+            config.shadow.as_mut().map(|shadow| &mut shadow.config),
+            config.source.as_mut().map(|source| &mut source.persist),
+        ];
+        for path in paths.into_iter().flatten() {
+            *path = self.absolute(path);
+        }
+    }
+
+    fn check_hook_directory(&mut self) {
         let path: PathBuf = self.section("/hook_directory").unwrap_or_default();
-        let directory = match self.layers.first() {
-            Some(layer) => self.absolute(&layer.directory),
-            None => self.absolute(&path),
-        };
-        if !directory.is_dir() {
+        let directory = self.layers.first().map_or(&path, |layer| &layer.directory);
+        if !self.absolute(directory).is_dir() {
             let message = format!("`hook_directory` is not a directory: `{}`", path.display());
             self.problem("/hook_directory", message);
         }
-        directory
     }
 
-    /// Checks the files and folders that hookgate writes, and makes their paths absolute, and that
-    /// of the shadow's config.
-    pub(super) fn resolve_paths(&mut self) {
-        self.resolve_transcripts();
-        self.resolve_audit_path();
-        self.resolve_created_folder("/revisions/path", "`revisions.path`");
-        self.resolve_record_path();
-        self.resolve_shadow_config();
-        self.resolve_created_folder("/source/persist", "`source.persist`");
-    }
-
-    fn resolve_transcripts(&mut self) {
+    fn check_transcripts(&mut self) {
         let pointer = "/sessions/transcripts";
-        if let Some((path, directory)) = self.resolve(pointer)
-            && let Err(reason) = check_writable(&directory)
-        {
+        let Some(path) = self.section::<PathBuf>(pointer) else {
+            return;
+        };
+        if let Err(reason) = check_writable(&self.absolute(&path)) {
             let message = format!("`sessions.transcripts` {reason}: `{}`", path.display());
             self.problem(pointer, message);
         }
     }
 
-    fn resolve_audit_path(&mut self) {
+    fn check_audit_path(&mut self) {
         let size = "/audit/rotate/size";
         let bytes: Option<Size> = self.section(size);
         if bytes.is_some_and(|size| size.0 < MIN_AUDIT_FILE_BYTES) {
@@ -66,9 +89,10 @@ impl Loader {
             self.warning(size, message);
         }
         let pointer = "/audit/path";
-        let Some((path, file)) = self.resolve(pointer) else {
+        let Some(path) = self.section::<PathBuf>(pointer) else {
             return;
         };
+        let file = self.absolute(&path);
         let parent = file.parent().unwrap_or(Path::new("/"));
         let problem = if file.is_dir() {
             Some("`audit.path` is a directory".to_owned())
@@ -82,10 +106,11 @@ impl Loader {
     }
 
     /// Checks the folder of a setting. Who can write there chooses the config in use.
-    fn resolve_created_folder(&mut self, pointer: &str, setting: &str) {
-        let Some((path, folder)) = self.resolve(pointer) else {
+    fn check_created_folder(&mut self, pointer: &str, setting: &str) {
+        let Some(path) = self.section::<PathBuf>(pointer) else {
             return;
         };
+        let folder = self.absolute(&path);
         if let Ok(existing) = fs::metadata(&folder)
             && existing.permissions().mode() & WRITABLE_BY_OTHERS != 0
         {
@@ -119,33 +144,15 @@ impl Loader {
         }
     }
 
-    fn resolve_record_path(&mut self) {
-        let record = self.section::<RecordSettings>("/record");
-        if record.is_some_and(|record| {
+    fn check_record_redaction(&mut self) {
+        let record: Option<RecordSettings> = self.section("/record");
+        let is_plain = |record: &RecordSettings| {
             record.redact == RecordRedaction::None && record.encrypt_to.is_empty()
-        }) {
+        };
+        if record.as_ref().is_some_and(is_plain) {
             let message = "secrets in prompts and answers are written in plain text; add `encrypt_to`, or remove `redact: none`";
             self.warning("/record/redact", message);
         }
-        self.resolve("/record/path");
-    }
-
-    /// Resolves the path of the shadow's config, which is watched for changes.
-    fn resolve_shadow_config(&mut self) {
-        if let Some((path, _)) = self.resolve("/shadow/config") {
-            self.file(&path);
-        }
-    }
-
-    /// Makes a path absolute. Returns it as it is written, and absolute.
-    fn resolve(&mut self, pointer: &str) -> Option<(PathBuf, PathBuf)> {
-        let path: PathBuf = self.section(pointer)?;
-        let absolute = self.absolute(&path);
-        match serde_json::to_value(&absolute) {
-            Ok(resolved) => *self.value.pointer_mut(pointer)? = resolved,
-            Err(error) => self.problem(pointer, error.to_string()),
-        }
-        Some((path, absolute))
     }
 
     fn absolute(&self, path: &Path) -> PathBuf {
