@@ -77,7 +77,7 @@ impl Dialect for OpenAiChat {
 
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError> {
         let after = Document::from_checked(response.current_bytes())?;
-        let wire = response.wire().and_then(|wire| wire.events.first());
+        let wire = response.wire().and_then(|events| events.first());
         let Some(body) = wire else {
             return response::own::own_body(&after);
         };

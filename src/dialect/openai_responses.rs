@@ -106,7 +106,7 @@ impl Dialect for OpenAiResponses {
 
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError> {
         let view = ChunkView::read(response.document())?;
-        let original = response.wire().and_then(|wire| wire.events.first());
+        let original = response.wire().and_then(|events| events.first());
         response::close_response(original, &view)
     }
 

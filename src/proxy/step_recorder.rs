@@ -88,7 +88,7 @@ impl StepRecorder {
         let json = chunk.original_bytes();
         self.record_body(BodyPart::ModelAnswer, || json.clone());
         let length = match chunk.wire() {
-            Some(wire) => wire.events.iter().map(Bytes::len).sum(),
+            Some(events) => events.iter().map(Bytes::len).sum(),
             None => json.len(),
         };
         Some(ReceivedChunk { json, length })

@@ -14,7 +14,6 @@ mod partial_function_calls;
 mod raw_usage;
 mod text;
 pub mod text_chunk;
-mod wire;
 
 pub use self::{
     builder::{build_response, build_text_response},

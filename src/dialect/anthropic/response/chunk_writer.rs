@@ -62,7 +62,7 @@ enum EditedBlock {
 
 impl WriteChunks for MessageWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        let events = chunk.wire().map_or(&[][..], |wire| &wire.events);
+        let events = chunk.wire().unwrap_or_default();
         if let ([data], true, false) = (events, chunk.is_text(), chunk.is_edited())
             && self
                 .alike

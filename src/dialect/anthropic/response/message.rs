@@ -45,7 +45,7 @@ pub fn open_message(body: Bytes) -> Result<ResponseDocument, DialectError> {
 /// Fails if an edit cannot be written.
 pub fn close_message(response: &ResponseDocument) -> Result<Bytes, DialectError> {
     let form = Document::from_checked(response.to_bytes())?;
-    match response.wire().map(|wire| wire.events.as_slice()) {
+    match response.wire() {
         Some([body]) if !response.is_edited() => Ok(body.clone()),
         Some([body]) => edit_message(Document::from_checked(body.clone())?, &form),
         Some(_) | None => create_message(&form),

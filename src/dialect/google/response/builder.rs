@@ -7,7 +7,7 @@ use crate::{
     dialect::{
         call::Call,
         error::DialectError,
-        google::response::{document::ResponseDocument, text_chunk::TextChunk, wire::Wire},
+        google::response::{document::ResponseDocument, text_chunk::TextChunk},
     },
     model::{CandidateMutation, LlmResponse, ResponseMutation},
 };
@@ -29,16 +29,14 @@ impl ResponseDocument {
     /// Fails if `form` is not in the content form.
     pub fn from_form_bytes(form: Bytes, events: Vec<Bytes>) -> Result<Self, DialectError> {
         let mut document = Self::parse(form)?;
-        document.wire = Some(Wire { events });
+        document.wire = Some(events);
         Ok(document)
     }
 
     /// Creates an unparsed chunk of text, which was read from one event.
     pub(crate) fn from_text_event(text: TextChunk, event: Bytes) -> Self {
         let mut document = Self::from_text(text);
-        document.wire = Some(Wire {
-            events: vec![event],
-        });
+        document.wire = Some(vec![event]);
         document
     }
 
@@ -55,9 +53,10 @@ impl ResponseDocument {
         self.ends_text
     }
 
-    /// Returns what it was read from, if the API has another form.
-    pub const fn wire(&self) -> Option<&Wire> {
-        self.wire.as_ref()
+    /// Returns the whole body or the data of each event that it was read from, if the API has
+    /// another form.
+    pub fn wire(&self) -> Option<&[Bytes]> {
+        self.wire.as_deref()
     }
 
     /// Builds a document from the stable form, for agents that report no more.

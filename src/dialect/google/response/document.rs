@@ -18,7 +18,6 @@ use crate::{
                 envelope::{ResponseEnvelope, replace_response, unwrap_response},
                 raw_usage::RawUsage,
                 text_chunk::TextChunk,
-                wire::Wire,
             },
         },
     },
@@ -43,7 +42,7 @@ pub struct ResponseDocument {
     pub(crate) candidates: Vec<CandidateDocument>,
     envelope: Option<Box<Document>>,
     /// Original body or events, if the API does not use the content form.
-    pub(crate) wire: Option<Wire>,
+    pub(crate) wire: Option<Vec<Bytes>>,
     /// True if a text of the first candidate ends with this chunk.
     pub(crate) ends_text: bool,
 }

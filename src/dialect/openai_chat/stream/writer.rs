@@ -125,7 +125,7 @@ impl ChatChunkWriter {
     /// does not.
     fn write_alike(&self, out: &mut BytesMut, chunk: &ResponseDocument) -> Option<()> {
         let alike = self.alike.as_ref().filter(|_| chunk.is_text())?;
-        let [data] = chunk.wire()?.events.as_slice() else {
+        let [data] = chunk.wire()? else {
             return None;
         };
         alike.text_of(data)?;
@@ -296,7 +296,7 @@ impl WriteChunks for ChatChunkWriter {
             before: &before,
             after: &after,
         };
-        self.write_chunk(out, &wire.events, edit)
+        self.write_chunk(out, wire, edit)
     }
 
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {

@@ -111,8 +111,7 @@ impl EventWriter {
 
 impl WriteChunks for EventWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        let wire = chunk.wire().map(|wire| wire.events.as_slice());
-        let wire = wire.unwrap_or_default();
+        let wire = chunk.wire().unwrap_or_default();
         let Some(text) = chunk.unparsed_text() else {
             return self.write_chunk(out, wire, &ChunkView::read(chunk.document())?);
         };
