@@ -169,8 +169,7 @@ fn isolated(config: &Config, mock: SocketAddr) -> Config {
             upstream.fallback = None;
         }
     }
-    let groups = config.hooks.values_mut().flatten();
-    for hook in groups.flat_map(|group| &mut group.hooks) {
+    for hook in config.enabled_hooks_mut() {
         hook.settings.0.shift_remove("prewarm");
     }
     config

@@ -47,12 +47,7 @@ impl CheckArgs {
         if self.tool_names || maps_tool_names(&config) {
             print_tool_names(&hook::tool_names(&config))?;
         }
-        let hooks = config
-            .hooks
-            .values()
-            .flatten()
-            .map(|group| group.hooks.len());
-        let (hooks, policies) = (hooks.sum(), config.policies.len());
+        let (hooks, policies) = (config.enabled_hooks().count(), config.policies.len());
         let source = self.rollout_source(&config)?;
         // Building a snapshot checks what only the transports know.
         block_on(async {
@@ -141,11 +136,7 @@ fn print_tool_names(names: &ToolNames) -> Result<(), Failure> {
 
 /// Prints the limits of the policies in use.
 fn print_policy_notes(config: &Config) {
-    let hooks = config
-        .hooks
-        .values()
-        .flatten()
-        .flat_map(|group| &group.hooks);
+    let hooks = config.enabled_hooks();
     let builtin: Vec<PolicySpec> = hooks.filter_map(HookSpec::as_policy).collect();
     for spec in config.policies.iter().chain(&builtin) {
         let unseen = policy::find(&spec.policy).map_or("", |kind| kind.unseen);

@@ -45,12 +45,7 @@ fn unreported_events(config: &Config) -> impl Iterator<Item = Problem> {
 fn excess_processes(config: &Config) -> Option<Problem> {
     let limit = config.limits.hook_processes;
     let mut used = 0_usize;
-    let mut hooks = config
-        .hooks
-        .values()
-        .flatten()
-        .flat_map(|group| &group.hooks);
-    let first = hooks.find(|hook| {
+    let first = config.enabled_hooks().find(|hook| {
         used = used.saturating_add(hook.processes());
         used > limit
     })?;

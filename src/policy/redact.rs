@@ -36,10 +36,7 @@ pub(super) const KIND: PolicyKind = PolicyKind::new::<Redact>(
 
 /// Returns the patterns of all `redact` policies of a config, by unique names.
 pub fn redact_patterns(config: &Config) -> BTreeMap<String, String> {
-    let hooks = config.hooks.values().flatten();
-    let hooks = hooks
-        .flat_map(|group| &group.hooks)
-        .filter_map(HookSpec::as_policy);
+    let hooks = config.enabled_hooks().filter_map(HookSpec::as_policy);
     let mut all = BTreeMap::new();
     for policy in config.policies.iter().cloned().chain(hooks) {
         let patterns = policy.settings.0.get("patterns").and_then(Value::as_object);

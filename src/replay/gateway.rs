@@ -180,8 +180,7 @@ fn isolated(mut config: Config) -> Config {
     config.sessions.transcripts = None;
     config.sessions.store = StoreSettings::Memory;
     config.sessions.max = config.sessions.max.min(MAX_SESSIONS);
-    let groups = config.hooks.values_mut().flatten();
-    for hook in groups.flat_map(|group| &mut group.hooks) {
+    for hook in config.enabled_hooks_mut() {
         hook.settings.0.shift_remove("prewarm");
     }
     config

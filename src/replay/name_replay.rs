@@ -69,12 +69,7 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
             not_judged: not_judged.map(Cow::Borrowed),
         });
     };
-    for spec in config
-        .hooks
-        .values()
-        .flatten()
-        .flat_map(|group| &group.hooks)
-    {
+    for spec in config.enabled_hooks() {
         add(spec.label(), Some("hooks need the content of events"));
     }
     config.hooks.clear();

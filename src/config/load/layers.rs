@@ -6,15 +6,12 @@ use std::fs;
 use serde_json::{Map, Value};
 
 use super::loader::Loader;
-use crate::{
-    config::{
-        overrides::Overrides,
-        policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, CommandHooks, LOWER_SETTINGS, PolicyLayer},
-        settings::{config_file::Config, hooks::HookSpec},
-        source_span::{ConfigError, Problem, SourceSpan},
-        spanned_yaml::SpannedYaml,
-    },
-    event::EventName,
+use crate::config::{
+    overrides::Overrides,
+    policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, CommandHooks, LOWER_SETTINGS, PolicyLayer},
+    settings::{config_file::Config, hooks::HookSpec},
+    source_span::{ConfigError, Problem, SourceSpan},
+    spanned_yaml::SpannedYaml,
 };
 
 /// Appends the settings of bundles to a config.
@@ -159,8 +156,7 @@ pub(super) fn disabled_upper_hooks<'a>(
 
 /// Returns a problem for each hook of a bundle without a signature that runs a command.
 fn unsigned_commands(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
-    let groups = config.hooks.values().flatten();
-    let hooks = groups.flat_map(|group| &group.hooks);
+    let hooks = config.enabled_hooks();
     let commands = hooks.filter(|hook| matches!(hook.kind.as_str(), "command" | "worker"));
     let unsigned = commands.filter(|hook| {
         let mut refused = layers
@@ -184,11 +180,8 @@ fn shadowed_rules(layers: &[PolicyLayer], config: &Config) -> Vec<Problem> {
     };
     let policies = config.policies.iter();
     let policies = policies.map(|policy| (policy.label(), &policy.span));
-    let groups = config.hooks.values().flatten();
-    let enabled = groups.flat_map(|group| &group.hooks);
-    let disabled = config.disabled_hooks.iter();
-    let disabled = disabled.map(|(_, hook): &(EventName, HookSpec)| hook);
-    let hooks = enabled.chain(disabled);
+    let disabled = config.disabled_hooks.iter().map(|(_, hook)| hook);
+    let hooks = config.enabled_hooks().chain(disabled);
     let hooks = hooks.map(|hook| (hook.label(), &hook.span));
     let (own, others): (Vec<_>, Vec<_>) = policies
         .chain(hooks)

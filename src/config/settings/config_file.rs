@@ -177,6 +177,18 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns all hooks that no switch disables.
+    pub fn enabled_hooks(&self) -> impl Iterator<Item = &HookSpec> {
+        let groups = self.hooks.values().flatten();
+        groups.flat_map(|group| &group.hooks)
+    }
+
+    /// Returns all hooks that no switch disables, for changing them.
+    pub fn enabled_hooks_mut(&mut self) -> impl Iterator<Item = &mut HookSpec> {
+        let groups = self.hooks.values_mut().flatten();
+        groups.flat_map(|group| &mut group.hooks)
+    }
+
     /// Returns the hooks that could deny something but let it pass when they fail.
     pub fn guards_that_fail_open(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
         self.guards(FailureMode::Open)
@@ -202,16 +214,14 @@ impl Config {
         for policy in &mut self.policies {
             policy.proof = ProofCases::default();
         }
-        let groups = self.hooks.values_mut().flatten();
-        for hook in groups.flat_map(|group| &mut group.hooks) {
+        for hook in self.enabled_hooks_mut() {
             hook.proof = ProofCases::default();
         }
     }
 
     /// Removes `shadow: true` of all hooks.
     pub fn remove_shadow_hooks(&mut self) {
-        let groups = self.hooks.values_mut().flatten();
-        for hook in groups.flat_map(|group| &mut group.hooks) {
+        for hook in self.enabled_hooks_mut() {
             hook.shadow = false;
         }
     }
