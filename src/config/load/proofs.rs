@@ -1,6 +1,6 @@
 //! Cases of proofs: positions, and paths of files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,10 @@ impl Loader {
         match entry {
             Value::String(path) => {
                 let directory = position.file.parent().unwrap_or(Path::new(""));
-                let path = self.case_file(directory.join(&*path));
+                let path = directory.join(&*path);
+                if !self.files.contains(&path) {
+                    self.files.push(path.clone());
+                }
                 let outside = self.outside_of_bundle(&path, &position);
                 // The proof reports a file that cannot be read.
                 let text = match outside {
@@ -50,13 +53,5 @@ impl Loader {
             // The validation has reported it.
             _ => (),
         }
-    }
-
-    /// Adds a file of cases to the files of the config.
-    fn case_file(&mut self, file: PathBuf) -> PathBuf {
-        if !self.files.contains(&file) {
-            self.files.push(file.clone());
-        }
-        file
     }
 }
