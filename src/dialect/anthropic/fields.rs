@@ -4,6 +4,10 @@ use bytes::Bytes;
 use serde_json::json;
 use strict_json::{FreeField, FreeFields, Names};
 
+pub use crate::dialect::google::fields::{
+    CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, FINISH_REASON, FUNCTION_CALL, FUNCTION_RESPONSE,
+    GENERATION_CONFIG, MODEL, PARTS, SYSTEM_INSTRUCTION, TOOL_CONFIG,
+};
 use crate::dialect::{
     content_form::SOURCE,
     document::Document,
@@ -13,29 +17,17 @@ use crate::dialect::{
 pub const ARGUMENTS: &[&str] = &["args"];
 /// Original block of a part that has no other form.
 pub const BLOCK: &[&str] = &["block"];
-pub const CANDIDATES: &[&str] = &["candidates"];
-pub const CONTENT: &[&str] = &["content"];
-pub const CONTENTS: &[&str] = &["contents"];
-pub const DECLARATIONS: &[&str] = &["functionDeclarations"];
-pub const FINISH_REASON: &[&str] = &["finishReason"];
-pub const FUNCTION_CALL: &[&str] = &["functionCall"];
-pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse"];
-pub const GENERATION_CONFIG: &[&str] = &["generationConfig"];
 pub const ID: &[&str] = &["id"];
 pub const INLINE_DATA: &[&str] = &["inlineData"];
 /// Present if the block of a part is an event or a piece of a block, which no message can hold.
 pub const EVENT: &[&str] = &["event"];
 pub const FILE_DATA: &[&str] = &["fileData"];
-pub const MODEL: &[&str] = &["model"];
 pub const MODEL_VERSION: &[&str] = &["modelVersion"];
 pub const NAME: &[&str] = &["name"];
-pub const PARTS: &[&str] = &["parts"];
 pub const RESPONSE: &[&str] = &["response"];
 pub const RESPONSE_ID: &[&str] = &["responseId"];
-pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction"];
 pub const TEXT: &[&str] = &["text"];
 pub const THOUGHT: &[&str] = &["thought"];
-pub const TOOL_CONFIG: &[&str] = &["toolConfig"];
 /// Tools that became available in compacted history.
 pub const TOOL_CHANGES: &[&str] = &["tool_changes"];
 pub const TYPE: &[&str] = &["type"];
