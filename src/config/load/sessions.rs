@@ -11,27 +11,23 @@ impl Loader {
     /// memory.
     pub(super) fn check_redis_urls(&mut self) {
         for store in ["/sessions/store", "/auth/limits/store"] {
-            self.check_redis_url(store);
-        }
-    }
-
-    fn check_redis_url(&mut self, store: &str) {
-        let pointer = &format!("{store}/redis/url");
-        let Some(url) = self.section::<Secret>(pointer) else {
-            return;
-        };
-        if self.missing_secrets == MissingSecrets::Placeholder
-            && let Some(store) = self.value.pointer_mut(store)
-        {
-            *store = "memory".into();
-            return;
-        }
-        // An empty one has been reported.
-        let url = url.expose_secret();
-        if !url.is_empty() && !is_redis_url(url) {
-            let message =
-                "the secret is not a URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`";
-            self.problem(pointer, message);
+            let pointer = format!("{store}/redis/url");
+            let Some(url) = self.section::<Secret>(&pointer) else {
+                continue;
+            };
+            if self.missing_secrets == MissingSecrets::Placeholder
+                && let Some(store) = self.value.pointer_mut(store)
+            {
+                *store = "memory".into();
+                continue;
+            }
+            // An empty one has been reported.
+            let url = url.expose_secret();
+            if !url.is_empty() && !is_redis_url(url) {
+                let message =
+                    "the secret is not a URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`";
+                self.problem(&pointer, message);
+            }
         }
     }
 }
