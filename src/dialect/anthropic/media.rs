@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    anthropic::fields::{BLOCK, FILE_DATA, INLINE_DATA, type_of},
+    anthropic::fields::{BLOCK, FILE_DATA, INLINE_DATA, field_part, type_of},
     document::Document,
     error::DialectError,
 };
@@ -24,7 +24,6 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
     let Some(source) = block.child(SOURCE_FIELD)? else {
         return Ok(None);
     };
-    let mut part = Document::empty();
     let media_type = source.bytes_of(&["media_type"])?;
     let (field, data_field, from) = match type_of(&source)?.as_str() {
         "base64" => (INLINE_DATA, "data", "data"),
@@ -39,7 +38,7 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
     if let Some(bytes) = source.bytes_of(&[from])? {
         data.set_bytes(&[data_field], bytes)?;
     }
-    part.set_child(field, &data)?;
+    let mut part = field_part(field, data.to_bytes())?;
     if let Some(texts) = texts_beside(block)? {
         part.set_child(BLOCK, &texts)?;
     }

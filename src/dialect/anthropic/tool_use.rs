@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::dialect::{
-    anthropic::fields::{ARGUMENTS, FUNCTION_CALL, ID, NAME, string_bytes},
+    anthropic::fields::{ARGUMENTS, FUNCTION_CALL, ID, NAME, field_part, string_bytes},
     document::Document,
     error::DialectError,
 };
@@ -21,9 +21,7 @@ pub fn call_part(block: &Document) -> Result<Document, DialectError> {
     if let Some(input) = block.bytes_of(INPUT)? {
         call.set_bytes(ARGUMENTS, input)?;
     }
-    let mut part = Document::empty();
-    part.set_child(FUNCTION_CALL, &call)?;
-    Ok(part)
+    field_part(FUNCTION_CALL, call.to_bytes())
 }
 
 /// Returns a `tool_use` block for a call.

@@ -38,7 +38,10 @@ pub fn read_block(
             Some(part) => part,
             None => field_part(BLOCK, block.to_bytes())?,
         },
-        "tool_addition" | "tool_removal" => return Err(misplaced_declaration()),
+        "tool_addition" | "tool_removal" => {
+            let expected = "`system` in a message that adds or removes tools";
+            return Err(field_error("role", expected));
+        }
         _ => field_part(BLOCK, block.to_bytes())?,
     };
     if let Some(known) = known_fields(&kind) {
@@ -67,11 +70,6 @@ fn known_fields(kind: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Error for declarations that are not in a system message.
-fn misplaced_declaration() -> DialectError {
-    field_error("role", "`system` in a message that adds or removes tools")
-}
-
 fn result_part(block: &Document, names: &CalledTools) -> Result<Document, DialectError> {
     let mut result = Document::empty();
     let id = string_bytes(block, "tool_use_id")?;
@@ -86,7 +84,5 @@ fn result_part(block: &Document, names: &CalledTools) -> Result<Document, Dialec
     if !media.is_empty() {
         result.set_children(PARTS, media)?;
     }
-    let mut part = Document::empty();
-    part.set_child(FUNCTION_RESPONSE, &result)?;
-    Ok(part)
+    field_part(FUNCTION_RESPONSE, result.to_bytes())
 }

@@ -6,7 +6,7 @@ use crate::dialect::{
     anthropic::{
         block_content::{BlockContent, write_blocks},
         block_edit::edit_blocks,
-        fields::{PARTS, SYSTEM_INSTRUCTION, TEXT, type_of, with_source},
+        fields::{PARTS, SYSTEM_INSTRUCTION, TEXT, field_part, type_of, with_source},
         request::{
             billing_header::is_billing_header,
             block_part::read_block,
@@ -70,9 +70,8 @@ impl SystemPrompts {
         if parts.is_empty() {
             return Ok(None);
         }
-        let mut instruction = Document::empty();
-        instruction.set_bytes(PARTS, write_array(parts.iter().map(Document::to_bytes)))?;
-        Ok(Some(instruction))
+        let parts = write_array(parts.iter().map(Document::to_bytes));
+        field_part(PARTS, parts).map(Some)
     }
 
     /// Returns the parts of `count` blocks from `first` on, with their numbers.

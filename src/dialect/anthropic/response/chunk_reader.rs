@@ -82,14 +82,6 @@ impl OpenBlock {
             signature,
         })
     }
-
-    const fn call(block: Document, events: ChunkEvents) -> Self {
-        Self::Call {
-            block,
-            json: String::new(),
-            events,
-        }
-    }
 }
 
 impl ReadChunks for MessageReader {
@@ -226,8 +218,13 @@ impl MessageReader {
                 (OpenBlock::thinking(block, text)?, is_shown)
             }
             kind if kind.ends_with("tool_use") => {
-                self.open
-                    .insert(event.index, OpenBlock::call(block, events));
+                let json = String::new();
+                let call = OpenBlock::Call {
+                    block,
+                    json,
+                    events,
+                };
+                self.open.insert(event.index, call);
                 return Ok(None);
             }
             "redacted_thinking" => {

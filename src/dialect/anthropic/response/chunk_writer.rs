@@ -229,15 +229,13 @@ impl MessageWriter {
         mut event: MessageEvent,
         parts: &mut Option<PartQueue>,
     ) -> Result<(), DialectError> {
-        if self.blocks.find(event.index).is_none() {
+        let Some((_, output)) = self.blocks.find(event.index) else {
             return self.write_orphan(out, &event, parts.is_some());
-        }
+        };
         let Some(parts) = parts else {
-            self.alike = self
-                .blocks
-                .is_in_place(event.index)
-                .then(|| template(&event))
-                .flatten();
+            // Others with the index of their block are written as they are, too.
+            let is_in_place = output == event.index;
+            self.alike = is_in_place.then(|| template(&event)).flatten();
             return self.blocks.write(out, event);
         };
         let mut delta = event.child(DELTA)?;

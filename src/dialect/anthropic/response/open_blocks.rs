@@ -82,11 +82,6 @@ impl OpenBlocks {
         Some((block.kind, block.output))
     }
 
-    /// Returns whether events of an open block are written as they are from now on.
-    pub fn is_in_place(&self, input: u64) -> bool {
-        self.find(input).is_some_and(|(_, output)| output == input)
-    }
-
     /// Writes an event of an open block. Drops it if the block is withheld.
     pub fn write(
         &mut self,

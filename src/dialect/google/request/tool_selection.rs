@@ -1,6 +1,6 @@
 //! Selection of tools for a request (hook protocol, section 7).
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     dialect::{
@@ -65,7 +65,9 @@ pub fn write_tool_selection(
         }
         Mode::Any | Mode::Auto | Mode::None => json!({ "mode": mode }),
     };
-    write_calling_config(document, &calling)?;
+    let mut config = document.child(TOOL_CONFIG)?.unwrap_or_default();
+    config.set(CALLING_CONFIG, &calling)?;
+    document.set_child(TOOL_CONFIG, &config)?;
     if mode == Mode::Auto && !names.is_empty() {
         // The API accepts names with mode `ANY` only.
         keep_declarations(document, &names)?;
@@ -78,15 +80,10 @@ pub fn write_tool_selection(
     Ok(AppliedSelection::Restricted(allowed))
 }
 
-fn write_calling_config(document: &mut Document, calling: &Value) -> Result<(), DialectError> {
-    let mut config = document.child(TOOL_CONFIG)?.unwrap_or_default();
-    config.set(CALLING_CONFIG, calling)?;
-    document.set_child(TOOL_CONFIG, &config)
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use serde_json::Value;
 
     use super::*;
     use crate::dialect::document::parse_document;
