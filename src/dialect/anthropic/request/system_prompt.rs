@@ -74,9 +74,9 @@ impl SystemPrompts {
         field_part(PARTS, parts).map(Some)
     }
 
-    /// Returns the parts of `count` blocks from `first` on, with their numbers.
+    /// Returns the parts of `count` blocks from `first` on, numbered from zero.
     fn numbered(&self, first: usize, count: usize) -> Result<Vec<Document>, DialectError> {
-        let blocks = self.parts.iter().enumerate().skip(first).take(count);
+        let blocks = self.parts.iter().skip(first).take(count).enumerate();
         let parts = blocks.filter_map(|(number, part)| Some((number, part.clone()?)));
         let parts = parts.map(|(number, part)| Document::from_checked(with_source(part, number)?));
         parts.collect()
@@ -99,10 +99,10 @@ impl SystemPrompts {
                 continue;
             };
             let own = self.numbered(*first, message.blocks.len())?;
-            let kept = belonging(&after, *first, message.blocks.len());
+            let kept = belonging(&after, *first, message.blocks.len())?;
             let own_blocks: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
             if let Some(original) = originals.get_mut(*index)
-                && let Some(blocks) = edit_from(*first, &own_blocks, &own, &kept)?
+                && let Some(blocks) = edited(&own_blocks, &own, &kept)?
             {
                 // Removed declarations of tools are empty.
                 let blocks = blocks.into_iter().filter(|block| **block != *b"{}");
@@ -114,14 +114,11 @@ impl SystemPrompts {
 
     fn write_field(&self, body: &mut Document, after: &[Document]) -> Result<(), DialectError> {
         let own = self.numbered(0, self.top.len())?;
-        let mut kept = Vec::new();
-        for part in after {
-            if source_of(part).is_none_or(|number| number < self.top.len()) {
-                kept.push(part.clone());
-            }
-        }
+        let is_kept =
+            |part: &&Document| source_of(part).is_none_or(|number| number < self.top.len());
+        let kept: Vec<Document> = after.iter().filter(is_kept).cloned().collect();
         let originals: Vec<Bytes> = self.top.iter().map(Document::to_bytes).collect();
-        match edit_from(0, &originals, &own, &kept)?.as_deref() {
+        match edited(&originals, &own, &kept)?.as_deref() {
             None => Ok(()),
             Some([]) => body.remove(SYSTEM),
             Some(blocks) => body.set_bytes(SYSTEM, write_blocks(blocks, self.is_text)?),
@@ -129,40 +126,31 @@ impl SystemPrompts {
     }
 }
 
-/// Returns those of `parts` that belong to `count` blocks from `first` on.
-fn belonging(parts: &[Document], first: usize, count: usize) -> Vec<Document> {
-    let numbers = first..first + count;
-    let is_own = |part: &&Document| source_of(part).is_some_and(|number| numbers.contains(&number));
-    parts.iter().filter(is_own).cloned().collect()
+/// Returns those of `parts` that belong to `count` blocks from `first` on, numbered from zero.
+fn belonging(
+    parts: &[Document],
+    first: usize,
+    count: usize,
+) -> Result<Vec<Document>, DialectError> {
+    let own = parts.iter().filter_map(|part| {
+        let number = source_of(part)?.checked_sub(first)?;
+        (number < count).then_some((part, number))
+    });
+    let own = own.map(|(part, number)| Document::from_checked(with_source(part.clone(), number)?));
+    own.collect()
 }
 
-/// Edits blocks whose numbers begin with `first`. Returns `None` if nothing differs.
-fn edit_from(
-    first: usize,
+/// Returns the edited blocks; `None` if nothing differs.
+fn edited(
     originals: &[Bytes],
     before: &[Document],
     after: &[Document],
 ) -> Result<Option<Vec<Bytes>>, DialectError> {
-    let renumbered = |parts: &[Document]| -> Result<Vec<Document>, DialectError> {
-        let parts = parts.iter().map(|part| match source_of(part) {
-            Some(number) => {
-                let part = with_source(part.clone(), number.saturating_sub(first))?;
-                Document::from_checked(part)
-            }
-            None => Ok(part.clone()),
-        });
-        parts.collect()
-    };
-    let (before, after) = (renumbered(before)?, renumbered(after)?);
-    let is_equal = before.len() == after.len()
-        && before
-            .iter()
-            .zip(&after)
-            .all(|(one, other)| one.to_bytes() == other.to_bytes());
-    if is_equal {
+    let bytes = |parts: &[Document]| parts.iter().map(Document::to_bytes).collect::<Vec<_>>();
+    if bytes(before) == bytes(after) {
         return Ok(None);
     }
-    edit_blocks(originals, &before, &after).map(Some)
+    edit_blocks(originals, before, after).map(Some)
 }
 
 /// Returns the part of a system block; `None` for changes of the declared tools.
