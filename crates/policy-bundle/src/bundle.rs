@@ -182,12 +182,14 @@ impl Bundle {
         for (path, file) in &self.files {
             let path = directory.join(path);
             if let Some(folder) = path.parent() {
-                write_at(folder, |folder| folders.create(folder))?;
+                name_path(folder, folders.create(folder))?;
             }
             let mut options = OpenOptions::new();
             let mode = if file.is_executable { 0o500 } else { 0o400 };
             options.write(true).create_new(true).mode(mode);
-            write_at(&path, |path| options.open(path)?.write_all(&file.content))?;
+            let opened = options.open(&path);
+            let written = opened.and_then(|mut opened| opened.write_all(&file.content));
+            name_path(&path, written)?;
         }
         Ok(())
     }
@@ -196,7 +198,7 @@ impl Bundle {
     pub(crate) fn check_files(&self, directory: &Path) -> Result<(), BundleError> {
         for (name, file) in &self.files {
             let path = directory.join(name);
-            let content = fs::read(&path).map_err(|source| BundleError::Io { path, source })?;
+            let content = name_path(&path, fs::read(&path))?;
             if content != file.content {
                 return Err(BundleError::Hash(name.clone()));
             }
@@ -211,11 +213,8 @@ impl Bundle {
 }
 
 /// Names the path in an error.
-pub(crate) fn write_at(
-    path: &Path,
-    write: impl FnOnce(&Path) -> io::Result<()>,
-) -> Result<(), BundleError> {
-    write(path).map_err(|source| BundleError::Io {
+pub(crate) fn name_path<T>(path: &Path, result: io::Result<T>) -> Result<T, BundleError> {
+    result.map_err(|source| BundleError::Io {
         path: path.to_owned(),
         source,
     })

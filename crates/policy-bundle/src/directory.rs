@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    bundle::BundleFile,
+    bundle::{BundleFile, name_path},
     error::BundleError,
     limits::{MAX_ARCHIVE_BYTES, MAX_FILES},
     path::check_path,
@@ -29,19 +29,15 @@ pub fn read_directory(directory: &Path) -> Result<BTreeMap<String, BundleFile>, 
     let mut folders = vec![(directory.to_owned(), String::new())];
     let mut bytes = 0;
     while let Some((folder, prefix)) = folders.pop() {
-        let failed = |source| BundleError::Io {
-            path: folder.clone(),
-            source,
-        };
-        for entry in fs::read_dir(&folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
+        for entry in name_path(&folder, fs::read_dir(&folder))? {
+            let entry = name_path(&folder, entry)?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with('.') {
                 continue;
             }
             let path = format!("{prefix}{name}");
             check_path(&path)?;
-            let kind = entry.file_type().map_err(failed)?;
+            let kind = name_path(&folder, entry.file_type())?;
             if kind.is_dir() {
                 folders.push((entry.path(), format!("{path}/")));
                 continue;
@@ -49,10 +45,7 @@ pub fn read_directory(directory: &Path) -> Result<BTreeMap<String, BundleFile>, 
             if !kind.is_file() {
                 return Err(BundleError::NotAFile(path));
             }
-            let file = read_file(&entry).map_err(|source| BundleError::Io {
-                path: entry.path(),
-                source,
-            })?;
+            let file = name_path(&entry.path(), read_file(&entry))?;
             bytes += file.content.len();
             if bytes > MAX_ARCHIVE_BYTES {
                 return Err(BundleError::TooLarge);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    bundle::{Bundle, write_at},
+    bundle::{Bundle, name_path},
     error::BundleError,
 };
 
@@ -27,7 +27,7 @@ impl ExtractedBundle {
     pub fn new(bundle: Bundle, directory: PathBuf) -> Result<Self, BundleError> {
         let mut folder = DirBuilder::new();
         folder.mode(0o700);
-        write_at(&directory, |directory| folder.create(directory))?;
+        name_path(&directory, folder.create(&directory))?;
         // Removes the folder if a file cannot be written.
         let extracted = Self { bundle, directory };
         extracted.bundle.write_files(&extracted.directory)?;

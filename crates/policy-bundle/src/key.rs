@@ -83,15 +83,9 @@ impl SigningKey {
         let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
         let key = key.map_err(|_| KeyError::Randomness)?;
         let base64 = BASE64.encode(key.as_ref());
-        let (mut pem, mut rest) = (format!("{PEM_BEGIN}\n"), base64.as_str());
-        while let Some((line, after)) = rest.split_at_checked(PEM_LINE) {
-            pem = format!("{pem}{line}\n");
-            rest = after;
-        }
-        if !rest.is_empty() {
-            pem = format!("{pem}{rest}\n");
-        }
-        Ok(format!("{pem}{PEM_END}\n"))
+        let lines = base64.as_bytes().chunks(PEM_LINE);
+        let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
+        Ok(format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", lines.join("\n")))
     }
 
     /// Reads a key in PKCS#8 and PEM, such as that of `openssl genpkey -algorithm ed25519`.
