@@ -12,6 +12,7 @@ mod hosted_servers;
 mod labels;
 mod object_search;
 mod private_fields;
+mod request_labels;
 mod splice;
 mod text_template;
 
@@ -22,6 +23,7 @@ pub use self::{
     labels::{LABELS, join_labels, read_labels, remove_labels, write_labels},
     object_search::any_object_with,
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
+    request_labels::RequestLabels,
     splice::{Hidden, SpliceElements, source_of, splice_list},
     text_template::{TextEvent, TextTemplate},
 };

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::labels::{LABELS, read_labels};
+use super::labels::{LABELS, read_labels, write_next_labels};
 use crate::dialect::{document::Document, error::DialectError, google::fields::LOGPROBS_RESULT};
 
 /// Tokens of a text with their probabilities.
@@ -92,19 +92,7 @@ impl AnswerLabels {
     ) -> Result<(), DialectError> {
         let mut objects = self.events.get(position).into_iter().flatten();
         visit(event, &mut |object, known| {
-            let known_labels = read_labels(object, known)?;
-            let after = if known_labels.is_empty() {
-                None
-            } else {
-                objects.next()
-            };
-            for (key, before) in known_labels {
-                match after.and_then(|labels| labels.get(&key)) {
-                    Some(label) if *label == before => (),
-                    Some(label) => object.set(&[&key], label)?,
-                    None => object.remove(&[&key])?,
-                }
-            }
+            write_next_labels(object, known, &mut objects)?;
             if self.has_tokens || !has_tokens(object)? {
                 return Ok(());
             }

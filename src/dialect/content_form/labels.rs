@@ -43,6 +43,28 @@ pub fn write_labels(
     Ok(())
 }
 
+/// Writes the next edited labels into an object, if it has any. Fields of which the name was edited
+/// are removed.
+pub fn write_next_labels<'a>(
+    object: &mut Document,
+    known: &[&str],
+    edited: &mut impl Iterator<Item = &'a Map<String, Value>>,
+) -> Result<(), DialectError> {
+    let labels = read_labels(object, known)?;
+    if labels.is_empty() {
+        return Ok(());
+    }
+    let edited = edited.next();
+    for (key, before) in labels {
+        match edited.and_then(|labels| labels.get(&key)) {
+            Some(label) if *label == before => (),
+            Some(label) => object.set(&[&key], label)?,
+            None => object.remove(&[&key])?,
+        }
+    }
+    Ok(())
+}
+
 /// Adds the labels of a later piece; different values of one field become a list.
 pub fn join_labels(labels: &mut Map<String, Value>, later: Map<String, Value>) {
     for (key, value) in later {

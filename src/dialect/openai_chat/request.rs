@@ -2,6 +2,7 @@
 
 mod message;
 mod message_edit;
+mod message_labels;
 mod messages;
 mod new_message;
 mod sampling;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use self::{
+    message_labels::REQUEST_LABELS,
     messages::ChatMessages,
     sampling::{check_modalities, read_sampling, write_sampling},
     tool_choice::{read_tool_choice, write_tool_choice},
@@ -20,7 +22,7 @@ use self::{
 use crate::dialect::{
     api_dialect::Unwrapped,
     call::Call,
-    content_form::{FALLBACK_MODELS, any_object_with, read_labels, write_labels},
+    content_form::{FALLBACK_MODELS, any_object_with},
     document::Document,
     error::DialectError,
     method::Api,
@@ -29,7 +31,7 @@ use crate::dialect::{
         request_fields::{no_model, read_model, read_stream, unwrapped},
         storage::write_storage,
     },
-    openai_chat::fields::{CHAT_FIELDS, MESSAGES, MODEL, check_fields},
+    openai_chat::fields::{MESSAGES, MODEL, check_fields},
     request_field::RequestField,
 };
 
@@ -70,13 +72,13 @@ pub fn close_request(
         body.set(MODEL, &model.as_str().into())?;
     }
     let before = read_chat(&original)?;
-    if let Some(messages) = ChatMessages::read(&original)? {
+    REQUEST_LABELS.write(&mut body, &before, document)?;
+    if let Some(messages) = ChatMessages::read(&body)? {
         messages.write(&mut body, &before, document)?;
     }
     write_tool_choice(&mut body, &before, document)?;
     write_tools(&mut body, &before, document)?;
     write_sampling(&mut body, &before, document)?;
-    write_labels(&mut body, &before, document)?;
     write_storage(&mut body, call)?;
     Ok(body.to_bytes())
 }
@@ -107,7 +109,7 @@ fn read_chat(body: &Document) -> Result<Document, DialectError> {
     if !sampling.is_empty() {
         fields.insert("generationConfig".to_owned(), sampling.into());
     }
-    let labels = read_labels(body, CHAT_FIELDS)?;
+    let labels = REQUEST_LABELS.read(body)?;
     if !labels.is_empty() {
         fields.insert("labels".to_owned(), labels.into());
     }

@@ -5,6 +5,7 @@ mod content;
 mod contents;
 mod declarations;
 mod input;
+mod item_labels;
 mod media;
 mod new_items;
 mod parameters;
@@ -20,7 +21,6 @@ pub use self::{refused::refuse_references, texts::open_texts};
 use crate::{
     dialect::{
         call::Call,
-        content_form::{read_labels, write_labels},
         document::Document,
         error::DialectError,
         method::Operation,
@@ -32,6 +32,7 @@ use crate::{
                 contents::{read_contents, write_contents},
                 declarations::Declarations,
                 input::Input,
+                item_labels::REQUEST_LABELS,
                 parameters::{read_parameters, write_parameters},
                 refused::refuse_unseen,
                 system::{read_system, write_system},
@@ -41,34 +42,6 @@ use crate::{
     },
     model::ModelName,
 };
-
-/// Fields of a request that hookgate interprets, or that hold no text. Others, such as
-/// `metadata` and `user`, are labels.
-const INTERPRETED: &[&str] = &[
-    "background",
-    "context_management",
-    "conversation",
-    "fallbacks",
-    "include",
-    "input",
-    "instructions",
-    "model",
-    "models",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "reasoning",
-    "service_tier",
-    "store",
-    "stream",
-    "stream_options",
-    "text",
-    "tool_choice",
-    "tools",
-    "truncation",
-];
 
 /// Returns the content form of a request.
 ///
@@ -92,7 +65,7 @@ pub fn read_request(body: &Document) -> Result<Document, DialectError> {
         "fallbackModels",
         (!models.is_empty()).then_some(Value::Array(models)),
     );
-    let labels = read_labels(body, INTERPRETED)?;
+    let labels = REQUEST_LABELS.read(body)?;
     add(
         "labels",
         (!labels.is_empty()).then_some(Value::Object(labels)),
@@ -119,7 +92,7 @@ pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<By
     }
     if form.is_edited() {
         match call.operation {
-            Operation::Embed | Operation::BatchEmbed => close_texts(&mut edited, body, form)?,
+            Operation::Embed | Operation::BatchEmbed => close_texts(&mut edited, form)?,
             _ => write_form(&mut edited, body, form)?,
         }
     }
@@ -133,10 +106,10 @@ fn write_form(
     after: &Document,
 ) -> Result<(), DialectError> {
     let before = read_request(body)?;
-    let mut input = Input::read(body)?;
+    REQUEST_LABELS.write(edited, &before, after)?;
+    let mut input = Input::read(edited)?;
     let declarations = Declarations::read(body, &input)?;
     write_parameters(edited, &before, after)?;
-    write_labels(edited, &before, after)?;
     let has_tools = declarations.write(edited, &mut input, &before, after)?;
     write_choice(edited, &declarations, has_tools, &before, after)?;
     write_system(edited, &mut input, &before, after)?;

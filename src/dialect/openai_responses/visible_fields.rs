@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::dialect::{document::Document, error::DialectError};
 
 /// Fields of a block or an item that hold no text.
-const OPAQUE: &[&str] = &[
+pub const OPAQUE: &[&str] = &[
     "type",
     "id",
     "call_id",

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::PRECEDING,
+    content_form::{PRECEDING, remove_labels},
     document::{Document, write_array},
     error::DialectError,
     openai_chat::{
         block::{block_text, read_medium, text_block},
         fields::{CONTENT, ID, NAME, ROLE, TEXT},
-        request::message::MessageContent,
+        request::{message::MessageContent, message_labels::MESSAGE_FIELDS},
         tool_call::{write_call, write_function_call},
     },
 };
@@ -112,6 +112,9 @@ pub fn write_result(
     if before == after && !is_hidden {
         return Ok(());
     }
+    if is_hidden {
+        remove_labels(message, MESSAGE_FIELDS)?;
+    }
     let MessageContent::Blocks(blocks) = MessageContent::read(message)? else {
         return message.set(CONTENT, &as_text(after));
     };
@@ -139,6 +142,9 @@ fn write_result_blocks(
             written.push(block.to_string().into());
         } else if let (Some(new), true) = (&text, block_text(block)?.is_some()) {
             let mut block = block.clone();
+            if is_hidden {
+                remove_labels(&mut block, &["cache_control", "text", "type"])?;
+            }
             block.set(TEXT, new)?;
             written.push(block.to_bytes());
             text = None;

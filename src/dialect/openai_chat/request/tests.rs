@@ -154,6 +154,52 @@ fn texts_are_edited_where_they_are() {
 }
 
 #[test]
+fn unknown_fields_of_messages_blocks_and_calls_are_edited() {
+    let body = |text: &str| {
+        let system = format!(r#"{{"role":"system","content":"a","x":"{text}"}}"#);
+        let user = format!(
+            r#"{{"role":"user","content":[{{"type":"text","text":"a","x":"{text}"}},{{"type":"image_url","image_url":{{"url":"ss"}},"x":"{text}"}}],"name":"ss","x":{{"y":["{text}"]}}}}"#
+        );
+        let call = format!(
+            r#"{{"id":"1","type":"function","function":{{"name":"f","arguments":"","x":"{text}"}},"x":"{text}","extra_content":{{"google":{{"thought_signature":"ss","x":"{text}"}}}}}}"#
+        );
+        let assistant = format!(
+            r#"{{"role":"assistant","content":null,"x":"{text}","images":[{{"image_url":{{"url":"ss"}}}}],"reasoning":"ss","reasoning_details":[{{"type":"reasoning.text","text":"ss","data":"ss","signature":"ss","x":"{text}"}}],"tool_calls":[{call}]}}"#
+        );
+        let tool = format!(
+            r#"{{"role":"tool","tool_call_id":"1","content":[{{"type":"text","text":"a","x":"{text}"}}],"x":"{text}"}}"#
+        );
+        format!(r#"{{"model":"m","messages":[{system},{user},{assistant},{tool}]}}"#)
+    };
+    let edit = |call: &mut Call, document: &mut Document| {
+        edit_request_texts(call, document, &mut Stars).unwrap();
+    };
+    let edited = |body: &str| -> Value {
+        let (mut call, mut opened) = open(body).unwrap();
+        edit(&mut call, &mut opened.document);
+        serde_json::from_slice(&close(&call, &opened, &opened.document)).unwrap()
+    };
+    assert_eq!(
+        edited(&body("ss")),
+        serde_json::from_str::<Value>(&body("*")).unwrap()
+    );
+    check_call(&body("a"), edit, &body("a"));
+}
+
+#[test]
+fn unknown_fields_of_a_hidden_result_go() {
+    check(
+        r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"1","x":"secret","content":[{"type":"text","text":"xy","x":"secret"}]},{"role":"user","content":"a","x":"b"}]}"#,
+        |document| {
+            let text = document.to_text();
+            let hidden = text.replace(r#"{"output":"xy"}"#, r#"{"error":"hidden"}"#);
+            *document = Document::from_checked(hidden.into()).unwrap();
+        },
+        r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"1","content":[{"type":"text","text":"hidden"}]},{"role":"user","content":"a","x":"b"}]}"#,
+    );
+}
+
+#[test]
 fn new_texts_join_a_content_that_is_a_string() {
     check(
         r#"{"model":"m","messages":[{"role":"user","content":"a"}]}"#,

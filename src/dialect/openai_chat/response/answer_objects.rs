@@ -68,7 +68,10 @@ fn visit_choices(
     act: ActOnObject<'_>,
 ) -> Result<(), DialectError> {
     answer.edit_children(CHOICES, |choice| {
-        choice.edit_child(message, |message| visit_message(message, act))?;
+        choice.edit_child(message, |message| {
+            let known = known_fields(message)?;
+            visit_message(message, &known, act)
+        })?;
         let ratings = visit_object(choice, FILTER_RESULTS, visit_ratings, act)?;
         act(choice, &[CHOICE_FIELDS, message, ratings].concat())
     })?;
@@ -104,19 +107,28 @@ fn visit_object(
     Ok(field)
 }
 
-fn visit_message(message: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
-    let known = known_fields(message)?;
-    let content = message.bytes_of(CONTENT)?;
-    if content.is_some_and(|content| content.starts_with(b"[")) {
+/// Visits the objects of a message, of which the `known` fields hold no text, or hooks see them
+/// otherwise.
+pub fn visit_message(
+    message: &mut Document,
+    known: &[&str],
+    act: ActOnObject<'_>,
+) -> Result<(), DialectError> {
+    if is_list(message, CONTENT)? {
         message.edit_children(CONTENT, |block| visit_block(block, act))?;
     }
     message.edit_children(TOOL_CALLS, |call| visit_call(call, act))?;
     message.edit_child(FUNCTION_CALL, |call| act(call, &["arguments", "name"]))?;
-    if known.contains(&"reasoning_details") {
+    if known.contains(&"reasoning_details") && is_list(message, REASONING_DETAILS)? {
         message.edit_children(REASONING_DETAILS, |detail| act(detail, DETAIL_FIELDS))?;
     }
     let extra = visit_object(message, EXTRA_CONTENT, visit_extra_content, act)?;
-    act(message, &[&known, extra].concat())
+    act(message, &[known, extra].concat())
+}
+
+fn is_list(object: &Document, field: &[&str]) -> Result<bool, DialectError> {
+    let value = object.bytes_of(field)?;
+    Ok(value.is_some_and(|value| value.starts_with(b"[")))
 }
 
 /// Visits a block. Of one that is neither a text nor a medium, hooks see all fields.

@@ -47,7 +47,7 @@ fn read_block(block: &Document) -> Result<Value, DialectError> {
 }
 
 /// Returns the field of a block that holds its text, if the block is one text.
-fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
+pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
     let named = block.string(TYPE)?;
     Ok(match named.as_deref() {
         Some("refusal") => Some("refusal"),

@@ -10,7 +10,7 @@ use crate::dialect::{
     openai_responses::{
         calls::ToolCallKind,
         fields::{OUTPUT, STATUS, TEXT, first_byte, to_value},
-        request::media::read_medium,
+        request::{item_labels::remove_result_labels, media::read_medium},
     },
 };
 
@@ -83,6 +83,9 @@ pub fn write_result(
     let mut edited = item.clone();
     let response = after.child(RESPONSE)?.unwrap_or_else(Document::empty);
     let output = response.get(OUTPUT)?;
+    if response.has(&["error"]) {
+        remove_result_labels(&mut edited)?;
+    }
     let has_same_media = before.bytes_of(MEDIA)? == after.bytes_of(MEDIA)?;
     match (kind, output) {
         (ToolCallKind::Shell, Some(output @ Value::Array(_))) if !response.has(&["error"]) => {

@@ -284,6 +284,7 @@ impl TextEditor for Upper {
     fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {
         let keys = [
             "action",
+            "arguments",
             "content",
             "image_url",
             "input",
@@ -326,6 +327,46 @@ fn every_text_that_a_model_reads_is_edited() {
     assert_eq!(input[11]["content"][1]["note"], "DEEP");
     assert_eq!(input[2], request()["input"][2]);
     assert_eq!(closed["tools"], request()["tools"]);
+}
+
+#[test]
+fn unknown_fields_of_items_and_blocks_are_edited() {
+    let items = |text: &str| {
+        json!([
+            { "role": "developer", "content": "RULES", "note": text },
+            { "type": "message", "id": "m", "status": "s", "role": "user", "phase": "p", "content": [
+                { "type": "input_text", "text": "TEXT", "note": text },
+                { "type": "input_image", "image_url": "data:image/png;base64,a", "detail": "low", "note": text },
+            ], "note": { "query": [text] } },
+            { "type": "reasoning", "id": "r", "encrypted_content": "e", "summary": [{ "type": "summary_text", "text": "s" }], "note": text },
+            { "type": "function_call", "call_id": "c1", "name": "f", "arguments": "", "note": text },
+            { "type": "function_call_output", "call_id": "c1", "output": [{ "type": "input_text", "text": "TEXT", "note": text }], "note": text },
+            { "type": "tool_search_call", "id": "t", "arguments": { "query": text } },
+            { "type": "configuration_update", "text": text },
+            { "type": "compaction", "encrypted_content": "e" },
+        ])
+    };
+    let value = json!({ "model": "m", "input": items("ab") });
+    let mut opened = Opened::new(&value);
+    crate::dialect::edit_request_texts(&opened.call, &mut opened.form, &mut Upper).unwrap();
+    assert_eq!(opened.close()["input"], items("AB"));
+}
+
+#[test]
+fn unknown_fields_of_a_hidden_result_go() {
+    let mut value = request();
+    value["input"][6]["x"] = json!("secret");
+    let mut opened = Opened::new(&value);
+    let mut history = History::read(&opened.form).unwrap().unwrap();
+    history
+        .edit(3)
+        .unwrap()
+        .replace_result(0, "hidden")
+        .unwrap();
+    history.write(&mut opened.form).unwrap();
+    let item = &opened.close()["input"][6];
+    assert_eq!(item["output"], "hidden");
+    assert!(item.get("x").is_none());
 }
 
 #[test]
@@ -608,6 +649,27 @@ fn texts_to_embed_are_read_and_written() {
         let closed = dialect.close_request(&call, envelope, &opened.document);
         let closed: Value = serde_json::from_slice(&closed.unwrap()).unwrap();
         assert_eq!(closed["input"], expected);
+    }
+}
+
+#[test]
+fn unknown_fields_of_texts_to_embed_are_edited() {
+    for input in [json!("A"), json!([{ "type": "text", "text": "A" }, "A"])] {
+        let body = |text: &str| {
+            let mut input = input.clone();
+            if let Some(block) = input.get_mut(0) {
+                block["note"] = json!(text);
+            }
+            json!({ "model": "m", "encoding_format": "float", "input": input, "note": text })
+        };
+        let mut call = call_to("/v1/embeddings");
+        let dialect = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
+        let parsed = parse(body("k").to_string().into()).unwrap();
+        let mut opened = dialect.open_request(&mut call, parsed).unwrap();
+        crate::dialect::edit_request_texts(&call, &mut opened.document, &mut Upper).unwrap();
+        let closed = dialect.close_request(&call, opened.envelope.as_ref(), &opened.document);
+        let closed: Value = serde_json::from_slice(&closed.unwrap()).unwrap();
+        assert_eq!(closed, body("K"));
     }
 }
 

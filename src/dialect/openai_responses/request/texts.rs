@@ -2,23 +2,38 @@
 //! completions.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::SOURCE,
+    content_form::{ActOnObject, RequestLabels, SOURCE},
     document::{Document, write_array},
     error::{DialectError, field_error},
     method::Operation,
     openai_responses::{
         fields::{INPUT, TEXT, first_byte, object},
         form_fields::PARTS,
-        request::media::read_medium,
+        request::{item_labels::MEDIUM_FIELDS, media::read_medium},
+        visible_fields::OPAQUE,
     },
 };
 
 const PROMPT: &[&str] = &["prompt"];
 const REQUESTS: &[&str] = &["requests"];
 const CONTENT: &[&str] = &["content"];
+
+/// The fields of a request that are labels.
+const REQUEST_LABELS: RequestLabels = RequestLabels {
+    known: &[
+        "encoding_format",
+        "input",
+        "logit_bias",
+        "model",
+        "prompt",
+        "suffix",
+    ],
+    inner: "input",
+    visit: visit_elements,
+};
 
 /// Returns the field that holds the texts.
 fn texts_field(body: &Document) -> &'static [&'static str] {
@@ -42,12 +57,18 @@ pub fn open_texts(body: &Document) -> Result<(Operation, Document), DialectError
     {
         return Err(field_error("suffix", "absent, because hooks do not see it"));
     }
-    match first_byte(body, field)? {
+    let mut form = Map::new();
+    let labels = REQUEST_LABELS.read(body)?;
+    if !labels.is_empty() {
+        form.insert("labels".to_owned(), labels.into());
+    }
+    let operation = match first_byte(body, field)? {
         Some(b'"') => {
             let text = body.string(field)?;
             let parts = json!([{ "text": text, SOURCE: 0 }]);
-            let form = object(&json!({ "content": { "role": "user", "parts": parts } }))?;
-            Ok((Operation::Embed, form))
+            let content = json!({ "role": "user", "parts": parts });
+            form.insert("content".to_owned(), content);
+            Operation::Embed
         }
         Some(b'[') => {
             let mut requests = Vec::new();
@@ -56,11 +77,33 @@ pub fn open_texts(body: &Document) -> Result<(Operation, Document), DialectError
                 let content = json!({ "role": "user", "parts": [part] });
                 requests.push(json!({ "content": content }));
             }
-            let form = object(&json!({ "requests": requests }))?;
-            Ok((Operation::BatchEmbed, form))
+            form.insert("requests".to_owned(), requests.into());
+            Operation::BatchEmbed
         }
-        Some(_) | None => Err(texts_expected()),
+        Some(_) | None => return Err(texts_expected()),
+    };
+    Ok((operation, object(&Value::Object(form))?))
+}
+
+/// Visits the elements of a list of texts that are objects.
+fn visit_elements(body: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+    let field = texts_field(body);
+    if first_byte(body, field)? != Some(b'[') {
+        return Ok(());
     }
+    let mut elements = body.list(field)?.unwrap_or_default();
+    let unedited = elements.clone();
+    for element in &mut elements {
+        if element.starts_with(b"{") {
+            let mut block = Document::from_checked(element.clone())?;
+            act(&mut block, &[OPAQUE, MEDIUM_FIELDS, TEXT].concat())?;
+            *element = block.to_bytes();
+        }
+    }
+    if elements != unedited {
+        body.set_bytes(field, write_array(elements))?;
+    }
+    Ok(())
 }
 
 fn texts_expected() -> DialectError {
@@ -95,16 +138,14 @@ fn unquoted(element: &[u8]) -> Result<String, DialectError> {
 }
 
 /// Writes edited texts into a request.
-pub fn close_texts(
-    edited: &mut Document,
-    body: &Document,
-    form: &Document,
-) -> Result<(), DialectError> {
+pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectError> {
+    let (_, before) = open_texts(body)?;
+    REQUEST_LABELS.write(body, &before, form)?;
     let field = texts_field(body);
     if let Some(content) = form.child(CONTENT)? {
         let text = content_text(&content)?.unwrap_or_default();
         if body.string(field)?.as_ref() != Some(&text) {
-            edited.set(field, &text.into())?;
+            body.set(field, &text.into())?;
         }
         return Ok(());
     }
@@ -119,7 +160,7 @@ pub fn close_texts(
         written.push(new);
     }
     if is_edited {
-        edited.set_bytes(field, write_array(written))?;
+        body.set_bytes(field, write_array(written))?;
     }
     Ok(())
 }
