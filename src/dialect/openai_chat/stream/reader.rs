@@ -60,8 +60,6 @@ enum AnswerEnd {
     Whole,
     /// An error. What follows is not read.
     Error,
-    /// `[DONE]`. Nothing may follow.
-    Done,
 }
 
 /// A chunk of the content form, and the events that it was read from.
@@ -74,15 +72,8 @@ impl ChatChunkReader {
     ///
     /// Fails if hooks could not see all of it.
     pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>, DialectError> {
-        if data.trim_ascii() == DONE {
-            self.end = Some(AnswerEnd::Done);
-            return Ok(None);
-        }
-        if self.end == Some(AnswerEnd::Done) {
-            // Only some clients read it.
-            return Err(field_error("[DONE]", "the last event"));
-        }
-        if self.end == Some(AnswerEnd::Error) {
+        // Each choice ends with a finish reason.
+        if data.trim_ascii() == DONE || self.end == Some(AnswerEnd::Error) {
             return Ok(None);
         }
         let event = parse(data.clone())?;
@@ -248,12 +239,7 @@ fn read_chunk(
 
 impl ReadChunks for ChatChunkReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
-        let chunk = if self.end == Some(AnswerEnd::Done) {
-            None
-        } else {
-            self.read_alike(&data)
-        };
-        if let Some(chunk) = chunk {
+        if let Some(chunk) = self.read_alike(&data) {
             return Ok(Some(chunk));
         }
         self.read_event(data)?.map(to_document).transpose()

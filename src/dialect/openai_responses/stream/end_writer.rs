@@ -20,7 +20,7 @@ use crate::dialect::{
         stream::{
             answer::EventWriter,
             ending::Ending,
-            event::{EventClass, RESPONSE, StreamEvent, write_done},
+            event::{EventClass, RESPONSE, StreamEvent},
             item_events::send_complete,
         },
     },
@@ -142,13 +142,9 @@ impl EventWriter {
         let ending = self.ending.take();
         let ending = ending.unwrap_or_else(|| Ending::of_view(&ChunkView::default()));
         match &ending.event {
-            Some(event) => self.write_upstream_end(out, event.clone(), &ending)?,
-            None => self.write_own_end(out, &ending)?,
+            Some(event) => self.write_upstream_end(out, event.clone(), &ending),
+            None => self.write_own_end(out, &ending),
         }
-        if ending.has_done {
-            write_done(out);
-        }
-        Ok(())
     }
 
     fn write_upstream_end(

@@ -1,13 +1,8 @@
 //! The end of an answer.
 
-use bytes::Bytes;
-
 use crate::dialect::{
     document::Document,
-    openai_responses::{
-        chunk_view::ChunkView,
-        stream::event::{DONE, StreamEvent},
-    },
+    openai_responses::{chunk_view::ChunkView, stream::event::StreamEvent},
 };
 
 /// The end of the answer, which is written when nothing can follow any more.
@@ -15,18 +10,15 @@ use crate::dialect::{
 pub struct Ending {
     /// Upstream's last event; `None` for an end of our own.
     pub event: Option<StreamEvent>,
-    /// True if a terminator follows.
-    pub has_done: bool,
     pub finish_reason: Option<String>,
     pub usage: Option<Document>,
 }
 
 impl Ending {
     /// Creates the end that upstream sent, with the edits of a chunk.
-    pub fn of_upstream(event: StreamEvent, wire: &[Bytes], view: &ChunkView) -> Self {
+    pub fn of_upstream(event: StreamEvent, view: &ChunkView) -> Self {
         Self {
             event: Some(event),
-            has_done: wire.iter().any(|data| data.trim_ascii() == DONE),
             finish_reason: view.finish_reason.clone(),
             usage: view.usage.clone(),
         }
@@ -36,7 +28,6 @@ impl Ending {
     pub fn of_view(view: &ChunkView) -> Self {
         Self {
             event: None,
-            has_done: false,
             finish_reason: view.finish_reason.clone(),
             usage: view.usage.clone(),
         }

@@ -1,6 +1,6 @@
 //! One event of a stream.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::dialect::{
     document::Document,
@@ -190,9 +190,4 @@ fn classify_other(name: &str, document: &Document) -> Result<EventClass, Dialect
         }
     }
     Ok(EventClass::Other)
-}
-
-/// Writes the terminator that some servers send.
-pub fn write_done(out: &mut BytesMut) {
-    out.extend_from_slice(b"data: [DONE]\n\n");
 }

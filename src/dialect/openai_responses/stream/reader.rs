@@ -47,8 +47,7 @@ pub struct EventReader {
     alike: Option<ReadPiece>,
     /// Reasoning items that belong to the next item.
     reasoning: Vec<Document>,
-    /// The event that ends the stream, and what follows it.
-    end: Vec<Bytes>,
+    /// The event that ends the stream.
     end_event: Option<StreamEvent>,
 }
 
@@ -61,7 +60,6 @@ impl EventReader {
     /// Fails if hooks could not see all of the event, or if clients could read it differently.
     pub fn read_event(&mut self, data: Bytes) -> Result<Option<EventChunk>, DialectError> {
         if data.trim_ascii() == DONE {
-            self.end.push(data);
             return Ok(None);
         }
         let event = StreamEvent::parse(data)?;
@@ -73,7 +71,6 @@ impl EventReader {
         check_blocks(&event)?;
         match event.class {
             EventClass::Ended | EventClass::Failed => {
-                self.end.push(event.document.original_bytes());
                 self.end_event = Some(event);
                 self.alike = None;
                 Ok(None)
@@ -150,7 +147,7 @@ impl EventReader {
                 "sent before the stream ends",
             ));
         };
-        let wire = std::mem::take(&mut self.end);
+        let wire = vec![event.document.original_bytes()];
         let response = event.document.child(RESPONSE)?;
         let response = response.unwrap_or_else(Document::empty);
         let parts = unseen_parts(&response, self.items.count())?;

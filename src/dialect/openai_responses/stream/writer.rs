@@ -18,7 +18,7 @@ use crate::dialect::{
         stream::{
             answer::EventWriter,
             ending::Ending,
-            event::{DONE, EventClass, RESPONSE, StreamEvent},
+            event::{EventClass, RESPONSE, StreamEvent},
             event_labels::visit_event,
         },
     },
@@ -36,8 +36,7 @@ impl EventWriter {
         wire: &[Bytes],
         view: &ChunkView,
     ) -> Result<(), DialectError> {
-        let events = wire.iter().filter(|data| data.trim_ascii() != DONE);
-        let events = events.map(|data| StreamEvent::parse(data.clone()));
+        let events = wire.iter().map(|data| StreamEvent::parse(data.clone()));
         let mut events: Vec<StreamEvent> = events.collect::<Result<_, _>>()?;
         let is_end =
             |event: &StreamEvent| matches!(event.class, EventClass::Ended | EventClass::Failed);
@@ -49,7 +48,7 @@ impl EventWriter {
             [] => self.write_own(out, view),
             [event] if is_end(event) => {
                 write_labels(event, view)?;
-                let ending = Ending::of_upstream(event.clone(), wire, view);
+                let ending = Ending::of_upstream(event.clone(), view);
                 self.write_last(out, ending, view)
             }
             all if all.last().is_some_and(ends_item) && is_one_item(all)? => {
