@@ -14,7 +14,7 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai::is_set,
     openai_chat::{
-        fields::{CHOICES, DELTA, ERROR, MESSAGE, parse, refuse_pair},
+        fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
         response::{
             answer::AnswerPlace,
             answer_objects::visit_event,
@@ -203,18 +203,30 @@ fn new_template(
     Some((TextTemplate::new(data, &text, stream, 0)?, thought))
 }
 
-/// Returns whether an event is a whole answer.
+/// Returns whether an event is a whole answer. Some servers send an empty message with each piece.
 ///
 /// # Errors
 ///
-/// Fails for a message and a piece of one in the same choice.
+/// Fails for messages and pieces of one in the same event.
 fn is_whole(event: &Document) -> Result<bool, DialectError> {
-    let mut is_whole = false;
+    let (mut has_message, mut has_piece) = (false, false);
     for choice in event.children(CHOICES)?.unwrap_or_default() {
-        refuse_pair(&choice, MESSAGE, DELTA)?;
-        is_whole |= is_set(&choice, MESSAGE)?;
+        let is_piece = is_set(&choice, DELTA)?;
+        has_piece |= is_piece;
+        let message = choice.child(MESSAGE)?;
+        has_message |= message.is_some_and(|message| !(is_piece && is_blank(&message)));
     }
-    Ok(is_whole)
+    if has_message && has_piece {
+        return Err(DialectError::Ambiguous("message".to_owned()));
+    }
+    Ok(has_message)
+}
+
+/// Returns whether a message holds nothing but its role.
+fn is_blank(message: &Document) -> bool {
+    let mut fields = message.fields();
+    let is_empty = |value: &[u8]| [&b"null"[..], b"\"\"", b"[]", b"{}"].contains(&value);
+    fields.all(|(key, value)| key == "role" || is_empty(&value))
 }
 
 /// Returns the chunk of an event that does not wait. Without text it has no candidates.

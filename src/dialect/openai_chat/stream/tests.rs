@@ -578,23 +578,33 @@ fn a_stream_in_which_one_of_two_choices_breaks_off_is_an_error() {
 }
 
 #[test]
-fn a_message_of_null_is_no_whole_answer() {
-    let piece = json!({ "index": 0, "delta": { "content": "he" }, "message": null,
-        "finish_reason": null });
-    let sent = rewritten(
-        &events(&[], &[piece.clone(), piece, finish("stop")]),
-        &mut |_| true,
-    );
-    assert_eq!(received(&sent).text, "hehe");
+fn an_empty_message_beside_a_delta_is_no_whole_answer() {
+    for message in [
+        json!(null),
+        json!({}),
+        json!({ "role": "assistant", "content": "", "tool_calls": [], "audio": null }),
+    ] {
+        let piece = json!({ "index": 0, "delta": { "content": "he" }, "message": message,
+            "finish_reason": null });
+        let sent = rewritten(
+            &events(&[], &[piece.clone(), piece, finish("stop")]),
+            &mut |_| true,
+        );
+        assert_eq!(received(&sent).text, "hehe");
+    }
 }
 
 #[test]
 fn a_message_beside_a_delta_is_refused() {
-    let choice = json!({ "index": 0, "delta": { "content": "a" },
+    let both = json!({ "index": 0, "delta": { "content": "a" },
         "message": { "role": "assistant", "content": "b" } });
-    let event = json!({ "choices": [choice] }).to_string();
-    let mut reader = ChatChunkReader::default();
-    assert!(reader.read_event(event.into()).is_err());
+    let message = json!({ "index": 0, "message": { "role": "assistant", "content": "" } });
+    let delta = json!({ "index": 1, "delta": { "content": "a" } });
+    for choices in [json!([both]), json!([message, delta])] {
+        let event = json!({ "choices": choices }).to_string();
+        let mut reader = ChatChunkReader::default();
+        assert!(reader.read_event(event.into()).is_err(), "{choices}");
+    }
 }
 
 proptest! {
