@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use bytes::Bytes;
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, write_array},
     error::DialectError,
     google::{
-        fields::CANDIDATES,
+        fields::{CANDIDATES, LABELS},
         part::Part,
         response::{
             candidate::CandidateDocument,
@@ -18,8 +18,8 @@ use crate::dialect::{
     },
 };
 
-/// The chunks of a stream as one response: parts in order, neighbouring texts joined, every
-/// other field as in the last chunk.
+/// The chunks of a stream as one response: parts and labels in order, neighbouring texts joined,
+/// every other field as in the last chunk.
 #[derive(Debug)]
 pub struct MergedChunks {
     /// The merged response as JSON.
@@ -44,8 +44,10 @@ impl MergedChunks {
         let mut response = Document::empty();
         let mut candidates: BTreeMap<u64, ChunkMerger> = BTreeMap::new();
         let mut is_lossy = false;
+        let mut labels = Vec::new();
         for mut chunk in chunks {
             let chunk = chunk.make_parsed()?;
+            labels.append(&mut take_labels(chunk.document_mut())?);
             for candidate in std::mem::take(&mut chunk.candidates) {
                 match candidates.entry(candidate.index) {
                     Entry::Vacant(entry) => drop(entry.insert(ChunkMerger::new(candidate))),
@@ -57,6 +59,9 @@ impl MergedChunks {
         let candidates = candidates.into_values().map(ChunkMerger::finish);
         let candidates: Vec<Document> = candidates.collect::<Result<_, _>>()?;
         response.set_children(CANDIDATES, &candidates)?;
+        if !labels.is_empty() {
+            response.set_bytes(LABELS, write_array(labels))?;
+        }
         Ok(Self {
             response: response.to_bytes(),
             is_lossy,
@@ -112,6 +117,17 @@ impl ChunkMerger {
     }
 }
 
+/// Removes the labels of a chunk, which are a list with the labels of each event, and returns them.
+fn take_labels(chunk: &mut Document) -> Result<Vec<Bytes>, DialectError> {
+    let labels = chunk.bytes_of(LABELS)?;
+    if !labels.is_some_and(|labels| labels.starts_with(b"[")) {
+        return Ok(Vec::new());
+    }
+    let labels = chunk.list(LABELS)?;
+    chunk.remove(LABELS)?;
+    Ok(labels.unwrap_or_default())
+}
+
 /// Copies the fields of a later chunk, but for candidates and contents. Returns whether a
 /// value was replaced that is not among `repeated`, the fields that every chunk repeats.
 fn overlay(
@@ -155,6 +171,19 @@ mod tests {
                 r#"{"candidates":[{"index":0,"finishReason":"STOP"}]}"#,
             ],
             r#"{"usageMetadata":{"n":2},"candidates":[{"content":{"parts":[{"text":"a"}]},"index":0,"finishReason":"STOP"},{"index":1,"content":{"parts":[{"text":"xy"},{"text":"t","thought":true}]},"finishReason":"STOP"}]}"#,
+            false,
+        );
+    }
+
+    #[test]
+    fn labels_of_all_events_are_kept() {
+        check(
+            &[
+                r#"{"labels":[[{"a":"b"}],[]]}"#,
+                "{}",
+                r#"{"labels":[[{"a":"c"}]]}"#,
+            ],
+            r#"{"candidates":[],"labels":[[{"a":"b"}],[],[{"a":"c"}]]}"#,
             false,
         );
     }
