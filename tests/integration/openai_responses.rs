@@ -397,3 +397,35 @@ async fn a_buffered_stream_that_a_hook_edits_is_a_valid_stream() {
         .filter(|name| *name == "response.output_item.done");
     assert_eq!(done.count(), 1);
 }
+
+#[tokio::test]
+async fn an_error_ends_a_buffered_stream_that_is_masked() {
+    const SECRET: &str = "AKIAIOSFODNN7EXAMPLE";
+    let message = format!("boom {SECRET}");
+    let failed = json!({ "type": "response.failed", "response": { "id": "r", "status": "failed",
+        "error": { "code": "server_error", "message": message }, "output": [] } });
+    for error in [
+        json!({ "type": "error", "code": "server_error", "message": message }),
+        failed,
+    ] {
+        let events = [
+            json!({ "type": "response.created", "response": { "id": "r", "status": "in_progress", "output": [] } }),
+            json!({ "type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": SECRET }),
+            error,
+        ];
+        let events = events.map(|event| format!("data: {event}\n\n")).concat();
+        let upstream =
+            Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+        let config = "policies: [{ policy: redact }]\nafter_model: buffered\n";
+        let gateway = gateway(&upstream, config).await;
+
+        let body = json!({ "model": "m", "input": "hello", "stream": true });
+        let answer = ask(&gateway, &body).await;
+
+        let last = answer.text().trim_end().lines().last().unwrap();
+        let last: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(last["type"], "error", "{last}");
+        assert_eq!(last["code"], "server_error");
+        assert_eq!(last["message"], "boom [REDACTED:aws_key]");
+    }
+}

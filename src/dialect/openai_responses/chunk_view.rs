@@ -7,7 +7,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_responses::{
-        fields::{CONTENT, TEXT},
+        fields::{CONTENT, ERROR, TEXT},
         form_fields::{CANDIDATES, PARTS},
     },
 };
@@ -23,6 +23,8 @@ pub struct ChunkView {
     pub model: Option<String>,
     pub response_id: Option<String>,
     pub labels: AnswerLabels,
+    /// Error of the model API that ends the answer.
+    pub error: Option<Document>,
     /// True if it was edited since it was read.
     pub is_edited: bool,
 }
@@ -64,6 +66,7 @@ impl ChunkView {
             model: form.string(&["modelVersion"])?,
             response_id: form.string(&["responseId"])?,
             labels: AnswerLabels::of_form(form)?,
+            error: form.child(ERROR)?,
             is_edited: form.is_edited(),
             ..Self::default()
         };

@@ -31,6 +31,7 @@ pub const NAMES: Names = Names::Fields(FREE_FORM);
 pub const ARGUMENTS: &[&str] = &["arguments"];
 pub const CALL_ID: &[&str] = &["call_id"];
 pub const CONTENT: &[&str] = &["content"];
+pub const ERROR: &[&str] = &["error"];
 pub const ID: &[&str] = &["id"];
 pub const INPUT: &[&str] = &["input"];
 pub const INSTRUCTIONS: &[&str] = &["instructions"];

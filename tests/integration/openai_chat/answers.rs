@@ -195,3 +195,57 @@ async fn token_counts_are_sent_once() {
     assert_eq!(counts.len(), 1);
     assert_eq!(events.last(), Some(counts[0]));
 }
+
+/// Events of an answer with citations and token counts.
+fn events_with_citations(text: &str) -> String {
+    let event = |choices: Value, usage: Value| {
+        let event = json!({ "id": "1", "object": "chat.completion.chunk", "model": "m",
+            "choices": choices, "usage": usage });
+        format!("data: {event}\n\n")
+    };
+    let piece = |text: &str| {
+        let annotation = json!({ "type": "url_citation", "url_citation": { "title": text } });
+        let delta = json!({ "content": text, "annotations": [annotation] });
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": null });
+        event(json!([choice]), Value::Null)
+    };
+    let end = json!([{ "index": 0, "delta": {}, "finish_reason": "stop" }]);
+    let usage = json!({ "prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3 });
+    [
+        piece("a "),
+        piece(text),
+        event(end, Value::Null),
+        event(json!([]), usage),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+    .concat()
+}
+
+const BUFFERED: &str = "policies: [{ policy: redact }]\nafter_model: buffered\n";
+
+#[tokio::test]
+async fn an_unedited_buffered_stream_keeps_its_bytes() {
+    let stream = events_with_citations("b");
+    let sent = stream.clone();
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", sent.clone())).await;
+    let gate = gateway(&upstream, BUFFERED).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert_eq!(answer.text(), stream);
+}
+
+#[tokio::test]
+async fn an_edited_buffered_stream_keeps_its_token_counts() {
+    let stream = events_with_citations("AKIAIOSFODNN7EXAMPLE");
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await;
+    let gate = gateway(&upstream, BUFFERED).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert!(!answer.text().contains("AKIA"), "{}", answer.text());
+    let events = events(&answer);
+    let last = events.last().unwrap();
+    assert_eq!(last["usage"]["total_tokens"], 3, "{last}");
+    assert_eq!(last["choices"], json!([]));
+}

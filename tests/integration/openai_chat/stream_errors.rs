@@ -52,3 +52,19 @@ async fn calls_in_front_of_an_error_are_neither_decided_nor_sent() {
     assert_eq!(answer.text().trim_end(), format!("data: {error}"));
     assert_eq!(upstream.requests().len(), 1);
 }
+
+#[tokio::test]
+async fn an_error_ends_a_buffered_stream_that_is_masked() {
+    let text = event(&json!({ "role": "assistant", "content": SECRET }));
+    let error = json!({ "error": { "message": format!("boom {SECRET}"), "code": 500 } });
+    let upstream = upstream_sending(&[text, error]).await;
+    let config = "policies: [{ policy: redact }]\nafter_model: buffered\n";
+    let gate = gateway(&upstream, config).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    let text = answer.text();
+    let last = r#"data: {"error":{"message":"boom [REDACTED:aws_key]","code":500}}"#;
+    assert_eq!(text.trim_end().lines().last(), Some(last), "{text}");
+    assert!(!text.contains(r#""finish_reason":"stop""#), "{text}");
+}

@@ -12,7 +12,7 @@ use crate::dialect::{
     },
 };
 
-const USAGE_METADATA: &[&str] = &["usageMetadata"];
+pub const USAGE_METADATA: &[&str] = &["usageMetadata"];
 
 /// Token counts in the content form, and those of the API.
 const COUNTS: [(&str, &str); 3] = [

@@ -117,7 +117,12 @@ impl ChatChunkReader {
         self.template = None;
         self.held.clear();
         let labels = AnswerLabels::of(event, visit_event)?;
-        Ok((read_chunk(event, choices, &labels)?, vec![data]))
+        let mut chunk = read_chunk(event, choices, &labels)?;
+        if let (Some(chunk), Some(error)) = (chunk.as_object_mut(), event.get(ERROR)?) {
+            // For an answer that is written anew.
+            chunk.insert("error".to_owned(), error);
+        }
+        Ok((chunk, vec![data]))
     }
 
     /// Reads an event that differs from an earlier one in its text only.

@@ -11,11 +11,11 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai::is_set,
     openai_chat::{
-        fields::{CHOICES, DELTA, ERROR, LOGPROBS, parse},
+        fields::{CHOICES, DELTA, ERROR, LOGPROBS, USAGE, parse},
         response::{
             answer::EditedAnswer,
             answer_objects::visit_event,
-            envelope::write_usage,
+            envelope::{USAGE_METADATA, own_usage, write_usage},
             own::{OwnChoice, own_choices, own_envelope},
         },
         stream::{
@@ -253,6 +253,18 @@ impl ChatChunkWriter {
         }
         for choice in own_choices(document)? {
             self.events.write_own_choice(out, &choice)?;
+        }
+        if let (true, Some(template)) = (document.has(USAGE_METADATA), &self.events.template) {
+            let mut usage = template.clone();
+            usage.set(CHOICES, &json!([]))?;
+            usage.set(USAGE, &own_usage(document)?)?;
+            self.usage = Some(usage.to_bytes());
+        }
+        if let Some(error) = document.bytes_of(ERROR)? {
+            self.has_failed = true;
+            let mut event = Document::empty();
+            event.set_bytes(ERROR, error)?;
+            write_plain_event(out, &event.to_bytes());
         }
         Ok(())
     }

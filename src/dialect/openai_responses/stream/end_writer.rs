@@ -249,6 +249,10 @@ impl EventWriter {
     fn write_own_end(&mut self, out: &mut BytesMut, ending: &Ending) -> Result<(), DialectError> {
         self.ensure_started(out, &ChunkView::default())?;
         self.close_items(out, &[])?;
+        if let Some(error) = &ending.error {
+            self.sender.send_own(out, "error", to_value(error)?);
+            return Ok(());
+        }
         let mut response = match &self.response {
             Some(response) => response.clone(),
             None => object(&NewResponse::of_view(&ChunkView::default())?.to_value())?,

@@ -12,6 +12,8 @@ pub struct Ending {
     pub event: Option<StreamEvent>,
     pub finish_reason: Option<String>,
     pub usage: Option<Document>,
+    /// Error of the model API, for an end of our own.
+    pub error: Option<Document>,
 }
 
 impl Ending {
@@ -21,6 +23,7 @@ impl Ending {
             event: Some(event),
             finish_reason: view.finish_reason.clone(),
             usage: view.usage.clone(),
+            error: None,
         }
     }
 
@@ -30,6 +33,7 @@ impl Ending {
             event: None,
             finish_reason: view.finish_reason.clone(),
             usage: view.usage.clone(),
+            error: view.error.clone(),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::dialect::{
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
-        fields::{MODEL, OUTPUT, OUTPUT_TEXT},
+        fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT, to_value},
         response::{
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
             object::finish_reason,
@@ -168,6 +168,9 @@ impl EventReader {
         if let Some(model) = response.string(MODEL)? {
             insert(&mut form, "modelVersion", model.into());
         }
+        if let Some(error) = error_of(&event, &response)? {
+            insert(&mut form, "error", error);
+        }
         add_labels(&mut form, &event)?;
         Ok(EventChunk {
             form,
@@ -305,6 +308,23 @@ impl EventReader {
             ..chunk
         })
     }
+}
+
+/// Returns the error that ends an answer, for one that is written anew.
+fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>, DialectError> {
+    let is_failure = event.class == EventClass::Failed;
+    let failed = if is_failure {
+        &event.document
+    } else {
+        response
+    };
+    let error = match failed.get(ERROR)? {
+        Some(error @ Value::Object(_)) => error,
+        Some(_) | None if is_failure => to_value(failed)?,
+        Some(_) | None => return Ok(None),
+    };
+    let fields = ["code", "message", "param"].map(|field| (field, error.get(field)));
+    Ok(Some(json!(BTreeMap::from(fields))))
 }
 
 impl ReadChunks for EventReader {
