@@ -1,6 +1,7 @@
 //! Documents of model APIs: strict JSON, with the free-form fields of these APIs.
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 pub use strict_json::{Document, write_array};
 use strict_json::{FreeField, FreeFields, Names};
@@ -55,6 +56,15 @@ pub fn check_part(text: &[u8]) -> Result<(), DialectError> {
 pub fn parse(text: &str) -> Result<Value, DialectError> {
     strict_json::check(text.as_bytes(), Names::Free)?;
     serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))
+}
+
+/// Reads JSON of a document.
+///
+/// # Errors
+///
+/// Fails if it is of another type.
+pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, DialectError> {
+    serde_json::from_slice(json).map_err(|error| DialectError::Json(error.to_string()))
 }
 
 /// Returns the elements of a JSON array, or the value itself if it is no array.

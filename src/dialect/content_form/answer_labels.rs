@@ -4,7 +4,11 @@
 use serde_json::{Map, Value, json};
 
 use super::labels::{LABELS, read_labels, write_next_labels};
-use crate::dialect::{document::Document, error::DialectError, google::fields::LOGPROBS_RESULT};
+use crate::dialect::{
+    document::{Document, read_json},
+    error::DialectError,
+    google::fields::LOGPROBS_RESULT,
+};
 
 /// Tokens of a text with their probabilities.
 const LOGPROBS: &[&str] = &["logprobs"];
@@ -71,13 +75,9 @@ impl AnswerLabels {
     /// Reads the labels of an edited answer in the content form.
     pub fn of_form(form: &Document) -> Result<Self, DialectError> {
         let labels = form.bytes_of(LABELS)?;
-        let events = labels
-            .map(|labels| serde_json::from_slice(&labels))
-            .transpose();
+        let events = labels.map(|labels| read_json(&labels)).transpose()?;
         Ok(Self {
-            events: events
-                .map_err(|error| DialectError::Json(error.to_string()))?
-                .unwrap_or_default(),
+            events: events.unwrap_or_default(),
             has_tokens: form.has(&[LOGPROBS_RESULT]),
         })
     }

@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{
+    document::{Document, read_json},
+    error::DialectError,
+};
 
 /// Free texts beside the conversation, in the content form.
 pub const LABELS: &[&str] = &["labels"];
@@ -14,9 +17,7 @@ pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>
     for (key, value) in body.fields() {
         // A value without a text needs no inspection.
         if !known.contains(&&*key) && value.contains(&b'"') {
-            let value = serde_json::from_slice(&value);
-            let value = value.map_err(|error| DialectError::Json(error.to_string()))?;
-            labels.insert(key.into_owned(), value);
+            labels.insert(key.into_owned(), read_json(&value)?);
         }
     }
     Ok(labels)

@@ -7,7 +7,10 @@ use super::{
     answer_labels::VisitObjects,
     labels::{LABELS, read_labels, write_labels, write_next_labels},
 };
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{
+    document::{Document, read_json},
+    error::DialectError,
+};
 
 /// The fields of an API's requests that are labels.
 #[derive(Debug)]
@@ -47,11 +50,8 @@ impl RequestLabels {
         let objects_of = |form: &Document| -> Result<Vec<Map<String, Value>>, DialectError> {
             let labels = form.child(LABELS)?.unwrap_or_else(Document::empty);
             let objects = labels.bytes_of(&[self.inner])?;
-            let objects = objects.map(|objects| serde_json::from_slice(&objects));
-            let objects = objects.transpose();
-            Ok(objects
-                .map_err(|error| DialectError::Json(error.to_string()))?
-                .unwrap_or_default())
+            let objects = objects.map(|objects| read_json(&objects)).transpose()?;
+            Ok(objects.unwrap_or_default())
         };
         let edited = objects_of(after)?;
         if objects_of(before)? != edited {

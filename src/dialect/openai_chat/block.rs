@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, read_json},
     error::{DialectError, field_error},
     openai_chat::fields::{TEXT, TYPE, refuse_pair},
 };
@@ -26,7 +26,7 @@ pub fn read_block(block: &Document) -> Result<Value, DialectError> {
     if let Some(medium) = read_medium(block)? {
         return Ok(medium);
     }
-    let original = parse_block(block)?;
+    let original: Value = read_json(&block.to_bytes())?;
     Ok(match block.string(TEXT)? {
         // A server may read the text of a block whose type it does not know.
         Some(text) => json!({ "text": text, "block": original }),
@@ -49,11 +49,6 @@ pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
         Some("file") if !has_text => read_file(block),
         Some(_) | None => Ok(None),
     }
-}
-
-/// Returns the JSON of a block as a value.
-pub fn parse_block(block: &Document) -> Result<Value, DialectError> {
-    serde_json::from_slice(&block.to_bytes()).map_err(|error| DialectError::Json(error.to_string()))
 }
 
 /// Returns the text of a block that is a text.

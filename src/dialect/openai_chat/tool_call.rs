@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{self, Document},
+    document::{self, Document, read_json},
     error::{DialectError, field_error},
     openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE, refuse_pair},
 };
@@ -82,9 +82,7 @@ pub fn extra_fields(call: &Document) -> Result<Map<String, Value>, DialectError>
     let mut extra = Map::new();
     for (key, value) in call.fields() {
         if !["custom", "function", "id", "index", "type"].contains(&&*key) {
-            let value = serde_json::from_slice(&value);
-            let value = value.map_err(|error| DialectError::Json(error.to_string()))?;
-            extra.insert(key.into_owned(), value);
+            extra.insert(key.into_owned(), read_json(&value)?);
         }
     }
     Ok(extra)

@@ -4,7 +4,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use strict_json::{FreeField, FreeFields, Names};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{
+    document::{Document, read_json},
+    error::DialectError,
+};
 
 /// Fields with free-form keys: arguments, schemas, labels. Below them only exact duplicates
 /// of keys are refused.
@@ -72,8 +75,7 @@ pub fn integer(document: &Document, field: &[&str]) -> Result<Option<u64>, Diale
 
 /// Returns a document as JSON.
 pub fn to_value(document: &Document) -> Result<Value, DialectError> {
-    let value = serde_json::from_slice(&document.to_bytes());
-    value.map_err(|error| DialectError::Json(error.to_string()))
+    read_json(&document.to_bytes())
 }
 
 /// Creates a document from JSON of our own.

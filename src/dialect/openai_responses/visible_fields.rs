@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{
+    document::{Document, read_json},
+    error::DialectError,
+};
 
 /// Fields of a block or an item that hold no text.
 pub const OPAQUE: &[&str] = &[
@@ -26,9 +29,7 @@ pub fn visible_fields(block: &Document) -> Result<Value, DialectError> {
     let is_opaque = |key: &str| OPAQUE.contains(&key) || is_image && key == "result";
     let mut fields = Map::new();
     for (key, value) in block.fields().filter(|(key, _)| !is_opaque(key)) {
-        let value = serde_json::from_slice(&value);
-        let value = value.map_err(|error| DialectError::Json(error.to_string()))?;
-        fields.insert(key.into_owned(), value);
+        fields.insert(key.into_owned(), read_json(&value)?);
     }
     Ok(Value::Object(fields))
 }
@@ -44,8 +45,7 @@ pub fn write_visible_fields(
             block.remove(&[&*key])?;
         }
     }
-    let fields: Map<String, Value> = serde_json::from_slice(&after.to_bytes())
-        .map_err(|error| DialectError::Json(error.to_string()))?;
+    let fields: Map<String, Value> = read_json(&after.to_bytes())?;
     for (key, value) in &fields {
         if before.get(&[key])?.as_ref() != Some(value) {
             block.set(&[key], value)?;

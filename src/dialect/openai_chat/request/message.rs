@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::SOURCE,
-    document::Document,
+    document::{Document, read_json},
     error::{DialectError, field_error},
     openai_chat::{
-        block::{block_text, parse_block, read_block, read_medium},
+        block::{block_text, read_block, read_medium},
         fields::{
             CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS, refuse_pair,
         },
@@ -206,7 +206,7 @@ fn read_result_blocks(blocks: &[Document]) -> Result<(Value, Vec<Value>), Dialec
             Some(text) => texts.push_str(&text),
             None => has_others = true,
         }
-        list.push(parse_block(block)?);
+        list.push(read_json(&block.to_bytes())?);
     }
     let output = if has_others {
         Value::Array(list)

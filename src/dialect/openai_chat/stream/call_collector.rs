@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, read_json},
     error::{DialectError, field_error},
     openai_chat::fields::{
         ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
@@ -227,13 +227,7 @@ pub fn has_calls(delta: &Document) -> Result<bool, DialectError> {
 pub fn call_piece(call: &[u8], index: u64) -> Result<Value, DialectError> {
     let mut piece = Map::new();
     piece.insert("index".to_owned(), index.into());
-    if let Value::Object(fields) = complete_call(call)? {
-        piece.extend(fields);
-    }
+    let fields: Map<String, Value> = read_json(call)?;
+    piece.extend(fields);
     Ok(Value::Object(piece))
-}
-
-/// Returns the JSON of a call as a value.
-pub fn complete_call(call: &[u8]) -> Result<Value, DialectError> {
-    serde_json::from_slice(call).map_err(|error| DialectError::Json(error.to_string()))
 }

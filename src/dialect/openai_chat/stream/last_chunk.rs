@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, read_json},
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
@@ -15,7 +15,7 @@ use crate::dialect::{
             finish_reason::final_reason,
         },
         stream::{
-            call_collector::{call_piece, complete_call},
+            call_collector::call_piece,
             event::read_choices,
             held::{HeldChoice, HeldEvents},
         },
@@ -246,7 +246,7 @@ impl LastChoice {
             delta.insert("tool_calls".to_owned(), calls.into());
         }
         if let Some(call) = &self.function_call {
-            delta.insert("function_call".to_owned(), complete_call(call)?);
+            delta.insert("function_call".to_owned(), read_json(call)?);
         }
         Ok(delta)
     }
