@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::dialect::{document::Document, error::DialectError, google::fields::SOURCE};
 
@@ -42,6 +43,22 @@ pub trait SpliceElements {
 pub fn source_of(element: &Document) -> Option<usize> {
     let source = element.get(&[SOURCE]).ok().flatten()?;
     usize::try_from(source.as_u64()?).ok()
+}
+
+/// Returns an element with the index of its original.
+pub fn with_source(mut element: Value, source: usize) -> Value {
+    if let Some(fields) = element.as_object_mut() {
+        fields.insert(SOURCE.to_owned(), source.into());
+    }
+    element
+}
+
+/// Returns elements with their positions as sources.
+pub fn numbered(elements: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    let elements = elements.into_iter().enumerate();
+    elements
+        .map(|(source, element)| with_source(element, source))
+        .collect()
 }
 
 /// Writes an edited list back.
@@ -143,7 +160,7 @@ impl SplicedList<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::SOURCE,
+    content_form::{SOURCE, numbered},
     document::{Document, read_json},
     error::{DialectError, field_error},
     openai_chat::{
@@ -115,21 +115,9 @@ impl ChatMessage {
             ChatRole::Assistant => "model",
             ChatRole::System | ChatRole::User | ChatRole::Tool => "user",
         };
-        let parts = self.parts.iter().enumerate();
-        let parts: Vec<Value> = parts
-            .map(|(number, (_, part))| with_source(part, number))
-            .collect();
+        let parts = numbered(self.parts.iter().map(|(_, part)| part.clone()));
         json!({ "role": role, "parts": parts, SOURCE: source })
     }
-}
-
-/// Returns an object of the content form with its source.
-pub fn with_source(object: &Value, source: usize) -> Value {
-    let mut object = object.clone();
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert(SOURCE.to_owned(), source.into());
-    }
-    object
 }
 
 /// Reads the calls of a message, which may be absent.

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{Hidden, SpliceElements, source_of, splice_list},
+    content_form::{Hidden, SpliceElements, numbered, source_of, splice_list},
     document::{Document, write_array},
     error::DialectError,
     openai_chat::{
         fields::{MESSAGES, ROLE},
         request::{
-            message::{CallNames, ChatMessage, ChatRole, with_source},
+            message::{CallNames, ChatMessage, ChatRole},
             message_edit::rewrite_message,
             new_message::{create_messages, text_message},
         },
@@ -57,10 +57,7 @@ impl ChatMessages {
 
     /// Returns the system instruction: the parts of all instructions, numbered.
     pub fn system_instruction(&self) -> Option<Value> {
-        let parts = self.system_parts().enumerate();
-        let parts: Vec<Value> = parts
-            .map(|(number, (_, part))| with_source(part, number))
-            .collect();
+        let parts = numbered(self.system_parts().map(|(_, part)| part.clone()));
         (!parts.is_empty()).then(|| json!({ "parts": parts }))
     }
 

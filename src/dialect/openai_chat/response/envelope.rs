@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::{SOURCE, remove_labels},
+    content_form::{numbered, remove_labels},
     document::Document,
     error::DialectError,
     openai_chat::{
@@ -93,13 +93,5 @@ pub fn own_usage(document: &Document) -> Result<Value, DialectError> {
 
 /// Returns parts with their numbers.
 pub fn numbered_parts(parts: &[PlacedAnswer]) -> Vec<Value> {
-    let parts = parts.iter().enumerate();
-    let numbered = parts.map(|(number, (_, part))| {
-        let mut part = part.clone();
-        if let Some(fields) = part.as_object_mut() {
-            fields.insert(SOURCE.to_owned(), number.into());
-        }
-        part
-    });
-    numbered.collect()
+    numbered(parts.iter().map(|(_, part)| part.clone()))
 }

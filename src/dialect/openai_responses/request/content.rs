@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{Hidden, SOURCE, SpliceElements, source_of, splice_list},
+    content_form::{Hidden, SOURCE, SpliceElements, source_of, splice_list, with_source},
     document::{Document, write_array},
     error::DialectError,
     openai_responses::{
@@ -27,11 +27,8 @@ pub fn read_blocks(message: &Document) -> Result<Vec<Value>, DialectError> {
     }
     let blocks = message.children(CONTENT)?.unwrap_or_default();
     let parts = blocks.iter().enumerate().map(|(index, block)| {
-        let mut part = read_block(block)?;
-        if let Some(fields) = part.as_object_mut() {
-            fields.insert(SOURCE.to_owned(), index.into());
-        }
-        Ok(part)
+        let part = read_block(block)?;
+        Ok(with_source(part, index))
     });
     parts.collect()
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of},
+    content_form::{SOURCE, source_of, with_source},
     document::Document,
     error::DialectError,
     openai_responses::{
@@ -43,10 +43,8 @@ fn numbered_parts(
         if item.kind != InputKind::System {
             continue;
         }
-        for (block, mut part) in read_blocks(&item.document)?.into_iter().enumerate() {
-            if let Some(fields) = part.as_object_mut() {
-                fields.insert(SOURCE.to_owned(), parts.len().into());
-            }
+        for (block, part) in read_blocks(&item.document)?.into_iter().enumerate() {
+            let part = with_source(part, parts.len());
             parts.push((Some((index, block)), part));
         }
     }

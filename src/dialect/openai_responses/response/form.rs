@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::{AnswerLabels, SOURCE},
+    content_form::{AnswerLabels, with_source},
     document::Document,
     error::DialectError,
     openai_responses::{
@@ -23,11 +23,8 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
     let mut parts = Vec::new();
     let mut reasoning = Vec::new();
     for item in body.children(OUTPUT)?.unwrap_or_default() {
-        for (_, mut part) in item_parts_with(&reasoning, &item)? {
-            if let Some(fields) = part.as_object_mut() {
-                fields.insert(SOURCE.to_owned(), parts.len().into());
-            }
-            parts.push(part);
+        for (_, part) in item_parts_with(&reasoning, &item)? {
+            parts.push(with_source(part, parts.len()));
         }
         match OutputKind::of(&item)? {
             OutputKind::Reasoning => reasoning.push(item),

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::SOURCE,
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
@@ -45,15 +44,6 @@ impl EventChunk {
             document
         })
     }
-}
-
-/// Returns parts with their positions as sources.
-pub fn numbered(parts: impl Iterator<Item = Value>) -> Vec<Value> {
-    let numbered = parts.enumerate().map(|(number, mut part)| {
-        insert(&mut part, SOURCE, number.into());
-        part
-    });
-    numbered.collect()
 }
 
 /// Returns the model and the id of a response, in the content form.

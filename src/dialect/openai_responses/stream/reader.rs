@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::SOURCE,
+    content_form::{SOURCE, numbered, with_source},
     document::Document,
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
@@ -20,7 +20,7 @@ use crate::dialect::{
         },
         stream::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
-            event_chunk::{EventChunk, chunk_of, envelope_of, insert, numbered},
+            event_chunk::{EventChunk, chunk_of, envelope_of, insert},
             event_labels::{add_labels, check_blocks},
             item_agreement::check_pieces,
             piece::ReadPiece,
@@ -346,12 +346,11 @@ impl ReadChunks for EventReader {
 fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>, DialectError> {
     let (mut parts, mut number) = (Vec::new(), 0);
     for (index, item) in response.children(OUTPUT)?.iter().flatten().enumerate() {
-        for (_, mut part) in item_parts(item)? {
-            insert(&mut part, SOURCE, number.into());
-            number += 1;
+        for (_, part) in item_parts(item)? {
             if index >= seen {
-                parts.push(part);
+                parts.push(with_source(part, number));
             }
+            number += 1;
         }
     }
     Ok(parts)
