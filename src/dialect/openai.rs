@@ -3,6 +3,7 @@
 pub mod other_models;
 pub mod request_fields;
 pub mod storage;
+pub mod usage;
 
 use serde_json::{Value, json};
 

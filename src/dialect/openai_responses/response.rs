@@ -17,7 +17,7 @@ use self::{
     object::{NewIds, NewResponse},
     response_labels::visit_response,
     splice::splice_output,
-    usage::write_usage,
+    usage::COUNTS,
 };
 use crate::dialect::{
     document::{Document, write_array},
@@ -67,7 +67,7 @@ pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Byte
     }
     if let Some(usage) = &view.usage {
         let mut counts = body.child(USAGE)?.unwrap_or_else(Document::empty);
-        write_usage(&mut counts, before.usage.as_ref(), usage)?;
+        COUNTS.write(&mut counts, usage)?;
         if counts.is_edited() {
             edited.set_child(USAGE, &counts)?;
         }

@@ -6,20 +6,15 @@ use crate::dialect::{
     content_form::{numbered, remove_labels},
     document::Document,
     error::DialectError,
+    openai::usage::{CountFields, USAGE_METADATA},
     openai_chat::{
         fields::{ID, MODEL, USAGE},
         response::{answer::PlacedAnswer, answer_objects::RESPONSE_FIELDS},
     },
 };
 
-pub const USAGE_METADATA: &[&str] = &["usageMetadata"];
-
-/// Token counts in the content form, and those of the API.
-const COUNTS: [(&str, &str); 3] = [
-    ("promptTokenCount", "prompt_tokens"),
-    ("candidatesTokenCount", "completion_tokens"),
-    ("totalTokenCount", "total_tokens"),
-];
+/// Names of the token counts.
+const COUNTS: CountFields = CountFields(["prompt_tokens", "completion_tokens", "total_tokens"]);
 
 /// Removes the fields of an answer that hookgate does not interpret.
 pub fn remove_other_fields(body: &mut Document) -> Result<(), DialectError> {
@@ -29,8 +24,8 @@ pub fn remove_other_fields(body: &mut Document) -> Result<(), DialectError> {
 /// Returns the fields of the content form beside the candidates.
 pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError> {
     let mut response = Map::new();
-    if let Some(usage) = read_usage(body)? {
-        response.insert("usageMetadata".to_owned(), usage);
+    if let Some(usage) = body.child(USAGE)? {
+        response.insert("usageMetadata".to_owned(), COUNTS.read(&usage)?);
     }
     if let Some(model) = body.string(MODEL)? {
         response.insert("modelVersion".to_owned(), model.into());
@@ -39,20 +34,6 @@ pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError
         response.insert("responseId".to_owned(), id.into());
     }
     Ok(response)
-}
-
-/// Returns the token counts, if the answer has them.
-fn read_usage(body: &Document) -> Result<Option<Value>, DialectError> {
-    let Some(usage) = body.child(USAGE)? else {
-        return Ok(None);
-    };
-    let mut counts = Map::new();
-    for (name, field) in COUNTS {
-        if let Some(count) = usage.get(&[field])? {
-            counts.insert(name.to_owned(), count);
-        }
-    }
-    Ok(Some(Value::Object(counts)))
 }
 
 /// Writes edited token counts.
@@ -67,28 +48,13 @@ pub fn write_usage(
     let Some(counts) = after.child(USAGE_METADATA)? else {
         return Ok(());
     };
-    body.edit_child(USAGE, |usage| {
-        for (name, field) in COUNTS {
-            if let Some(count) = counts.get(&[name])?
-                && usage.get(&[field])?.as_ref() != Some(&count)
-            {
-                usage.set(&[field], &count)?;
-            }
-        }
-        Ok(())
-    })
+    body.edit_child(USAGE, |usage| COUNTS.write(usage, &counts))
 }
 
 /// Returns the token counts of an answer of our own.
 pub fn own_usage(document: &Document) -> Result<Value, DialectError> {
     let counts = document.child(USAGE_METADATA)?;
-    let mut usage = Map::new();
-    for (name, field) in COUNTS {
-        let count = counts.as_ref().map(|counts| counts.get(&[name]));
-        let count = count.transpose()?.flatten().unwrap_or_else(|| 0.into());
-        usage.insert(field.to_owned(), count);
-    }
-    Ok(Value::Object(usage))
+    COUNTS.create(counts.as_ref()).map(Value::Object)
 }
 
 /// Returns parts with their numbers.

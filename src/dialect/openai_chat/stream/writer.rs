@@ -9,13 +9,13 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
-    openai::is_set,
+    openai::{is_set, usage::USAGE_METADATA},
     openai_chat::{
         fields::{CHOICES, DELTA, ERROR, LOGPROBS, USAGE, parse},
         response::{
             answer::EditedAnswer,
             answer_objects::visit_event,
-            envelope::{USAGE_METADATA, own_usage, write_usage},
+            envelope::{own_usage, write_usage},
             own::{OwnChoice, own_choices, own_envelope},
         },
         stream::{

@@ -12,7 +12,7 @@ use crate::dialect::{
             item::{OutputKind, item_parts_with, item_texts},
             object::finish_reason,
             response_labels::visit_response,
-            usage::read_usage,
+            usage::COUNTS,
         },
     },
 };
@@ -41,7 +41,7 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
     let mut form = Map::new();
     form.insert("candidates".to_owned(), json!([candidate]));
     let usage = body.child(&["usage"])?;
-    let usage = usage.as_ref().map(read_usage).transpose()?;
+    let usage = usage.map(|usage| COUNTS.read(&usage)).transpose()?;
     form.extend(usage.map(|usage| ("usageMetadata".to_owned(), usage)));
     for (key, field) in [("modelVersion", MODEL), ("responseId", ID)] {
         let value = body.string(field)?;

@@ -15,7 +15,7 @@ use crate::dialect::{
             item::item_parts,
             object::{NewIds, NewResponse, finish_reason, new_items, set_finish_reason},
             splice::splice_output,
-            usage::{new_usage, read_usage, write_usage},
+            usage::{COUNTS, new_usage},
         },
         stream::{
             answer::EventWriter,
@@ -179,8 +179,7 @@ impl EventWriter {
             event.document.set(TYPE, &event.name.as_str().into())?;
         }
         if let (Some(after), Some(mut usage)) = (&ending.usage, response.child(USAGE)?) {
-            let before = object(&read_usage(&usage)?)?;
-            write_usage(&mut usage, Some(&before), after)?;
+            COUNTS.write(&mut usage, after)?;
             if usage.is_edited() {
                 response.set_child(USAGE, &usage)?;
             }

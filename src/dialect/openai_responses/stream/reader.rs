@@ -16,7 +16,7 @@ use crate::dialect::{
         response::{
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
             object::finish_reason,
-            usage::read_usage,
+            usage::COUNTS,
         },
         stream::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
@@ -163,7 +163,7 @@ impl EventReader {
             insert(candidate, "content", content);
         }
         if let Some(usage) = response.child(&["usage"])? {
-            insert(&mut form, "usageMetadata", read_usage(&usage)?);
+            insert(&mut form, "usageMetadata", COUNTS.read(&usage)?);
         }
         if let Some(model) = response.string(MODEL)? {
             insert(&mut form, "modelVersion", model.into());

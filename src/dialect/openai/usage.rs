@@ -1,0 +1,60 @@
+//! Token counts of an answer.
+
+use serde_json::{Map, Value};
+
+use crate::dialect::{document::Document, error::DialectError};
+
+/// Token counts in the content form.
+pub const USAGE_METADATA: &[&str] = &["usageMetadata"];
+
+/// Names of the token counts in the content form.
+const NAMES: [&str; 3] = [
+    "promptTokenCount",
+    "candidatesTokenCount",
+    "totalTokenCount",
+];
+
+/// Names of the same counts in an API.
+#[derive(Debug, Clone, Copy)]
+pub struct CountFields(pub [&'static str; 3]);
+
+impl CountFields {
+    fn pairs(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        NAMES.into_iter().zip(self.0)
+    }
+
+    /// Returns the counts of an answer in the content form.
+    pub fn read(self, usage: &Document) -> Result<Value, DialectError> {
+        let mut counts = Map::new();
+        for (name, field) in self.pairs() {
+            let count = usage.get(&[field])?;
+            counts.extend(count.map(|count| (name.to_owned(), count)));
+        }
+        Ok(Value::Object(counts))
+    }
+
+    /// Writes counts that differ from those that were read.
+    pub fn write(self, usage: &mut Document, after: &Document) -> Result<(), DialectError> {
+        for (name, field) in self.pairs() {
+            if let Some(new) = after.get(&[name])?
+                && usage.get(&[field])?.as_ref() != Some(&new)
+            {
+                usage.set(&[field], &new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the counts of an answer of our own, whose counts in the content form may be absent.
+    pub fn create(self, counts: Option<&Document>) -> Result<Map<String, Value>, DialectError> {
+        let mut usage = Map::new();
+        for (name, field) in self.pairs() {
+            let count = counts.map(|counts| counts.get(&[name])).transpose()?;
+            usage.insert(
+                field.to_owned(),
+                count.flatten().unwrap_or_else(|| 0.into()),
+            );
+        }
+        Ok(usage)
+    }
+}
