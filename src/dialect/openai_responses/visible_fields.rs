@@ -1,11 +1,12 @@
 //! Fields of a block or an item that hookgate does not interpret, as hooks and policies see
 //! them.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, read_json},
     error::DialectError,
+    openai_responses::calls::ToolCallKind,
 };
 
 /// Fields of a block or an item that hold no text.
@@ -52,4 +53,29 @@ pub fn write_visible_fields(
         }
     }
     Ok(())
+}
+
+/// Writes the only part of an item back: the arguments of a call, or else the visible fields.
+pub fn write_item(
+    item: &mut Document,
+    call: Option<ToolCallKind>,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let Some(kind) = call else {
+        let block = |part: &Document| part.child(&["block"]);
+        let before = block(before)?.unwrap_or_else(Document::empty);
+        let after = block(after)?.unwrap_or_else(Document::empty);
+        return write_visible_fields(item, &before, &after);
+    };
+    let arguments = |part: &Document| {
+        let call = part.child(&["functionCall"])?;
+        let arguments = call.map(|call| call.get(&["args"])).transpose()?;
+        Ok::<_, DialectError>(arguments.flatten())
+    };
+    let new = arguments(after)?;
+    if arguments(before)? == new {
+        return Ok(());
+    }
+    kind.set_arguments(item, &new.unwrap_or_else(|| json!({})))
 }

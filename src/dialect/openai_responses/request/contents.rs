@@ -21,7 +21,7 @@ use crate::dialect::{
             new_items::NewItems,
             results::{read_result, write_result},
         },
-        visible_fields::{visible_fields, write_visible_fields},
+        visible_fields::{visible_fields, write_item},
     },
 };
 
@@ -270,29 +270,15 @@ fn edit_part(
     if before.to_bytes() == after.to_bytes() {
         return Ok(edited);
     }
-    let inner = |part: &Document, key: &str| {
-        let inner = part.child(&[key])?;
-        Ok::<_, DialectError>(inner.unwrap_or_else(Document::empty))
-    };
     match item.kind {
-        InputKind::Call(kind) => {
-            let arguments = inner(after, "functionCall")?.get(&["args"])?;
-            if inner(before, "functionCall")?.get(&["args"])? != arguments {
-                kind.set_arguments(&mut edited, &arguments.unwrap_or_else(|| json!({})))?;
-            }
-        }
         InputKind::Result(kind) => {
-            let (before, after) = (
-                inner(before, "functionResponse")?,
-                inner(after, "functionResponse")?,
-            );
+            let result = |part: &Document| part.child(&["functionResponse"]);
+            let before = result(before)?.unwrap_or_else(Document::empty);
+            let after = result(after)?.unwrap_or_else(Document::empty);
             return write_result(kind, &item.document, &before, &after);
         }
-        _ => write_visible_fields(
-            &mut edited,
-            &inner(before, "block")?,
-            &inner(after, "block")?,
-        )?,
+        InputKind::Call(kind) => write_item(&mut edited, Some(kind), before, after)?,
+        _ => write_item(&mut edited, None, before, after)?,
     }
     Ok(edited)
 }

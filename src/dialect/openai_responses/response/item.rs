@@ -39,6 +39,14 @@ impl OutputKind {
         })
     }
 
+    /// Returns the kind of the call, if the item is one.
+    pub const fn call(self) -> Option<ToolCallKind> {
+        match self {
+            Self::Call(kind) => Some(kind),
+            Self::Message | Self::Reasoning | Self::Other => None,
+        }
+    }
+
     /// Returns whether texts of the item arrive in pieces that hooks see one by one.
     pub const fn is_streamed(self) -> bool {
         matches!(self, Self::Message | Self::Reasoning)

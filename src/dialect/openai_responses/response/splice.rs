@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::json;
 
 use crate::dialect::{
     document::{Document, write_array},
@@ -16,7 +15,7 @@ use crate::dialect::{
             item::{ItemSlot, OutputKind, item_parts, text_field},
             object::{NewIds, new_items},
         },
-        visible_fields::write_visible_fields,
+        visible_fields::{write_item, write_visible_fields},
     },
 };
 
@@ -169,34 +168,15 @@ fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>, DialectError> {
             edit_blocks(&mut item, spliced, SUMMARY)?;
             edit_blocks(&mut item, spliced, CONTENT)?;
         }
-        OutputKind::Call(kind) => {
-            if let Some((before, after)) = whole_edit(spliced, "functionCall")?
-                && before.get(&["args"])? != after.get(&["args"])?
-            {
-                let arguments = after.get(&["args"])?.unwrap_or_else(|| json!({}));
-                kind.set_arguments(&mut item, &arguments)?;
-            }
-        }
-        OutputKind::Other => {
-            if let Some((before, after)) = whole_edit(spliced, "block")? {
-                write_visible_fields(&mut item, &before, &after)?;
+        OutputKind::Call(_) | OutputKind::Other => {
+            let before = spliced.slots.first();
+            let after = spliced.kept.values().next();
+            if let Some(((_, _, before), after)) = before.zip(after) {
+                write_item(&mut item, spliced.kind.call(), before, &after.document)?;
             }
         }
     }
     Ok(Some(item.to_bytes()))
-}
-
-/// Returns the only part of an item before and after the edits.
-fn whole_edit(
-    spliced: &SplicedItem<'_>,
-    key: &str,
-) -> Result<Option<(Document, Document)>, DialectError> {
-    let before = spliced.slots.first();
-    let after = spliced.kept.values().next();
-    let (Some((_, _, before)), Some(after)) = (before, after) else {
-        return Ok(None);
-    };
-    Ok(before.child(&[key])?.zip(after.document.child(&[key])?))
 }
 
 /// Writes the edited blocks of one list of an item.

@@ -15,7 +15,7 @@ use crate::dialect::{
             event::{DELTA, EventClass, StreamEvent},
             sender::EventSender,
         },
-        visible_fields::write_visible_fields,
+        visible_fields::write_item,
     },
 };
 
@@ -26,25 +26,9 @@ pub fn edited_item(item: &Document, part: &ViewedPart) -> Result<Option<Document
         return Ok(None);
     };
     let before = Document::from_checked(before.to_string().into())?;
-    let after = &part.document;
     let mut edited = item.clone();
-    match OutputKind::of(item)? {
-        OutputKind::Call(kind) => {
-            let arguments = |part: &Document| match part.child(&["functionCall"])? {
-                Some(call) => call.get(&["args"]),
-                None => Ok(None),
-            };
-            let new = arguments(after)?;
-            if arguments(&before)? != new {
-                kind.set_arguments(&mut edited, &new.unwrap_or_else(|| json!({})))?;
-            }
-        }
-        _ => {
-            if let Some((before, after)) = before.child(&["block"])?.zip(after.child(&["block"])?) {
-                write_visible_fields(&mut edited, &before, &after)?;
-            }
-        }
-    }
+    let call = OutputKind::of(item)?.call();
+    write_item(&mut edited, call, &before, &part.document)?;
     Ok(edited.is_edited().then_some(edited))
 }
 
