@@ -84,3 +84,10 @@ pub fn remove_labels(body: &mut Document, known: &[&str]) -> Result<(), DialectE
     let labels = read_labels(body, known)?;
     labels.keys().try_for_each(|key| body.remove(&[key]))
 }
+
+/// Removes all but the `known` fields.
+pub fn keep_fields(object: &mut Document, known: &[&str]) -> Result<(), DialectError> {
+    let names: Vec<String> = object.fields().map(|(name, _)| name.into_owned()).collect();
+    let mut unknown = names.iter().filter(|name| !known.contains(&name.as_str()));
+    unknown.try_for_each(|name| object.remove(&[name]))
+}

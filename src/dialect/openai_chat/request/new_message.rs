@@ -4,13 +4,13 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::{PRECEDING, remove_labels},
+    content_form::{PRECEDING, keep_fields},
     document::{Document, write_array},
     error::DialectError,
     openai_chat::{
         block::{block_text, read_medium, text_block},
         fields::{CONTENT, ID, NAME, ROLE, TEXT},
-        request::{message::MessageContent, message_labels::MESSAGE_FIELDS},
+        request::message::MessageContent,
         tool_call::{write_call, write_function_call},
     },
 };
@@ -113,7 +113,8 @@ pub fn write_result(
         return Ok(());
     }
     if is_hidden {
-        remove_labels(message, MESSAGE_FIELDS)?;
+        let fields = ["cache_control", "content", "name", "role", "tool_call_id"];
+        keep_fields(message, &fields)?;
     }
     let MessageContent::Blocks(blocks) = MessageContent::read(message)? else {
         return message.set(CONTENT, &as_text(after));
@@ -143,7 +144,7 @@ fn write_result_blocks(
         } else if let (Some(new), true) = (&text, block_text(block)?.is_some()) {
             let mut block = block.clone();
             if is_hidden {
-                remove_labels(&mut block, &["cache_control", "text", "type"])?;
+                keep_fields(&mut block, &["cache_control", "text", "type"])?;
             }
             block.set(TEXT, new)?;
             written.push(block.to_bytes());

@@ -161,10 +161,10 @@ fn unknown_fields_of_messages_blocks_and_calls_are_edited() {
             r#"{{"role":"user","content":[{{"type":"text","text":"a","x":"{text}"}},{{"type":"image_url","image_url":{{"url":"ss"}},"x":"{text}"}}],"name":"ss","x":{{"y":["{text}"]}}}}"#
         );
         let call = format!(
-            r#"{{"id":"1","type":"function","function":{{"name":"f","arguments":"","x":"{text}"}},"x":"{text}","extra_content":{{"google":{{"thought_signature":"ss","x":"{text}"}}}}}}"#
+            r#"{{"id":"1","type":"function","function":{{"name":"f","arguments":"","x":"{text}","provider_specific_fields":{{"thought_signature":"ss","x":"{text}"}}}},"x":"{text}","extra_content":{{"google":{{"thought_signature":"ss","x":"{text}"}}}}}}"#
         );
         let assistant = format!(
-            r#"{{"role":"assistant","content":null,"x":"{text}","images":[{{"image_url":{{"url":"ss"}}}}],"reasoning":"ss","reasoning_details":[{{"type":"reasoning.text","text":"ss","data":"ss","signature":"ss","x":"{text}"}}],"tool_calls":[{call}]}}"#
+            r#"{{"role":"assistant","id":"ss","content":null,"x":"{text}","audio":{{"id":"ss","data":"ss","x":"{text}"}},"thinking_blocks":[{{"thinking":"ss","signature":"ss"}}],"reasoning_opaque":"ss","images":[{{"image_url":{{"url":"ss"}}}}],"reasoning":"ss","reasoning_details":[{{"type":"reasoning.text","text":"ss","data":"ss","signature":"ss","x":"{text}"}}],"tool_calls":[{call}]}}"#
         );
         let tool = format!(
             r#"{{"role":"tool","tool_call_id":"1","content":[{{"type":"text","text":"a","x":"{text}"}}],"x":"{text}"}}"#
@@ -189,13 +189,13 @@ fn unknown_fields_of_messages_blocks_and_calls_are_edited() {
 #[test]
 fn unknown_fields_of_a_hidden_result_go() {
     check(
-        r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"1","x":"secret","content":[{"type":"text","text":"xy","x":"secret"}]},{"role":"user","content":"a","x":"b"}]}"#,
+        r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"1","x":"secret","y":4711,"cache_control":{},"content":[{"type":"text","text":"xy","x":"secret"}]},{"role":"user","content":"a","x":"b"}]}"#,
         |document| {
             let text = document.to_text();
             let hidden = text.replace(r#"{"output":"xy"}"#, r#"{"error":"hidden"}"#);
             *document = Document::from_checked(hidden.into()).unwrap();
         },
-        r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"1","content":[{"type":"text","text":"hidden"}]},{"role":"user","content":"a","x":"b"}]}"#,
+        r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"1","cache_control":{},"content":[{"type":"text","text":"hidden"}]},{"role":"user","content":"a","x":"b"}]}"#,
     );
 }
 

@@ -52,6 +52,9 @@ const FILTER_RESULTS: &[&str] = &["content_filter_results"];
 /// Signatures of Gemini models.
 const EXTRA_CONTENT: &[&str] = &["extra_content"];
 
+/// The same, as LiteLLM sends them.
+const PROVIDER_FIELDS: &[&str] = &["provider_specific_fields"];
+
 /// Visits the objects of a whole answer.
 pub fn visit_answer(answer: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
     visit_choices(answer, MESSAGE, act)
@@ -93,7 +96,7 @@ fn visit_ratings(ratings: &mut Document, act: ActOnObject<'_>) -> Result<(), Dia
 }
 
 /// Visits the object in a field. Returns the field if it holds one: other values have texts only.
-fn visit_object(
+pub fn visit_object(
     object: &mut Document,
     field: &'static [&'static str],
     visit: VisitObjects,
@@ -145,12 +148,16 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), Dialect
 
 /// Visits a tool call.
 pub fn visit_call(call: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
-    call.edit_child(FUNCTION, |function| act(function, &["arguments", "name"]))?;
+    call.edit_child(FUNCTION, |function| {
+        let signature = visit_object(function, PROVIDER_FIELDS, visit_signature, act)?;
+        act(function, &[&["arguments", "name"], signature].concat())
+    })?;
     call.edit_child(CUSTOM, |custom| act(custom, &["input", "name"]))?;
     let extra = visit_object(call, EXTRA_CONTENT, visit_extra_content, act)?;
+    let signature = visit_object(call, PROVIDER_FIELDS, visit_signature, act)?;
     // Calls of other kinds have their arguments in a field of that name.
     let kind = call.string(TYPE)?.unwrap_or_default();
-    act(call, &[CALL_FIELDS, &[&kind], extra].concat())
+    act(call, &[CALL_FIELDS, &[&kind], extra, signature].concat())
 }
 
 fn visit_extra_content(extra: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {

@@ -9,7 +9,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_chat::{
-        fields::{CHOICES, DELTA, ID, ROLE},
+        fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
         response::{envelope::remove_other_fields, own::OwnChoice},
         stream::event::{EventChoice, event_with, is_blank_choice},
     },
@@ -25,6 +25,9 @@ pub struct ChatEventWriter {
     /// True if the events are those of a later answer, which continue the first one.
     pub is_later_answer: bool,
     pub has_written: bool,
+    /// Token counts for the event that ends the next choice. An event of their own would reach
+    /// agents that did not ask for it.
+    pub usage: Option<Value>,
 }
 
 /// Parts of a choice that have been written so far.
@@ -198,7 +201,12 @@ impl ChatEventWriter {
     ) -> Result<(), DialectError> {
         let empty = Document::empty();
         let template = self.template.as_ref().unwrap_or(&empty);
-        let event = event_with(template, index, delta, finish_reason)?;
+        let mut event = event_with(template, index, delta, finish_reason)?;
+        if let Some(usage) = finish_reason.and_then(|_| self.usage.take()) {
+            let mut ended = parse(event)?;
+            ended.set(USAGE, &usage)?;
+            event = ended.to_bytes();
+        }
         self.write_data(out, &event);
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai::{is_set, usage::USAGE_METADATA},
     openai_chat::{
-        fields::{CHOICES, DELTA, ERROR, LOGPROBS, USAGE, parse},
+        fields::{CHOICES, DELTA, ERROR, LOGPROBS, parse},
         response::{
             answer::EditedAnswer,
             answer_objects::visit_event,
@@ -251,14 +251,12 @@ impl ChatChunkWriter {
             let template = Value::Object(envelope).to_string();
             self.events.template = Some(Document::from_checked(template.into())?);
         }
+        if document.has(USAGE_METADATA) {
+            self.usage = None;
+            self.events.usage = Some(own_usage(document)?);
+        }
         for choice in own_choices(document)? {
             self.events.write_own_choice(out, &choice)?;
-        }
-        if let (true, Some(template)) = (document.has(USAGE_METADATA), &self.events.template) {
-            let mut usage = template.clone();
-            usage.set(CHOICES, &json!([]))?;
-            usage.set(USAGE, &own_usage(document)?)?;
-            self.usage = Some(usage.to_bytes());
         }
         if let Some(error) = document.bytes_of(ERROR)? {
             self.has_failed = true;

@@ -1,7 +1,7 @@
 //! Fields of items that hookgate does not interpret.
 
 use crate::dialect::{
-    content_form::{ActOnObject, RequestLabels, remove_labels},
+    content_form::{ActOnObject, RequestLabels, keep_fields},
     document::Document,
     error::DialectError,
     openai_responses::{
@@ -89,7 +89,7 @@ fn visit_item(item: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectEr
             }
             RESULT_FIELDS
         }
-        InputKind::Reasoning => &["content", "summary"],
+        InputKind::Reasoning => &["content", "format", "signature", "summary"],
         InputKind::Hidden => &["execution", "tools"],
         InputKind::Other => return Ok(()),
     };
@@ -120,5 +120,5 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), Dialect
 
 /// Removes what a tool returned beside its output.
 pub fn remove_result_labels(item: &mut Document) -> Result<(), DialectError> {
-    remove_labels(item, &[OPAQUE, RESULT_FIELDS].concat())
+    keep_fields(item, &[OPAQUE, RESULT_FIELDS, &["agent", "caller"]].concat())
 }

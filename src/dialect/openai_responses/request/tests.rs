@@ -338,7 +338,7 @@ fn unknown_fields_of_items_and_blocks_are_edited() {
                 { "type": "input_text", "text": "TEXT", "note": text },
                 { "type": "input_image", "image_url": "data:image/png;base64,a", "detail": "low", "note": text },
             ], "note": { "query": [text] } },
-            { "type": "reasoning", "id": "r", "encrypted_content": "e", "summary": [{ "type": "summary_text", "text": "s" }], "note": text },
+            { "type": "reasoning", "id": "r", "encrypted_content": "e", "signature": "s", "summary": [{ "type": "summary_text", "text": "s" }], "note": text },
             { "type": "function_call", "call_id": "c1", "name": "f", "arguments": "", "note": text },
             { "type": "function_call_output", "call_id": "c1", "output": [{ "type": "input_text", "text": "TEXT", "note": text }], "note": text },
             { "type": "tool_search_call", "id": "t", "arguments": { "query": text } },

@@ -8,7 +8,7 @@ use crate::dialect::{
     error::DialectError,
     openai_responses::{
         chunk_view::{ChunkView, ViewedPart},
-        fields::{ID, OUTPUT, OUTPUT_TEXT, TYPE, object, to_value},
+        fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE, object, to_value},
         response::{
             agreement::agree,
             form::check_copy,
@@ -248,10 +248,6 @@ impl EventWriter {
     fn write_own_end(&mut self, out: &mut BytesMut, ending: &Ending) -> Result<(), DialectError> {
         self.ensure_started(out, &ChunkView::default())?;
         self.close_items(out, &[])?;
-        if let Some(error) = &ending.error {
-            self.sender.send_own(out, "error", to_value(error)?);
-            return Ok(());
-        }
         let mut response = match &self.response {
             Some(response) => response.clone(),
             None => object(&NewResponse::of_view(&ChunkView::default())?.to_value())?,
@@ -261,8 +257,13 @@ impl EventWriter {
         set_finish_reason(&mut response, ending.finish_reason.as_deref())?;
         let usage = new_usage(ending.usage.as_ref())?;
         response.set(USAGE, &usage)?;
+        if let Some(error) = &ending.error {
+            response.set(&["status"], &json!("failed"))?;
+            response.set_child(ERROR, error)?;
+        }
         let name = match response.string(&["status"])?.as_deref() {
             Some("incomplete") => "response.incomplete",
+            Some("failed") => "response.failed",
             Some(_) | None => "response.completed",
         };
         let fields = json!({ "response": to_value(&response)? });
