@@ -140,17 +140,8 @@ impl TextEditor for RequestEditor<'_> {
             *text = redacted;
             return true;
         }
-        if self.edit(kind, &texts.concat()).is_none() {
-            return false;
-        }
-        let mut masker = self.redact.mask.stream();
-        for text in texts.iter_mut() {
-            *text = masker.push(text);
-        }
-        if let Some(last) = texts.last_mut() {
-            last.push_str(&masker.finish());
-        }
-        true
+        let scope = RedactionScope::of_text(kind, RedactionScope::Request);
+        self.redact.redact_joined(scope, texts, &mut self.found)
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {

@@ -199,6 +199,27 @@ impl Redact {
         found.extend(concealed.detectors);
         Some(concealed.text)
     }
+
+    /// Redacts texts that are read as one, each in its place. Returns whether any was found.
+    pub(super) fn redact_joined(
+        &self,
+        scope: RedactionScope,
+        texts: &mut [String],
+        found: &mut FoundDetectors,
+    ) -> bool {
+        if !self.on.contains(&scope) {
+            return false;
+        }
+        let parts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let Some(masked) = self.mask.mask_parts(&parts) else {
+            return false;
+        };
+        found.extend(masked.detectors);
+        for (text, masked) in texts.iter_mut().zip(masked.texts) {
+            *text = masked;
+        }
+        true
+    }
 }
 
 /// The error of a pattern without its name, which follows from its position.

@@ -35,7 +35,7 @@ async fn secrets_in_a_request_are_masked_before_it_reaches_upstream() {
     let expected = json!({
         "systemInstruction": { "parts": [{ "text": "use [REDACTED:aws_key]" }] },
         "contents": [
-            { "role": "user", "parts": [{ "text": "I am " }, { "text": "[REDACTED:email]." }] },
+            { "role": "user", "parts": [{ "text": "I am [REDACTED:email]" }, { "text": "." }] },
             { "role": "model", "parts": [
                 { "functionCall": { "name": "f", "args": { "to": "[REDACTED:email]", "n": "[REDACTED:card]" } }, "thoughtSignature": KEY },
             ] },
@@ -45,6 +45,22 @@ async fn secrets_in_a_request_are_masked_before_it_reaches_upstream() {
     });
     assert_eq!(upstream.only_request().json(), expected);
     assert_eq!(answer.header("x-hookgate-action"), "edit");
+}
+
+#[tokio::test]
+async fn each_text_of_a_request_is_masked_in_its_place() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
+    let body = |secret: &str| {
+        let secret = format!("key {secret}");
+        let parts = ["one", &secret, "tail"].map(|text| json!({ "text": text }));
+        json!({ "contents": [{ "role": "user", "parts": parts }] })
+    };
+
+    gateway.agent().generate(MODEL, &body(KEY)).await;
+
+    let expected = body("[REDACTED:aws_key]");
+    assert_eq!(upstream.only_request().json(), expected);
 }
 
 #[tokio::test]
