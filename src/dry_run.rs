@@ -125,7 +125,8 @@ pub async fn dry_run(
     // Ends the background tasks also if this future is dropped.
     let _shutdown = resources.shutdown.clone().drop_guard();
     let trace = Arc::clone(&resources.trace);
-    let app = App::new(isolated(config, listener.local_addr()?), resources).await?;
+    let isolated = isolated(config, action, listener.local_addr()?);
+    let app = App::new(isolated, resources).await?;
     let request = request(action)?;
     let stop = CancellationToken::new();
     let ((), response) = tokio::join!(
@@ -151,9 +152,12 @@ pub async fn dry_run(
 
 /// Returns the config with the mock as its upstreams, and without files, recordings, exporters,
 /// shared stores, prewarmed processes and proofs.
-fn isolated(config: &Config, mock: SocketAddr) -> Config {
+fn isolated(config: &Config, action: &AgentAction, mock: SocketAddr) -> Config {
     let mut config = config.clone();
     config.remove_proofs();
+    if let AgentAction::Call(call) = action {
+        auth::add_named_caller(&mut config.auth, &call.headers, call.query());
+    }
     authenticate_by_name(&mut config.auth);
     config.listen = (Ipv4Addr::LOCALHOST, 0).into();
     config.sessions.transcripts = None;
@@ -323,7 +327,8 @@ mod tests {
         config.sessions.store = redis();
         config.auth.limits.store = Some(redis());
 
-        let isolated = isolated(&config, (Ipv4Addr::LOCALHOST, 9).into());
+        let report = AgentAction::from_json(r#"{"hook_event_name":"SessionEnd"}"#, DEFAULT_MODEL);
+        let isolated = isolated(&config, &report.unwrap(), (Ipv4Addr::LOCALHOST, 9).into());
 
         assert_eq!(isolated.sessions.store, StoreSettings::Memory);
         assert!(isolated.limits_redis().is_none());

@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::{failure::Failure, output::print, runtime::block_on};
 use crate::{
-    auth,
     config::BUILTIN,
     dry_run::{DryRunReport, ExtraKeys, differences, display_value, dry_run, load_config},
     event::{EventName, SkipReason},
@@ -47,11 +46,8 @@ pub(super) struct ExplainArgs {
 
 impl ExplainArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut config = load_config(Some(&self.config))?;
+        let config = load_config(Some(&self.config))?;
         let action = read_action(&self.input, &self.model)?;
-        if let AgentAction::Call(call) = &action {
-            auth::add_named_caller(&mut config.auth, &call.headers, call.query());
-        }
         let execution = if self.dry_run {
             HookExecution::Skipped
         } else {

@@ -11,11 +11,10 @@ use super::{
     runtime::block_on,
 };
 use crate::{
-    auth,
     dry_run::{self, compare, dry_run},
     hook::{self, HookExecution},
     server,
-    test_case::{AgentAction, CaseFile, TestCase},
+    test_case::{CaseFile, TestCase},
 };
 
 pub(super) const EXAMPLES: &str = "Example: hookgate test config/examples/tests/*.yaml";
@@ -65,14 +64,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
         match CaseFile::load(path, &overrides, &registry) {
-            Ok(mut file) => {
-                for case in &file.cases {
-                    if let AgentAction::Call(call) = &case.action {
-                        auth::add_named_caller(&mut file.config.auth, &call.headers, call.query());
-                    }
-                }
-                files.push(file);
-            }
+            Ok(file) => files.push(file),
             Err(error) => problems.extend(error.problems),
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use crate::{
-    auth::{self, AdminPrincipal},
+    auth::AdminPrincipal,
     config::{AdminRole, Config},
     dry_run::{
         ActionError, AgentAction, AgentHandler, DEFAULT_MODEL, DryRunError, DryRunReport, dry_run,
@@ -97,10 +97,7 @@ impl Trials {
         };
         let action =
             AgentAction::from_json(trial.input, DEFAULT_MODEL).map_err(TrialError::from)?;
-        let mut config = Arc::unwrap_or_clone(config(app, trial.version)?);
-        if let AgentAction::Call(call) = &action {
-            auth::add_named_caller(&mut config.auth, &call.headers, call.query());
-        }
+        let config = config(app, trial.version)?;
         let run = dry_run(&config, &action, execution, self.handler);
         let report = Box::pin(run).await.map_err(TrialError::from)?;
         Ok((action, report))
