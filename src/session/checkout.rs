@@ -68,6 +68,7 @@ impl Session {
             key: lookup.key,
             last_step: first.map_or(0, |item| item.content),
             conversation,
+            is_saved: lookup.state.first_seen > 0,
             state: lookup.state,
             match_kind: lookup.match_kind,
             role: request.role,
@@ -76,7 +77,6 @@ impl Session {
             store,
             to_index: Vec::new(),
             noted: BTreeMap::new(),
-            is_saved: false,
             active: None,
             start: None,
         };
@@ -104,6 +104,7 @@ impl Session {
 
     /// Continues a session that another request has started in the meantime.
     pub(super) fn continue_started(&mut self, context: Option<String>) {
+        self.is_saved = true;
         self.state.started = true;
         self.state.context = context;
         if self.match_kind == MatchKind::New {

@@ -241,6 +241,32 @@ async fn a_call_in_flight_does_not_restore_an_ended_session() {
 }
 
 #[tokio::test]
+async fn a_call_whose_hooks_run_does_not_restore_an_ended_session() {
+    let upstream = Upstream::mock().await;
+    let waiting = "echo run >>runs; [ $(wc -l <runs) = 1 ] || sleep 2; echo '{}'";
+    let hooks = hook::config(&[("BeforeAgent", hook::command("waiting", waiting))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let agent = || gate.agent().sending("x-hookgate-session", "s");
+    agent().generate(MODEL, &conversation(&["one"])).await;
+
+    let second = agent();
+    let call = tokio::spawn(async move {
+        let body = conversation(&["one", "yes", "two"]);
+        second.generate(MODEL, &body).await
+    });
+    eventually("the hook runs again", TEST_TIMEOUT, || {
+        gate.file("runs").lines().count() == 2
+    })
+    .await;
+    let end = json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "exit" });
+    assert_eq!(gate.agent().report(&end, "wait=1").await.status, 200);
+    assert_eq!(call.await.unwrap().status, 200);
+
+    let listed = gate.operator().get("/sessions").await.json();
+    assert_eq!(listed, json!({ "sessions": [] }));
+}
+
+#[tokio::test]
 async fn sessions_survive_a_restart_of_the_gateway() {
     let upstream = Upstream::mock().await;
     let redis = Redis::start();
