@@ -18,16 +18,15 @@ pub struct ModelReader {
 impl ModelReader {
     /// Reads the next piece.
     pub fn push(&mut self, piece: &[u8]) {
-        if self.model.is_some() {
-            return;
+        for piece in piece.chunks(MAX_KEPT_BYTES) {
+            if self.model.is_some() {
+                return;
+            }
+            self.bytes.extend_from_slice(piece);
+            self.model = find_model(&self.bytes);
+            let excess = self.bytes.len().saturating_sub(MAX_KEPT_BYTES);
+            self.bytes.drain(..excess);
         }
-        self.bytes.extend_from_slice(piece);
-        self.model = find_model(&self.bytes);
-        let excess = match self.model {
-            Some(_) => self.bytes.len(),
-            None => self.bytes.len().saturating_sub(MAX_KEPT_BYTES),
-        };
-        self.bytes.drain(..excess);
     }
 
     /// Returns the model, once.
