@@ -79,9 +79,8 @@ impl App {
             source,
             ..ReloadState::default()
         };
-        reloads
-            .revisions
-            .add(revision(&snapshot, ReloadCause::Start));
+        let first = revision(&snapshot, ReloadCause::Start);
+        reloads.revisions.add(first);
         Self {
             snapshot: Arc::new(RwLock::new(Arc::new(snapshot))),
             resources: Arc::new(resources),
@@ -98,9 +97,9 @@ impl App {
         if let (Some(audit), Some(resumed)) = (&snapshot.audit, resumed) {
             audit.append(&AuditRecord::Promoted(resumed));
         }
-        let (trace, shutdown) = (Arc::clone(&self.resources.trace), &self.resources.shutdown);
-        let shutdown = shutdown.clone();
+        let trace = Arc::clone(&self.resources.trace);
         let maintained = async move { trace.maintain_contents().await };
+        let shutdown = self.resources.shutdown.clone();
         let maintained = shutdown.run_until_cancelled_owned(maintained);
         self.resources.tasks.spawn(maintained);
     }
@@ -137,15 +136,16 @@ impl App {
         check: impl FnOnce(&Config) -> Result<(), String>,
     ) -> Result<(), ReloadError> {
         let _running = lock(&self.reloads.running);
-        let config = self
-            .source()
-            .and_then(|source| Ok(source.read_layers(layers)?));
-        let checked = config.and_then(|config| {
+        let source = self.source();
+        let config = source.and_then(|source| Ok(source.read_layers(layers)?));
+        let activated = config.and_then(|config| {
             check(&config).map_err(ReloadError)?;
-            Ok(config)
+            self.apply(config, &ReloadCause::Bundle, None)
         });
-        let activated = checked.and_then(|config| self.apply(config, &ReloadCause::Bundle, None));
-        self.record_reload(ReloadCause::Bundle, &activated);
+        // A shutdown ends the check, which refuses nothing.
+        if activated.is_ok() || !self.resources.shutdown.is_cancelled() {
+            self.record_reload(ReloadCause::Bundle, &activated);
+        }
         activated
     }
 
