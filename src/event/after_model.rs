@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     definition::EventDefinition,
@@ -17,7 +17,12 @@ pub struct AfterModel {
     /// Request as sent upstream, shared by all chunks.
     pub llm_request: Arc<CachedRequest>,
     /// The complete response, or one chunk.
+    #[serde(deserialize_with = "read_reported")]
     pub llm_response: LlmResponse,
+}
+
+fn read_reported<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LlmResponse, D::Error> {
+    LlmResponse::deserialize(deserializer).map(LlmResponse::completed)
 }
 
 impl EventDefinition for AfterModel {

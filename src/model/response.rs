@@ -64,10 +64,28 @@ impl Default for CandidateContent {
 impl CandidateContent {
     /// Returns the text without thoughts.
     pub fn plain_text(&self) -> String {
+        let plain = self.typed_parts().filter(|(_, is_thought)| !is_thought);
+        plain.map(|(part, _)| part).collect()
+    }
+
+    /// Returns the parts, each with true if it is a thought.
+    pub fn typed_parts(&self) -> impl Iterator<Item = (&str, bool)> {
         let thoughts = self.thoughts.iter().copied().chain(iter::repeat(false));
-        let parts = self.parts.iter().zip(thoughts);
-        let plain = parts.filter(|(_, is_thought)| !is_thought);
-        plain.map(|(part, _)| part.as_str()).collect()
+        self.parts.iter().map(String::as_str).zip(thoughts)
+    }
+
+    /// Marks the parts in front of those that make up the text.
+    fn find_thoughts(&mut self, text: &str) {
+        let (mut rest, mut count) = (text, self.parts.len());
+        for part in self.parts.iter().rev().filter(|_| !text.is_empty()) {
+            let Some(before) = rest.strip_suffix(part.as_str()) else {
+                break;
+            };
+            (rest, count) = (before, count - 1);
+        }
+        if rest.is_empty() && count < self.parts.len() {
+            self.thoughts = vec![true; count];
+        }
     }
 
     /// Replaces the parts. They keep their kind if there are as many as before.
@@ -85,6 +103,21 @@ fn read_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
 }
 
 impl LlmResponse {
+    /// Completes a reported response: a text alone becomes a candidate, and parts in front of
+    /// those of the text are thoughts.
+    #[must_use]
+    pub fn completed(mut self) -> Self {
+        if self.candidates.is_empty() && !self.text.is_empty() {
+            let mut only = Candidate::default();
+            only.content.parts.push(self.text.clone());
+            self.candidates.push(only);
+        }
+        if let Some(first) = self.candidates.first_mut() {
+            first.content.find_thoughts(&self.text);
+        }
+        self
+    }
+
     /// Applies an edit as it is applied to the response itself, so that the next hook sees it.
     pub fn apply(&mut self, edit: &ResponseMutation) {
         for (candidate, edit) in self.candidates.iter_mut().zip(&edit.candidates) {

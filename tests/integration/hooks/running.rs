@@ -264,6 +264,30 @@ async fn hooks_on_a_reported_answer_see_and_keep_what_policies_mask() {
 }
 
 #[tokio::test]
+async fn the_text_of_a_reported_answer_is_masked_apart_from_thoughts() {
+    let thought_and_text = json!(["thinking ", "mail jo@example.com"]);
+    let candidates = json!([{ "content": { "role": "model", "parts": thought_and_text } }]);
+    for candidates in [candidates, json!([])] {
+        let hooks = json!({ "AfterModel": [{ "hooks": [ending()] }] });
+        let config = format!("policies: [{{ policy: redact }}]\nhooks: {hooks}\n");
+        let upstream = Upstream::mock().await;
+        let gate = TestGateway::start(&upstream, &config).await;
+        let event = json!({
+            "hook_event_name": "AfterModel",
+            "llm_request": { "model": MODEL, "messages": [{ "role": "user", "content": "hi" }] },
+            "llm_response": { "text": "mail jo@example.com", "candidates": candidates },
+        });
+
+        let answer = gate.agent().report(&event, "").await;
+
+        let shown = gate.json("end.json");
+        assert_eq!(shown["llm_response"]["text"], "mail [REDACTED:email]");
+        let answer = answer.text();
+        assert!(answer.contains("mail [REDACTED:email]"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn sequential_hooks_see_the_tools_that_others_selected() {
     let select = |name| hook::tools(&json!({ "mode": "ANY", "allowedFunctionNames": [name] }));
     let hooks = [

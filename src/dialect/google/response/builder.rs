@@ -62,8 +62,16 @@ impl ResponseDocument {
     /// Builds a document from the stable form, for agents that report no more.
     pub fn from_model(llm_response: &LlmResponse) -> Result<Self, DialectError> {
         let candidates = llm_response.candidates.iter().map(|candidate| {
+            let parts = candidate.content.typed_parts();
+            let parts = parts.map(|(text, is_thought)| {
+                if is_thought {
+                    json!({ "text": text, "thought": true })
+                } else {
+                    json!({ "text": text })
+                }
+            });
             json!({
-                "content": { "role": "model", "parts": text_parts(&candidate.content.parts) },
+                "content": { "role": "model", "parts": parts.collect::<Vec<_>>() },
                 "finishReason": candidate.finish_reason,
                 "index": candidate.index,
                 "safetyRatings": candidate.safety_ratings,
