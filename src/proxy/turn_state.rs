@@ -150,19 +150,25 @@ impl<'a> TurnState<'a> {
 
     /// Saves what hooks decided for later calls of the session.
     pub(super) async fn save_session(&mut self) {
-        if let Some(session) = &mut self.session {
+        if let Some(session) = self.counted_session() {
             session.save().await;
         }
+    }
+
+    /// The session, with the counters of policies in its state.
+    fn counted_session(&mut self) -> Option<&mut Session> {
+        let session = self.session.as_deref_mut()?;
+        let counters = self.context.snapshot.engine.counters();
+        let (key, usage) = (&session.key, &mut session.state.usage);
+        counters.write(&key.caller, &key.id, usage);
+        Some(session)
     }
 
     /// Saves what the agent was given before the last of it goes out, so that its next request
     /// finds the session. `by_model` is false if a hook's text replaces the model's response.
     pub(super) async fn finish_response(&mut self, by_model: bool) {
-        if let Some(session) = &mut self.session {
-            let counters = self.context.snapshot.engine.counters();
-            let (key, usage) = (&session.key, &mut session.state.usage);
-            counters.write(&key.caller, &key.id, usage);
-            let fingerprinter = self.fingerprinter.take();
+        let fingerprinter = self.fingerprinter.take();
+        if let Some(session) = self.counted_session() {
             let fingerprinter = fingerprinter.unwrap_or_else(|| session.response_fingerprinter());
             session.record_response(fingerprinter, by_model).await;
         }
