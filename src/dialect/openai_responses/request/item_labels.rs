@@ -120,5 +120,8 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), Dialect
 
 /// Removes what a tool returned beside its output.
 pub fn remove_result_labels(item: &mut Document) -> Result<(), DialectError> {
-    keep_fields(item, &[OPAQUE, RESULT_FIELDS, &["agent", "caller"]].concat())
+    keep_fields(
+        item,
+        &[OPAQUE, RESULT_FIELDS, &["agent", "caller"]].concat(),
+    )
 }
