@@ -249,3 +249,19 @@ async fn an_edited_buffered_stream_keeps_its_token_counts() {
     assert_eq!(last["usage"]["total_tokens"], 3, "{last}");
     assert_eq!(last["choices"][0]["finish_reason"], "stop");
 }
+
+#[tokio::test]
+async fn a_denial_has_no_token_counts() {
+    let upstream = Upstream::mock().await;
+    let guard = "policies: [{ policy: prompt_guard, deny: [hi] }]\n";
+    let gate = gateway(&upstream, guard).await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    let events = events(&answer);
+    assert_eq!(
+        events.last().unwrap()["choices"][0]["finish_reason"],
+        "stop"
+    );
+    assert!(events.iter().all(|event| event["usage"].is_null()));
+}

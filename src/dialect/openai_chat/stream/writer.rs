@@ -9,7 +9,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
-    openai::{is_set, usage::USAGE_METADATA},
+    openai::is_set,
     openai_chat::{
         fields::{CHOICES, DELTA, ERROR, LOGPROBS, parse},
         response::{
@@ -251,9 +251,11 @@ impl ChatChunkWriter {
             let template = Value::Object(envelope).to_string();
             self.events.template = Some(Document::from_checked(template.into())?);
         }
-        if document.has(USAGE_METADATA) {
+        let usage = own_usage(document)?;
+        // A response of hooks has no tokens, so the model's counts stay.
+        if usage.get("total_tokens").is_some_and(|total| *total != 0) {
             self.usage = None;
-            self.events.usage = Some(own_usage(document)?);
+            self.events.usage = Some(usage);
         }
         for choice in own_choices(document)? {
             self.events.write_own_choice(out, &choice)?;
