@@ -122,6 +122,11 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), Dialect
 pub fn remove_result_labels(item: &mut Document) -> Result<(), DialectError> {
     keep_fields(
         item,
-        &[OPAQUE, RESULT_FIELDS, &["agent", "caller"]].concat(),
+        &[
+            OPAQUE,
+            RESULT_FIELDS,
+            &["agent", "caller", "max_output_length"],
+        ]
+        .concat(),
     )
 }
