@@ -48,6 +48,7 @@ pub struct Session {
     to_index: Vec<Fingerprint>,
     /// Items with changed notes, by prefix, with their own fingerprint.
     noted: BTreeMap<u64, u64>,
+    /// True if the store had the session when the request found it, or has it since.
     is_saved: bool,
     active: Option<ActiveRequestGuard>,
     /// Held while this request starts the session.
@@ -247,7 +248,7 @@ impl Session {
     }
 
     /// Merges the changes of this request into the stored state. A session that has ended since
-    /// the request saved it first is not stored again.
+    /// the request found it, or saved it first, is not stored again.
     pub async fn save(&mut self) {
         if self.match_kind == MatchKind::Transient {
             return;

@@ -230,8 +230,10 @@ impl ConfigSource {
         if Path::new(to).file_name() != Some(OsStr::new(to)) {
             return Err(RevisionError::Elsewhere(to.to_owned()).into());
         }
-        let (loaded, version) = (self.load(ConfigInput::Other(&path)), to.to_owned());
-        loaded.map_err(|source| SourceError::Stored { version, source })
+        self.load(ConfigInput::Other(&path)).map_err(|source| {
+            let version = to.to_owned();
+            SourceError::Stored { version, source }
+        })
     }
 
     /// Stores the config that is rolled out, unless it is a stored revision.
