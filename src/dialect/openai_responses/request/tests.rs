@@ -188,19 +188,21 @@ fn a_removed_message_removes_its_reasoning_and_nothing_else() {
     assert_eq!(opened.close(), expected);
 }
 
+/// A request after the result of its function call was replaced by `hidden`.
+fn with_hidden_result(request: &Value) -> Value {
+    let mut opened = Opened::new(request);
+    let mut history = History::read(&opened.form).unwrap().unwrap();
+    let content = history.edit(3).unwrap();
+    content.replace_result(0, "hidden").unwrap();
+    history.write(&mut opened.form).unwrap();
+    opened.close()
+}
+
 #[test]
 fn a_replaced_result_consists_of_the_reason() {
-    let mut opened = Opened::new(&request());
-    let mut history = History::read(&opened.form).unwrap().unwrap();
-    history
-        .edit(3)
-        .unwrap()
-        .replace_result(0, "hidden")
-        .unwrap();
-    history.write(&mut opened.form).unwrap();
     let mut expected = request();
     expected["input"][6]["output"] = "hidden".into();
-    assert_eq!(opened.close(), expected);
+    assert_eq!(with_hidden_result(&request()), expected);
 }
 
 #[test]
@@ -356,15 +358,7 @@ fn unknown_fields_of_items_and_blocks_are_edited() {
 fn unknown_fields_of_a_hidden_result_go() {
     let mut value = request();
     value["input"][6]["x"] = json!("secret");
-    let mut opened = Opened::new(&value);
-    let mut history = History::read(&opened.form).unwrap().unwrap();
-    history
-        .edit(3)
-        .unwrap()
-        .replace_result(0, "hidden")
-        .unwrap();
-    history.write(&mut opened.form).unwrap();
-    let item = &opened.close()["input"][6];
+    let item = &with_hidden_result(&value)["input"][6];
     assert_eq!(item["output"], "hidden");
     assert!(item.get("x").is_none());
 }
