@@ -70,9 +70,9 @@ impl<const N: usize> TimeBuckets<N> {
 
     /// Returns the number of the bucket width in which `now` is, from 0.
     fn tick(&self, now: Instant) -> u64 {
-        let elapsed = now.saturating_duration_since(self.start).as_millis();
-        let tick = elapsed / self.width.as_millis().max(1);
-        u64::try_from(tick).unwrap_or_default() & u64::from(u32::MAX)
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let elapsed = millis(now.saturating_duration_since(self.start));
+        (elapsed / millis(self.width).max(1)) & u64::from(u32::MAX)
     }
 
     fn bucket(&self, tick: u64) -> Option<&AtomicU64> {

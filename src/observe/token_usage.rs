@@ -23,11 +23,16 @@ pub struct TokenUsage {
     pub total: Option<u64>,
 }
 
-/// Token counts of all responses of one call.
+/// Bytes of the token counts of one response that are kept.
+const MAX_USAGE_BYTES: usize = 2048;
+
+/// Token counts of all responses of one call. Those of the last response are parsed when they are
+/// read, which for most calls is never.
 #[derive(Debug, Default)]
 pub struct TokenSum {
     earlier_rounds: Option<TokenUsage>,
-    this_round: Option<TokenUsage>,
+    /// JSON of the counts of this round; empty if the model API reported none.
+    this_round: Vec<u8>,
 }
 
 impl TokenUsage {
@@ -54,20 +59,33 @@ impl TokenUsage {
 }
 
 impl TokenSum {
-    /// Sets the counts of this round; the model API counts up to here.
-    pub const fn set(&mut self, usage: TokenUsage) {
-        self.this_round = Some(usage);
+    /// Sets the counts of this round from their JSON; the model API counts up to here.
+    pub fn set(&mut self, usage: &[u8]) {
+        if usage.len() <= MAX_USAGE_BYTES {
+            self.this_round.clear();
+            self.this_round.extend_from_slice(usage);
+        }
     }
 
     /// Begins the next round.
     pub fn end_round(&mut self) {
         self.earlier_rounds = self.total();
-        self.this_round = None;
+        self.this_round.clear();
+    }
+
+    /// Returns whether the model API reported nothing.
+    pub fn is_empty(&self) -> bool {
+        self.total().is_none()
+    }
+
+    /// Returns the bytes that it owns.
+    pub const fn heap_bytes(&self) -> usize {
+        self.this_round.capacity()
     }
 
     /// Returns the sum of all rounds; `None` if the model API reported nothing.
     pub fn total(&self) -> Option<TokenUsage> {
-        match (self.earlier_rounds, self.this_round) {
+        match (self.earlier_rounds, TokenUsage::parse(&self.this_round)) {
             (Some(earlier), Some(this)) => Some(earlier.plus(this)),
             (earlier, this) => earlier.or(this),
         }
@@ -85,9 +103,9 @@ mod tests {
         let mut sum = TokenSum::default();
         assert_eq!(sum.total(), None);
 
-        sum.set(TokenUsage::parse(first).unwrap());
+        sum.set(first);
         sum.end_round();
-        sum.set(TokenUsage::parse(second).unwrap());
+        sum.set(second);
 
         let total = sum.total().unwrap();
         assert_eq!((total.prompt, total.total), (Some(7), Some(5)));

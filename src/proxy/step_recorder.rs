@@ -7,7 +7,6 @@ use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
     dialect::{self, Dialect, Document, PromptPrefix, RawUsage, ResponseDocument},
     observe::{
-        TokenUsage,
         recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder, SinkNeed},
         trace::PromptParts,
     },
@@ -136,8 +135,9 @@ impl StepRecorder {
         if self.received.is_none() {
             return;
         }
-        if let Some(usage) = TokenUsage::parse(usage.as_bytes()) {
-            self.recorder.record(&ExchangeEvent::UsageReported(usage));
+        if !usage.as_bytes().is_empty() {
+            let counts = usage.as_bytes();
+            self.recorder.record(&ExchangeEvent::UsageReported(counts));
         }
         self.recorder
             .record(&ExchangeEvent::RoundEnded { asked_again });

@@ -21,7 +21,7 @@ use crate::{
         trace::{
             clock,
             record::{
-                CallRecord, RecordKind, SessionMatch, TracedTokens, document_diff::DocumentDiff,
+                CallRecord, RecordKind, SessionMatch, document_diff::DocumentDiff,
                 traced_event::TracedEvent,
             },
             sink::{
@@ -186,7 +186,7 @@ impl TraceSink {
             error: exchange.error,
             end: exchange.end,
             rounds: self.rounds,
-            tokens: self.tokens.total().map(TracedTokens::from),
+            tokens: std::mem::take(&mut self.tokens),
             detail,
         };
         if let Some(content) = self.content.take() {
@@ -294,7 +294,7 @@ impl Sink for TraceSink {
                 }
             }
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
-            ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
+            ExchangeEvent::UsageReported(usage) => self.tokens.set(usage),
             ExchangeEvent::Sending { body, .. } => {
                 self.begin_round(exchange, body.map(|body| body.len() as u64));
             }

@@ -12,7 +12,7 @@ use crate::{
     dialect::{DialectError, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
-    observe::{TokenUsage, recorder::ExchangeEvent},
+    observe::recorder::ExchangeEvent,
     policy::ChunkPosition,
     proxy::{
         reply::unreadable_response,
@@ -158,9 +158,8 @@ impl<'a> ResponseBuffer<'a> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
-            if self.context.snapshot.audit.is_some()
-                && let Some(counts) = TokenUsage::parse(usage.as_bytes())
-            {
+            if self.context.snapshot.audit.is_some() {
+                let counts = usage.as_bytes();
                 self.context.record(&ExchangeEvent::UsageReported(counts));
             }
             self.usage = usage;

@@ -29,7 +29,6 @@ impl OutputFields {
     pub(crate) const NONE: Self = Self(0);
 
     pub(crate) fn of(output: &HookOutput) -> Self {
-        let mut fields = Self::default();
         let own = [
             output.decision.is_some(),
             output.reason.is_some(),
@@ -38,9 +37,8 @@ impl OutputFields {
             output.system_message.is_some(),
             output.suppress_output.is_some(),
         ];
-        for (bit, _) in own.iter().enumerate().filter(|(_, is_set)| **is_set) {
-            fields.0 |= 1 << bit;
-        }
+        let bits = own.into_iter().enumerate();
+        let mut fields = Self(bits.fold(0, |sum, (bit, is_set)| sum | u16::from(is_set) << bit));
         for name in output.hook_specific_output.keys() {
             if name != "hookEventName" {
                 fields.insert(name);
