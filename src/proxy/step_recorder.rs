@@ -135,8 +135,8 @@ impl StepRecorder {
         if self.received.is_none() {
             return;
         }
-        if !usage.as_bytes().is_empty() {
-            let counts = usage.as_bytes();
+        let counts = usage.as_bytes();
+        if !counts.is_empty() {
             self.recorder.record(&ExchangeEvent::UsageReported(counts));
         }
         self.recorder
