@@ -11,7 +11,8 @@ import tempfile
 import time
 import urllib.request
 
-from install import BIN, HERE, REPO, SCRATCH, python
+import programs
+from install import BIN, HERE, REPO, SCRATCH, environment
 
 AGENT_CONFIGS = REPO / "config" / "agents" / "pointed"
 
@@ -169,6 +170,11 @@ class Harness:
         return subprocess.run([*map(str, command)], env=self.environment() | environment, cwd=self.project, input=stdin,
                               capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
 
+    def run_python(self, virtual_environment, program, *arguments, **environment):
+        """Runs a program in the harness's environment with these variables added, as `programs.run` does."""
+        return programs.run(virtual_environment, program, arguments, self.environment() | environment, self.project,
+                            CLIENT_TIMEOUT)
+
     def run(self, *command, **environment):
         """Runs a command in the environment of gemini-cli with these variables added."""
         return subprocess.run(command, env=self.gemini_environment() | environment, cwd=self.project,
@@ -192,17 +198,15 @@ class Harness:
         litellm = self.home / "litellm.yaml"
         litellm.write_text((AGENT_CONFIGS / "litellm.yaml").read_text().replace("http://127.0.0.1:8787", self.gateway))
         variables = self.agent_variables("sdk.env") | {"LITELLM_CONFIG": str(litellm)}
-        run = self.run(*self.program_command(name), *arguments, **variables | environment)
+        if name.endswith(".mjs"):
+            run = self.run(BIN / "node", SCRATCH / name, *arguments, **variables | environment)
+        else:
+            variables = self.gemini_environment() | variables | environment
+            run = self.run_python("sdk" if name == "genai.py" else "frameworks", HERE / "agents" / name, *arguments,
+                                  **variables)
         check(run.returncode, 0, run)
         run.result = json.loads(run.stdout.splitlines()[-1])
         return run
-
-    @staticmethod
-    def program_command(name):
-        if name.endswith(".mjs"):
-            return [BIN / "node", SCRATCH / name]
-        environment = "sdk" if name == "genai.py" else "frameworks"
-        return [python(environment), HERE / "agents" / name]
 
     def raw_stream(self):
         """Requests a stream without an SDK. Returns the seconds until its status line, and its body."""
@@ -234,17 +238,6 @@ class Harness:
         lines = path.read_text().splitlines() if path.exists() else []
         events = [json.loads(line) for line in lines]
         return [it for it in events if name in (None, it["hook_event_name"])]
-
-
-def environment(home, temporary):
-    """Environment variables of a process with these folders."""
-    # Caches of compiled code, shared by all cases.
-    compiled = SCRATCH / "compiled"
-    caches = {"NODE_COMPILE_CACHE": str(compiled), "PYTHONPYCACHEPREFIX": str(compiled / "python")}
-    # Bun programs leave libraries in the folder for temporary files.
-    folders = {"HOME": str(home), "TMPDIR": str(temporary)}
-    path = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
-    return caches | folders | {"PATH": path, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
 
 
 GEMINI_SETTINGS = {

@@ -48,6 +48,17 @@ def native(program):
     return next(AGENTS.glob(PROGRAMS[program]))
 
 
+def environment(home, temporary):
+    """Environment variables of a process with these folders."""
+    # Caches of compiled code, shared by all cases.
+    compiled = SCRATCH / "compiled"
+    caches = {"NODE_COMPILE_CACHE": str(compiled), "PYTHONPYCACHEPREFIX": str(compiled / "python")}
+    # Bun programs leave libraries in the folder for temporary files.
+    folders = {"HOME": str(home), "TMPDIR": str(temporary)}
+    path = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
+    return caches | folders | {"PATH": path, "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+
+
 def all_clients():
     """Installs the clients unless these versions are installed."""
     if not shutil.which("tmux"):

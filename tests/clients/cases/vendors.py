@@ -3,7 +3,7 @@
 import functools
 import json
 
-from install import HERE, SCRATCH, python
+from install import HERE, SCRATCH
 from matrix import Case
 from harness import Harness, at_least, check, contains, lacks
 from dialects import Chat, Messages, Responses
@@ -35,8 +35,8 @@ class Sdk:
         """Has a conversation with these prompts in each mode. `results` of the returned run has the outcome of each."""
         name, *api = self.program
         variables = harness.agent_variables(self.env_file) | environment
-        run = harness.run_isolated(variables, python("vendors"), HERE / "agents" / name, *api, ",".join(modes),
-                                   json.dumps(prompts), *file)
+        run = harness.run_python("vendors", HERE / "agents" / name, *api, ",".join(modes), json.dumps(prompts), *file,
+                                 **variables)
         check(run.returncode, 0, run)
         run.results = json.loads(run.stdout.splitlines()[-1])
         return run
@@ -205,11 +205,11 @@ class Aider:
         self.name, self.model, self.dialect, self.thinking = f"aider ({api})", model, dialect, thinking
 
     def run(self, harness, prompt, *options):
-        return harness.run_isolated(
-            harness.agent_variables("aider.env"), SCRATCH / "aider" / "bin" / "aider",
+        return harness.run_python(
+            "aider", SCRATCH / "aider" / "bin" / "aider",
             "--model", self.model, "--weak-model", self.model, "--no-git", "--yes-always", "--no-check-update",
             "--no-analytics", "--no-show-model-warnings", "--no-pretty", "--map-tokens", "0", *options,
-            "--message", prompt)
+            "--message", prompt, **harness.agent_variables("aider.env"))
 
     def run_and_check(self, expected, harness, prompt, *options):
         """Runs it and checks that its output contains the expected text once."""
