@@ -101,7 +101,7 @@ class Harness:
         }
 
     def hooks_by_event(self):
-        hooks = {event: [self.hook("record.py")] for event in self.recorded}
+        hooks = {event: [self.hook("record.sh")] for event in self.recorded}
         for event, script in self.hooks.items():
             hooks[event] = hooks.get(event, []) + [self.hook(script)]
         return hooks
