@@ -61,7 +61,7 @@ def the_kit_overrides_user_settings(name):
         user.write(harness.home)
         variables = {"KIT": str(root), "GEMINI_CLI_NO_RELAUNCH": "true"}
         if name == "opencode":
-            variables |= OPENCODE.environment(harness)
+            variables |= opencode.VARIABLES
         run = harness.run_isolated(variables, "unshare", "--mount", "bash", "-c", LOGIN_SHELL, "login", *user.command())
         contains(run.stdout, "Say hello", run)
         contains(run.stdout, "You said", run)

@@ -1,7 +1,7 @@
 """opencode, which uses each of the three APIs.
 
 Its start takes seconds of CPU time. One `opencode serve` therefore answers the prompts of all cases, each in its own
-project, except those that start the command.
+project, except those that start the command with the first of the APIs.
 """
 
 import atexit
@@ -15,7 +15,7 @@ import threading
 import urllib.parse
 
 from coding_agents import CodingAgent
-from install import native
+from install import HERE, native
 from harness import AGENT_CONFIGS, Failed, environment, get, post
 from dialects import Chat, Messages, Responses
 
@@ -36,7 +36,7 @@ class OpenCode(CodingAgent):
         (harness.project / "opencode.json").write_text(json.dumps(settings))
 
     def environment(self, harness):
-        return VARIABLES
+        return VARIABLES | MODELS
 
     def command(self, resumed):
         return [native("opencode"), "run", "--model", self.model, *(["--continue"] if resumed else [])]
@@ -45,6 +45,9 @@ class OpenCode(CodingAgent):
         self.write_settings(harness)
         answer, error = ServedConversation(self, harness, resumed).answer(prompt)
         return subprocess.CompletedProcess([], returncode=1 if error else 0, stdout=answer, stderr=error)
+
+    def run_command(self, harness, prompt, resumed=False):
+        return super().run_command(harness, prompt, resumed) if self is ALL[0] else self.run(harness, prompt, resumed)
 
     def conversation(self, harness):
         self.write_settings(harness)
@@ -81,7 +84,7 @@ class ServedConversation:
         message = self.post(f"{self.path}/message", {"model": self.model, "parts": [{"type": "text", "text": prompt}]})
         error = message["info"].get("error")
         text = "".join(it["text"] for it in message["parts"] if it["type"] == "text")
-        return text, json.dumps(error) if error else ""
+        return text, f"Error: {error['data']['message']}" if error else ""
 
     def send(self, prompt):
         return self.answer(prompt)[0]
@@ -106,8 +109,8 @@ def start_server():
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     command = [native("opencode"), "serve", "--hostname", "127.0.0.1", "--port", "0"]
     with open(f"{home}/opencode.log", "w") as log:
-        process = subprocess.Popen(command, env=environment(home, home) | VARIABLES, cwd=home, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, env=environment(home, home) | VARIABLES | MODELS, cwd=home,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
     atexit.register(process.wait)
     atexit.register(process.kill)
     for line in process.stdout:
@@ -121,6 +124,8 @@ VARIABLES = {
     **{f"{it}_API_KEY": "held-by-hookgate" for it in ["ANTHROPIC", "OPENAI"]},
     **{f"OPENCODE_DISABLE_{it}": "true" for it in DISABLED},
 }
+# The models of these cases. Reading the thousands that it knows takes seconds of CPU time, in each project again.
+MODELS = {"OPENCODE_MODELS_PATH": str(HERE / "coding_agents" / "opencode.models.json")}
 # Settings that enable thinking; models of OpenAI need none.
 THINKING = {
     "anthropic": {"options": {"thinking": {"type": "enabled", "budgetTokens": 2048}}},
