@@ -21,14 +21,14 @@ def case(function):
 
 
 @case
-def gemini_cli_keeps_one_session_over_ten_resumed_prompts():
+def gemini_cli_keeps_one_session_over_five_resumed_prompts():
     with Harness(recorded=EVENTS) as harness:
-        sent = ['Use read_file {"file_path":"alpha.txt"}' if it == "prompt 4" else it for it in PROMPTS]
+        sent = ["prompt 1", "prompt 2", "prompt 3", 'Use read_file {"file_path":"alpha.txt"}', "prompt 5", "prompt 6"]
         for index, prompt in enumerate(sent):
             resumed = ["--resume", "latest"] if index else []
             run = harness.prompt_gemini(prompt, *resumed)
             contains(run.stdout, "contents of alpha" if "alpha" in prompt else f"You said: {prompt}", run)
-        check_one_session(harness, sent, calls=11)
+        check_one_session(harness, sent, calls=7)
         check([it["tool_name"] for it in harness.events("BeforeTool")], ["read_file"])
         check([it["tool_response"]["llmContent"] for it in harness.events("AfterTool")], ["contents of alpha\n"])
 
@@ -36,9 +36,10 @@ def gemini_cli_keeps_one_session_over_ten_resumed_prompts():
 @case
 def gemini_cli_with_a_router_call_has_one_session_and_one_turn():
     with Harness(recorded=EVENTS) as harness:
-        run = harness.run_gemini("Say hello")
+        run = harness.run_gemini("Say hello")  # without a model, the CLI calls its router first
         check(run.stdout.strip(), "You said: Say hello", run)
-        check(len(harness.mock_requests()), 2, run)
+        methods = [it["path"].rsplit(":", 1)[1] for it in harness.mock_requests()]
+        check(methods, ["generateContent", "streamGenerateContent"], run)
         check([it["prompt"] for it in harness.events("BeforeAgent")], ["Say hello"], run)
         check(len(harness.events("SessionStart")), 1, run)
         check(len(harness.sessions()), 1, run)
@@ -51,7 +52,7 @@ def gemini_clis_with_equal_first_prompts_get_two_sessions_once_they_differ():
         agents = [str(uuid.uuid4()) for _ in range(2)]
         for agent in agents:
             harness.prompt_gemini("the same", "--session-id", agent)
-        for step in ["second", "third", "fourth", "fifth"]:
+        for step in ["second", "third"]:
             for index, agent in enumerate(agents):
                 harness.prompt_gemini(f"{step} of {index}", "--resume", agent)
         one, other = [

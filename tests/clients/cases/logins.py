@@ -7,6 +7,7 @@ from terminal import GeminiWindow
 
 CASES = []
 
+EMAIL = {"policy": "redact", "detect": ["email"]}
 # Path of a model call for each login.
 PATHS = {
     "api-key": "/v1beta/models/{}:streamGenerateContent",
@@ -29,13 +30,20 @@ def model_calls(harness):
 
 
 @each_login
-def gemini_cli_gets_an_answer_after_a_tool_call(login):
-    with Harness(login=login) as harness:
-        run = harness.prompt_gemini('Use read_file {"file_path":"alpha.txt"}')
-        contains(run.stdout, "contents of alpha", run)
-        calls = model_calls(harness)
-        check([it["path"] for it in calls], [PATHS[login].format("gemini-2.5-flash")] * 2, run)
-        check(tool_outputs(calls[1]), ["contents of alpha\n"], run)
+def gemini_cli_uses_a_replaced_model_whitelisted_tools_and_a_redacted_stream(login):
+    hooks = {"BeforeModel": "swap_model.sh", "BeforeToolSelection": "whitelist.sh", "AfterModel": "redact.py"}
+    with Harness(settings={"policies": [EMAIL]}, mock=["--chunks", "9"], login=login, **hooks) as harness:
+        run = harness.prompt_gemini("My card is 4111 1111, I am jo@example.com and so on")
+        check(run.stdout.strip(), "You said: My card is #### ####, I am [REDACTED:email] and so on", run)
+        (request,) = model_calls(harness)
+        contains(request["path"] + request["body"].get("model", ""), "gemini-2.5-flash-lite", run)
+        body = without_envelope(request)
+        declared = [it["name"] for tool in body["tools"] for it in tool["functionDeclarations"]]
+        check(sorted(declared), ["glob", "read_file"], run)
+        check(body["toolConfig"], {"functionCallingConfig": {"mode": "AUTO"}}, run)
+        lacks(json.dumps(body["contents"]), "jo@example.com", run)
+        contains(json.dumps(body["contents"]), "4111 1111", run)
+        at_least(harness.hook_runs(), 3, run)
 
 
 @each_login
@@ -48,57 +56,24 @@ def gemini_cli_shows_a_denial_once(login):
 
 
 @each_login
-def a_whitelist_filters_the_tools_of_gemini_cli(login):
-    with Harness(BeforeToolSelection="whitelist.sh", login=login) as harness:
-        run = harness.prompt_gemini("Say hello")
-        check(run.stdout.strip(), "You said: Say hello", run)
-        (request,) = model_calls(harness)
-        declared = [it["name"] for tool in without_envelope(request)["tools"] for it in tool["functionDeclarations"]]
-        check(sorted(declared), ["glob", "read_file"], run)
-
-
-@each_login
-def gemini_cli_shows_a_redacted_stream(login):
-    with Harness(AfterModel="redact.py", login=login) as harness:
-        run = harness.prompt_gemini("My card is 4111 1111")
-        check(run.stdout.strip(), "You said: My card is #### ####", run)
-        at_least(harness.hook_runs(), 3, run)
-
-
-@each_login
-def a_policy_masks_requests_of_gemini_cli(login):
-    with Harness(settings={"policies": [{"policy": "redact", "detect": ["email"]}]}, login=login) as harness:
-        run = harness.prompt_gemini("I am jo@example.com and so on")
-        check(run.stdout.strip(), "You said: I am [REDACTED:email] and so on", run)
-        (request,) = model_calls(harness)
-        lacks(json.dumps(without_envelope(request)["contents"]), "jo@example.com", run)
-
-
-@each_login
-def a_hook_replaces_the_model_of_gemini_cli(login):
-    with Harness(BeforeModel="swap_model.sh", login=login) as harness:
-        run = harness.prompt_gemini("Say hello")
-        check(run.stdout.strip(), "You said: Say hello", run)
-        (request,) = model_calls(harness)
-        contains(request["path"] + request["body"].get("model", ""), "gemini-2.5-flash-lite", run)
-
-
-@each_login
-def gemini_cli_has_one_session_with_its_events(login):
+def gemini_cli_gets_an_answer_after_a_tool_call_in_one_session_with_its_events(login):
     recorded = ["SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent"]
     with Harness(recorded=recorded, login=login) as harness:
         run = harness.prompt_gemini('Use read_file {"file_path":"alpha.txt"}')
+        contains(run.stdout, "contents of alpha", run)
+        calls = model_calls(harness)
+        check([it["path"] for it in calls], [PATHS[login].format("gemini-2.5-flash")] * 2, run)
+        check(tool_outputs(calls[1]), ["contents of alpha\n"], run)
         check([it["hook_event_name"] for it in harness.events()], recorded, run)
         (session,) = harness.sessions()
         check(session["source"], "code_assist" if login == "code-assist" else "history", run)
         if login == "code-assist":
-            check({it["body"]["request"]["session_id"] for it in model_calls(harness)}, {session["id"]}, run)
+            check({it["body"]["request"]["session_id"] for it in calls}, {session["id"]}, run)
 
 
 @each_login
 def gemini_cli_shows_denials_and_redaction_in_its_window(login):
-    policies = [{"policy": "redact", "detect": ["email"]}]
-    with Harness(BeforeAgent="no_aurora.sh", settings={"policies": policies}, login=login) as harness:
+    with Harness(BeforeAgent="no_aurora.sh", settings={"policies": [EMAIL]}, login=login) as harness:
         with GeminiWindow(harness) as window:
             window.send_and_wait("I am jo@example.com", "You said: I am [REDACTED:email]")
             window.send_and_wait("Tell me of project aurora", "Project Aurora is not for models.")
