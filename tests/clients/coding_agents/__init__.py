@@ -45,10 +45,6 @@ class CodingAgent:
         """A context with a conversation of several prompts."""
         return contextlib.nullcontext(Conversation(self, harness))
 
-    def compaction_prompt(self, harness):
-        """The prompt that starts a compaction; none if a long conversation is compacted before the next prompt."""
-        return None
-
     def window(self, harness):
         self.write_settings(harness)
         environment = harness.environment() | self.environment(harness)
@@ -93,5 +89,4 @@ class Conversation:
         return self.agent.answer(run)
 
     def compact(self):
-        if prompt := self.agent.compaction_prompt(self.harness):
-            self.send(prompt)
+        """Does nothing: an agent compacts a long conversation before the next prompt."""

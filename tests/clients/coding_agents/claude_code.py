@@ -1,11 +1,14 @@
 """Claude Code."""
 
+import contextlib
 import json
 import re
+import subprocess
+import threading
 
 from coding_agents import CodingAgent
 from install import native
-from harness import write_json
+from harness import CLIENT_TIMEOUT, Failed, write_json
 from dialects import Messages
 
 
@@ -35,6 +38,20 @@ class ClaudeCode(CodingAgent):
     def command(self, resumed):
         return [*self.window_command(), *(["--continue"] if resumed else []), "-p"]
 
+    @contextlib.contextmanager
+    def conversation(self, harness):
+        """One process answers all prompts."""
+        self.write_settings(harness)
+        formats = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        process = subprocess.Popen([*self.command(resumed=False), *formats], cwd=harness.project, text=True,
+                                   env=harness.environment() | self.environment(harness), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            yield ClaudeConversation(process)
+        finally:
+            process.kill()
+            process.communicate()
+
     def window_command(self):
         return [native("claude"), "--dangerously-skip-permissions"]
 
@@ -52,5 +69,25 @@ class ClaudeCode(CodingAgent):
                      "run_in_background": False}
         return f"Agent {json.dumps(arguments)}"
 
-    def compaction_prompt(self, harness):
-        return "/compact"
+
+class ClaudeConversation:
+    def __init__(self, process):
+        self.process = process
+
+    def send(self, prompt):
+        """Sends a prompt. Returns the answer that the user sees."""
+        message = {"type": "user", "message": {"role": "user", "content": prompt}}
+        timeout = threading.Timer(CLIENT_TIMEOUT, self.process.kill)
+        timeout.start()
+        try:
+            self.process.stdin.write(f"{json.dumps(message)}\n")
+            self.process.stdin.flush()
+            for line in self.process.stdout:
+                if (event := json.loads(line))["type"] == "result":
+                    return event["result"]
+        finally:
+            timeout.cancel()
+        raise Failed(f"it ended without an answer to {prompt!r}")
+
+    def compact(self):
+        self.send("/compact")
