@@ -49,7 +49,7 @@ class Window:
 
     def send(self, prompt):
         self.tmux("send-keys", "-l", prompt)
-        self.wait_until(f"{prompt!r} is typed", lambda: self.input_line().endswith(prompt[-40:]))
+        self.wait_until(f"{prompt!r} is typed", lambda: self.is_typed(prompt))
         # Agents treat Enter shortly after text as a pasted line break. How shortly depends on the load of the machine,
         # so Enter is pressed until the prompt has left the input line.
         self.wait_until(f"{prompt!r} is sent", lambda: self.press_enter(prompt))
@@ -57,10 +57,14 @@ class Window:
     def press_enter(self, prompt):
         """Presses Enter after a pause. Returns true, without pressing it, if the prompt has left the input line."""
         time.sleep(0.5)
-        if not self.input_line().endswith(prompt[-40:]):
-            return True
+        if not self.is_typed(prompt):
+            time.sleep(0.1)  # while it is redrawn, a window lacks its input line for a moment
+            return not self.is_typed(prompt)
         self.press("Enter")
         return False
+
+    def is_typed(self, prompt):
+        return self.input_line().endswith(prompt[-40:])
 
     def press(self, *keys):
         self.tmux("send-keys", *keys)
