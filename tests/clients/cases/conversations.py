@@ -21,14 +21,14 @@ def case(function):
 
 
 @case
-def gemini_cli_keeps_one_session_over_five_resumed_prompts():
+def gemini_cli_keeps_one_session_over_ten_resumed_prompts():
     with Harness(recorded=EVENTS) as harness:
-        sent = ["prompt 1", "prompt 2", "prompt 3", 'Use read_file {"file_path":"alpha.txt"}', "prompt 5", "prompt 6"]
+        sent = ['Use read_file {"file_path":"alpha.txt"}' if it == "prompt 4" else it for it in PROMPTS]
         for index, prompt in enumerate(sent):
             resumed = ["--resume", "latest"] if index else []
             run = harness.prompt_gemini(prompt, *resumed)
             contains(run.stdout, "contents of alpha" if "alpha" in prompt else f"You said: {prompt}", run)
-        check_one_session(harness, sent, calls=7)
+        check_one_session(harness, sent, calls=11)
         check([it["tool_name"] for it in harness.events("BeforeTool")], ["read_file"])
         check([it["tool_response"]["llmContent"] for it in harness.events("AfterTool")], ["contents of alpha\n"])
 
