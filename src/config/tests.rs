@@ -10,6 +10,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -21,10 +22,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{event::EventName, hook::registry};
 
+/// Compiles the schemas of configs once for all tests: that takes longer than most of them.
+pub(in crate::config) static REGISTRY: LazyLock<Registry> = LazyLock::new(registry);
+
 const MINIMAL: &str = "upstreams: { gemini: { url: http://127.0.0.1:9 } }\n";
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    Config::parse(text, Path::new("hookgate.yaml"), &registry())
+    Config::parse(text, Path::new("hookgate.yaml"), &REGISTRY)
 }
 
 /// Parses `text` after the least that a config needs.
@@ -61,7 +65,7 @@ fn directory(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn load(path: &Path) -> Result<Config, ConfigError> {
-    Config::load(path, &Overrides::default(), &registry())
+    Config::load(path, &Overrides::default(), &REGISTRY)
 }
 
 /// The message of `error` without the directory its files are in.
@@ -87,7 +91,7 @@ fn the_command_line_outranks_the_file() {
         ..Overrides::default()
     };
 
-    let config = Config::load(&path, &overrides, &registry()).unwrap();
+    let config = Config::load(&path, &overrides, &REGISTRY).unwrap();
 
     assert_eq!(config.listen.port(), 3);
     let gemini = config.upstreams.gemini.as_ref().unwrap();
@@ -127,19 +131,19 @@ fn an_upstream_is_needed_and_has_one_credential() {
 
 #[test]
 fn without_a_file_an_upstream_is_needed() {
-    let nothing = Config::without_file(&Overrides::default(), &registry()).unwrap_err();
+    let nothing = Config::without_file(&Overrides::default(), &REGISTRY).unwrap_err();
     let overrides = Overrides {
         upstream: Some("ftp://a".parse().unwrap()),
         hooks: vec!["missing.json".into()],
         ..Overrides::default()
     };
-    let wrong = Config::without_file(&overrides, &registry()).unwrap_err();
+    let wrong = Config::without_file(&overrides, &REGISTRY).unwrap_err();
     let upstream = Some("http://a".parse().unwrap());
     let overrides = Overrides {
         upstream,
         ..overrides
     };
-    let missing = Config::without_file(&overrides, &registry()).unwrap_err();
+    let missing = Config::without_file(&overrides, &REGISTRY).unwrap_err();
 
     assert_snapshot!(nothing, @r"without a config file, `--upstream` is required");
     assert_snapshot!(wrong, @"`--upstream` must be an http or https URL without user, query or fragment");

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use crate::{
     config::{
         Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides, SystemMessages,
+        tests::REGISTRY,
     },
     event::{EventName, MatcherSubject},
-    hook::registry,
 };
 
 /// Loads a config of `text` beside which these settings files are; all of them
@@ -31,7 +31,7 @@ fn load(text: &str, settings: &[(&str, &str)]) -> (TempDir, Result<Config, Confi
     }
     let path = directory.path().join("hookgate.yaml");
     fs::write(&path, text).unwrap();
-    let config = Config::load(&path, &Overrides::default(), &registry());
+    let config = Config::load(&path, &Overrides::default(), &REGISTRY);
     (directory, config)
 }
 

@@ -14,7 +14,7 @@ fn listeners_that_collide_are_refused_and_open_ones_need_authentication() {
         admin_listen,
         ..Overrides::default()
     };
-    let by_option = Config::without_file(&overrides, &registry()).unwrap_err();
+    let by_option = Config::without_file(&overrides, &REGISTRY).unwrap_err();
 
     assert_snapshot!(parse_more(same).unwrap_err(), @r#"hookgate.yaml:3:18: agents and operators cannot share the address `0.0.0.0:80`"#);
     assert_snapshot!(parse_more(open).unwrap_err(), @r"

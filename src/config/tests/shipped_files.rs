@@ -25,7 +25,7 @@ fn the_annotated_config_holds_the_defaults() {
         ..Overrides::default()
     };
 
-    let defaults = Config::without_file(&overrides, &registry()).unwrap();
+    let defaults = Config::without_file(&overrides, &REGISTRY).unwrap();
 
     let own_parts = |config: Config| Config {
         hook_directory: PathBuf::new(),
@@ -55,7 +55,7 @@ fn every_shipped_config_loads_without_warnings() {
                 missing_secrets: MissingSecrets::Placeholder,
                 ..Overrides::default()
             };
-            let config = Config::load(&path, &overrides, &registry()).unwrap();
+            let config = Config::load(&path, &overrides, &REGISTRY).unwrap();
             assert!(config.warnings.is_empty(), "{}", warnings(&config));
             seen.push(path);
         }
@@ -191,7 +191,7 @@ fn the_key_guard_refuses_private_keys() {
 
 #[test]
 fn the_schema_file_is_up_to_date() {
-    let schema = format!("{:#}\n", Config::schema(&registry()));
+    let schema = format!("{:#}\n", Config::schema(&REGISTRY));
     if std::env::var_os("UPDATE").is_some() {
         fs::write("config/schema.json", &schema).unwrap();
     }
@@ -262,7 +262,7 @@ fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>)
 #[test]
 fn every_setting_has_its_line_in_the_documentation() {
     let page = fs::read_to_string("docs/config.md").unwrap();
-    let schema = Config::schema(&registry());
+    let schema = Config::schema(&REGISTRY);
     let mut names = Vec::new();
     settings(&schema, &schema, "", &mut names);
 
