@@ -31,7 +31,7 @@ use tokio::{
     net::TcpStream,
     runtime::{self, Handle},
 };
-use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use tower::{BoxError, Service, ServiceExt, timeout::Timeout};
 
 /// Most idle connections per address and event loop.
@@ -79,6 +79,9 @@ pub struct PoolConfig {
     pub idle_timeout: Duration,
     /// Version of HTTP that servers are spoken to in.
     pub version: HttpVersion,
+    /// Support of `https`. Without it no certificate is trusted, which saves reading all of
+    /// the system's.
+    pub https: bool,
 }
 
 /// Version of HTTP of the connections of a pool.
@@ -141,17 +144,24 @@ impl HttpClient {
     }
 }
 
-/// Returns a connector that verifies certificates as the system does. The timeout is for
-/// DNS, TCP and TLS together.
+/// Returns a connector that verifies certificates as the system does, or trusts none. The
+/// timeout is for DNS, TCP and TLS together.
 fn connector(config: &PoolConfig) -> io::Result<Connector> {
     let mut plain = HttpConnector::new();
     plain.set_nodelay(true);
     plain.enforce_http(false);
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let connector = HttpsConnectorBuilder::new()
-        .with_provider_and_platform_verifier(provider)?
-        .https_or_http()
-        .enable_http1();
+    let connector = HttpsConnectorBuilder::new();
+    let connector = if config.https {
+        connector.with_provider_and_platform_verifier(provider)?
+    } else {
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?;
+        let tls = tls.with_root_certificates(RootCertStore::empty());
+        connector.with_tls_config(tls.with_no_client_auth())
+    };
+    let connector = connector.https_or_http().enable_http1();
     let connector = match config.version {
         HttpVersion::Http1 => connector.wrap_connector(plain),
         HttpVersion::Negotiated | HttpVersion::Http2 => {

@@ -6,10 +6,11 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{self, Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use http::{Uri, uri::Scheme};
 use prometheus_client::metrics::gauge::Gauge;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -19,7 +20,7 @@ use super::{
     error::TransportError, hook_call::Transport, process_slots::ProcessSlots,
     recorded_runs::RecordedRuns,
 };
-use crate::http_client::{HttpClient, HttpVersion, PoolConfig};
+use crate::http_client::{HttpClient, HttpVersion, PoolConfig, TlsVerifierError};
 
 /// Idle time after which a connection to a hook's server is closed. Common servers
 /// close theirs after five seconds, and a call must not race with that.
@@ -70,8 +71,8 @@ pub struct TransportDeps {
     pub slots: Arc<ProcessSlots>,
     /// Number of running processes.
     pub running: Gauge,
-    /// HTTP client for hooks.
-    pub client: HttpClient,
+    /// HTTP clients for hooks.
+    pub clients: Arc<HookClients>,
     /// Limit in bytes on a hook's output; for processes on each of standard output and
     /// standard error.
     pub output_limit: usize,
@@ -87,12 +88,12 @@ pub struct TransportDeps {
 }
 
 impl TransportDeps {
-    /// Returns resources with a new HTTP client and the environment of this process
+    /// Returns resources with new HTTP clients and the environment of this process
     /// as far as hooks may see it.
     ///
     /// # Errors
     ///
-    /// The HTTP client cannot be built.
+    /// The HTTP client without certificates cannot be built.
     pub fn new(
         tasks: TaskTracker,
         slots: Arc<ProcessSlots>,
@@ -100,16 +101,11 @@ impl TransportDeps {
         output_limit: usize,
         directory: PathBuf,
     ) -> Result<Self, TransportError> {
-        let client = HttpClient::new(PoolConfig {
-            connect_timeout: CONNECT_TIMEOUT,
-            idle_timeout: IDLE_TIMEOUT,
-            version: HttpVersion::Http1,
-        })?;
         Ok(Self {
             tasks,
             slots,
             running,
-            client,
+            clients: Arc::new(HookClients::new()?),
             output_limit,
             directory: path::absolute(&directory).unwrap_or(directory),
             bash: find_bash(&env::var_os("PATH").unwrap_or_default()),
@@ -125,6 +121,45 @@ impl TransportDeps {
     pub fn with_recorded(self, recorded: Option<Arc<RecordedRuns>>) -> Self {
         Self { recorded, ..self }
     }
+}
+
+/// HTTP clients that hooks share. The one for `https` is built for the first hook that needs
+/// it, because it reads the system's certificates.
+#[derive(Debug)]
+pub struct HookClients {
+    http: HttpClient,
+    https: Mutex<Option<HttpClient>>,
+}
+
+impl HookClients {
+    fn new() -> Result<Self, TlsVerifierError> {
+        Ok(Self {
+            http: hook_client(false)?,
+            https: Mutex::default(),
+        })
+    }
+
+    pub(super) fn for_address(&self, address: &Uri) -> Result<HttpClient, TlsVerifierError> {
+        if address.scheme() != Some(&Scheme::HTTPS) {
+            return Ok(self.http.clone());
+        }
+        let mut https = self.https.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*https {
+            return Ok(client.clone());
+        }
+        let client = hook_client(true)?;
+        *https = Some(client.clone());
+        Ok(client)
+    }
+}
+
+fn hook_client(https: bool) -> Result<HttpClient, TlsVerifierError> {
+    HttpClient::new(PoolConfig {
+        connect_timeout: CONNECT_TIMEOUT,
+        idle_timeout: IDLE_TIMEOUT,
+        version: HttpVersion::Http1,
+        https,
+    })
 }
 
 pub(super) fn is_inherited(name: &OsStr) -> bool {

@@ -52,9 +52,10 @@ struct HttpSettings {
 impl HttpTransport {
     fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
         let deps = config.deps;
+        let settings: HttpSettings = config.parse()?;
         Ok(Self {
-            settings: config.parse()?,
-            client: deps.client.clone(),
+            client: deps.clients.for_address(&settings.url)?,
+            settings,
             output_limit: deps.output_limit,
         })
     }

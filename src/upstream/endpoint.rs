@@ -102,6 +102,7 @@ impl Endpoint {
             connect_timeout,
             idle_timeout: IDLE_CONNECTION_TIMEOUT,
             version,
+            https: base.scheme() == "https",
         })?;
         let base = without_trailing_slash(base);
         Ok(Self {

@@ -6,7 +6,7 @@ use rcgen::{CertificateParams, date_time_ymd};
 use tempfile::TempDir;
 
 use super::{Authority, TLS, write_certificate};
-use crate::harness::run;
+use crate::harness::{hookgate, run};
 
 #[tokio::test]
 async fn invalid_tls_settings_are_config_errors() {
@@ -95,5 +95,36 @@ fn an_expired_or_not_yet_valid_certificate_is_a_warning() {
         let prefix = "warning: hookgate.yaml:2:21: the certificate";
         assert_eq!(stderr.contains(prefix), !warning.is_empty(), "{stderr}");
         assert!(stderr.contains(warning), "{stderr}");
+    }
+}
+
+#[test]
+fn only_https_addresses_need_the_certificates_of_the_system() {
+    let hook =
+        |url| format!("{{ BeforeModel: [{{ hooks: [{{ type: http, url: \"{url}\" }}] }}] }}");
+    for (upstream, hook_url, code, error) in [
+        ("http://x", "http://y", 0, ""),
+        ("https://x", "http://y", 1, "no certificate verifier"),
+        (
+            "http://x",
+            "https://y",
+            78,
+            "failed to build the HTTP client",
+        ),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let upstreams = format!("{{ gemini: {{ url: \"{upstream}\" }} }}");
+        let config = format!("upstreams: {upstreams}\nhooks: {}\n", hook(hook_url));
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+        let mut command = hookgate(&["check", "hookgate.yaml"]);
+        let none = folder.path().join("none");
+        command.env("SSL_CERT_FILE", &none);
+        command.env("SSL_CERT_DIR", &none);
+        let output = command.current_dir(folder.path()).output().unwrap();
+
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(error), "{stderr}");
     }
 }
