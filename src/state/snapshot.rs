@@ -25,7 +25,7 @@ use crate::{
     observe::Metrics,
     proof::GuardProofs,
     session::{MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, Transcripts},
-    transport::{TransportDeps, TransportError},
+    transport::TransportDeps,
     upstream::{Upstream, UpstreamError, UpstreamTimeouts},
 };
 
@@ -71,9 +71,6 @@ pub enum BuildError {
     /// Invalid hooks, keys or session store.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A hook transport cannot be built.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
     /// An upstream client cannot be built.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -100,7 +97,7 @@ impl Snapshot {
         resources: &AppResources,
         previous: Option<&Self>,
     ) -> Result<Self, BuildError> {
-        let transport_deps = transport_deps(&config, resources)?;
+        let transport_deps = transport_deps(&config, resources);
         let old_table = previous.map(|previous| previous.engine.table());
         let table =
             HookTable::build(&config, &transport_deps, old_table).map_err(ConfigError::from)?;
@@ -273,18 +270,15 @@ impl Snapshot {
     }
 }
 
-fn transport_deps(
-    config: &Config,
-    resources: &AppResources,
-) -> Result<TransportDeps, TransportError> {
+fn transport_deps(config: &Config, resources: &AppResources) -> TransportDeps {
     let deps = TransportDeps::new(
         resources.tasks.clone(),
         Arc::clone(&resources.process_slots),
         resources.metrics.hook_processes.clone(),
         config.limits.hook_output,
         config.hook_directory.clone(),
-    )?;
-    Ok(deps.with_recorded(resources.recorded_runs.clone()))
+    );
+    deps.with_recorded(resources.recorded_runs.clone())
 }
 
 fn build_authenticator(

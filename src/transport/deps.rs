@@ -6,11 +6,9 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{self, Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::Arc,
 };
 
-use http::{Uri, uri::Scheme};
 use prometheus_client::metrics::gauge::Gauge;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -20,14 +18,6 @@ use super::{
     error::TransportError, hook_call::Transport, process_slots::ProcessSlots,
     recorded_runs::RecordedRuns,
 };
-use crate::http_client::{HttpClient, HttpVersion, PoolConfig, TlsVerifierError};
-
-/// Idle time after which a connection to a hook's server is closed. Common servers
-/// close theirs after five seconds, and a call must not race with that.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// Timeout of connecting to a hook's server. The hook's own is usually shorter.
-const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Environment variables of the gateway that hooks inherit, besides `LC_*`; others
 /// may hold keys (hook protocol, section 2).
@@ -71,8 +61,6 @@ pub struct TransportDeps {
     pub slots: Arc<ProcessSlots>,
     /// Number of running processes.
     pub running: Gauge,
-    /// HTTP clients for hooks.
-    pub clients: Arc<HookClients>,
     /// Limit in bytes on a hook's output; for processes on each of standard output and
     /// standard error.
     pub output_limit: usize,
@@ -88,24 +76,18 @@ pub struct TransportDeps {
 }
 
 impl TransportDeps {
-    /// Returns resources with new HTTP clients and the environment of this process
-    /// as far as hooks may see it.
-    ///
-    /// # Errors
-    ///
-    /// The HTTP client without certificates cannot be built.
+    /// Returns resources with the environment of this process as far as hooks may see it.
     pub fn new(
         tasks: TaskTracker,
         slots: Arc<ProcessSlots>,
         running: Gauge,
         output_limit: usize,
         directory: PathBuf,
-    ) -> Result<Self, TransportError> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             tasks,
             slots,
             running,
-            clients: Arc::new(HookClients::new()?),
             output_limit,
             directory: path::absolute(&directory).unwrap_or(directory),
             bash: find_bash(&env::var_os("PATH").unwrap_or_default()),
@@ -113,7 +95,7 @@ impl TransportDeps {
                 .filter(|(name, _)| is_inherited(name))
                 .collect(),
             recorded: None,
-        })
+        }
     }
 
     /// Returns the same resources for hooks whose outputs are recorded.
@@ -121,45 +103,6 @@ impl TransportDeps {
     pub fn with_recorded(self, recorded: Option<Arc<RecordedRuns>>) -> Self {
         Self { recorded, ..self }
     }
-}
-
-/// HTTP clients that hooks share. The one for `https` is built for the first hook that needs
-/// it, because it reads the system's certificates.
-#[derive(Debug)]
-pub struct HookClients {
-    http: HttpClient,
-    https: Mutex<Option<HttpClient>>,
-}
-
-impl HookClients {
-    fn new() -> Result<Self, TlsVerifierError> {
-        Ok(Self {
-            http: hook_client(false)?,
-            https: Mutex::default(),
-        })
-    }
-
-    pub(super) fn for_address(&self, address: &Uri) -> Result<HttpClient, TlsVerifierError> {
-        if address.scheme() != Some(&Scheme::HTTPS) {
-            return Ok(self.http.clone());
-        }
-        let mut https = self.https.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = &*https {
-            return Ok(client.clone());
-        }
-        let client = hook_client(true)?;
-        *https = Some(client.clone());
-        Ok(client)
-    }
-}
-
-fn hook_client(https: bool) -> Result<HttpClient, TlsVerifierError> {
-    HttpClient::new(PoolConfig {
-        connect_timeout: CONNECT_TIMEOUT,
-        idle_timeout: IDLE_TIMEOUT,
-        version: HttpVersion::Http1,
-        https,
-    })
 }
 
 pub(super) fn is_inherited(name: &OsStr) -> bool {

@@ -4,11 +4,11 @@
 //! Neither redirects nor proxy variables are followed, and no error contains the
 //! URL: each could disclose events to another server.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::{Deserialize, de::Error};
@@ -21,13 +21,20 @@ use super::{
 };
 use crate::{
     event::HookResult,
-    http_client::{HttpClient, HttpClientError},
+    http_client::{HttpClient, HttpClientError, HttpVersion, PoolConfig},
 };
 
 pub(super) const KIND: TransportKind = TransportKind {
     name: "http",
     build: |config| Ok(Arc::new(HttpTransport::new(config)?)),
 };
+
+/// Idle time after which a connection to a hook's server is closed. Common servers
+/// close theirs after five seconds, and a call must not race with that.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Timeout of connecting to a hook's server. The hook's own is usually shorter.
+const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
 const JSON: &str = "application/json";
 const JSON_TYPE: HeaderValue = HeaderValue::from_static(JSON);
@@ -51,12 +58,18 @@ struct HttpSettings {
 
 impl HttpTransport {
     fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
-        let deps = config.deps;
+        let output_limit = config.deps.output_limit;
         let settings: HttpSettings = config.parse()?;
+        let client = HttpClient::new(PoolConfig {
+            connect_timeout: CONNECT_TIMEOUT,
+            idle_timeout: IDLE_TIMEOUT,
+            version: HttpVersion::Http1,
+            https: settings.url.scheme() == Some(&Scheme::HTTPS),
+        })?;
         Ok(Self {
-            client: deps.clients.for_address(&settings.url)?,
             settings,
-            output_limit: deps.output_limit,
+            client,
+            output_limit,
         })
     }
 

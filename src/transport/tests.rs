@@ -9,7 +9,7 @@ use super::{deps::is_inherited, *};
 fn deps() -> TransportDeps {
     let slots = Arc::new(ProcessSlots::default());
     let (tasks, running) = (TaskTracker::new(), Gauge::default());
-    TransportDeps::new(tasks, slots, running, 1024, PathBuf::from(".")).unwrap()
+    TransportDeps::new(tasks, slots, running, 1024, PathBuf::from("."))
 }
 
 #[track_caller]

@@ -23,7 +23,7 @@ fn build(config: &Config, old: Option<&HookTable>) -> Result<HookTable, Vec<Prob
     let (tasks, places) = (TaskTracker::new(), Arc::new(ProcessSlots::default()));
     let directory = config.hook_directory.clone();
     let limit = config.limits.hook_output;
-    let toolbox = TransportDeps::new(tasks, places, Gauge::default(), limit, directory).unwrap();
+    let toolbox = TransportDeps::new(tasks, places, Gauge::default(), limit, directory);
     HookTable::build(config, &toolbox, old)
 }
 

@@ -227,7 +227,7 @@ impl Simulator {
         let deps = TransportDeps::new(TaskTracker::new(), places, Gauge::default(), 1, directory);
         Self {
             runtime: Builder::new_current_thread().enable_time().build().unwrap(),
-            deps: deps.unwrap(),
+            deps,
         }
     }
 

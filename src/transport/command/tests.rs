@@ -41,7 +41,7 @@ impl Fixture {
         let deps = TransportDeps::new(tasks, slots(64), Gauge::default(), MIB, directory);
         Self {
             folder,
-            deps: deps.unwrap(),
+            deps,
             context: Context::default(),
         }
     }

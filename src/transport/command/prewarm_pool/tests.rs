@@ -20,7 +20,6 @@ fn pool(folder: &Path, max_idle_time: Duration) -> (Arc<PrewarmPool>, TransportD
     slots.resize(2);
     let directory = folder.to_owned();
     let deps = TransportDeps::new(TaskTracker::new(), slots, Gauge::default(), 100, directory);
-    let deps = deps.unwrap();
     let command = "echo $$ >> starts; read -r _; echo $$".to_owned();
     let shell = ShellCommand::new(command, BTreeMap::new(), "hook", &deps).unwrap();
     let task = ProcessTask {
