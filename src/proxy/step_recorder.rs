@@ -86,10 +86,7 @@ impl StepRecorder {
         self.received.as_ref()?;
         let json = chunk.original_bytes();
         self.record_body(BodyPart::ModelAnswer, || json.clone());
-        let length = match chunk.wire() {
-            Some(events) => events.iter().map(Bytes::len).sum(),
-            None => json.len(),
-        };
+        let length = chunk.wire_len();
         Some(ReceivedChunk { json, length })
     }
 

@@ -3,6 +3,7 @@
 mod http2;
 mod load;
 mod process;
+mod streams;
 mod uploads;
 
 use std::time::{Duration, Instant};

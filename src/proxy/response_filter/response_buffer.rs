@@ -12,6 +12,7 @@ use crate::{
     dialect::{DialectError, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
+    middleware::reserve_memory,
     observe::recorder::ExchangeEvent,
     policy::ChunkPosition,
     proxy::{
@@ -20,6 +21,7 @@ use crate::{
         step_recorder::{ReceivedChunk, StepRecorder},
         turn_state::TurnState,
     },
+    upstream::UpstreamError,
 };
 
 /// One response of the model: its filter, and what is held back of it.
@@ -44,6 +46,8 @@ pub struct ResponseBuffer<'a> {
     steps: StepRecorder,
     /// Bytes of the model's chunks that are in `held`.
     held_bytes: usize,
+    /// Bytes that are counted against `limits.memory`.
+    reserved_bytes: usize,
 }
 
 /// Part of a response that waits for `AfterAgent`.
@@ -56,7 +60,7 @@ enum AwaitingPart {
 }
 
 /// The parts of a response that go to the agent now, or its refusal.
-type Admitted = ControlFlow<Refusal, Vec<ResponseDocument>>;
+pub type Admitted = ControlFlow<Refusal, Vec<ResponseDocument>>;
 
 impl<'a> ResponseBuffer<'a> {
     pub fn new(filter: ResponseFilter<'a>, turn: &TurnState<'a>) -> Self {
@@ -78,6 +82,7 @@ impl<'a> ResponseBuffer<'a> {
             starts_paragraph: turn.has_emitted_text,
             steps: turn.steps.clone(),
             held_bytes: 0,
+            reserved_bytes: 0,
         }
     }
 
@@ -113,13 +118,7 @@ impl<'a> ResponseBuffer<'a> {
             self.steps
                 .record_answer_edit(&before.json, &chunk.current_bytes());
         }
-        let held = self.held.len();
         let admitted = self.admit(chunk)?;
-        self.held_bytes = match self.held.len() {
-            0 => 0,
-            now if now > held => self.held_bytes + before.length,
-            _ => self.held_bytes,
-        };
         let held_bytes = self.held_bytes + self.filter.held_bytes();
         self.steps.record_chunk(before, is_edited, held_bytes);
         Ok(admitted)
@@ -166,26 +165,54 @@ impl<'a> ResponseBuffer<'a> {
         }
         self.has_alternatives |= chunk.has_alternatives();
         self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;
-        if self.holds_all() || !self.calls.is_empty() || chunk.has_withheld_calls() {
-            self.held.push(chunk);
+        let holds_all = self.awaiting == AwaitingPart::All;
+        if holds_all || !self.calls.is_empty() || chunk.has_withheld_calls() {
+            self.hold(chunk);
             return Ok(Vec::new());
         }
         // Some models set a finish reason in every chunk.
-        let mut admitted = if chunk.has_content() {
-            std::mem::take(&mut self.held)
-        } else {
-            Vec::new()
-        };
+        let mut admitted = Vec::new();
+        if chunk.has_content() {
+            admitted = std::mem::take(&mut self.held);
+            self.held_bytes = 0;
+        }
         if self.awaiting == AwaitingPart::End
             && (chunk.has_finish_reason() || !self.held.is_empty())
         {
-            self.held.push(chunk);
+            self.hold(chunk);
         } else {
             admitted.push(chunk);
         }
         let has_text = |chunk: &ResponseDocument| chunk.plain_texts().any(|text| !text.is_empty());
         self.has_sent_text |= admitted.iter().any(has_text);
         Ok(admitted)
+    }
+
+    fn hold(&mut self, chunk: ResponseDocument) {
+        self.held_bytes += chunk.wire_len();
+        self.held.push(chunk);
+    }
+
+    /// Counts what is buffered of a streamed response: the chunks that are held back, and all of
+    /// its text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chunks exceed `limits.response`, or if all calls together exceed
+    /// `limits.memory`.
+    pub fn reserve(&mut self) -> Result<(), ApiError> {
+        let limits = &self.context.snapshot.config.limits;
+        if self.held_bytes > limits.response {
+            let limit = limits.response;
+            return Err(UpstreamError::TooLarge { limit }.into());
+        }
+        let buffered = self.held_bytes + self.text.capacity();
+        let new_bytes = buffered.saturating_sub(self.reserved_bytes);
+        if new_bytes > 0 {
+            self.reserved_bytes += new_bytes;
+            reserve_memory(&self.context.head, new_bytes, limits.memory)?;
+        }
+        Ok(())
     }
 
     /// Holds back `chunks` of the same content instead, if exactly `response` is held back.
@@ -196,11 +223,6 @@ impl<'a> ResponseBuffer<'a> {
         {
             self.held = chunks;
         }
-    }
-
-    /// Returns whether all of the response is held back.
-    pub fn holds_all(&self) -> bool {
-        self.awaiting == AwaitingPart::All
     }
 
     /// Returns whether what is held back is the result of decisions of hooks or policies.

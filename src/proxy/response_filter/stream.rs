@@ -5,7 +5,10 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use bytes::Bytes;
 
 use super::{
-    chunk_source::ChunkSource, filter::Refusal, output::Output, response_buffer::ResponseBuffer,
+    chunk_source::ChunkSource,
+    filter::Refusal,
+    output::Output,
+    response_buffer::{Admitted, ResponseBuffer},
 };
 use crate::{
     config::AfterModelMode,
@@ -44,12 +47,8 @@ async fn filter_chunks(
     output: &mut Output,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let mut reader = turn.context.dialect.chunk_reader();
-    let mut held_bytes = 0;
     while source.fill().await? {
         while let Some(data) = source.waiting.pop_front() {
-            if buffer.holds_all() {
-                reserve(turn, &mut held_bytes, data.len())?;
-            }
             earlier_responses::record(turn.context, &data);
             let chunk = reader.read(data).transpose();
             let Some(chunk) = chunk else { continue };
@@ -59,25 +58,39 @@ async fn filter_chunks(
             }
             let chunk = chunk.map_err(|error| unreadable_response(&error))?;
             let position = position(buffer, &chunk, &mut source).await?;
-            match buffer.push(chunk, position).await? {
-                Continue(admitted) => output.write(turn, admitted)?,
-                Break(refusal) => return Ok(Break(refusal)),
+            let admitted = buffer.push(chunk, position).await?;
+            if let Break(refusal) = write(turn, buffer, admitted, output)? {
+                return Ok(Break(refusal));
             }
         }
         output.flush().await;
     }
     let last = reader.finish();
     if let Some(chunk) = last.map_err(|error| unreadable_response(&error))? {
-        match buffer.push(chunk, ChunkPosition::Last).await? {
-            Continue(admitted) => output.write(turn, admitted)?,
-            Break(refusal) => return Ok(Break(refusal)),
+        let admitted = buffer.push(chunk, ChunkPosition::Last).await?;
+        if let Break(refusal) = write(turn, buffer, admitted, output)? {
+            return Ok(Break(refusal));
         }
     }
-    match Box::pin(buffer.finish()).await? {
-        Continue(admitted) => output.write(turn, admitted)?,
-        Break(refusal) => return Ok(Break(refusal)),
+    let admitted = Box::pin(buffer.finish()).await?;
+    write(turn, buffer, admitted, output)
+}
+
+/// Writes the chunks that are admitted, once what is held back is counted.
+fn write(
+    turn: &mut TurnState<'_>,
+    buffer: &mut ResponseBuffer<'_>,
+    admitted: Admitted,
+    output: &mut Output,
+) -> Result<ControlFlow<Refusal>, ApiError> {
+    match admitted {
+        Continue(chunks) => {
+            buffer.reserve()?;
+            output.write(turn, chunks)?;
+            Ok(Continue(()))
+        }
+        Break(refusal) => Ok(Break(refusal)),
     }
-    Ok(Continue(()))
 }
 
 /// Returns whether `chunk` is the last chunk, with which policies must release what they hold

@@ -59,6 +59,14 @@ impl ResponseDocument {
         self.wire.as_deref()
     }
 
+    /// Returns the number of bytes that it was read from.
+    pub fn wire_len(&self) -> usize {
+        match self.wire() {
+            Some(events) => events.iter().map(Bytes::len).sum(),
+            None => self.original_bytes().len(),
+        }
+    }
+
     /// Builds a document from the stable form, for agents that report no more.
     pub fn from_model(llm_response: &LlmResponse) -> Result<Self, DialectError> {
         let candidates = llm_response.candidates.iter().map(|candidate| {
