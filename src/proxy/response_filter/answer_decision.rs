@@ -10,7 +10,7 @@ use super::response_buffer::ResponseBuffer;
 use crate::{
     dialect::{self, DialectError, Document, ProposedCall},
     error::ApiError,
-    event::{AfterAgent, EventName, FlowVerdict, HookStatus, Reason},
+    event::{Action, AfterAgent, EventName, FlowVerdict, HookRun, HookStatus, Reason},
     model::Role,
     observe::recorder::{ExchangeAction, ExchangeEvent},
     proxy::{transcript, turn_state::TurnState},
@@ -151,8 +151,7 @@ async fn fire_after_agent(
         }
         FlowVerdict::Deny(reason) => reason,
     };
-    let mut runs = outcome.runs.iter();
-    if runs.any(|run| run.status() == HookStatus::Failed) {
+    if outcome.runs.iter().any(fails_closed) {
         // Another answer would not repair the hook.
         return Ok(AnswerDecision::End(reason));
     }
@@ -170,6 +169,11 @@ async fn fire_after_agent(
         next_request(turn, &[denied, prompt])?
     };
     Ok(request.map_or(AnswerDecision::Accept, AnswerDecision::Replace))
+}
+
+/// Returns whether a hook denies because it has failed.
+fn fails_closed(run: &HookRun) -> bool {
+    run.would.is_none() && run.action == Action::Deny && run.status() == HookStatus::Failed
 }
 
 /// Returns the request for another answer without the history, which a hook cleared.

@@ -197,6 +197,27 @@ async fn a_hook_that_fails_closed_appends_its_error_without_a_retry() {
 }
 
 #[tokio::test]
+async fn a_hook_that_fails_without_a_denial_does_not_prevent_a_retry() {
+    let again = "if grep -q draft; then echo better >&2; exit 2; fi";
+    let open = hook::command("metrics", "exit 1");
+    let mut observing = open.clone();
+    observing["mode"] = json!("observe");
+    observing["on_failure"] = json!("closed");
+    for broken in [open, observing] {
+        let answers = [json!([text("draft")]), json!([text("final")])];
+        let upstream = Upstream::scripted(&script(&answers)).await;
+        let again = ("AfterAgent", hook::command("again", again));
+        let config = hook::config(&[again, ("AfterAgent", broken)]);
+        let gate = TestGateway::start(&upstream, &config).await;
+
+        let answer = Chat::with_prompt("write").send(&gate).await;
+
+        let content = &answer["candidates"][0]["content"];
+        assert_eq!(content["parts"], json!([text("final")]), "{config}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_with_tool_calls_is_not_a_final_answer() {
     let answers = [json!([text("draft"), call("read_file", &json!({}))])];
     let upstream = Upstream::scripted(&script(&answers)).await;
