@@ -58,12 +58,15 @@ pub(super) async fn run(
     }
     let decision = Box::pin(answer_decision::decide(turn, &buffer)).await?;
     turn.steps.end_round(&buffer.usage, decision.asks_again());
+    if decision.drops_answer() && !buffer.has_sent_text {
+        buffer.discard();
+    }
     match decision {
         AnswerDecision::Accept => {
             Box::pin(accept(turn, buffer, output)).await?;
             Ok(Break(None))
         }
-        AnswerDecision::End(mut reason) => {
+        AnswerDecision::End(mut reason) | AnswerDecision::Reject(mut reason) => {
             let error = Reply::Denied(reason.clone());
             if output.is_error(&error) {
                 // Nothing is sent, so the answer is withheld.
@@ -75,10 +78,6 @@ pub(super) async fn run(
                 reason = Reason::new(Some(&format!("\n\n{}", reason.as_str())));
             }
             Ok(Break(Some(Reply::Denied(reason))))
-        }
-        AnswerDecision::Replace(document) if !buffer.has_sent_text => {
-            buffer.discard();
-            Ok(Continue(document))
         }
         AnswerDecision::AskAgain(document) | AnswerDecision::Replace(document) => {
             output.write(turn, buffer.release_open()?)?;

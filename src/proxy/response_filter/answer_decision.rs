@@ -27,6 +27,8 @@ pub enum AnswerDecision {
     Accept,
     /// The turn ends with this text after the response.
     End(Reason),
+    /// The answer is rejected: the turn ends with this text.
+    Reject(Reason),
     /// Calls are denied: the model is asked again with this request.
     AskAgain(Document),
     /// The answer is rejected: the model is asked for another one with this request.
@@ -39,7 +41,15 @@ impl AnswerDecision {
         match self {
             Self::AskAgain(_) => Some("tool_denied"),
             Self::Replace(_) => Some("answer_denied"),
-            Self::Accept | Self::End(_) => None,
+            Self::Accept | Self::End(_) | Self::Reject(_) => None,
+        }
+    }
+
+    /// Returns whether an answer of which no text is sent is dropped.
+    pub const fn drops_answer(&self) -> bool {
+        match self {
+            Self::Reject(_) | Self::Replace(_) => true,
+            Self::Accept | Self::End(_) | Self::AskAgain(_) => false,
         }
     }
 }
@@ -153,7 +163,7 @@ async fn fire_after_agent(
     };
     if outcome.runs.iter().any(fails_closed) {
         // Another answer would not repair the hook.
-        return Ok(AnswerDecision::End(reason));
+        return Ok(AnswerDecision::Reject(reason));
     }
     if turn.answer_retries >= turn.context.snapshot.config.events.max_answer_retries {
         // The last answer is accepted, denied or not: an agent without one would ask for ever.

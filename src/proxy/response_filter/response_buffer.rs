@@ -240,8 +240,9 @@ impl<'a> ResponseBuffer<'a> {
         Ok(held)
     }
 
-    /// Drops what is held back of a rejected answer.
+    /// Drops a rejected answer of which no text is sent.
     pub fn discard(&mut self) {
+        self.text.clear();
         for chunk in std::mem::take(&mut self.held) {
             if let Some(before) = self.steps.before_release(&chunk) {
                 self.steps.record_answer_edit(&before, &[]);

@@ -22,6 +22,13 @@ fn denial() -> Value {
     json!({ "decision": "deny", "reason": "Make it better." })
 }
 
+/// Config with an `AfterAgent` hook that fails closed.
+fn failing_closed() -> String {
+    let mut broken = hook::command("guard", "exit 1");
+    broken["on_failure"] = json!("closed");
+    hook::config(&[("AfterAgent", broken)])
+}
+
 #[tokio::test]
 async fn a_denied_answer_is_retried_with_the_reason_as_the_prompt() {
     let answers = [json!([text("a "), text("draft")]), json!([text("final")])];
@@ -174,10 +181,8 @@ async fn a_retry_with_cleared_context_has_session_context_and_reason_only() {
 
 #[tokio::test]
 async fn a_hook_that_fails_closed_appends_its_error_without_a_retry() {
-    let upstream = Upstream::scripted(&script(&[json!([text("final")])])).await;
-    let mut broken = hook::command("guard", "exit 1");
-    broken["on_failure"] = json!("closed");
-    let gate = TestGateway::start(&upstream, &hook::config(&[("AfterAgent", broken)])).await;
+    let upstream = Upstream::scripted(&script(&[json!([text("final"), text(".")])])).await;
+    let gate = TestGateway::start(&upstream, &failing_closed()).await;
 
     let events = gate
         .agent()
@@ -186,14 +191,28 @@ async fn a_hook_that_fails_closed_appends_its_error_without_a_retry() {
         .events();
 
     assert_eq!(upstream.requests().len(), 1);
-    let parts = parts(&events);
-    assert!(
-        parts[1]["text"]
-            .as_str()
-            .unwrap()
-            .starts_with("\n\nHook guard failed"),
-        "{parts:?}"
+    let failure = text("\n\nHook guard failed: exit code 1");
+    assert_eq!(
+        json!(parts(&events)),
+        json!([text("final"), text("."), failure])
     );
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_closed_withholds_an_answer_of_which_nothing_was_sent() {
+    for path in ["generateContent", "streamGenerateContent?alt=sse"] {
+        let upstream = Upstream::scripted(&script(&[json!([text("final")])])).await;
+        let gate = TestGateway::start(&upstream, &failing_closed()).await;
+        let path = format!("/v1beta/models/{MODEL}:{path}");
+        let body = Chat::with_prompt("write").body().to_string();
+
+        let answer = gate.agent().post(&path, body).await;
+
+        assert!(!answer.text().contains("final"), "{}", answer.text());
+        let failure = r#""text":"Hook guard failed: exit code 1""#;
+        assert!(answer.text().contains(failure), "{}", answer.text());
+        assert_eq!(upstream.requests().len(), 1);
+    }
 }
 
 #[tokio::test]
