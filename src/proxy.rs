@@ -159,7 +159,7 @@ async fn run_stages(
     loop {
         let call = request.call.clone();
         turn.retry_base = Some(request.document.clone());
-        if let Break(reply) = Box::pin(before_model::run(turn, request)).await? {
+        if let Break(reply) = Box::pin(before_model::run(turn, request, output)).await? {
             return Ok(Some(reply));
         }
         Box::pin(tool_selection::run(turn, request)).await?;

@@ -154,7 +154,7 @@ pub trait ReadChunks: Debug + Send {
 }
 
 /// Writes the chunks of one response for the agent.
-pub trait WriteChunks: Debug + Send {
+pub trait WriteChunks: Debug + Send + Sync {
     /// Writes a chunk.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use super::{
     model_request::ModelRequest,
     reply::{Reply, StageResult},
+    response_filter::Output,
     turn_state::TurnState,
 };
 use crate::{
@@ -17,8 +18,13 @@ use crate::{
     policy::{InspectionPass, PolicyRequest},
 };
 
-/// Fires `BeforeModel`. Breaks if hooks answer the request or deny it.
-pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) -> StageResult {
+/// Fires `BeforeModel`. Breaks if hooks answer the request or deny it. `output` has what earlier
+/// requests of the call were answered with.
+pub(super) async fn run(
+    turn: &mut TurnState<'_>,
+    request: &mut ModelRequest,
+    output: &Output,
+) -> StageResult {
     let context = turn.context;
     let plan = turn.plan(EventName::BeforeModel, request);
     if plan.is_empty() {
@@ -43,7 +49,7 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
         let runs = apply_policies(turn, request, &plan, InspectionPass::Second)?;
         verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
     }
-    apply_verdict(turn, request, verdict).await
+    apply_verdict(turn, request, verdict, output).await
 }
 
 /// Lets policies inspect and edit the request.
@@ -96,6 +102,7 @@ async fn apply_verdict(
     turn: &mut TurnState<'_>,
     request: &ModelRequest,
     verdict: BeforeModelVerdict,
+    output: &Output,
 ) -> StageResult {
     let generates = request.call.operation.generates();
     let (action, reply) = match verdict {
@@ -118,10 +125,12 @@ async fn apply_verdict(
         BeforeModelVerdict::Stop(reason) => (ExchangeAction::Stop, Reply::Denied(reason)),
     };
     turn.context.record_action(action);
+    // Behind text of an earlier answer, a denial is the end of that answer: the prompt stays.
+    let is_unanswered = generates && (!turn.has_emitted_text || output.is_error(&reply));
     match &reply {
-        Reply::Denied(reason) => record_denial(turn, action, generates, reason.as_str()).await,
+        Reply::Denied(reason) => record_denial(turn, action, is_unanswered, reason.as_str()).await,
         Reply::Answered(answer) if action == ExchangeAction::Deny => {
-            record_denial(turn, action, generates, &answer.text()).await;
+            record_denial(turn, action, is_unanswered, &answer.text()).await;
         }
         Reply::Answered(_) | Reply::Upstream(_) => clear_denial(turn).await,
     }
@@ -140,15 +149,15 @@ async fn clear_denial(turn: &mut TurnState<'_>) {
     }
 }
 
-/// Records a denial and the text the agent receives for it. Only calls that generate a response
-/// become part of a conversation.
+/// Records a denial. `text` is what the agent receives for it, and takes the place of an answer if
+/// `is_unanswered`. Only calls that generate a response become part of a conversation.
 async fn record_denial(
     turn: &mut TurnState<'_>,
     action: ExchangeAction,
-    generates: bool,
+    is_unanswered: bool,
     text: &str,
 ) {
-    if generates && let Some((session, item)) = turn.last_item() {
+    if is_unanswered && let Some((session, item)) = turn.last_item() {
         session.note_mut(&item).denied = Some(text.to_owned());
     }
     if action == ExchangeAction::Stop {

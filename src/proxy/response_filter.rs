@@ -25,7 +25,7 @@ use super::{
     turn_state::TurnState,
 };
 use crate::{
-    dialect::Document, error::ApiError, event::Reason, observe::recorder::ExchangeEvent,
+    dialect::Document, error::ApiError, observe::recorder::ExchangeEvent,
     upstream::UpstreamResponse,
 };
 
@@ -66,18 +66,14 @@ pub(super) async fn run(
             Box::pin(accept(turn, buffer, output)).await?;
             Ok(Break(None))
         }
-        AnswerDecision::End(mut reason) | AnswerDecision::Reject(mut reason) => {
-            let error = Reply::Denied(reason.clone());
-            if output.is_error(&error) {
-                // Nothing is sent, so the answer is withheld.
-                return Ok(Break(Some(error)));
+        AnswerDecision::End(reason) | AnswerDecision::Reject(reason) => {
+            let reply = Reply::Denied(reason);
+            // If nothing is sent, an error takes the place of the answer.
+            if !output.is_error(&reply) {
+                output.write(turn, buffer.release_open()?)?;
+                turn.has_emitted_text |= !buffer.text.is_empty();
             }
-            output.write(turn, buffer.release_open()?)?;
-            if turn.has_emitted_text || !buffer.text.is_empty() {
-                // A paragraph of its own after the text that the agent has received before.
-                reason = Reason::new(Some(&format!("\n\n{}", reason.as_str())));
-            }
-            Ok(Break(Some(Reply::Denied(reason))))
+            Ok(Break(Some(reply)))
         }
         AnswerDecision::AskAgain(document) | AnswerDecision::Replace(document) => {
             output.write(turn, buffer.release_open()?)?;

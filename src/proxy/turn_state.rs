@@ -30,7 +30,8 @@ pub(super) struct TurnState<'a> {
     pub(super) prompt: String,
     /// Index of the last conversation item of the prompt. Identifies the turn.
     pub(super) prompt_item: usize,
-    /// True if the agent has received text of an answer that another one follows.
+    /// True if the agent has received text of an answer that another one, or a reply of hooks,
+    /// follows.
     pub(super) has_emitted_text: bool,
     /// Number of times the model was asked again because its tool calls were denied.
     pub(super) denied_rounds: u32,

@@ -175,7 +175,10 @@ impl Output {
                 return Err(ApiError::upstream_status(response.status()));
             }
             Some(reply) => match self.responder.chunk(&reply)? {
-                Some(chunk) => {
+                Some(mut chunk) => {
+                    if turn.has_emitted_text {
+                        chunk.start_paragraph()?;
+                    }
                     turn.steps.record_answer_edit(&[], &chunk.to_bytes());
                     self.write(turn, vec![chunk])?;
                 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Chat, call, script, text};
-use crate::harness::{Answer, TestGateway, Upstream};
+use super::{Chat, MODEL, call, parts, request_contents, script, text};
+use crate::harness::{Answer, TestGateway, Upstream, assert_refused};
 
 const SWAP: &str = "{ policy: model_swap, swap: { gemini-2.5-pro: gemini-2.5-flash, gemini-2.5-flash: gemini-2.5-flash-lite } }";
 const GUARD: &str = "{ policy: tool_guard, deny: [write_file] }";
@@ -77,4 +77,63 @@ async fn a_selection_of_tools_holds_for_its_own_round() {
     let answer = Chat::with_prompt("go").send(&gate).await;
 
     assert_eq!(answer["candidates"][0]["content"]["parts"], second);
+}
+
+/// Config with a denied call, and a hook that denies the request with which the model is asked again.
+fn denying_the_second_round() -> String {
+    let hook = json!({
+        "name": "guard", "when": "request.contents == 3", "command": "echo no >&2; exit 2",
+    });
+    let hooks = json!({ "BeforeModel": [{ "hooks": [hook] }] });
+    format!("policies: [{GUARD}]\nhooks: {hooks}\n")
+}
+
+/// Starts an upstream whose first answer has text and a denied call.
+async fn upstream_with_denied_call() -> Upstream {
+    let first = json!([text("Let me look."), call("write_file", &json!({}))]);
+    Upstream::scripted(&script(&[first, json!([text("done")])])).await
+}
+
+#[tokio::test]
+async fn a_denial_behind_text_of_an_earlier_round_is_the_end_of_that_answer() {
+    let prompt = Chat::with_prompt("go");
+    for is_stream in [false, true] {
+        let upstream = upstream_with_denied_call().await;
+        let gate = TestGateway::start(&upstream, &denying_the_second_round()).await;
+
+        let received = if is_stream {
+            let answer = gate.agent().stream(MODEL, &prompt.body()).await;
+            parts(&answer.events())
+        } else {
+            parts(&[prompt.send(&gate).await])
+        };
+        let texts = received.iter().filter_map(|part| part["text"].as_str());
+        let received: String = texts.collect();
+        let next = Chat::with_prompt("go").model(&received).user("hello");
+        gate.agent().stream(MODEL, &next.body()).await;
+
+        assert_eq!(received, "Let me look.\n\nno");
+        let contents = request_contents(&upstream).remove(1);
+        assert_eq!(contents.len(), 5, "{contents:?}");
+        assert_eq!(contents[0]["parts"], json!([text("go")]));
+        assert_eq!(contents[3]["parts"], json!([text(&received)]));
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_an_error_answers_is_removed_although_an_earlier_round_had_text() {
+    let upstream = upstream_with_denied_call().await;
+    let config = format!("denials: error\n{}", denying_the_second_round());
+    let gate = TestGateway::start(&upstream, &config).await;
+    let chat = Chat::with_prompt("go");
+
+    let answer = gate.agent().generate(MODEL, &chat.body()).await;
+    chat.user("hello").send(&gate).await;
+
+    assert_refused(&answer, 403, "POLICY_DENIED");
+    let contents = request_contents(&upstream).pop().unwrap();
+    assert_eq!(
+        json!(contents),
+        json!([{ "role": "user", "parts": [text("hello")] }])
+    );
 }

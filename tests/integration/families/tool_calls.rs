@@ -45,6 +45,22 @@ async fn the_model_receives_the_denial_of_a_tool_call() {
     }
 }
 
+#[tokio::test]
+async fn a_denial_behind_text_of_an_earlier_round_is_a_paragraph_of_its_own() {
+    let first = vec![Part::text(&["let me ", "see"]), Part::call("rm", "/")];
+    let hook = json!({ "command": "echo no >&2; exit 2", "when": "request.contents == 3" });
+    let hooks = json!({ "BeforeModel": [{ "hooks": [hook] }] });
+    let config = format!("{DENY_RM}hooks: {hooks}\n");
+    for (family, is_stream) in each() {
+        let upstream = family.upstream(vec![first.clone()]).await;
+        let gateway = family.gateway(&upstream, &config).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        let parsed = family.parse(is_stream, &answer);
+        assert_eq!(parsed, text_answer("let me see\n\nno"), "{family:?}");
+        assert_eq!(upstream.requests().len(), 1, "{family:?}");
+    }
+}
+
 /// Checks that each call of a request has a result with its id.
 #[track_caller]
 fn assert_each_call_has_a_result(family: Family, request: &Value) {
