@@ -28,7 +28,7 @@ pub(super) async fn run(
     let context = turn.context;
     let plan = turn.plan(EventName::BeforeModel, request);
     if plan.is_empty() {
-        clear_denial(turn).await;
+        clear_denial(turn, request).await;
         return Ok(Continue(()));
     }
     let mut runs = apply_policies(turn, request, &plan, InspectionPass::First)?;
@@ -107,7 +107,7 @@ async fn apply_verdict(
     let generates = request.call.operation.generates();
     let (action, reply) = match verdict {
         BeforeModelVerdict::Proceed(_) => {
-            clear_denial(turn).await;
+            clear_denial(turn, request).await;
             return Ok(Continue(()));
         }
         BeforeModelVerdict::Respond(answer) if generates => {
@@ -132,14 +132,16 @@ async fn apply_verdict(
         Reply::Answered(answer) if action == ExchangeAction::Deny => {
             record_denial(turn, action, is_unanswered, &answer.text()).await;
         }
-        Reply::Answered(_) | Reply::Upstream(_) => clear_denial(turn).await,
+        Reply::Answered(_) | Reply::Upstream(_) => clear_denial(turn, request).await,
     }
     Ok(Break(reply))
 }
 
-/// Clears an earlier denial of the same request, so that it stays in later histories.
-async fn clear_denial(turn: &mut TurnState<'_>) {
-    if let Some((session, item)) = turn.last_item()
+/// Clears an earlier denial of the same request, so that it stays in later histories. A call that
+/// counts its tokens is not an answer to it.
+async fn clear_denial(turn: &mut TurnState<'_>, request: &ModelRequest) {
+    if request.call.operation.generates()
+        && let Some((session, item)) = turn.last_item()
         && session
             .note(&item)
             .is_some_and(|note| note.denied.is_some())

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Chat, log, log_command, request_contents};
+use super::{Chat, MODEL, log, log_command, request_contents};
 use crate::harness::{TestGateway, Upstream, hook};
 
 /// Config with a `BeforeAgent` hook that logs prompts, and prints `output` for those with `bad`.
@@ -64,6 +64,35 @@ async fn a_denied_prompt_without_its_answer_is_removed_from_later_requests() {
 
     assert_eq!(log(&gate), ["bad idea", "hello"]);
     assert_eq!(request_contents(&upstream)[0].len(), 1);
+}
+
+#[tokio::test]
+async fn counting_the_tokens_of_a_denied_prompt_does_not_revoke_the_denial() {
+    let guard = json!({
+        "when": "request.operation == \"generateContent\"",
+        "command": "if grep -q bad; then echo no >&2; exit 2; fi",
+    });
+    let other = hook::command("other", "cat > /dev/null");
+    for hooks in [vec![guard.clone()], vec![guard, other]] {
+        let upstream = Upstream::mock().await;
+        let config = format!(
+            "hooks: {}\n",
+            json!({ "BeforeModel": [{ "hooks": hooks }] })
+        );
+        let gate = TestGateway::start(&upstream, &config).await;
+        let chat = Chat::with_prompt("bad idea");
+
+        let denial = chat.send(&gate).await;
+        let count = format!("/v1beta/models/{MODEL}:countTokens");
+        let body = json!({ "contents": chat.contents });
+        let counted = gate.agent().post(&count, body.to_string()).await;
+        chat.answer(&denial).user("hello").send(&gate).await;
+
+        assert_eq!(counted.status, 200, "{}", counted.text());
+        let contents = request_contents(&upstream).pop().unwrap();
+        let hello = json!({ "role": "user", "parts": [{ "text": "hello" }] });
+        assert_eq!(contents, [hello]);
+    }
 }
 
 #[tokio::test]
@@ -139,7 +168,7 @@ async fn helper_calls_of_gemini_cli_start_no_turn() {
     );
 
     let body = json!({ "contents": [{ "role": "user", "parts": [{ "text": "Summarize" }] }] });
-    agent.generate(super::MODEL, &body).await;
+    agent.generate(MODEL, &body).await;
 
     assert_eq!(log(&gate), [Value::Null; 0]);
     assert_eq!(upstream.requests().len(), 1);
