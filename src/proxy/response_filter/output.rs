@@ -164,7 +164,13 @@ impl Output {
         let by_model = reply.is_none();
         match reply {
             None => (),
-            Some(reply @ Reply::Upstream(_)) if !self.is_started => return Ok(reply),
+            Some(reply @ Reply::Upstream(_)) if !self.is_written => {
+                if let OutputForm::Stream { channel, .. } = &self.form {
+                    // The prepared head is that of an earlier response.
+                    channel.take_head();
+                }
+                return Ok(reply);
+            }
             Some(reply) if !self.is_started || self.is_error(&reply) => {
                 // No answer of the model is sent, but what hooks decided holds for later calls.
                 turn.save_session().await;

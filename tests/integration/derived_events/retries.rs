@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Chat, MODEL, call, parts, request_contents, script, text};
-use crate::harness::{Answer, TestGateway, Upstream, assert_refused};
+use crate::harness::{
+    Answer, End, ReceivedRequest, TestGateway, Upstream, assert_refused, read_to_end, respond,
+};
 
 const SWAP: &str = "{ policy: model_swap, swap: { gemini-2.5-pro: gemini-2.5-flash, gemini-2.5-flash: gemini-2.5-flash-lite } }";
 const GUARD: &str = "{ policy: tool_guard, deny: [write_file] }";
@@ -136,4 +138,50 @@ async fn a_prompt_that_an_error_answers_is_removed_although_an_earlier_round_had
         json!(contents),
         json!([{ "role": "user", "parts": [text("hello")] }])
     );
+}
+
+#[tokio::test]
+async fn an_error_of_a_later_round_passes_as_it_is_unless_a_part_of_the_answer_is_sent() {
+    const ERROR: &str = r#"{ "error": { "code": 429, "status": "RESOURCE_EXHAUSTED" } }"#;
+    for (first, is_sent) in [
+        (json!([call("write_file", &json!({}))]), false),
+        (
+            json!([text("Let me look."), call("write_file", &json!({}))]),
+            true,
+        ),
+    ] {
+        let parts = first.as_array().unwrap().iter();
+        let events = parts.map(|part| {
+            let content = json!({ "role": "model", "parts": [part] });
+            let chunk = json!({ "candidates": [{ "content": content, "index": 0 }] });
+            format!("data: {chunk}\r\n\r\n")
+        });
+        let events: String = events.collect();
+        let upstream = Upstream::with(move |asked: ReceivedRequest| {
+            if !asked.body.contains("functionResponse") {
+                return respond(200, "text/event-stream", events.clone());
+            }
+            let mut error = respond(429, "application/json", ERROR);
+            let after = "37".parse().unwrap();
+            error.headers_mut().insert("retry-after", after);
+            error
+        })
+        .await;
+        let gate = TestGateway::start(&upstream, &format!("policies: [{GUARD}]\n")).await;
+        let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
+
+        let body = Chat::with_prompt("go").body().to_string();
+        let mut answer = gate.agent().open(&path, body).await;
+
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let (received, end) = read_to_end(&mut answer).await;
+        if is_sent {
+            assert_eq!((status.as_u16(), end), (200, End::Broken), "{received}");
+        } else {
+            assert_eq!((status.as_u16(), end), (429, End::Clean), "{received}");
+            assert_eq!(headers["retry-after"], "37");
+            assert_eq!(headers["content-type"], "application/json");
+            assert_eq!(received, ERROR);
+        }
+    }
 }
