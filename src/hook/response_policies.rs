@@ -53,9 +53,19 @@ impl ResponsePolicies {
 
     /// Returns the number of bytes that policies hold back.
     pub fn held_bytes(&self) -> usize {
+        let held_bytes = |policy: &ActiveResponsePolicy| policy.policy.held_bytes();
+        self.enforcing().map(held_bytes).sum()
+    }
+
+    /// Returns whether any policy may withhold calls.
+    pub fn withhold_calls(&self) -> bool {
+        let mut enforcing = self.enforcing();
+        enforcing.any(|policy| policy.policy.withholds_calls())
+    }
+
+    fn enforcing(&self) -> impl Iterator<Item = &ActiveResponsePolicy> {
         let policies = self.policies.iter();
-        let enforcing = policies.filter(|policy| policy.configured.mode == HookMode::Enforce);
-        enforcing.map(|policy| policy.policy.held_bytes()).sum()
+        policies.filter(|policy| policy.configured.mode == HookMode::Enforce)
     }
 
     /// Passes a chunk through all policies; each one gets the edits of those before it. Returns

@@ -111,6 +111,11 @@ pub trait ResponsePolicy: fmt::Debug + Send + Sync {
     /// Fails if the chunk cannot be read.
     fn chunk(&mut self, chunk: &mut ResponseDocument, position: ChunkPosition) -> PolicyResult;
 
+    /// Returns whether it may withhold calls.
+    fn withholds_calls(&self) -> bool {
+        false
+    }
+
     /// Returns the effects on the response since the last call.
     fn take_effects(&mut self) -> PolicyEffects {
         PolicyEffects::default()

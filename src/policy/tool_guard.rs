@@ -158,6 +158,10 @@ impl ResponsePolicy for ToolCallFilter {
         Ok(HookOutput::default())
     }
 
+    fn withholds_calls(&self) -> bool {
+        true
+    }
+
     fn take_effects(&mut self) -> PolicyEffects {
         let refused = std::mem::take(&mut self.refused);
         PolicyEffects {

@@ -58,7 +58,7 @@ pub(super) async fn run(
     }
     let decision = Box::pin(answer_decision::decide(turn, &buffer)).await?;
     turn.steps.end_round(&buffer.usage, decision.asks_again());
-    if decision.drops_answer() && !buffer.has_sent_text {
+    if decision.drops_answer(turn.expectation.format) && !buffer.has_sent_text {
         buffer.discard();
     }
     match decision {

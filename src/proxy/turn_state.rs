@@ -4,7 +4,9 @@ use super::{
     model_request::ModelRequest, request_context::RequestContext, step_recorder::StepRecorder,
 };
 use crate::{
-    dialect::{self, AppliedSelection, DialectError, Document, ResponseDocument, ResponseFormat},
+    dialect::{
+        self, AppliedSelection, DialectError, Document, ResponseDocument, ResponseExpectation,
+    },
     event::{Context, EventKind, EventName, EventOrigin, HookRun},
     hook::{EventOutcome, EventScope, Plan, run_hooks},
     model::LlmRequest,
@@ -19,7 +21,7 @@ pub(super) struct TurnState<'a> {
     pub(super) hook_context: Context,
     pub(super) role: CallRole,
     /// Kind of answer that the agent expects.
-    pub(super) format: ResponseFormat,
+    pub(super) expectation: ResponseExpectation,
     /// `None` if the session could not be looked up and no event needs it.
     pub(super) session: Option<Box<Session>>,
     /// Tools selected by hooks.
@@ -55,7 +57,7 @@ impl<'a> TurnState<'a> {
         Self {
             context,
             role: request.role(&hook_context.caller.agent),
-            format: request.expectation.format,
+            expectation: request.expectation,
             hook_context,
             session: None,
             selected: AppliedSelection::None,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::response_buffer::ResponseBuffer;
 use crate::{
-    dialect::{self, DialectError, Document, ProposedCall},
+    dialect::{self, DialectError, Document, ProposedCall, ResponseFormat},
     error::ApiError,
     event::{Action, AfterAgent, EventName, FlowVerdict, HookRun, HookStatus, Reason},
     model::Role,
@@ -45,11 +45,13 @@ impl AnswerDecision {
         }
     }
 
-    /// Returns whether an answer of which no text is sent is dropped.
-    pub const fn drops_answer(&self) -> bool {
+    /// Returns whether an answer in `format` of which no text is sent is dropped.
+    pub fn drops_answer(&self, format: ResponseFormat) -> bool {
         match self {
             Self::Reject(_) | Self::Replace(_) => true,
-            Self::Accept | Self::End(_) | Self::AskAgain(_) => false,
+            // Two answers in one text are no JSON.
+            Self::AskAgain(_) => format == ResponseFormat::Json,
+            Self::Accept | Self::End(_) => false,
         }
     }
 }

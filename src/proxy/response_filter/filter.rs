@@ -117,6 +117,13 @@ impl<'a> ResponseFilter<'a> {
         self.first_policies.held_bytes() + self.last_policies.held_bytes()
     }
 
+    /// Returns whether a call in the response may be denied.
+    pub fn may_deny_calls(&self) -> bool {
+        self.fires_before_tool
+            || self.allowed != AllowedFunctions::All
+            || self.first_policies.withhold_calls()
+    }
+
     /// Returns whether a chunk passes without waiting for hooks.
     pub fn is_immediate(&self, chunk: &ResponseDocument) -> bool {
         self.plan.hooks.is_empty() && chunk.is_text()
@@ -198,10 +205,8 @@ impl<'a> ResponseFilter<'a> {
         mut chunk: ResponseDocument,
         runs: Vec<HookRun>,
     ) -> Result<Filtered, DialectError> {
-        if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
-            return Ok(Break(refusal));
-        }
-        Ok(Continue(chunk))
+        let applied = self.apply_outputs(&mut chunk, runs)?;
+        Ok(applied.map_continue(|()| chunk))
     }
 
     /// Applies what policies and hooks decided about a chunk.
@@ -251,10 +256,9 @@ impl<'a> ResponseFilter<'a> {
         let has_rewrites = decisions.iter().any(is_rewrite);
         chunk.decide_calls(decisions)?;
         if has_rewrites {
-            self.inspect_rewritten(chunk)
-        } else {
-            Ok(Continue(chunk))
+            return self.inspect_rewritten(chunk);
         }
+        Ok(Continue(chunk))
     }
 
     /// Decides one function call. Breaks with the reason if the session stops.
@@ -291,10 +295,8 @@ impl<'a> ResponseFilter<'a> {
             tool_input: tool_input.clone(),
             original_request_name: None,
         };
-        let snapshot = &self.context.snapshot;
-        let fired = snapshot
-            .engine
-            .fire(self.scope(), event, EventOrigin::Derived);
+        let (snapshot, scope) = (&self.context.snapshot, self.scope());
+        let fired = snapshot.engine.fire(scope, event, EventOrigin::Derived);
         let outcome = fired.await;
         let edit = match outcome.verdict {
             BeforeToolVerdict::Proceed(edit) => edit,
@@ -334,8 +336,7 @@ impl<'a> ResponseFilter<'a> {
             let reason = || format!("`{}` is not allowed for this call", call.name);
             (!self.allowed.includes(&call.name)).then(reason)
         };
-        chunk.withhold_calls(&mut self.partial_calls, &mut refuse)?;
-        Ok(())
+        chunk.withhold_calls(&mut self.partial_calls, &mut refuse)
     }
 
     /// Records the inspected chunks, and the runs of policies that were not reported, since the
@@ -344,8 +345,8 @@ impl<'a> ResponseFilter<'a> {
         let chunks = std::mem::take(&mut self.unrecorded_chunks);
         if chunks > 0 {
             let runs = &self.first_policies.take_unreported();
-            let passed = ExchangeEvent::ChunksPassed { chunks, runs };
-            self.context.record(&passed);
+            self.context
+                .record(&ExchangeEvent::ChunksPassed { chunks, runs });
         }
     }
 
@@ -369,10 +370,9 @@ impl<'a> ResponseFilter<'a> {
     }
 
     fn record_runs(&self, runs: &[HookRun]) {
-        let event = EventName::AfterModel;
+        let (context, event) = (self.context, EventName::AfterModel);
         for run in runs {
-            self.context
-                .record(&ExchangeEvent::HookFinished { event, run });
+            context.record(&ExchangeEvent::HookFinished { event, run });
         }
     }
 

@@ -50,10 +50,11 @@ pub struct ResponseBuffer<'a> {
     reserved_bytes: usize,
 }
 
-/// Part of a response that waits for `AfterAgent`.
+/// Part of a response that waits for the decision at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AwaitingPart {
     Nothing,
+    /// Its end, for `AfterAgent`.
     End,
     /// All of it, because two answers in one text are no JSON.
     All,
@@ -64,10 +65,12 @@ pub type Admitted = ControlFlow<Refusal, Vec<ResponseDocument>>;
 
 impl<'a> ResponseBuffer<'a> {
     pub fn new(filter: ResponseFilter<'a>, turn: &TurnState<'a>) -> Self {
-        let awaiting = match (turn.derives(EventName::AfterAgent), turn.format) {
-            (false, _) => AwaitingPart::Nothing,
-            (true, ResponseFormat::Text) => AwaitingPart::End,
-            (true, ResponseFormat::Json) => AwaitingPart::All,
+        let fires_after_agent = turn.derives(EventName::AfterAgent);
+        let may_deny_calls = turn.expectation.declares_functions && filter.may_deny_calls();
+        let awaiting = match turn.expectation.format {
+            ResponseFormat::Json if fires_after_agent || may_deny_calls => AwaitingPart::All,
+            ResponseFormat::Text if fires_after_agent => AwaitingPart::End,
+            ResponseFormat::Json | ResponseFormat::Text => AwaitingPart::Nothing,
         };
         Self {
             context: turn.context,

@@ -1,10 +1,12 @@
 //! Calls in which the model is asked again: each round begins with the request of the agent.
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
 use super::{Chat, MODEL, call, parts, request_contents, script, text};
 use crate::harness::{
-    Answer, End, ReceivedRequest, TestGateway, Upstream, assert_refused, read_to_end, respond,
+    Answer, End, ReceivedRequest, TestGateway, Upstream, assert_refused, chunked_head, hook,
+    next_chunk, prompt, read_to_end, respond, write_chunk,
 };
 
 const SWAP: &str = "{ policy: model_swap, swap: { gemini-2.5-pro: gemini-2.5-flash, gemini-2.5-flash: gemini-2.5-flash-lite } }";
@@ -184,4 +186,68 @@ async fn an_error_of_a_later_round_passes_as_it_is_unless_a_part_of_the_answer_i
             assert_eq!(received, ERROR);
         }
     }
+}
+
+#[tokio::test]
+async fn an_answer_in_json_has_no_text_of_the_round_before() {
+    let selection = json!({ "mode": "ANY", "allowedFunctionNames": ["read_file"] });
+    let select = hook::printing("select", &hook::tools(&selection));
+    let deny = hook::command(
+        "guard",
+        "grep -q write_file && { echo no >&2; exit 2; }; exit 0",
+    );
+    let mut body = Chat::with_prompt("go").body();
+    body["generationConfig"] = json!({ "responseMimeType": "application/json" });
+    for config in [
+        format!("policies: [{GUARD}]\n"),
+        hook::config(&[("BeforeTool", deny)]),
+        hook::config(&[("BeforeToolSelection", select)]),
+    ] {
+        for method in ["generateContent", "streamGenerateContent?alt=sse"] {
+            let first = json!([text("Let me look."), call("write_file", &json!({}))]);
+            let second = json!([text("{\"a\":"), text("1}")]);
+            let upstream = Upstream::scripted(&script(&[first, second])).await;
+            let gate = TestGateway::start(&upstream, &config).await;
+            let path = format!("/v1beta/models/{MODEL}:{method}");
+
+            let answer = gate.agent().post(&path, body.to_string()).await;
+
+            let events = match method {
+                "generateContent" => vec![answer.json()],
+                _ => answer.events(),
+            };
+            let expected = json!([text("{\"a\":"), text("1}")]);
+            assert_eq!(json!(parts(&events)), expected, "{config}");
+            let retry = &request_contents(&upstream)[1];
+            assert_eq!(retry[1]["parts"][0], text("Let me look."));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_json_that_declares_no_functions_does_not_wait() {
+    let (end, ended) = tokio::sync::watch::channel(());
+    let upstream = Upstream::raw(move |_, mut socket| {
+        let mut ended = ended.clone();
+        async move {
+            let head = chunked_head("text/event-stream");
+            socket.write_all(head.as_bytes()).await.unwrap();
+            let content = json!({ "role": "model", "parts": [text("[1,")] });
+            let chunk = json!({ "candidates": [{ "content": content, "index": 0 }] });
+            let event = format!("data: {chunk}\r\n\r\n");
+            write_chunk(&mut socket, event.as_bytes()).await.unwrap();
+            ended.changed().await.ok();
+        }
+    })
+    .await;
+    let gate = TestGateway::start(&upstream, &format!("policies: [{GUARD}]\n")).await;
+    let mut body = prompt("go");
+    body["generationConfig"] = json!({ "responseMimeType": "application/json" });
+    let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
+
+    let mut answer = gate.agent().open(&path, body.to_string()).await;
+
+    let first = next_chunk(&mut answer).await;
+    assert!(first.contains("[1,"), "{first}");
+    drop(end);
 }
