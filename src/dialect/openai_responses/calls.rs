@@ -118,19 +118,20 @@ impl ToolCallKind {
         }
     }
 
-    /// Returns the arguments of a call.
-    pub fn arguments(self, item: &Document) -> Result<CallArguments, DialectError> {
+    /// Returns the arguments of a call. Text that is no unambiguous JSON object stays a string,
+    /// which guards refuse.
+    pub fn arguments(self, item: &Document) -> Result<Value, DialectError> {
         let field = self.arguments_field();
         match self {
             Self::Function => Ok(parse_arguments(&item.string(field)?.unwrap_or_default())),
             Self::Custom => {
                 let input = item.string(field)?.unwrap_or_default();
-                Ok(CallArguments::Object(json!({ "input": input })))
+                Ok(json!({ "input": input }))
             }
             Self::ToolSearch => match item.get(field)?.unwrap_or_default() {
                 Value::String(text) => Ok(parse_arguments(&text)),
-                Value::Object(fields) => Ok(CallArguments::Object(Value::Object(fields))),
-                Value::Null => Ok(CallArguments::Object(json!({}))),
+                Value::Object(fields) => Ok(Value::Object(fields)),
+                Value::Null => Ok(json!({})),
                 _ => Err(field_error("arguments", "an object")),
             },
             Self::Computer => {
@@ -139,11 +140,11 @@ impl ToolCallKind {
                     let value = item.get(&[key])?.filter(|value| !value.is_null());
                     fields.extend(value.map(|value| ((*key).to_owned(), value)));
                 }
-                Ok(CallArguments::Object(Value::Object(fields)))
+                Ok(Value::Object(fields))
             }
             Self::LocalShell | Self::Shell | Self::ApplyPatch => {
                 let fields = item.child(field)?.unwrap_or_else(Document::empty);
-                Ok(CallArguments::Object(to_value(&fields)?))
+                to_value(&fields)
             }
         }
     }
@@ -167,43 +168,19 @@ impl ToolCallKind {
     }
 }
 
-/// Arguments of a call.
-#[derive(Debug, Clone, PartialEq)]
-pub enum CallArguments {
-    /// The arguments as an object.
-    Object(Value),
-    /// A text that is no JSON object, or that parsers could disagree about.
-    Malformed(String),
-}
-
-impl CallArguments {
-    /// Returns the arguments; malformed ones as one string.
-    pub fn into_value(self) -> Value {
-        match self {
-            Self::Object(value) => value,
-            Self::Malformed(text) => json!({ MALFORMED: text }),
-        }
-    }
-}
-
-/// Key under which malformed arguments are shown.
-const MALFORMED: &str = "malformed_arguments";
-
-fn parse_arguments(text: &str) -> CallArguments {
+fn parse_arguments(text: &str) -> Value {
     if text.trim().is_empty() {
-        return CallArguments::Object(json!({}));
+        return json!({});
     }
-    match parse(text) {
-        Ok(value @ Value::Object(_)) => CallArguments::Object(value),
-        Ok(_) | Err(_) => CallArguments::Malformed(text.to_owned()),
-    }
+    let object = parse(text).ok().filter(Value::is_object);
+    object.unwrap_or_else(|| text.into())
 }
 
 /// Returns the text of a function's arguments.
 pub fn arguments_text(arguments: &Value) -> String {
-    match arguments.get(MALFORMED) {
-        Some(Value::String(text)) => text.clone(),
-        Some(_) | None => arguments.to_string(),
+    match arguments {
+        Value::String(text) => text.clone(),
+        _ => arguments.to_string(),
     }
 }
 

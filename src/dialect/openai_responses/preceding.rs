@@ -35,7 +35,7 @@ pub fn current_items(part: &Document) -> Result<Vec<Document>, DialectError> {
         && let Some(kind) = ToolCallKind::of_call(item)?
     {
         let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
-        if kind.arguments(item)?.into_value() != arguments {
+        if kind.arguments(item)? != arguments {
             kind.set_arguments(item, &arguments)?;
         }
     }

@@ -64,7 +64,7 @@ fn read_call(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError>
     let call = json!({
         "id": call_id(item)?,
         "name": kind.name(item)?,
-        "args": kind.arguments(item)?.into_value(),
+        "args": kind.arguments(item)?,
     });
     Ok(json!({ "functionCall": call, SOURCE: 0 }))
 }

@@ -6,7 +6,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_responses::{
-        calls::{CallArguments, ToolCallKind, call_id},
+        calls::{ToolCallKind, call_id},
         fields::{CONTENT, SUMMARY, TEXT, TYPE, first_byte},
         preceding::add_items,
         visible_fields::visible_fields,
@@ -82,10 +82,6 @@ pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError
 }
 
 /// Returns the parts of an item with their slots, without sources.
-///
-/// # Errors
-///
-/// Fails if a call's arguments are malformed: a hook could not inspect them.
 pub fn item_parts(item: &Document) -> Result<Vec<(ItemSlot, Value)>, DialectError> {
     Ok(match OutputKind::of(item)? {
         OutputKind::Message => block_parts(item, CONTENT, ItemSlot::Content)?,
@@ -137,18 +133,10 @@ fn block_parts(
 }
 
 fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError> {
-    let arguments = match kind.arguments(item)? {
-        CallArguments::Object(arguments) => arguments,
-        CallArguments::Malformed(_) => {
-            return Err(DialectError::Json(
-                "the arguments of a call are no JSON object, or ambiguous".to_owned(),
-            ));
-        }
-    };
     let call = json!({
         "id": call_id(item)?,
         "name": kind.name(item)?,
-        "args": arguments,
+        "args": kind.arguments(item)?,
     });
     Ok(json!({ "functionCall": call }))
 }

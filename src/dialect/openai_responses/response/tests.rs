@@ -96,15 +96,29 @@ fn edited_arguments_are_a_string() {
 }
 
 #[test]
-fn malformed_arguments_are_refused() {
-    for arguments in ["{", "[]", r#"{"a":1,"a":2}"#] {
+fn malformed_arguments_are_a_text_that_guards_refuse() {
+    for arguments in ["{", "[]", "null", r#"{"a":1,}"#, r#"{"a":1,"a":2}"#] {
         let mut call = call("read");
         call["arguments"] = arguments.into();
-        assert!(open_response(&body(&json!([call]))).is_err(), "{arguments}");
+        let body = body(&json!([call]));
+        let document = open(&body);
+        let (_, shown) = document.calls().unwrap().remove(0);
+        assert_eq!(shown.arguments, arguments);
+        assert_eq!(close(&document)["output"], json!([call]));
     }
-    let mut call = call("read");
-    call["arguments"] = "".into();
-    assert!(open_response(&body(&json!([call]))).is_ok());
+    for (arguments, expected) in [
+        ("", json!({})),
+        (
+            r#"{"malformed_arguments":"a"}"#,
+            json!({ "malformed_arguments": "a" }),
+        ),
+    ] {
+        let mut call = call("read");
+        call["arguments"] = arguments.into();
+        let document = open(&body(&json!([call])));
+        let (_, shown) = document.calls().unwrap().remove(0);
+        assert_eq!(shown.arguments, expected);
+    }
 }
 
 #[test]

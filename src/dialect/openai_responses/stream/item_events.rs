@@ -90,7 +90,7 @@ fn arguments_of(item: &Document) -> Result<Option<String>, DialectError> {
     let OutputKind::Call(kind) = OutputKind::of(item)? else {
         return Ok(None);
     };
-    let arguments = kind.arguments(item)?.into_value();
+    let arguments = kind.arguments(item)?;
     Ok(match kind {
         ToolCallKind::Function => Some(item.string(ARGUMENTS)?.unwrap_or_default()),
         ToolCallKind::Custom => Some(input_text(&arguments)),

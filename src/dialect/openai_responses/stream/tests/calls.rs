@@ -41,6 +41,17 @@ fn an_edited_call_is_edited_in_every_event() {
 }
 
 #[test]
+fn a_call_with_truncated_arguments_is_a_call_with_a_text() {
+    let truncated = r#"{"path":"/tmp/a.txt","content":"hello wor"#;
+    let items = [Item::Call("write", truncated.to_owned())];
+    let data = stream_of("r1", &items);
+    let chunks = chunks_of(&data);
+    let mut calls = chunks.iter().flat_map(|chunk| chunk.calls().unwrap());
+    assert_eq!(calls.next().unwrap().1.arguments, truncated);
+    assert_eq!(written(&chunks), sse(&data));
+}
+
+#[test]
 fn reasoning_in_front_of_a_withheld_call_is_complete() {
     let items = [Item::Reasoning("plan".to_owned()), call("rm")];
     let data = stream_of("r1", &items);
