@@ -9,6 +9,9 @@ pub enum TextKind {
     ToolCall,
     /// Result of a tool, or output of code.
     ToolResult,
+    /// Block of an API that hookgate does not interpret: a call or a result of a tool that the
+    /// API runs, or a text.
+    Block,
 }
 
 /// Edits the texts of a request.

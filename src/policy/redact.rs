@@ -140,12 +140,12 @@ impl TextEditor for RequestEditor<'_> {
             *text = redacted;
             return true;
         }
-        let scope = RedactionScope::of_text(kind, RedactionScope::Request);
+        let scope = self.redact.scope_of(kind, RedactionScope::Request);
         self.redact.redact_joined(scope, texts, &mut self.found)
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
-        let scope = RedactionScope::of_text(kind, RedactionScope::Request);
+        let scope = self.redact.scope_of(kind, RedactionScope::Request);
         self.redact.redact(scope, text, &mut self.found)
     }
 }

@@ -23,7 +23,15 @@ const OPAQUE_FIELDS: &[&str] = &[
 ];
 
 /// Names, ids and enumerations in calls and results.
-pub const NAME_FIELDS: &[&str] = &["id", "name", "scheduling", "language", "outcome"];
+pub const NAME_FIELDS: &[&str] = &[
+    "id",
+    "name",
+    "scheduling",
+    "language",
+    "outcome",
+    "toolType",
+    "tool_type",
+];
 
 /// Returns the kind of the texts in a part's field; `None` for opaque fields. Unknown fields
 /// count as speech.
@@ -33,8 +41,11 @@ pub fn kind_of_field(field: &str) -> Option<TextKind> {
         field if OPAQUE_FIELDS.contains(&field) => None,
         field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
         field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),
-        "executableCode" | "executable_code" => Some(TextKind::ToolCall),
-        "codeExecutionResult" | "code_execution_result" => Some(TextKind::ToolResult),
+        "executableCode" | "executable_code" | "toolCall" | "tool_call" => Some(TextKind::ToolCall),
+        "codeExecutionResult" | "code_execution_result" | "toolResponse" | "tool_response" => {
+            Some(TextKind::ToolResult)
+        }
+        "block" => Some(TextKind::Block),
         _ => Some(TextKind::Speech),
     }
 }
@@ -51,10 +62,11 @@ pub fn edit_fields(
             continue;
         };
         let mut edit = |text: &str| edit(kind, text);
-        if kind == TextKind::Speech {
-            edit_value(part, &key, &mut edit)?;
-        } else {
-            part.edit_child(&[&key], |inner| edit_inner(inner, except, &mut edit))?;
+        match kind {
+            TextKind::Speech | TextKind::Block => edit_value(part, &key, &mut edit)?,
+            TextKind::ToolCall | TextKind::ToolResult => {
+                part.edit_child(&[&key], |inner| edit_inner(inner, except, &mut edit))?;
+            }
         }
     }
     Ok(())

@@ -72,17 +72,6 @@ pub(super) enum RedactionScope {
     ToolResults,
 }
 
-impl RedactionScope {
-    /// The scope of a text; `speech` is that of texts of users and models.
-    pub(super) const fn of_text(kind: TextKind, speech: Self) -> Self {
-        match kind {
-            TextKind::Speech => speech,
-            TextKind::ToolCall => Self::ToolCalls,
-            TextKind::ToolResult => Self::ToolResults,
-        }
-    }
-}
-
 /// Action on a match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -183,6 +172,22 @@ impl Redact {
         }
         let found: Vec<&str> = found.iter().map(AsRef::as_ref).collect();
         HookOutput::denial(format!("Not allowed here: {}.", found.join(", ")))
+    }
+
+    /// Returns the scope of a text; `speech` is that of texts of users and models. A block may be
+    /// any of them, so that it is searched in each scope.
+    pub(super) fn scope_of(&self, kind: TextKind, speech: RedactionScope) -> RedactionScope {
+        let (call, result) = (RedactionScope::ToolCalls, RedactionScope::ToolResults);
+        match kind {
+            TextKind::Speech => speech,
+            TextKind::ToolCall => call,
+            TextKind::ToolResult => result,
+            TextKind::Block => {
+                let mut scopes = [call, result].into_iter();
+                let listed = scopes.find(|scope| self.on.contains(scope));
+                listed.unwrap_or(speech)
+            }
+        }
     }
 
     /// Redacts a complete text. Returns `None` if nothing was found.

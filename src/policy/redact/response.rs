@@ -100,7 +100,7 @@ impl ResponseTextEditor for ResponseRedactor {
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
-        let scope = RedactionScope::of_text(kind, RedactionScope::Answer);
+        let scope = self.redact.scope_of(kind, RedactionScope::Answer);
         self.redact.redact(scope, text, &mut self.found)
     }
 
@@ -111,5 +111,63 @@ impl ResponseTextEditor for ResponseRedactor {
         let mut channels: Vec<TextChannel> = channels.map(|(channel, _)| channel.clone()).collect();
         channels.sort();
         channels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::dialect::{self, Api};
+
+    const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+
+    /// Returns a whole answer as an agent receives it.
+    fn masked(api: Api, on: &str, answer: &Value) -> String {
+        let settings = json!({ "detect": ["aws_key"], "on": [on] });
+        let mut redactor = ResponseRedactor::new(serde_json::from_value(settings).unwrap());
+        let dialect = dialect::of(api);
+        let mut document = dialect.open_response(answer.to_string().into()).unwrap();
+        document.edit_texts(&mut redactor, TextRest::None).unwrap();
+        let closed = dialect.close_response(&document).unwrap();
+        String::from_utf8(closed.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn calls_and_results_of_tools_that_the_api_runs_are_searched() {
+        let result = json!({ "type": "mcp_tool_result", "tool_use_id": "m", "is_error": false,
+            "content": [{ "type": "text", "text": KEY }] });
+        let call = json!({ "type": "mcp_call", "id": "m", "name": "read", "server_label": "s",
+            "arguments": "{}", "output": KEY });
+        let parts = json!([{ "toolResponse": { "id": "t", "response": { "text": KEY } } }]);
+        let answers = [
+            (
+                Api::Anthropic,
+                json!({ "id": "m", "type": "message", "role": "assistant", "model": "m",
+                    "content": [result], "stop_reason": "end_turn", "usage": {} }),
+            ),
+            (
+                Api::OpenAiResponses,
+                json!({ "id": "r", "status": "completed", "model": "m", "output": [call] }),
+            ),
+            (
+                Api::Gemini,
+                json!({ "candidates": [{ "content": { "role": "model", "parts": parts } }] }),
+            ),
+        ];
+        for (api, answer) in answers {
+            let sent = masked(api, "tool_results", &answer);
+            assert!(!sent.contains(KEY), "{sent}");
+            let sent = masked(api, "request", &answer);
+            assert!(sent.contains(KEY), "{sent}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_an_answer_is_no_result() {
+        let content = json!({ "role": "model", "parts": [{ "text": KEY }] });
+        let answer = json!({ "candidates": [{ "content": content }] });
+        assert!(masked(Api::Gemini, "tool_results", &answer).contains(KEY));
     }
 }

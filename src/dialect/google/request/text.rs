@@ -152,8 +152,8 @@ mod tests {
     fn every_text_is_edited_and_nothing_else() {
         check(
             "generateContent",
-            r#"{"system_instruction":{"parts":[{"text":"ss"}]}, "contents":[{"role":"uss","parts":[{"text":"as"},{"text":"sb"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ss",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ss":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ss"}},{"new":"ss"}]}]}"#,
-            r#"{"system_instruction":{"parts":[{"text":"**"}]}, "contents":[{"role":"uss","parts":[{"text":"a*"},{"text":"*b"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ToolCall",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ToolResult":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ToolCall"}},{"new":"Speech"}]}]}"#,
+            r#"{"system_instruction":{"parts":[{"text":"ss"}]}, "contents":[{"role":"uss","parts":[{"text":"as"},{"text":"sb"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ss",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ss":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ss"}},{"toolCall":{"toolType":"ss","args":{"k":"ss"},"id":"ss"}},{"toolResponse":{"response":{"k":"ss"},"id":"ss"}},{"new":"ss"}]}]}"#,
+            r#"{"system_instruction":{"parts":[{"text":"**"}]}, "contents":[{"role":"uss","parts":[{"text":"a*"},{"text":"*b"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ToolCall",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ToolResult":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ToolCall"}},{"toolCall":{"toolType":"ss","args":{"k":"ToolCall"},"id":"ss"}},{"toolResponse":{"response":{"k":"ToolResult"},"id":"ss"}},{"new":"Speech"}]}]}"#,
         );
     }
 
