@@ -21,7 +21,7 @@ pub use self::{
     fallback_models::{FALLBACK_MODELS, fallback_models},
     hosted_servers::{has_hosted_server, is_hosted_server},
     labels::{LABELS, join_labels, keep_fields, read_labels, remove_labels, write_labels},
-    object_search::any_object_with,
+    object_search::{any_object, any_object_with},
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
     request_labels::RequestLabels,
     splice::{Hidden, SpliceElements, numbered, source_of, splice_list, with_source},

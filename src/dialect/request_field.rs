@@ -141,6 +141,7 @@ field_table! {
         "responses.background" "background" Background ByName, RequestOnly;
         "responses.prompt" "prompt" StoredPrompt ByName, Passed;
         "responses.files" "file_id" StoredFile ByName, Passed;
+        "responses.container" "container, skill_id" Container ByName, Passed;
         "responses.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
         "responses.hosted_tools" "tools" HostedTool Open, Hooked;
     OpenAiChat "/{version}/chat/completions":
@@ -253,7 +254,7 @@ mod tests {
         let all = AllowedFields::of(Api::OpenAiResponses, |_| true);
         assert!(all.contains(RequestField::PreviousResponse));
         assert!(!all.contains(RequestField::Conversation));
-        assert!(!all.contains(RequestField::Container));
+        assert!(!all.contains(RequestField::Thread));
         let none = AllowedFields::default();
         let error = none.check(Api::OpenAiResponses, RequestField::Conversation);
         assert!(error.unwrap_err().to_string().contains("conversation"));

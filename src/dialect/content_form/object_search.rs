@@ -28,7 +28,13 @@ pub fn any_object_with(
     Ok(any_object(&value, skipped, &holds))
 }
 
-fn any_object(value: &Value, skipped: &str, holds: &dyn Fn(&Map<String, Value>) -> bool) -> bool {
+/// Returns whether any object in a value `holds`. The values of the field `skipped`, whose keys are
+/// free, are not searched.
+pub fn any_object(
+    value: &Value,
+    skipped: &str,
+    holds: &dyn Fn(&Map<String, Value>) -> bool,
+) -> bool {
     match value {
         Value::Array(values) => values.iter().any(|value| any_object(value, skipped, holds)),
         Value::Object(fields) => {

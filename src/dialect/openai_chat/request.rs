@@ -51,10 +51,17 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
     unwrapped(read_chat(&body)?, body)
 }
 
-/// Returns whether a message names a file that is stored upstream.
+/// Returns whether a message names a file or a sound that is stored upstream.
 fn names_stored_file(body: &Document) -> Result<bool, DialectError> {
-    let is_set = |fields: &Map<String, Value>| fields.get("file_id") != Some(&Value::Null);
-    any_object_with((body, MESSAGES), "file_id", "arguments", &is_set)
+    let is_file = |fields: &Map<String, Value>| fields.get("file_id") != Some(&Value::Null);
+    let is_sound = |fields: &Map<String, Value>| {
+        let id = fields.get("audio").and_then(|audio| audio.get("id"));
+        id.is_some_and(|id| !id.is_null())
+    };
+    Ok(
+        any_object_with((body, MESSAGES), "file_id", "arguments", &is_file)?
+            || any_object_with((body, MESSAGES), "audio", "arguments", &is_sound)?,
+    )
 }
 
 /// Splices the edits of the content form into the original body. Without edits, it keeps its

@@ -24,6 +24,18 @@ fn with_block(family: Family, block: &Value) -> String {
     request.to_string()
 }
 
+/// A request of the Responses API with a tool.
+fn with_tool(tool: &Value) -> String {
+    request_with(Family::Responses, &json!({ "tools": [tool] }))
+}
+
+/// A request with a sound of an earlier answer.
+fn with_sound() -> String {
+    let mut request = Family::Chat.request(false, &[Turn::User("hi"), Turn::User("again")]);
+    request["messages"][0] = json!({ "role": "assistant", "audio": { "id": "audio_1" } });
+    request.to_string()
+}
+
 /// A request with each field, the field's name in the config, and a text of the error.
 fn refused_fields() -> Vec<(Family, &'static str, String, &'static str)> {
     let file = json!({ "type": "file", "file_id": "file_1" });
@@ -83,9 +95,36 @@ fn refused_fields() -> Vec<(Family, &'static str, String, &'static str)> {
     ]
 }
 
+/// Requests with ids in tools and messages, as [`refused_fields`].
+fn refused_ids() -> Vec<(Family, &'static str, String, &'static str)> {
+    vec![
+        (
+            Family::Responses,
+            "responses.files",
+            with_tool(
+                &json!({ "type": "image_generation", "input_image_mask": { "file_id": "file_1" } }),
+            ),
+            "file_id",
+        ),
+        (
+            Family::Responses,
+            "responses.container",
+            with_tool(&json!({ "type": "code_interpreter", "container": "cntr_1" })),
+            "container",
+        ),
+        (
+            Family::Chat,
+            "chat.completions.files",
+            with_sound(),
+            "file_id",
+        ),
+    ]
+}
+
 #[tokio::test]
 async fn a_field_is_refused_where_hooks_run_unless_its_name_is_allowed() {
-    for (family, name, body, expected_text) in refused_fields() {
+    let refused = refused_fields().into_iter().chain(refused_ids());
+    for (family, name, body, expected_text) in refused {
         let upstream = model_api(family).await;
         let gateway = family.gateway(&upstream, NO_OP_HOOK).await;
         let answer = family.post(&gateway, false, body.clone()).await;

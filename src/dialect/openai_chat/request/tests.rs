@@ -164,7 +164,7 @@ fn unknown_fields_of_messages_blocks_and_calls_are_edited() {
             r#"{{"id":"1","type":"function","function":{{"name":"f","arguments":"","x":"{text}","provider_specific_fields":{{"thought_signature":"ss","x":"{text}"}}}},"x":"{text}","extra_content":{{"google":{{"thought_signature":"ss","x":"{text}"}}}}}}"#
         );
         let assistant = format!(
-            r#"{{"role":"assistant","id":"ss","content":null,"x":"{text}","audio":{{"id":"ss","data":"ss","x":"{text}"}},"thinking_blocks":[{{"thinking":"ss","signature":"ss"}}],"reasoning_opaque":"ss","images":[{{"image_url":{{"url":"ss"}}}}],"reasoning":"ss","reasoning_details":[{{"type":"reasoning.text","text":"ss","data":"ss","signature":"ss","x":"{text}"}}],"tool_calls":[{call}]}}"#
+            r#"{{"role":"assistant","id":"ss","content":null,"x":"{text}","audio":{{"id":null,"data":"ss","x":"{text}"}},"thinking_blocks":[{{"thinking":"ss","signature":"ss"}}],"reasoning_opaque":"ss","images":[{{"image_url":{{"url":"ss"}}}}],"reasoning":"ss","reasoning_details":[{{"type":"reasoning.text","text":"ss","data":"ss","signature":"ss","x":"{text}"}}],"tool_calls":[{call}]}}"#
         );
         let tool = format!(
             r#"{{"role":"tool","tool_call_id":"1","content":[{{"type":"text","text":"a","x":"{text}"}}],"x":"{text}"}}"#
@@ -184,6 +184,16 @@ fn unknown_fields_of_messages_blocks_and_calls_are_edited() {
         serde_json::from_str::<Value>(&body("*")).unwrap()
     );
     check_call(&body("a"), edit, &body("a"));
+}
+
+#[test]
+fn a_sound_that_is_stored_upstream_is_refused() {
+    let body = |audio: &str| {
+        format!(r#"{{"model":"m","messages":[{{"role":"assistant","audio":{audio}}}]}}"#)
+    };
+    assert!(refused(&body(r#"{"id":"audio_1"}"#)).contains("file_id"));
+    assert!(open(&body("null")).is_ok());
+    assert!(open(&body(r#"{"id":null,"data":"AAAA"}"#)).is_ok());
 }
 
 #[test]

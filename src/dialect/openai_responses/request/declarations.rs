@@ -174,6 +174,15 @@ impl Declarations {
         Ok(())
     }
 
+    /// Returns the declared tools that run upstream.
+    pub fn hosted(&self) -> impl Iterator<Item = &Document> {
+        let hosted = self.entries.iter().filter(|entry| {
+            let is_declared = !matches!(entry.place, DeclarationPlace::WholeItem(_));
+            is_declared && matches!(entry.form, DeclarationForm::Hosted(_))
+        });
+        hosted.map(|entry| &entry.tool)
+    }
+
     /// Returns the tools of the content form; `None` if there are none.
     pub fn form(&self) -> Option<Value> {
         let entries = self.entries.iter().enumerate();

@@ -1,15 +1,19 @@
 //! Fields that are refused: another parser could read them differently, or hooks cannot see what
 //! they refer to and the config does not allow them.
 
+use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::any_object_with,
+    content_form::{any_object, any_object_with},
     document::Document,
     error::{DialectError, field_error},
     method::Api,
     openai::is_set,
-    openai_responses::fields::INPUT,
+    openai_responses::{
+        fields::{INPUT, to_value},
+        request::{declarations::Declarations, input::Input},
+    },
     request_field::{AllowedFields, RequestField},
 };
 
@@ -77,7 +81,42 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<(), 
     if any_object_with((body, INPUT), "file_id", "arguments", &is_stored_file)? {
         check(RequestField::StoredFile)?;
     }
-    Ok(())
+    stored_in_tools(body)?.into_iter().try_for_each(check)
+}
+
+/// Returns what the tools that run upstream use of what is stored there.
+fn stored_in_tools(body: &Document) -> Result<Vec<RequestField>, DialectError> {
+    // Most bodies have no such key, and need no search. Keys may be escaped.
+    let bytes = body.to_bytes();
+    let mut keys = ["file_id", "skill_id", "container", "\\u"].iter();
+    if !keys.any(|key| memmem::find(&bytes, key.as_bytes()).is_some()) {
+        return Ok(Vec::new());
+    }
+    let mut stored = Vec::new();
+    for tool in Declarations::read(body, &Input::read(body)?)?.hosted() {
+        let tool = to_value(tool)?;
+        let names = |key: &str| any_object(&tool, "parameters", &|fields| is_named(fields, key));
+        let is_text = |fields: &Map<String, Value>| {
+            let container = fields.get("container");
+            container.is_some_and(Value::is_string)
+        };
+        if names("file_id") || names("file_ids") {
+            stored.push(RequestField::StoredFile);
+        }
+        if names("skill_id") || names("container_id") || any_object(&tool, "parameters", &is_text) {
+            stored.push(RequestField::Container);
+        }
+    }
+    Ok(stored)
+}
+
+/// Returns whether an object has an id, or a list of ids, under a key.
+fn is_named(fields: &Map<String, Value>, key: &str) -> bool {
+    match fields.get(key) {
+        None | Some(Value::Null) => false,
+        Some(Value::Array(ids)) => !ids.is_empty(),
+        Some(_) => true,
+    }
 }
 
 /// Returns whether an object with the id of a file is a file of the prompt: results of hosted

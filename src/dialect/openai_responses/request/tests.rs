@@ -608,6 +608,46 @@ fn requests_that_hooks_cannot_read_are_refused() {
     }
 }
 
+/// Returns whether a request with these tools is read.
+fn reads_tools(tools: &Value) -> bool {
+    let responses = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
+    let item = json!({ "type": "additional_tools", "role": "developer", "tools": tools });
+    let with = |field: &str, value: &Value| {
+        let mut request = json!({ "model": "gpt-x", "input": [] });
+        request[field] = value.clone();
+        let body = parse(request.to_string().into()).unwrap();
+        let read = responses.open_request(&mut call_to("/v1/responses"), body);
+        read.is_ok()
+    };
+    let is_read = with("tools", tools);
+    assert_eq!(with("input", &json!([item])), is_read, "{tools}");
+    is_read
+}
+
+#[test]
+fn tools_with_stored_files_containers_or_skills_are_refused() {
+    let shell = |environment: Value| json!({ "type": "shell", "environment": environment });
+    let skills = json!([{ "type": "skill_reference", "skill_id": "s" }]);
+    for tool in [
+        json!({ "type": "image_generation", "input_image_mask": { "file_id": "file-1" } }),
+        json!({ "type": "code_interpreter", "container": "cntr_1" }),
+        json!({ "type": "code_interpreter", "container": { "type": "auto", "file_ids": ["f"] } }),
+        shell(json!({ "type": "container_auto", "skills": skills })),
+        shell(json!({ "type": "container_reference", "container_id": "cntr_1" })),
+    ] {
+        assert!(!reads_tools(&json!([tool])), "{tool}");
+    }
+    let schema = json!({ "type": "object", "properties": { "file_id": { "type": "string" } } });
+    for tool in [
+        json!({ "type": "image_generation", "input_image_mask": { "file_id": null } }),
+        json!({ "type": "code_interpreter", "container": { "type": "auto", "file_ids": [] } }),
+        shell(json!({ "type": "container_auto" })),
+        json!({ "type": "function", "name": "container", "parameters": schema }),
+    ] {
+        assert!(reads_tools(&json!([tool])), "{tool}");
+    }
+}
+
 #[test]
 fn other_models_of_compatible_servers_are_seen() {
     let value = json!({ "model": "gpt-x", "input": "hi", "models": ["a/b"], "fallbacks": ["c"] });
