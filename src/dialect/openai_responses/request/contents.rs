@@ -1,6 +1,6 @@
 //! The conversation: items of the input as contents, and edited contents written back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -12,14 +12,14 @@ use crate::dialect::{
     openai_responses::{
         calls::{ToolCallKind, call_id},
         fields::NAME,
-        form_fields::{CONTENTS, PARTS},
+        form_fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
         preceding::{is_same_reasoning, reasoning_of},
         request::{
             content::{is_original, read_blocks, write_blocks},
             declarations::Declarations,
             input::{Input, InputItem, InputKind},
             new_items::NewItems,
-            results::{read_result, write_result},
+            results::{hides_screenshot, read_result, write_result, write_screenshot},
         },
         visible_fields::{visible_fields, write_item},
     },
@@ -109,11 +109,13 @@ pub fn write_contents(
     }
     let mut writer = ItemWriter {
         items: &input.items,
+        calls_without_result: calls_without_result(&input.items, &originals, &contents)?,
         originals,
         returned,
         new_items: NewItems::new(declarations, input)?,
         next: 0,
         waiting: Vec::new(),
+        added: Vec::new(),
         written: Vec::new(),
     };
     for content in &contents {
@@ -124,8 +126,39 @@ pub fn write_contents(
     }
     writer.pass_until(input.items.len())?;
     writer.keep_waiting();
+    writer.write_added();
     input.list = Some(writer.written);
     Ok(())
+}
+
+/// Returns the ids of the calls whose screenshots hooks replaced by a text. Such a call goes, too,
+/// because the API requires its screenshot.
+fn calls_without_result(
+    items: &[InputItem],
+    originals: &HashMap<usize, Document>,
+    contents: &[Document],
+) -> Result<HashSet<String>, DialectError> {
+    let mut ids = HashSet::new();
+    for content in contents {
+        let index = source_of(content);
+        let source = index.and_then(|index| Some((items.get(index)?, originals.get(&index)?)));
+        let Some((item, original)) = source else {
+            continue;
+        };
+        if item.kind != InputKind::Result(ToolCallKind::Computer)
+            || original.to_bytes() == content.to_bytes()
+        {
+            continue;
+        }
+        for part in content.children(PARTS)?.unwrap_or_default() {
+            if let Some(result) = part.child(FUNCTION_RESPONSE)?
+                && hides_screenshot(&result)?
+            {
+                ids.extend(call_id(&item.document)?);
+            }
+        }
+    }
+    Ok(ids)
 }
 
 /// Writes the new list of items from start to end.
@@ -137,6 +170,7 @@ struct ItemWriter<'a> {
     items: &'a [InputItem],
     /// Unedited contents by the indexes of their items.
     originals: HashMap<usize, Document>,
+    calls_without_result: HashSet<String>,
     new_items: NewItems<'a>,
     /// Reasoning items of new contents.
     returned: Vec<Document>,
@@ -144,6 +178,8 @@ struct ItemWriter<'a> {
     next: usize,
     /// Reasoning items, and hidden ones behind them, that wait for the next shown item.
     waiting: Vec<usize>,
+    /// Texts that hooks added to screenshots. They follow all results of the step.
+    added: Vec<Bytes>,
     written: Vec<Bytes>,
 }
 
@@ -156,11 +192,23 @@ impl ItemWriter<'_> {
         else {
             return Ok(());
         };
-        let edited = if original.to_bytes() == content.to_bytes() {
+        if self.has_no_result(item)? {
+            let next = self.items.get(self.next);
+            if !next.is_some_and(|next| matches!(next.kind, InputKind::Call(_))) {
+                self.drop_reasoning();
+            }
+            return Ok(());
+        }
+        let mut edited = if original.to_bytes() == content.to_bytes() {
             item.written()
         } else {
             edit_item(item, original, content, &mut self.new_items)?
         };
+        if !matches!(item.kind, InputKind::Result(_)) {
+            self.write_added();
+        } else if edited.len() > 1 {
+            self.added.extend(edited.drain(1..));
+        }
         if edited.is_empty() {
             self.drop_reasoning();
         } else {
@@ -170,8 +218,24 @@ impl ItemWriter<'_> {
         Ok(())
     }
 
+    /// Returns whether an item is a call of which the result goes.
+    fn has_no_result(&self, item: &InputItem) -> Result<bool, DialectError> {
+        let is_call = item.kind == InputKind::Call(ToolCallKind::Computer);
+        let id = if is_call {
+            call_id(&item.document)?
+        } else {
+            None
+        };
+        Ok(id.is_some_and(|id| self.calls_without_result.contains(&id)))
+    }
+
+    fn write_added(&mut self) {
+        self.written.append(&mut self.added);
+    }
+
     /// Inserts the items of a new content, behind hidden items that follow the last one.
     fn insert(&mut self, content: &Document) -> Result<(), DialectError> {
+        self.write_added();
         if self.waiting.is_empty() {
             let following = self.items.get(self.next..).unwrap_or_default();
             let hidden = following
@@ -255,9 +319,22 @@ fn edit_item(
             written.extend(new_items.of_parts(is_model, std::slice::from_ref(part))?);
             continue;
         };
+        if item.kind == InputKind::Result(ToolCallKind::Computer)
+            && old.to_bytes() != part.to_bytes()
+        {
+            let (old, new) = (result_of(old)?, result_of(part)?);
+            written.extend(write_screenshot(&item.document, &old, &new)?);
+            continue;
+        }
         written.push(edit_part(item, old, part)?.to_bytes());
     }
     Ok(written)
+}
+
+/// Returns the result in a part.
+fn result_of(part: &Document) -> Result<Document, DialectError> {
+    let result = part.child(FUNCTION_RESPONSE)?;
+    Ok(result.unwrap_or_else(Document::empty))
 }
 
 /// Writes the only part of an item back.
@@ -272,9 +349,7 @@ fn edit_part(
     }
     match item.kind {
         InputKind::Result(kind) => {
-            let result = |part: &Document| part.child(&["functionResponse"]);
-            let before = result(before)?.unwrap_or_else(Document::empty);
-            let after = result(after)?.unwrap_or_else(Document::empty);
+            let (before, after) = (result_of(before)?, result_of(after)?);
             return write_result(kind, &item.document, &before, &after);
         }
         InputKind::Call(kind) => write_item(&mut edited, Some(kind), before, after)?,

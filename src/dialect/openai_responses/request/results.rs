@@ -88,24 +88,20 @@ pub fn write_result(
     }
     let has_same_media = before.bytes_of(MEDIA)? == after.bytes_of(MEDIA)?;
     match (kind, output) {
-        (ToolCallKind::Shell, Some(output @ Value::Array(_))) if !response.has(&["error"]) => {
-            edited.set(OUTPUT, &output)?;
+        (ToolCallKind::Shell, Some(Value::Array(mut printed))) if !response.has(&["error"]) => {
+            let context = hook_context(&response)?;
+            printed.extend(context.map(|context| shell_output(&context)));
+            edited.set(OUTPUT, &printed.into())?;
         }
         (ToolCallKind::Shell, _) => {
             let text = response_text(&response)?;
-            edited.set(OUTPUT, &shell_output(&text))?;
+            edited.set(OUTPUT, &json!([shell_output(&text)]))?;
         }
         (ToolCallKind::ApplyPatch, _) => {
             edited.set(OUTPUT, &response_text(&response)?.into())?;
             if response.has(&["error"]) {
                 edited.set(STATUS, &json!("failed"))?;
             }
-        }
-        (ToolCallKind::Computer, _) => {
-            return Err(field_error(
-                "computer_call_output",
-                "as the agent sent it, because a screenshot cannot be replaced by a text",
-            ));
         }
         // Of a hidden result, no block is left.
         (_, _) if response.has(&["error"]) || !has_same_media => {
@@ -124,10 +120,46 @@ pub fn write_result(
     Ok(edited)
 }
 
-/// Returns the output of a shell that printed a text.
+/// Writes an edited screenshot: a message in its place, or behind it with what hooks added.
+///
+/// # Errors
+///
+/// Fails if the screenshot is another one.
+pub fn write_screenshot(
+    item: &Document,
+    before: &Document,
+    after: &Document,
+) -> Result<Vec<Bytes>, DialectError> {
+    let response = after.child(RESPONSE)?.unwrap_or_else(Document::empty);
+    let text = response_text(&response)?;
+    let message = user_message(text.trim_start()).to_string().into();
+    if hides_screenshot(after)? {
+        return Ok(vec![message]);
+    }
+    if before.bytes_of(MEDIA)? != after.bytes_of(MEDIA)? {
+        let expected = "as the agent sent it, because hooks cannot edit a screenshot";
+        return Err(field_error("computer_call_output", expected));
+    }
+    Ok(vec![item.to_bytes(), message])
+}
+
+/// Returns whether hooks replaced a screenshot by a text.
+pub fn hides_screenshot(after: &Document) -> Result<bool, DialectError> {
+    let response = after.child(RESPONSE)?;
+    let has_error = response.is_some_and(|response| response.has(&["error"]));
+    Ok(has_error || !after.has(MEDIA))
+}
+
+/// Returns the output of a command that printed a text.
 fn shell_output(text: &str) -> Value {
     let outcome = json!({ "type": "exit", "exit_code": 0 });
-    json!([{ "stdout": text, "stderr": "", "outcome": outcome }])
+    json!({ "stdout": text, "stderr": "", "outcome": outcome })
+}
+
+/// Returns a message of the user, which holds the text of a result that can only be a screenshot.
+fn user_message(text: &str) -> Value {
+    let block = json!({ "type": "input_text", "text": text });
+    json!({ "type": "message", "role": "user", "content": [block] })
 }
 
 /// Creates the result of a call that the agent did not run.
@@ -145,7 +177,7 @@ pub fn new_result(
             json!({ "type": "local_shell_call_output", "id": id, "output": text })
         }
         ToolCallKind::Shell => {
-            let output = shell_output(&text);
+            let output = [shell_output(&text)];
             json!({ "type": "shell_call_output", "call_id": id, "output": output })
         }
         ToolCallKind::ApplyPatch => json!({
@@ -162,10 +194,7 @@ pub fn new_result(
             "tools": [],
         }),
         // A result is a screenshot, so the call and its result become a text.
-        ToolCallKind::Computer => {
-            let block = json!({ "type": "input_text", "text": text });
-            json!({ "type": "message", "role": "user", "content": [block] })
-        }
+        ToolCallKind::Computer => user_message(&text),
         ToolCallKind::Function => {
             json!({ "type": "function_call_output", "call_id": id, "output": text })
         }

@@ -215,6 +215,74 @@ fn a_context_is_appended_to_a_result() {
     assert_eq!(opened.close()["input"][6]["output"], "alpha\n\nnote");
 }
 
+/// A request with the results of a shell and of the computer, in one step.
+fn step_of_shell_and_computer() -> Value {
+    let image = json!({ "type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA" });
+    let printed =
+        json!([{ "stdout": "a", "stderr": "", "outcome": { "type": "exit", "exit_code": 1 } }]);
+    json!({ "model": "gpt-x", "input": [
+        { "role": "user", "content": "hi" },
+        { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA" },
+        { "type": "computer_call", "id": "cu_1", "call_id": "c1", "actions": [] },
+        { "type": "shell_call", "id": "sh_1", "call_id": "c2", "action": { "commands": ["ls"] } },
+        { "type": "computer_call_output", "call_id": "c1", "output": image },
+        { "type": "shell_call_output", "call_id": "c2", "output": printed },
+        { "role": "user", "content": "go on" },
+    ] })
+}
+
+/// The items of that request after an edit of its results.
+fn with_edited_step(edit: impl Fn(&mut History, usize)) -> Vec<Value> {
+    let mut opened = Opened::new(&step_of_shell_and_computer());
+    let mut history = History::read(&opened.form).unwrap().unwrap();
+    for content in [3, 4] {
+        edit(&mut history, content);
+    }
+    history.write(&mut opened.form).unwrap();
+    opened.close()["input"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_context_is_added_to_a_screenshot_and_to_the_output_of_a_shell() {
+    let items = with_edited_step(|history, content| {
+        let edit = history.edit(content).unwrap();
+        edit.append_to_result(0, "note").unwrap();
+    });
+    let request = step_of_shell_and_computer();
+    assert_eq!(items.len(), 8);
+    assert_eq!(items[..5], request["input"].as_array().unwrap()[..5]);
+    let printed = items[5]["output"].as_array().unwrap();
+    assert_eq!(printed[0], request["input"][5]["output"][0]);
+    assert_eq!(printed[1]["stdout"], "note");
+    let block = json!({ "type": "input_text", "text": "note" });
+    assert_eq!(items[6]["content"], json!([block]));
+    assert_eq!(items[7], request["input"][6]);
+}
+
+#[test]
+fn a_hidden_screenshot_becomes_a_text_and_its_call_goes() {
+    for is_denied in [true, false] {
+        let items = with_edited_step(|history, content| {
+            let edit = history.edit(content).unwrap();
+            if is_denied {
+                edit.replace_result(0, "hidden").unwrap();
+            } else {
+                edit.set_result_text(0, "hidden").unwrap();
+            }
+        });
+        let request = step_of_shell_and_computer();
+        assert_eq!(items.len(), 6, "{items:?}");
+        // The reasoning belongs to the call of the shell, too.
+        assert_eq!(items[..2], request["input"].as_array().unwrap()[..2]);
+        assert_eq!(items[2], request["input"][3]);
+        let block = json!({ "type": "input_text", "text": "hidden" });
+        let message = json!({ "type": "message", "role": "user", "content": [block] });
+        assert_eq!(items[3], message);
+        assert_eq!(items[4]["output"][0]["stdout"], "hidden");
+        assert_eq!(items[5], request["input"][6]);
+    }
+}
+
 #[test]
 fn results_of_blocks_keep_their_media() {
     let mut value = request();
