@@ -6,7 +6,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PRECEDING, SOURCE},
-    json_strings::edit_json_strings,
+    json_strings::edit_field_strings,
     text_edit::TextKind,
 };
 
@@ -32,6 +32,9 @@ pub const NAME_FIELDS: &[&str] = &[
     "toolType",
     "tool_type",
 ];
+
+/// Fields of a block by which calls and results of the model API's own tools refer to each other.
+const BLOCK_IDS: &[&str] = &["id", "tool_use_id"];
 
 /// Returns the kind of the texts in a part's field; `None` for opaque fields. Unknown fields
 /// count as speech.
@@ -63,7 +66,8 @@ pub fn edit_fields(
         };
         let mut edit = |text: &str| edit(kind, text);
         match kind {
-            TextKind::Speech | TextKind::Block => edit_value(part, &key, &mut edit)?,
+            TextKind::Speech => edit_value(part, &key, &[], &mut edit)?,
+            TextKind::Block => edit_value(part, &key, BLOCK_IDS, &mut edit)?,
             TextKind::ToolCall | TextKind::ToolResult => {
                 part.edit_child(&[&key], |inner| edit_inner(inner, except, &mut edit))?;
             }
@@ -89,7 +93,7 @@ pub fn edit_other_fields(
     edit: &mut dyn FnMut(&str) -> Option<String>,
 ) -> Result<(), DialectError> {
     for key in other_keys(document, except) {
-        edit_value(document, &key, edit)?;
+        edit_value(document, &key, &[], edit)?;
     }
     Ok(())
 }
@@ -103,10 +107,11 @@ fn other_keys(document: &Document, except: &[&str]) -> Vec<String> {
 fn edit_value(
     document: &mut Document,
     key: &str,
+    ids: &[&str],
     edit: &mut dyn FnMut(&str) -> Option<String>,
 ) -> Result<(), DialectError> {
     let mut value: Value = document.get(&[key])?.unwrap_or_default();
-    if edit_json_strings(&mut value, edit) {
+    if edit_field_strings(key, &mut value, ids, edit) {
         document.set(&[key], &value)?;
     }
     Ok(())

@@ -21,6 +21,7 @@ const OPAQUE: &[&str] = &[
     "call_id",
     "data",
     "encrypted_content",
+    "encrypted_index",
     "finish_reason",
     "id",
     "instructions",
@@ -37,6 +38,7 @@ const OPAQUE: &[&str] = &[
     "status",
     "stop_reason",
     "thought_signature",
+    "tool_use_id",
     "tools",
     "type",
 ];

@@ -127,3 +127,24 @@ fn blocks_that_the_api_ran_are_shown_and_masked() {
         "{all}"
     );
 }
+
+#[test]
+fn ciphertext_and_ids_of_tools_that_the_api_ran_are_kept() {
+    let result = json!({ "type": "web_search_tool_result", "tool_use_id": "secret", "content": [{ "type": "web_search_result", "title": "a secret", "encrypted_content": "secret" }] });
+    let citation = json!({ "type": "x", "cited_text": "the secret", "encrypted_index": "secret" });
+    let listed = message(
+        &[vec![
+            json!({ "type": "content_block_start", "index": 0, "content_block": result }),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            json!({ "type": "content_block_start", "index": 1, "content_block": { "type": "text", "text": "" } }),
+            json!({ "type": "content_block_delta", "index": 1, "delta": { "type": "citations_delta", "citation": citation } }),
+            json!({ "type": "content_block_stop", "index": 1 }),
+        ]],
+        "end_turn",
+    );
+    let sent = json!(masked(&listed)).to_string();
+    for kept in ["tool_use_id", "encrypted_content", "encrypted_index"] {
+        assert!(sent.contains(&format!(r#""{kept}":"secret""#)), "{sent}");
+    }
+    assert!(sent.contains("a #") && sent.contains("the #"), "{sent}");
+}
