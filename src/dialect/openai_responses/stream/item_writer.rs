@@ -9,7 +9,7 @@ use crate::dialect::{
         response::item::{ItemSlot, OutputKind},
         stream::{
             answer::EventWriter,
-            event::{EventClass, StreamEvent},
+            event::{DELTA, EventClass, StreamEvent},
             item_agreement::events_agree,
             item_events::{edited_item, send_complete, send_edited, send_events},
             open_items::{OpenItem, write_delta},
@@ -60,6 +60,7 @@ impl EventWriter {
         let Some(known) = item.and_then(|item| item.text_mut(alike.slot)) else {
             return false;
         };
+        known.read.push_str(text);
         known.sent.push_str(text);
         self.sender.send_numbered(out, &alike.name, data, place);
         true
@@ -85,6 +86,7 @@ impl EventWriter {
         let upstream = event.output_index()?;
         let is_it = |item: &&mut OpenItem| upstream.is_some() && item.upstream == upstream;
         let open = self.open.iter_mut().find(is_it);
+        let read = event.document.string(DELTA)?.unwrap_or_default();
         if view.is_edited {
             self.sender.is_changed = true;
             write_delta(event, &text)?;
@@ -93,6 +95,7 @@ impl EventWriter {
             Some(item) => {
                 item.note(event)?;
                 if let Some(known) = item.text_mut(event.slot()?) {
+                    known.read.push_str(&read);
                     known.sent.push_str(&text);
                 }
                 let (index, slot) = (item.index, event.slot()?);
@@ -232,8 +235,11 @@ impl EventWriter {
             return self.sender.send(out, event, None);
         };
         let index = self.indexes.get(&upstream).copied();
+        let slot = event.slot()?;
+        let mut open = self.open.iter();
         // Annotations refer to places in the model's text.
-        let is_kept = !event.name.contains("annotation") || !self.sender.is_changed;
+        let is_kept = !event.name.contains("annotation")
+            || open.any(|item| item.upstream == Some(upstream) && item.is_unedited(slot));
         if let Some(index) = index.filter(|_| is_kept) {
             return self.sender.send(out, event, Some(index));
         }
@@ -275,6 +281,12 @@ fn take_texts(
         let slot = slot.map_or(own_slot, |(slot, _)| *slot);
         if let Some(known) = item.text_mut(slot) {
             known.sent.push_str(text);
+        }
+    }
+    for (slot, text) in slots {
+        let mut texts = item.texts.iter_mut();
+        if let Some(known) = texts.find(|known| known.slot == slot) {
+            known.read = text;
         }
     }
     Ok((!released.is_empty()).then_some((own_slot, released)))

@@ -36,6 +36,8 @@ pub struct OpenItem {
 #[derive(Debug)]
 pub struct OpenText {
     pub slot: ItemSlot,
+    /// The text as upstream sent it so far.
+    pub read: String,
     /// The text as sent so far.
     pub sent: String,
     /// Type of the events that send it.
@@ -77,6 +79,7 @@ impl OpenItem {
             };
             self.texts.push(OpenText {
                 slot,
+                read: String::new(),
                 sent: String::new(),
                 delta_name,
                 progress: TextProgress::Open,
@@ -111,6 +114,12 @@ impl OpenItem {
     pub fn sent(&self, slot: ItemSlot) -> &str {
         let text = self.texts.iter().find(|text| text.slot == slot);
         text.map_or("", |text| text.sent.as_str())
+    }
+
+    /// Returns whether the text of a slot is sent as upstream sent it, as far as it is sent.
+    pub fn is_unedited(&self, slot: ItemSlot) -> bool {
+        let mut texts = self.texts.iter().filter(|text| text.slot == slot);
+        texts.all(|text| text.read.starts_with(&text.sent))
     }
 
     /// Writes the texts as sent into an event that repeats them. Returns whether any differs.
