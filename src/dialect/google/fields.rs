@@ -16,6 +16,9 @@ pub const LABELS: &[&str] = &["labels"];
 /// the answer has any.
 pub const LOGPROBS_RESULT: &str = "logprobsResult";
 pub const MODEL: &[&str] = &["model"];
+/// Finish reason of an answer that the agent sends back, so that the model continues it. The Gemini
+/// API has none of this kind.
+pub const PAUSED: &str = "PAUSE";
 /// Chunks of a function call's arguments.
 pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];
 pub const PARTS: &[&str] = &["parts"];

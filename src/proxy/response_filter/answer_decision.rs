@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::response_buffer::ResponseBuffer;
+use super::response_buffer::{ResponseBuffer, TurnEffect};
 use crate::{
     dialect::{self, DialectError, Document, ProposedCall, ResponseFormat},
     error::ApiError,
@@ -69,7 +69,8 @@ pub async fn decide(
         return decide_denied(turn, buffer, Reason::new(Some(reason)));
     }
     transcript::record_response(turn, buffer).await;
-    if buffer.calls.is_empty() && !buffer.text.is_empty() && turn.derives(EventName::AfterAgent) {
+    let is_final = buffer.calls.is_empty() && buffer.turn_effect == TurnEffect::Ends;
+    if is_final && !buffer.text.is_empty() && turn.derives(EventName::AfterAgent) {
         return fire_after_agent(turn, buffer).await;
     }
     Ok(AnswerDecision::Accept)

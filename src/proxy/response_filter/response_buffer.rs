@@ -37,6 +37,8 @@ pub struct ResponseBuffer<'a> {
     pub usage: RawUsage,
     /// True if there are further candidates, which cannot be asked for again.
     pub has_alternatives: bool,
+    /// Effect of the response on its turn, if it has no calls.
+    pub turn_effect: TurnEffect,
     /// True if text of the response has gone to the agent.
     pub has_sent_text: bool,
     held: Vec<ResponseDocument>,
@@ -48,6 +50,15 @@ pub struct ResponseBuffer<'a> {
     held_bytes: usize,
     /// Bytes that are counted against `limits.memory`.
     reserved_bytes: usize,
+}
+
+/// Effect of a response without calls on its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnEffect {
+    /// The response is the answer of the turn.
+    Ends,
+    /// The model continues the response when the agent has sent it back.
+    Pauses,
 }
 
 /// Part of a response that waits for the decision at its end.
@@ -79,6 +90,7 @@ impl<'a> ResponseBuffer<'a> {
             text: String::new(),
             usage: RawUsage::default(),
             has_alternatives: false,
+            turn_effect: TurnEffect::Ends,
             has_sent_text: false,
             held: Vec::new(),
             awaiting,
@@ -167,6 +179,9 @@ impl<'a> ResponseBuffer<'a> {
             self.usage = usage;
         }
         self.has_alternatives |= chunk.has_alternatives();
+        if chunk.is_paused()? {
+            self.turn_effect = TurnEffect::Pauses;
+        }
         self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;
         let holds_all = self.awaiting == AwaitingPart::All;
         if holds_all || !self.calls.is_empty() || chunk.has_withheld_calls() {

@@ -290,3 +290,26 @@ async fn an_edited_system_prompt_follows_the_billing_header() {
     assert_eq!(body["system"][0], header, "{body}");
     assert!(body["system"].to_string().contains("New."), "{body}");
 }
+
+/// An answer whose search continues when the agent has sent it back.
+fn paused_answer() -> Value {
+    let search = json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": { "query": "q" } });
+    json!({
+        "id": "m", "type": "message", "role": "assistant", "model": "claude-x",
+        "content": [{ "type": "text", "text": "I search" }, search],
+        "stop_reason": "pause_turn", "stop_sequence": null,
+        "usage": { "input_tokens": 1, "output_tokens": 1 },
+    })
+}
+
+#[tokio::test]
+async fn an_answer_that_pauses_does_not_end_the_turn() {
+    let deny = json!({ "decision": "deny", "reason": "no" });
+    let hooks = hook::config(&[("AfterAgent", hook::printing("seen", &deny))]);
+    let upstream = Upstream::answering(&paused_answer()).await;
+    let gateway = FAMILY.gateway(&upstream, &hooks).await;
+    let answer = post(&gateway, "/v1/messages", &prompt()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json(), paused_answer());
+    assert_eq!(upstream.requests().len(), 1);
+}

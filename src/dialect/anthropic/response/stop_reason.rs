@@ -1,9 +1,12 @@
 //! Stop reasons of the API and finish reasons of the content form.
 
+use crate::dialect::google::fields::PAUSED;
+
 /// Returns the finish reason for a stop reason.
 pub fn finish_reason(stop: &str) -> &'static str {
     match stop {
-        "end_turn" | "stop_sequence" | "tool_use" | "pause_turn" => "STOP",
+        "end_turn" | "stop_sequence" | "tool_use" => "STOP",
+        "pause_turn" | "compaction" => PAUSED,
         "max_tokens" | "model_context_window_exceeded" => "MAX_TOKENS",
         "refusal" => "SAFETY",
         _ => "OTHER",
@@ -18,6 +21,7 @@ pub fn edited_stop_reason(original: Option<&str>, finish: Option<&str>, has_call
         (Some(stop), _) => stop,
         (None, Some("MAX_TOKENS")) => "max_tokens",
         (None, Some("SAFETY")) => "refusal",
+        (None, Some(PAUSED)) => "pause_turn",
         (None, _) => "end_turn",
     };
     match stop {
@@ -41,6 +45,8 @@ mod tests {
         check(Some("stop_sequence"), Some("STOP"), false, "stop_sequence");
         check(Some("max_tokens"), Some("STOP"), false, "end_turn");
         check(Some("pause_turn"), None, false, "pause_turn");
+        check(Some("compaction"), Some(PAUSED), false, "compaction");
+        check(None, Some(PAUSED), false, "pause_turn");
         check(None, Some("MAX_TOKENS"), false, "max_tokens");
         check(None, Some("STOP"), true, "tool_use");
     }

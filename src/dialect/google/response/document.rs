@@ -11,7 +11,7 @@ use crate::{
         error::DialectError,
         google::{
             canonical_items::{CanonicalItem, ContentItems, ItemKind},
-            fields::{CANDIDATES, FINISH_REASON},
+            fields::{CANDIDATES, FINISH_REASON, PAUSED},
             part::Part,
             response::{
                 candidate::{CandidateDocument, INDEX},
@@ -292,10 +292,19 @@ impl ResponseDocument {
 
     /// Returns whether the first candidate ends here, and was not cut off.
     pub fn is_complete(&self) -> Result<bool, DialectError> {
+        self.finishes_with("STOP")
+    }
+
+    /// Returns whether the model continues the answer when the agent has sent it back.
+    pub fn is_paused(&self) -> Result<bool, DialectError> {
+        self.finishes_with(PAUSED)
+    }
+
+    fn finishes_with(&self, reason: &str) -> Result<bool, DialectError> {
         let Some(first) = self.first_candidate() else {
             return Ok(false);
         };
-        Ok(first.document.string(FINISH_REASON)?.as_deref() == Some("STOP"))
+        Ok(first.document.string(FINISH_REASON)?.as_deref() == Some(reason))
     }
 
     /// Returns whether it holds other candidates than the first.
