@@ -44,8 +44,11 @@ pub(super) fn conversation(api: Option<Api>, content: &StoredContent) -> Markup 
             section {
                 h3 { "Agent" }
                 (request("Request of the agent", &content.request))
-                (answer("Answer that the agent received",
-                    if content.agent_answer.is_some() { &content.agent_answer } else { &content.answer }))
+                @match &content.agent_answer {
+                    Some(body) if is_empty_list(body) => p { "No answer of the model reached the agent." },
+                    Some(_) => (answer("Answer that the agent received", &content.agent_answer)),
+                    None => (answer("Answer that the agent received", &content.answer)),
+                }
             }
             section {
                 h3 { "Model API" }
@@ -87,6 +90,10 @@ fn side(title: &str, api: Option<Api>, read: ReadTurns, body: Option<&MaskedBody
 
 fn body_value(body: &MaskedBody) -> Option<Value> {
     serde_json::from_str(body.body.as_ref()?.get()).ok()
+}
+
+fn is_empty_list(body: &MaskedBody) -> bool {
+    body_value(body).is_some_and(|value| value.as_array().is_some_and(Vec::is_empty))
 }
 
 /// Returns the turns of a request.

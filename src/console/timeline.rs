@@ -9,9 +9,12 @@ use super::{
 };
 use crate::{
     event::HookStatus,
-    observe::trace::{
-        CallDetail, CallRecord, ChangeKind, DocumentDiff, RunDetail, RunOutcome, TracedEvent,
-        TracedRound, TracedRun,
+    observe::{
+        recorder::{ExchangeAction, ExchangeEnd},
+        trace::{
+            CallDetail, CallRecord, ChangeKind, DocumentDiff, RunDetail, RunOutcome, TracedEvent,
+            TracedRound, TracedRun,
+        },
     },
 };
 
@@ -75,10 +78,33 @@ fn answered(call: &CallRecord, detail: &CallDetail) -> Markup {
             (call.end.as_str()) ", after " (duration(call.duration_us)) "."
             @if let Some(error) = call.error { " Error " code { (error) } "." }
         }
-        @if let Some(diff) = &detail.answer_diff {
+        // Of an answer in whose place an error was sent, no edit reached the agent.
+        @if let Some(diff) = detail.answer_diff.as_ref().filter(|_| call.is_successful()) {
             (changes("Answer: the model's against what the agent received", diff))
-        } @else {
-            p.muted { "The agent received the model's answer unchanged." }
+        } @else if let Some(note) = answer_note(call) {
+            p.muted { (note) }
+        }
+    }
+}
+
+/// Returns the source of an answer whose differences from the model's are not known.
+const fn answer_note(call: &CallRecord) -> Option<&'static str> {
+    if call.error.is_some() {
+        return Some("hookgate answered with an error in the place of the model.");
+    }
+    if call.status == 0 {
+        return Some("The agent received no answer.");
+    }
+    match (call.action, call.end) {
+        (ExchangeAction::Respond | ExchangeAction::Deny | ExchangeAction::Stop, _) => {
+            Some("hookgate answered in the place of the model.")
+        }
+        (ExchangeAction::Error, _) => None,
+        (ExchangeAction::Pass | ExchangeAction::Edit, ExchangeEnd::Complete) => {
+            Some("The agent received the model's answer unchanged.")
+        }
+        (ExchangeAction::Pass | ExchangeAction::Edit, _) => {
+            Some("The agent did not receive the whole answer.")
         }
     }
 }

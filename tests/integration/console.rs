@@ -1,6 +1,7 @@
 //! The console on the admin listener: access, pages and their JSON.
 
 mod access;
+mod call_page;
 mod calls;
 mod pages;
 mod trials;

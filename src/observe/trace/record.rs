@@ -246,6 +246,11 @@ impl CallRecord {
         clock::rfc3339(self.started_ms)
     }
 
+    /// Returns whether the response has the status of a success.
+    pub const fn is_successful(&self) -> bool {
+        matches!(self.status, 200..300)
+    }
+
     /// Returns the events; none for calls that nothing inspected.
     pub fn events(&self) -> &[TracedEvent] {
         self.detail.as_ref().map_or(&[], |detail| &detail.events)

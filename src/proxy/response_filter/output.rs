@@ -174,6 +174,10 @@ impl Output {
             Some(reply) if !self.is_started || self.is_error(&reply) => {
                 // No answer of the model is sent, but what hooks decided holds for later calls.
                 turn.save_session().await;
+                // An error is known by its status.
+                if let Ok(Some(chunk)) = self.responder.chunk(&reply) {
+                    turn.steps.record_sent(&chunk);
+                }
                 return Ok(reply);
             }
             // Status 200 is out: an error of upstream breaks the stream.

@@ -66,6 +66,12 @@ impl ContentCapture {
             return;
         };
         let upstream_request = self.upstream_request;
+        // Chunks that were ready are not sent if an error takes their place.
+        let agent_answer = if record.is_successful() {
+            self.agent_answer
+        } else {
+            RawAnswer::default()
+        };
         store.contents.push(RawContent {
             id: Arc::clone(&record.id),
             session: record.session.to_string(),
@@ -73,7 +79,7 @@ impl ContentCapture {
             upstream_request: upstream_request.filter(|sent| Some(sent) != self.request.as_ref()),
             request: self.request,
             answer: self.answer,
-            agent_answer: self.agent_answer,
+            agent_answer,
             bytes: self.bytes,
         });
     }

@@ -58,7 +58,8 @@ pub struct StoredContent {
     /// Answers of the model: all chunks of all rounds as a list, in the form of the Gemini API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<MaskedBody>,
-    /// Answer that the agent received, in the same form; absent if it is the model's.
+    /// Answer that the agent received, in the same form; absent if it is the model's, and an empty
+    /// list if the agent received an error or nothing in its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_answer: Option<MaskedBody>,
     #[serde(skip)]
@@ -245,8 +246,8 @@ impl StoredContent {
             until: clock::rfc3339(until_ms),
             request: raw.request.as_ref().map(mask_one),
             upstream_request: raw.upstream_request.as_ref().map(mask_one),
-            answer: raw.answer.masked(mask),
-            agent_answer: raw.agent_answer.masked(mask).filter(|_| is_edited),
+            answer: (raw.answer.bytes > 0).then(|| raw.answer.masked(mask)),
+            agent_answer: is_edited.then(|| raw.agent_answer.masked(mask)),
             until_ms,
         }
     }
@@ -284,15 +285,12 @@ impl RawAnswer {
         }
     }
 
-    /// Masks the chunks as one JSON array; `None` if there are none.
-    fn masked(&self, mask: Option<&Mask>) -> Option<MaskedBody> {
-        if self.bytes == 0 {
-            return None;
-        }
-        Some(match &self.chunks {
+    /// Masks the chunks as one JSON array.
+    fn masked(&self, mask: Option<&Mask>) -> MaskedBody {
+        match &self.chunks {
             Some(chunks) => mask_body(mask, &join_array(chunks)),
             None => MaskedBody::omitted(self.bytes),
-        })
+        }
     }
 }
 

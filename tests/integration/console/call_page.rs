@@ -1,0 +1,52 @@
+//! The console page of one call: sources of its answer, and its content.
+
+use serde_json::{Value, json};
+
+use crate::{
+    harness::{Browser, TestGateway, Upstream, hook, prompt},
+    trace::until,
+};
+
+const KEEP_DENIED: &str = "trace: { content: { denied_or_edited: true } }\n";
+
+/// Starts a model API that answers with this text.
+async fn upstream_with_text(text: &str) -> Upstream {
+    let answer = json!({ "candidates": [{
+        "content": { "role": "model", "parts": [{ "text": text }] }, "finishReason": "STOP",
+    }] });
+    Upstream::answering(&answer).await
+}
+
+/// Makes a call and waits for its content. Returns the page of the call with its content, and the
+/// content as JSON.
+async fn call_with_content(gateway: &TestGateway, text: &str) -> (String, Value) {
+    let answer = gateway.agent().generate("m", &prompt(text)).await;
+    let id = answer.header("x-hookgate-request-id");
+    let path = format!("/calls/{id}/content");
+    let kept = until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
+    let path = format!("/console/calls/{id}?content=1");
+    (Browser::at(gateway).get(&path).await.html, kept)
+}
+
+#[tokio::test]
+async fn a_denied_answer_is_not_shown_as_received() {
+    let hooks = hook::config(&[("AfterModel", hook::denying("guard", "not this"))]);
+    for (denials, received) in [("", json!("not this")), ("denials: error\n", Value::Null)] {
+        let upstream = upstream_with_text("withheld").await;
+        let config = format!("{KEEP_DENIED}{denials}{hooks}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        let (page, kept) = call_with_content(&gateway, "hello").await;
+
+        let body = &kept["agent_answer"]["body"];
+        let text = &body[0]["candidates"][0]["content"]["parts"][0]["text"];
+        assert_eq!((body.is_array(), text), (true, &received), "{kept:#}");
+        assert!(kept["answer"].to_string().contains("withheld"), "{kept:#}");
+        let (agent, model) = page.split_once("<h3>Model API</h3>").unwrap();
+        assert!(!agent.contains("withheld"), "{agent}");
+        assert!(model.contains("withheld"), "{model}");
+        let note = "hookgate answered in the place of the model.";
+        assert!(agent.contains(note), "{agent}");
+        assert!(!page.contains("unchanged"), "{page}");
+    }
+}
