@@ -18,7 +18,7 @@ use self::turn::{ShownPart, ShownTurn};
 use super::format::bytes;
 use crate::{
     dialect::Api,
-    observe::trace::{MaskedBody, StoredContent},
+    observe::trace::{CallRecord, MaskedBody, StoredContent},
 };
 
 /// Characters of one text that are shown.
@@ -34,7 +34,8 @@ const MAX_OPEN_SYSTEM_BYTES: usize = 600;
 type ReadTurns = fn(Option<Api>, &Value) -> Vec<ShownTurn<'_>>;
 
 /// Returns the content of a call: what the agent and the model API sent, side by side.
-pub(super) fn conversation(api: Option<Api>, content: &StoredContent) -> Markup {
+pub(super) fn conversation(call: &CallRecord, content: &StoredContent) -> Markup {
+    let api = Api::named(call.dialect);
     let request = |title, body: &Option<MaskedBody>| side(title, api, request_turns, body.as_ref());
     let answer = |title, body: &Option<MaskedBody>| side(title, api, answer_turns, body.as_ref());
     html! {
@@ -52,8 +53,13 @@ pub(super) fn conversation(api: Option<Api>, content: &StoredContent) -> Markup 
             }
             section {
                 h3 { "Model API" }
-                (request("Request that was sent",
-                    if content.upstream_request.is_some() { &content.upstream_request } else { &content.request }))
+                @if call.rounds == 0 {
+                    p { "No request was sent to the model API." }
+                } @else if content.upstream_request.is_some() {
+                    (request("Request that was sent", &content.upstream_request))
+                } @else {
+                    (request("Request that was sent", &content.request))
+                }
                 (answer("Answers of the model", &content.answer))
             }
         }

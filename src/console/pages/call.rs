@@ -18,7 +18,6 @@ use crate::{
         svg,
         timeline::timeline,
     },
-    dialect::Api,
     error::{ApiError, ErrorReason},
     observe::trace::{CallRecord, CallView, TraceFilter},
     state::App,
@@ -62,7 +61,7 @@ pub(in crate::console) async fn show(
         (charts(&found.call))
         h2 #content-of-call { "Content" }
         @match &content {
-            Some(content) => (conversation(Api::named(found.call.dialect), content)),
+            Some(content) => (conversation(&found.call, content)),
             None => (content_link(&found, &principal, &query)),
         }
         (raw(&found.call))

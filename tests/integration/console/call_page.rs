@@ -50,3 +50,37 @@ async fn a_denied_answer_is_not_shown_as_received() {
         assert!(!page.contains("unchanged"), "{page}");
     }
 }
+
+#[tokio::test]
+async fn a_request_that_was_not_sent_is_not_shown_as_sent() {
+    let hooks = [
+        ("deny", hook::denying("guard", "not this")),
+        (
+            "respond",
+            hook::printing(
+                "guard",
+                &hook::response(&json!({ "text": "from the hook" })),
+            ),
+        ),
+    ];
+    for (action, guard) in hooks {
+        let upstream = upstream_with_text("never").await;
+        let config = format!("{KEEP_DENIED}{}", hook::config(&[("BeforeModel", guard)]));
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        let (page, _) = call_with_content(&gateway, "an apple").await;
+
+        let (agent, model) = page.split_once("<h3>Model API</h3>").unwrap();
+        assert!(agent.contains("an apple"), "{action}: {agent}");
+        assert!(
+            model.contains("No request was sent to the model API."),
+            "{action}: {model}"
+        );
+        assert!(!model.contains("an apple"), "{action}: {model}");
+        assert!(
+            agent.contains(&format!("<strong>{action}</strong>")),
+            "{agent}"
+        );
+        assert!(upstream.requests().is_empty());
+    }
+}

@@ -65,7 +65,8 @@ impl ContentCapture {
         let Some(because) = self.reason(record, is_watched) else {
             return;
         };
-        let upstream_request = self.upstream_request;
+        // A request that was ready is not sent if an error comes first.
+        let upstream_request = self.upstream_request.filter(|_| record.rounds > 0);
         // Chunks that were ready are not sent if an error takes their place.
         let agent_answer = if record.is_successful() {
             self.agent_answer

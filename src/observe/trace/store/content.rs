@@ -52,7 +52,8 @@ pub struct StoredContent {
     /// Request of the agent in the form of its API, without envelope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<MaskedBody>,
-    /// Request that went upstream last; absent if it is the agent's.
+    /// Request that went upstream last; absent if it is the agent's, or if the call has no
+    /// `rounds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_request: Option<MaskedBody>,
     /// Answers of the model: all chunks of all rounds as a list, in the form of the Gemini API.
