@@ -27,9 +27,7 @@ enum Step<'a> {
 /// Returns the timeline of a call.
 pub(super) fn timeline(call: &CallRecord) -> Markup {
     let Some(detail) = &call.detail else {
-        return html! {
-            p { "No policy or hook takes part in this call, so hookgate forwarded it unread." }
-        };
+        return without_detail(call);
     };
     html! {
         ol.timeline {
@@ -45,6 +43,26 @@ pub(super) fn timeline(call: &CallRecord) -> Markup {
         @if detail.dropped_details > 0 {
             p.problem { (detail.dropped_details)
                 " details are missing, because the record or the trace is full." }
+        }
+    }
+}
+
+/// Returns the end of a call in which nothing was inspected.
+fn without_detail(call: &CallRecord) -> Markup {
+    html! {
+        p {
+            @match (call.error, call.rounds) {
+                (Some(error), 0) => {
+                    "hookgate refused the request with the error " code { (error) } ", status " (call.status)
+                    ". Nothing was sent to the model API."
+                }
+                (Some(error), _) => {
+                    "hookgate inspected nothing, and answered with the error " code { (error) } ", status "
+                    (call.status) "."
+                }
+                (None, 0) => "The call ended before anything was sent to the model API.",
+                (None, _) => "No policy or hook takes part in this call, so hookgate forwarded it unread.",
+            }
         }
     }
 }
@@ -81,14 +99,14 @@ fn answered(call: &CallRecord, detail: &CallDetail) -> Markup {
         // Of an answer in whose place an error was sent, no edit reached the agent.
         @if let Some(diff) = detail.answer_diff.as_ref().filter(|_| call.is_successful()) {
             (changes("Answer: the model's against what the agent received", diff))
-        } @else if let Some(note) = answer_note(call) {
+        } @else if let Some(note) = answer_note(call, detail) {
             p.muted { (note) }
         }
     }
 }
 
 /// Returns the source of an answer whose differences from the model's are not known.
-const fn answer_note(call: &CallRecord) -> Option<&'static str> {
+fn answer_note(call: &CallRecord, detail: &CallDetail) -> Option<&'static str> {
     if call.error.is_some() {
         return Some("hookgate answered with an error in the place of the model.");
     }
@@ -100,6 +118,7 @@ const fn answer_note(call: &CallRecord) -> Option<&'static str> {
             Some("hookgate answered in the place of the model.")
         }
         (ExchangeAction::Error, _) => None,
+        (ExchangeAction::Edit, _) if detail.dropped_details > 0 => None,
         (ExchangeAction::Pass | ExchangeAction::Edit, ExchangeEnd::Complete) => {
             Some("The agent received the model's answer unchanged.")
         }
@@ -128,7 +147,7 @@ fn round_step(number: usize, round: &TracedRound, detail: &CallDetail) -> Markup
         @if is_last {
             @if let Some(diff) = &detail.request_diff {
                 (changes("Request: the agent's against what was sent", diff))
-            } @else {
+            } @else if detail.dropped_details == 0 {
                 p.muted { "The request went out as the agent sent it." }
             }
         }

@@ -106,6 +106,7 @@ fn facts(call: &CallRecord) -> Markup {
             dt { "Method" } dd { (call.dialect) " " (call.method) }
             dt { "Rounds" } dd { (call.rounds) }
             dt { "Status" } dd { (call.status) ", " (call.end.as_str()) }
+            @if let Some(error) = call.error { dt { "Error" } dd { code { (error) } } }
             @if let Some(tokens) = call.token_counts() {
                 dt { "Tokens" } dd {
                     (tokens.prompt) " in (" (tokens.cached) " from the cache), "

@@ -270,6 +270,14 @@ impl CallRecord {
 }
 
 impl CallDetail {
+    /// Returns details that are dropped as a whole.
+    pub(crate) fn dropped(detail: &Self) -> Self {
+        Self {
+            dropped_details: detail.dropped_details.saturating_add(1),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         let events = self
             .events

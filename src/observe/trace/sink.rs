@@ -21,7 +21,7 @@ use crate::{
         trace::{
             clock,
             record::{
-                CallRecord, RecordKind, SessionMatch, document_diff::DocumentDiff,
+                CallDetail, CallRecord, RecordKind, SessionMatch, document_diff::DocumentDiff,
                 traced_event::TracedEvent,
             },
             sink::{
@@ -54,6 +54,8 @@ pub struct TraceSink {
     kind: RecordKind,
     rounds: u32,
     tokens: TokenSum,
+    /// Steps that were not kept, because the record or the trace is full.
+    dropped_details: u32,
     call: Option<Box<CallTrace>>,
     content: Option<Box<ContentCapture>>,
     bytes: InFlightBytes,
@@ -82,6 +84,7 @@ impl TraceSink {
             kind,
             rounds: 0,
             tokens: TokenSum::default(),
+            dropped_details: 0,
             call: None,
             content: None,
             bytes,
@@ -116,9 +119,20 @@ impl TraceSink {
     }
 
     fn drop_detail(&mut self) {
-        if let Some(call) = &mut self.call {
-            call.detail.dropped_details = call.detail.dropped_details.saturating_add(1);
+        self.dropped_details = self.dropped_details.saturating_add(1);
+    }
+
+    /// Returns the steps at the end; `None` if there were none.
+    fn take_detail(&mut self, end_us: u32) -> Option<Box<CallDetail>> {
+        let steps = self.call.take();
+        if steps.is_none() && self.dropped_details == 0 {
+            return None;
         }
+        let steps = steps.map(|steps| steps.finish(end_us));
+        Some(Box::new(CallDetail {
+            dropped_details: self.dropped_details,
+            ..steps.unwrap_or_default()
+        }))
     }
 
     fn reader(&self) -> RunReader<'_> {
@@ -155,7 +169,7 @@ impl TraceSink {
         };
         let now = SystemTime::now();
         let end_us = clock::micros(elapsed);
-        let detail = self.call.take().map(|call| Box::new(call.finish(end_us)));
+        let detail = self.take_detail(end_us);
         let action = match self.kind {
             RecordKind::Call => exchange.action,
             RecordKind::Event => detail

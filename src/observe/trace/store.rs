@@ -28,7 +28,7 @@ use crate::{
             clock,
             filter::TraceFilter,
             in_flight::InFlightCalls,
-            record::{CallRecord, cache_effect::PromptCache},
+            record::{CallDetail, CallRecord, cache_effect::PromptCache},
             rule::{RuleIdentity, TracedRule},
             store::{
                 content::{ContentStore, StoredContent},
@@ -322,7 +322,8 @@ impl TraceStore {
         drop(in_flight);
         if !self.make_space(record.bytes()) {
             // Names alone are always less than a call with details.
-            record.detail = None;
+            let dropped = record.detail.take();
+            record.detail = dropped.map(|detail| Box::new(CallDetail::dropped(&detail)));
             self.drop_detail();
             if !self.make_space(record.bytes()) {
                 self.drop_record();

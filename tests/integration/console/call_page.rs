@@ -84,3 +84,29 @@ async fn a_request_that_was_not_sent_is_not_shown_as_sent() {
         assert!(upstream.requests().is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_refused_request_is_shown_with_its_error_and_not_as_forwarded() {
+    let upstream = upstream_with_text("never").await;
+    let config = hook::config(&[("BeforeModel", hook::denying("guard", "no"))]);
+    let gateway = TestGateway::start(&upstream, &config).await;
+
+    let path = "/v1beta/models/m:generateContent";
+    let answer = gateway.agent().post(path, "{ nonsense").await;
+    let id = answer.header("x-hookgate-request-id");
+    let has_ended = |found: &Value| found["call"].is_object();
+    until(&gateway.operator(), &format!("/calls/{id}"), has_ended).await;
+    let page = Browser::at(&gateway)
+        .get(&format!("/console/calls/{id}"))
+        .await
+        .html;
+
+    assert_eq!(answer.status, 400);
+    let refused = "refused the request with the error <code>BAD_JSON</code>, status 400";
+    assert!(page.contains(refused), "{page}");
+    assert!(
+        page.contains("<dt>Error</dt><dd><code>BAD_JSON</code></dd>"),
+        "{page}"
+    );
+    assert!(!page.contains("forwarded"), "{page}");
+}

@@ -383,6 +383,23 @@ proptest! {
 }
 
 #[test]
+fn a_call_without_memory_for_its_details_counts_them() {
+    let store = store(10, 4 << 20);
+    let rules = two_rules(&store);
+    let mut hog = store.no_bytes();
+    let mut sink =
+        TraceSink::new(&store, &rules, ContentSettings::default(), RecordKind::Call).unwrap();
+    while store.grow(&mut hog, 64) {}
+    let exchange = exchange("a", "ci");
+
+    decided(&mut sink, &exchange, HookOutput::default(), "shell");
+    sink.record(&exchange, &ExchangeEvent::Finished);
+
+    let detail = &store.find("a").unwrap().detail;
+    assert!(detail.as_ref().unwrap().dropped_details > 0);
+}
+
+#[test]
 fn a_record_with_very_many_events_is_bounded() {
     let store = store(10, 16 << 20);
     let rules = two_rules(&store);
