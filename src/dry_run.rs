@@ -142,12 +142,16 @@ pub async fn dry_run(
     let answered = response.map_err(|_elapsed| DryRunError::Timeout)?;
     let upstream = recorded_requests(mock).await;
     let records = trace.list(&TraceFilter::default(), None, 1);
-    Ok(DryRunReport::new(
+    let report = DryRunReport::new(
         (tracer.take_events(), records.calls.into_iter().next()),
         upstream,
         answered,
         dialect_of(action),
-    ))
+    );
+    Ok(match execution {
+        HookExecution::Executed => report,
+        HookExecution::Skipped => report.without_verdict(),
+    })
 }
 
 /// Returns the config with the mock as its upstreams, and without files, recordings, exporters,

@@ -101,20 +101,22 @@ impl ExplainPrinter<'_> {
             lines.push(format!("{}:", event.event));
             lines.extend(event.rules.iter().filter_map(not_asked_line));
         }
-        if lines.is_empty() && report.verdict != "error" {
+        if lines.is_empty() && report.verdict != Some("error") {
             lines.push("no hook runs on this".to_owned());
         }
-        let reason = reason_suffix(report.reason.as_ref());
-        let verdict = format!("verdict: {}{reason}", report.verdict);
         match (self.execution, self.action) {
-            (HookExecution::Skipped, _) if report.verdict != "error" => return lines,
             (HookExecution::Skipped, _) => (),
             (HookExecution::Executed, AgentAction::Call(call)) => self.call(call, &mut lines),
             (HookExecution::Executed, AgentAction::Report(_)) => {
                 lines.push(format!("answer: {} {}", report.status, report.answer));
             }
         }
-        lines.push(verdict);
+        let reason = reason_suffix(report.reason.as_ref());
+        lines.extend(
+            report
+                .verdict
+                .map(|verdict| format!("verdict: {verdict}{reason}")),
+        );
         lines
     }
 

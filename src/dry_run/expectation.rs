@@ -59,15 +59,15 @@ impl Mismatches {
     /// Compares the verdict. An error fails every case that does not expect it.
     fn verdict(&mut self, expected: &Expected, found: &DryRunReport) {
         let wanted = match expected.verdict.map(ExpectedVerdict::as_str) {
-            Some(verdict) if verdict == found.verdict => return,
-            None if found.verdict != "error" || expected.status.is_some() => return,
+            Some(verdict) if Some(verdict) == found.verdict => return,
+            None if found.verdict != Some("error") || expected.status.is_some() => return,
             verdict => verdict.unwrap_or("no error"),
         };
         let why = match found.reason.as_deref() {
             None | Some("") => String::new(),
             Some(why) => format!(": {why}"),
         };
-        let found = found.verdict;
+        let found = found.verdict.unwrap_or_default();
         self.add(format!("verdict: expected {wanted}, found {found}{why}"));
     }
 

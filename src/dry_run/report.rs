@@ -7,11 +7,16 @@ use serde_json::Value;
 
 use crate::{dialect::Dialect, event::Action, hook::EventTrace, observe::trace::CallRecord};
 
+/// The verdict on an action that ends with an error outside of hooks.
+const ERROR: &str = "error";
+
 /// The result of a dry run.
 #[derive(Debug, Serialize)]
 pub struct DryRunReport {
-    /// `proceed`, `ask`, `respond`, `deny`, `stop` or `error`.
-    pub verdict: &'static str,
+    /// `proceed`, `ask`, `respond`, `deny`, `stop` or `error`; `None` if policies and hooks are
+    /// listed only, and there is no error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<&'static str>,
     /// The reason, unless the verdict is `proceed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -40,6 +45,12 @@ pub struct RecordedRequest {
 }
 
 impl DryRunReport {
+    /// Removes the verdict, unless it is an error: policies and hooks have not been asked.
+    pub(super) fn without_verdict(self) -> Self {
+        let verdict = self.verdict.filter(|verdict| *verdict == ERROR);
+        Self { verdict, ..self }
+    }
+
     /// Summarizes events, requests to the model API, and the response to the agent.
     pub(super) fn new(
         (events, record): (Vec<EventTrace>, Option<Arc<CallRecord>>),
@@ -49,7 +60,7 @@ impl DryRunReport {
     ) -> Self {
         let (verdict, reason) = verdict(&events, &answer);
         Self {
-            verdict,
+            verdict: Some(verdict),
             reason,
             events,
             record,
@@ -69,7 +80,7 @@ fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, Option<Strin
     if let Some(message) = error
         && strictest < Action::Respond
     {
-        return ("error", Some(message.to_owned()));
+        return (ERROR, Some(message.to_owned()));
     }
     let first = events.iter().find(|event| event.verdict == strictest);
     let reason = first.and_then(|event| event.reason.clone());

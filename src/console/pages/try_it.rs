@@ -173,7 +173,12 @@ fn revision_choice(revisions: &[RevisionView], chosen: Option<&str>) -> Markup {
 fn result(action: &AgentAction, report: &DryRunReport, trial: Trial<'_>) -> Markup {
     let mode = trial.mode;
     html! {
-        h2 { "Verdict: " (report.verdict) }
+        h2 {
+            @match report.verdict {
+                Some(verdict) => { "Verdict: " (verdict) },
+                None => "Policies and hooks that would be asked",
+            }
+        }
         @if let Some(version) = trial.version { p { "Under the config " code { (version) } "." } }
         @if let Some(reason) = &report.reason { p { "Reason: " q { (reason) } } }
         @if report.events.is_empty() { p { "No policy and no hook runs on this." } }

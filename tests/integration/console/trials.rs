@@ -77,10 +77,46 @@ async fn a_viewer_sees_the_plan_and_runs_no_hook() {
     let run = viewer.post("/console/try", &fields("run")).await;
 
     assert_eq!(plan.status, 200);
-    assert!(plan.html.contains("would be asked"), "{}", plan.html);
+    assert!(
+        plan.html.contains("<td colspan=\"4\">would be asked"),
+        "{}",
+        plan.html
+    );
     assert_eq!(run.status, 403);
     assert!(run.html.contains("operator"), "{}", run.html);
     assert!(!gateway.path("ran").exists());
+}
+
+#[tokio::test]
+async fn a_plan_has_no_verdict_unless_the_request_is_an_error() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, &guard_config()).await;
+    let viewer = logged_in(&gateway, "vera").await;
+    let csrf = viewer.csrf("/console/try").await;
+    let input = json!({ "contents": [{ "parts": [{ "text": "a secret" }] }] });
+    let refused = json!({ "path": "/v1beta/models/m:unknown", "body": {} });
+    let bearer = gateway
+        .operator()
+        .sending("authorization", "Bearer vera-token");
+
+    let text = input.to_string();
+    let fields = [("csrf", &*csrf), ("input", &*text), ("mode", "plan")];
+    let page = viewer.post("/console/try", &fields).await.html;
+    let plan = bearer
+        .post("/try", json!({ "input": input }).to_string())
+        .await;
+    let error = bearer
+        .post("/try", json!({ "input": refused }).to_string())
+        .await;
+
+    assert!(!page.contains("Verdict"), "{page}");
+    assert!(
+        page.contains("<h2>Policies and hooks that would be asked</h2>"),
+        "{page}"
+    );
+    assert_eq!(plan.json()["verdict"], json!(null), "{}", plan.text());
+    assert_eq!(plan.json()["events"][0]["event"], "BeforeModel");
+    assert_eq!(error.json()["verdict"], "error", "{}", error.text());
 }
 
 #[tokio::test]
