@@ -12,8 +12,8 @@ use crate::{
     observe::{
         recorder::{ExchangeAction, ExchangeEnd},
         trace::{
-            CallDetail, CallRecord, ChangeKind, DocumentDiff, RunDetail, RunOutcome, TracedEvent,
-            TracedRound, TracedRun,
+            CallDetail, CallRecord, ChangeKind, DocumentDiff, RecordKind, RunDetail, RunOutcome,
+            TracedEvent, TracedRound, TracedRun,
         },
     },
 };
@@ -31,14 +31,14 @@ pub(super) fn timeline(call: &CallRecord) -> Markup {
     };
     html! {
         ol.timeline {
-            li { h3 { "Agent sent the request" } (received(call, detail)) }
+            li { h3 { (first_step(call.kind)) } (received(call, detail)) }
             @for step in steps(detail) {
                 @match step {
                     Step::Event(number, event) => li { (event_step(number, event)) },
                     Step::Round(number, round) => li { (round_step(number, round, detail)) },
                 }
             }
-            li { h3 { "Agent received the answer" } (answered(call, detail)) }
+            li { h3 { (last_step(call.kind)) } (answered(call, detail)) }
         }
         @if detail.dropped_details > 0 {
             p.problem { (detail.dropped_details)
@@ -47,8 +47,25 @@ pub(super) fn timeline(call: &CallRecord) -> Markup {
     }
 }
 
+const fn first_step(kind: RecordKind) -> &'static str {
+    match kind {
+        RecordKind::Call => "Agent sent the request",
+        RecordKind::Event => "Event was fired",
+    }
+}
+
+const fn last_step(kind: RecordKind) -> &'static str {
+    match kind {
+        RecordKind::Call => "Agent received the answer",
+        RecordKind::Event => "Event ended",
+    }
+}
+
 /// Returns the end of a call in which nothing was inspected.
 fn without_detail(call: &CallRecord) -> Markup {
+    if call.kind == RecordKind::Event {
+        return html! { p { "No policy or hook is configured for this event." } };
+    }
     html! {
         p {
             @match (call.error, call.rounds) {
@@ -80,7 +97,9 @@ fn steps(detail: &CallDetail) -> Vec<Step<'_>> {
 fn received(call: &CallRecord, detail: &CallDetail) -> Markup {
     html! {
         p {
-            (call.method) " for model " strong { (call.requested_model) } ". "
+            (call.method)
+            @if !call.requested_model.is_empty() { " for model " strong { (call.requested_model) } }
+            ". "
             @if let Some(found) = detail.session_match {
                 "Session " a href=(calls_with("session", &call.session)) { (call.session) }
                 " (" (found.result) ", found by " (found.source) ")."
@@ -92,8 +111,9 @@ fn received(call: &CallRecord, detail: &CallDetail) -> Markup {
 fn answered(call: &CallRecord, detail: &CallDetail) -> Markup {
     html! {
         p {
-            "Action " strong { (call.action.as_str()) } ", status " (call.status) ", "
-            (call.end.as_str()) ", after " (duration(call.duration_us)) "."
+            "Action " strong { (call.action.as_str()) }
+            @if call.kind == RecordKind::Call { ", status " (call.status) }
+            ", " (call.end.as_str()) ", after " (duration(call.duration_us)) "."
             @if let Some(error) = call.error { " Error " code { (error) } "." }
         }
         // Of an answer in whose place an error was sent, no edit reached the agent.
@@ -107,6 +127,9 @@ fn answered(call: &CallRecord, detail: &CallDetail) -> Markup {
 
 /// Returns the source of an answer whose differences from the model's are not known.
 fn answer_note(call: &CallRecord, detail: &CallDetail) -> Option<&'static str> {
+    if call.kind == RecordKind::Event {
+        return None;
+    }
     if call.error.is_some() {
         return Some("hookgate answered with an error in the place of the model.");
     }

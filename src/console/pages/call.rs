@@ -19,7 +19,7 @@ use crate::{
         timeline::timeline,
     },
     error::{ApiError, ErrorReason},
-    observe::trace::{CallRecord, CallView, TraceFilter},
+    observe::trace::{CallRecord, CallView, RecordKind, TraceFilter},
     state::App,
     view::content::view_content,
 };
@@ -99,13 +99,18 @@ fn facts(call: &CallRecord) -> Markup {
             @if !call.session.is_empty() {
                 dt { "Session" } dd { a href=(item_address("/console/sessions", &call.session, "")) { (call.session) } }
             }
-            dt { "Model" } dd {
-                (call.requested_model)
-                @if call.requested_model != call.model { " → " strong { (call.model) } }
+            @match call.kind {
+                RecordKind::Event => { dt { "Event" } dd { (call.method) ", " (call.end.as_str()) } }
+                RecordKind::Call => {
+                    dt { "Model" } dd {
+                        (call.requested_model)
+                        @if call.requested_model != call.model { " → " strong { (call.model) } }
+                    }
+                    dt { "Method" } dd { (call.dialect) " " (call.method) }
+                    dt { "Rounds" } dd { (call.rounds) }
+                    dt { "Status" } dd { (call.status) ", " (call.end.as_str()) }
+                }
             }
-            dt { "Method" } dd { (call.dialect) " " (call.method) }
-            dt { "Rounds" } dd { (call.rounds) }
-            dt { "Status" } dd { (call.status) ", " (call.end.as_str()) }
             @if let Some(error) = call.error { dt { "Error" } dd { code { (error) } } }
             @if let Some(tokens) = call.token_counts() {
                 dt { "Tokens" } dd {

@@ -65,7 +65,7 @@ pub struct CallRecord {
     pub session: Arc<str>,
     /// Name of the model API; empty for events and unknown paths.
     pub dialect: &'static str,
-    /// Name of the method, such as `generateContent`.
+    /// Name of the method, such as `generateContent`, or of the event.
     pub method: &'static str,
     /// Model that the agent requested.
     #[schema(value_type = String)]
@@ -75,7 +75,7 @@ pub struct CallRecord {
     pub model: Arc<str>,
     /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
     pub upstream: &'static str,
-    /// HTTP status of the response; 0 if the agent disconnected before it.
+    /// HTTP status of the response; 0 for events, and if the agent disconnected before it.
     pub status: u16,
     /// Strictest action of policies and hooks, as in `x-hookgate-action`.
     #[serde(serialize_with = "as_action")]
@@ -84,7 +84,7 @@ pub struct CallRecord {
     /// Reason code of an error of hookgate's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
-    /// End of the response body.
+    /// End of the response body; `complete` for an event that was decided.
     #[serde(serialize_with = "as_end")]
     #[schema(value_type = String)]
     pub end: ExchangeEnd,

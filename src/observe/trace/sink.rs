@@ -16,7 +16,8 @@ use crate::{
     observe::{
         TokenSum,
         recorder::{
-            BodyPart, EventDecision, Exchange, ExchangeEvent, InFlightExchanges, Sink, SinkNeed,
+            BodyPart, EventDecision, Exchange, ExchangeEnd, ExchangeEvent, InFlightExchanges, Sink,
+            SinkNeed,
         },
         trace::{
             clock,
@@ -52,6 +53,8 @@ pub struct TraceSink {
     rules: TracedRules,
     settings: ContentSettings,
     kind: RecordKind,
+    /// The first event that is decided.
+    event: Option<EventName>,
     rounds: u32,
     tokens: TokenSum,
     /// Steps that were not kept, because the record or the trace is full.
@@ -82,6 +85,7 @@ impl TraceSink {
             rules: Arc::clone(rules),
             settings,
             kind,
+            event: None,
             rounds: 0,
             tokens: TokenSum::default(),
             dropped_details: 0,
@@ -144,6 +148,7 @@ impl TraceSink {
     }
 
     fn decided(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
+        self.event.get_or_insert(decision.event);
         self.reader().count_skips(decision);
         self.reader().record_denials(exchange, decision);
         let is_empty =
@@ -176,6 +181,10 @@ impl TraceSink {
                 .as_ref()
                 .map_or(exchange.action, |detail| detail.action()),
         };
+        let (method, end) = match (self.kind, self.event) {
+            (RecordKind::Event, Some(event)) => (event.as_str(), ExchangeEnd::Complete),
+            _ => (exchange.operation, exchange.end),
+        };
         let last = self.store.ring.last();
         let name =
             |name: &str, of: fn(&CallRecord) -> &Arc<str>| shared(name, last.as_deref().map(of));
@@ -191,14 +200,14 @@ impl TraceSink {
             agent: name(&caller.agent, |last| &last.agent),
             session: name(&exchange.session_id, |last| &last.session),
             dialect: exchange.api,
-            method: exchange.operation,
+            method,
             requested_model: name(&exchange.requested_model, |last| &last.requested_model),
             model: name(&exchange.model, |last| &last.model),
             upstream: exchange.upstream,
             status: exchange.status,
             action,
             error: exchange.error,
-            end: exchange.end,
+            end,
             rounds: self.rounds,
             tokens: std::mem::take(&mut self.tokens),
             detail,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     harness::{Browser, TestGateway, Upstream, hook, prompt},
-    trace::until,
+    trace::{calls, until},
 };
 
 const KEEP_DENIED: &str = "trace: { content: { denied_or_edited: true } }\n";
@@ -109,4 +109,39 @@ async fn a_refused_request_is_shown_with_its_error_and_not_as_forwarded() {
         "{page}"
     );
     assert!(!page.contains("forwarded"), "{page}");
+}
+
+#[tokio::test]
+async fn a_reported_event_is_shown_as_an_event_and_not_as_disconnected() {
+    let upstream = Upstream::mock().await;
+    let denying = hook::config(&[("BeforeTool", hook::denying("guard", "no"))]);
+    for config in [denying.as_str(), ""] {
+        let gateway = TestGateway::start(&upstream, config).await;
+        let event = json!({ "hook_event_name": "BeforeTool", "session_id": "s-1",
+            "tool_name": "shell", "tool_input": {} });
+        gateway.agent().report(&event, "").await;
+
+        let listed = calls(&gateway, "", 1).await["calls"][0].clone();
+        let id = listed["id"].as_str().unwrap();
+        let record = gateway.operator().get(&format!("/calls/{id}")).await.json();
+        let page = Browser::at(&gateway)
+            .get(&format!("/console/calls/{id}"))
+            .await
+            .html;
+
+        let call = &record["call"];
+        assert_eq!(listed["method"], "BeforeTool", "{listed:#}");
+        assert_eq!(
+            (&call["method"], &call["end"]),
+            (&json!("BeforeTool"), &json!("complete")),
+            "{call:#}"
+        );
+        assert!(
+            page.contains("<dt>Event</dt><dd>BeforeTool, complete</dd>"),
+            "{page}"
+        );
+        for wrong in ["client_disconnected", "<dt>Status</dt>", "<dt>Model</dt>"] {
+            assert!(!page.contains(wrong), "{wrong} in {page}");
+        }
+    }
 }

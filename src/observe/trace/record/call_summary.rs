@@ -46,7 +46,7 @@ pub struct CallSummary<'a> {
     pub requested_model: &'a str,
     /// Model that was called last.
     pub model: &'a str,
-    /// HTTP status of the response; 0 if the agent disconnected before it.
+    /// HTTP status of the response; 0 for events, and if the agent disconnected before it.
     pub status: u16,
     /// Strictest action of policies and hooks.
     pub action: &'static str,
@@ -102,10 +102,6 @@ impl CallRecord {
     /// Returns one line about the call.
     pub fn summary(&self) -> CallSummary<'_> {
         let detail = self.detail.as_deref();
-        let method = match (self.kind, self.events().first()) {
-            (RecordKind::Event, Some(event)) => event.event.as_str(),
-            _ => self.method,
-        };
         CallSummary {
             seq: self.seq,
             id: &self.id,
@@ -117,7 +113,7 @@ impl CallRecord {
             agent: &self.agent,
             session: &self.session,
             dialect: self.dialect,
-            method,
+            method: self.method,
             requested_model: &self.requested_model,
             model: &self.model,
             status: self.status,
