@@ -19,6 +19,7 @@ use crate::{
             CallRecord,
             traced_event::{RunDetail, TracedEvent, TracedRun},
         },
+        store::denials::MIN_CUT_NAME_BYTES,
     },
 };
 
@@ -182,7 +183,7 @@ impl TraceFilter {
 
     /// Returns whether a value of `caller` is the name of a caller, or the begin of its key.
     pub(crate) fn names_caller(value: &str, name: &str, key: &str) -> bool {
-        name == value || value.len() >= MIN_KEY_CHARS && is_prefix(key, value)
+        is_name(name, value) || value.len() >= MIN_KEY_CHARS && is_prefix(key, value)
     }
 
     fn add_words(&mut self, words: &str) -> Result<(), FilterError> {
@@ -242,11 +243,11 @@ impl TraceFilter {
                     || events.any(|event| event.verdict.as_str() == value)
             }
             FilterKey::Since => record.started_ms >= self.since_ms,
-            FilterKey::Rule => any_run(events, |run, _| run.name() == value),
+            FilterKey::Rule => any_run(events, |run, _| is_name(run.name(), value)),
             FilterKey::Tool => {
                 let mut denied = record.denied_tools();
-                events.any(|event| event.subject.as_deref() == Some(value))
-                    || denied.any(|tool| tool == value)
+                let mut subjects = events.filter_map(|event| event.subject.as_deref());
+                subjects.any(|tool| is_name(tool, value)) || denied.any(|tool| is_name(tool, value))
             }
             FilterKey::Would => any_run(events, |_, detail| {
                 detail.would.is_some_and(|would| would.as_str() == value)
@@ -310,6 +311,11 @@ fn any_run<'a>(
         let mut runs = event.rules.iter();
         runs.any(|run| run.asked().is_some_and(|detail| holds(run, detail)))
     })
+}
+
+/// Returns whether a value is a name, or the begin of one that the table of denials has cut.
+fn is_name(name: &str, value: &str) -> bool {
+    name == value || value.len() >= MIN_CUT_NAME_BYTES && name.starts_with(value)
 }
 
 /// Returns whether one of two prefixes of a key begins with the other.
@@ -404,6 +410,17 @@ mod tests {
             let error = TraceFilter::parse(words).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
         }
+    }
+
+    #[test]
+    fn a_long_name_is_found_by_what_the_table_of_denials_keeps_of_it() {
+        let name = "jwt:spiffe://example.org/".to_owned() + &"ä".repeat(40);
+        let cut = &name[..name.floor_char_boundary(64)];
+
+        assert!(TraceFilter::names_caller(cut, &name, ""));
+        assert!(TraceFilter::names_caller(&name, &name, ""));
+        assert!(!TraceFilter::names_caller("jwt:spiffe", &name, ""));
+        assert!(!TraceFilter::names_caller(&name, cut, ""));
     }
 
     #[test]

@@ -27,8 +27,14 @@ const MAX_CALLERS: usize = 16;
 /// Request ids that are kept in a group, the last ones.
 const MAX_SAMPLES: usize = 5;
 
-/// Bytes of a name that is kept.
+/// Bytes of the name of a rule that are kept. A hook without a name is named by its command.
+const MAX_RULE_NAME_BYTES: usize = 256;
+
+/// Bytes of the name of a tool or caller that are kept.
 const MAX_NAME_BYTES: usize = 64;
+
+/// Bytes of the shortest name that may have been cut: a character has at most four.
+pub(crate) const MIN_CUT_NAME_BYTES: usize = MAX_NAME_BYTES - 3;
 
 /// Bound of one group, with all names and the reason at their longest.
 const MAX_GROUP_BYTES: usize = 4 * 1024;
@@ -53,7 +59,7 @@ pub(crate) struct Denial<'a> {
 pub struct DenialGroup {
     /// Name of the policy or hook.
     #[schema(value_type = String)]
-    pub rule: Box<str>,
+    pub rule: Arc<str>,
     /// File and line of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<RulePosition>,
@@ -104,7 +110,7 @@ struct CountedGroup {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct GroupKey {
-    rule: Box<str>,
+    rule: Arc<str>,
     event: EventName,
     reason: Option<Box<str>>,
     tool: Option<Box<str>>,
@@ -118,10 +124,12 @@ impl DenialTable {
 
     pub(crate) fn add(&mut self, denial: Denial<'_>) {
         let key = GroupKey {
-            rule: short(denial.rule),
+            rule: Arc::from(short(denial.rule, MAX_RULE_NAME_BYTES)),
             event: denial.event,
             reason: denial.reason.map(|reason| reason.sha256.clone()),
-            tool: denial.tool.map(short),
+            tool: denial
+                .tool
+                .map(|tool| Box::from(short(tool, MAX_NAME_BYTES))),
         };
         if !self.groups.contains_key(&key) && self.groups.len() >= MAX_GROUPS {
             self.evict_oldest();
@@ -168,7 +176,7 @@ impl DenialTable {
 impl DenialGroup {
     fn new(key: &GroupKey, denial: Denial<'_>, now_ms: u64) -> Self {
         Self {
-            rule: key.rule.clone(),
+            rule: Arc::clone(&key.rule),
             at: denial.at.cloned(),
             event: denial.event,
             action: denial.action,
@@ -189,12 +197,12 @@ impl DenialGroup {
         self.count += 1;
         self.last_ms = now_ms;
         self.at = denial.at.cloned();
-        let caller = short(denial.caller);
+        let caller = short(denial.caller, MAX_NAME_BYTES);
         let has_space = self.callers.len() < MAX_CALLERS;
-        match self.callers.get_mut(&caller) {
+        match self.callers.get_mut(caller) {
             Some(count) => *count += 1,
             None if has_space => {
-                self.callers.insert(caller, 1);
+                self.callers.insert(Box::from(caller), 1);
             }
             None => self.other_callers += 1,
         }
@@ -205,9 +213,9 @@ impl DenialGroup {
     }
 }
 
-fn short(name: &str) -> Box<str> {
-    let end = name.floor_char_boundary(MAX_NAME_BYTES);
-    Box::from(name.get(..end).unwrap_or_default())
+fn short(name: &str, max: usize) -> &str {
+    let end = name.floor_char_boundary(max);
+    name.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -242,6 +250,20 @@ mod tests {
         assert_eq!(groups[0].last_day, 7);
         let samples: Vec<&str> = groups[0].samples.iter().map(|id| &**id).collect();
         assert_eq!(samples, ["6", "5", "4", "3", "2"]);
+    }
+
+    #[test]
+    fn rules_whose_long_names_differ_at_the_end_are_two_groups() {
+        let mut table = DenialTable::default();
+        let names = ["a", "b"].map(|end| format!("{}{end}", "x".repeat(200)));
+        for name in &names {
+            table.add(denial(name, "shell", &"1".into()));
+        }
+
+        let (groups, _) = table.list();
+
+        let rules: Vec<&str> = groups.iter().map(|group| &*group.rule).collect();
+        assert_eq!(rules, names);
     }
 
     #[test]
