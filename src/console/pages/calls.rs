@@ -55,7 +55,7 @@ pub(in crate::console) async fn list(
     let cursor = fields.get("cursor").parse().ok();
     let words = match &problem {
         Some(_) => fields.get("q").to_owned(),
-        None => filter_words(&filter),
+        None => filter.to_words(),
     };
     let body = html! {
         (filter_form(&words, problem.as_deref()))
@@ -146,7 +146,8 @@ fn filter_form(words: &str, problem: Option<&str>) -> Markup {
         @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
         details #filter-help {
             summary { "Conditions" }
-            p { "Words such as " code { "rule:\"no shell\"" } ", all of which must hold." }
+            p { "Words such as " code { "rule:\"no shell\"" } ", all of which must hold. In quotes, write "
+                code { "\\\"" } " for a quote and " code { "\\\\" } " for a backslash." }
             dl { @for (key, meaning) in FILTER_KEYS {
                 dt { code { (key) ":" } } dd { (meaning) }
             } }
@@ -233,18 +234,6 @@ fn scan_range(page: &CallPage) -> Markup {
             "No call is kept" @if found == 0 { " yet" } "."
         }
     }
-}
-
-/// Returns a filter as the words of the search field.
-fn filter_words(filter: &TraceFilter) -> String {
-    let words = filter.conditions().map(|(key, value)| {
-        if value.contains(char::is_whitespace) {
-            format!("{key}:\"{value}\"")
-        } else {
-            format!("{key}:{value}")
-        }
-    });
-    words.collect::<Vec<String>>().join(" ")
 }
 
 fn with_cursor(query: &str, cursor: u64) -> String {

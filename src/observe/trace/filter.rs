@@ -103,6 +103,12 @@ pub enum FilterError {
         /// The word as written.
         word: String,
     },
+    /// A word of `q` has a condition without a value.
+    #[error("`{key}` has no value")]
+    NoValue {
+        /// Name of the condition.
+        key: &'static str,
+    },
     /// The value is none of those that the condition has.
     #[error("`{key}` must be {expected}, not `{value}`")]
     BadValue {
@@ -170,6 +176,20 @@ impl TraceFilter {
         query.finish()
     }
 
+    /// Returns the conditions as words, which [`TraceFilter::parse`] reads.
+    pub fn to_words(&self) -> String {
+        let words = self.conditions().map(|(key, value)| {
+            let is_special = |letter: char| letter.is_whitespace() || letter == '"';
+            if value.contains(is_special) {
+                let escaped = value.replace('\\', r"\\").replace('"', r#"\""#);
+                format!("{key}:\"{escaped}\"")
+            } else {
+                format!("{key}:{value}")
+            }
+        });
+        words.collect::<Vec<String>>().join(" ")
+    }
+
     /// Returns whether a record meets all conditions.
     pub fn matches(&self, record: &CallRecord) -> bool {
         let mut conditions = self.conditions.iter();
@@ -201,6 +221,10 @@ impl TraceFilter {
             let key = key.to_owned();
             return Err(FilterError::UnknownKey { key });
         };
+        if value.is_empty() {
+            let key = key.as_str();
+            return Err(FilterError::NoValue { key });
+        }
         let bad = |expected: String| FilterError::BadValue {
             key: key.as_str(),
             expected,
@@ -341,18 +365,29 @@ fn parse_since(text: &str) -> Option<u64> {
     Some(clock::milliseconds(SystemTime::now()).saturating_sub(ago))
 }
 
-/// Splits at spaces outside of double quotes, which are removed.
+/// Splits at spaces outside of double quotes, which are removed. Within quotes, `\"` is a quote and
+/// `\\` a backslash.
 fn split_words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;
-    for letter in text.chars() {
-        match letter {
-            '"' => is_quoted = !is_quoted,
-            letter if letter.is_whitespace() && !is_quoted => words.push(String::new()),
-            letter => words
-                .last_mut()
-                .into_iter()
-                .for_each(|word| word.push(letter)),
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let letter = match letter {
+            '"' => {
+                is_quoted = !is_quoted;
+                continue;
+            }
+            letter if letter.is_whitespace() && !is_quoted => {
+                words.push(String::new());
+                continue;
+            }
+            '\\' if is_quoted => letters
+                .next_if(|next| matches!(next, '"' | '\\'))
+                .unwrap_or('\\'),
+            letter => letter,
+        };
+        if let Some(word) = words.last_mut() {
+            word.push(letter);
         }
     }
     words.retain(|word| !word.is_empty());
@@ -390,6 +425,25 @@ mod tests {
     }
 
     #[test]
+    fn words_of_a_filter_are_read_as_the_same_filter() {
+        let names = [
+            r#""$CLAUDE_PROJECT_DIR"/.claude/hooks/x.sh"#,
+            r#"f="$(cat)"; echo 'not \"allowed\"' \\"#,
+            r"C:\hooks\guard.exe",
+            r"C:\my hooks\",
+            "no shell",
+        ];
+        for name in names {
+            let mut written = TraceFilter::default();
+            written.add("rule", name).unwrap();
+
+            let words = written.to_words();
+
+            assert_eq!(TraceFilter::parse(&words).unwrap(), written, "{words}");
+        }
+    }
+
+    #[test]
     fn an_invalid_filter_is_refused_with_the_valid_ones() {
         let wrong = [
             (
@@ -397,6 +451,8 @@ mod tests {
                 "unknown filter `colour`; known are caller, session",
             ),
             ("deny", "`deny` is not a filter such as `verdict:deny`"),
+            ("session:", "`session` has no value"),
+            ("rule:\"\"", "`rule` has no value"),
             ("verdict:maybe", "`verdict` must be pass, edit, proceed"),
             (
                 "dialect:grok",
