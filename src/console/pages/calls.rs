@@ -201,7 +201,7 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
     // New calls are added to the first page only.
     let stream = cursor.is_none().then(|| format!("{LIST}/stream?{query}"));
     html! {
-        p.muted { (scan_range(page)) " "
+        p.muted { (scan_range(page, cursor)) " "
             a href={ "/calls?" (query) } { "JSON" }
         }
         @if let Some(stream) = &stream {
@@ -223,15 +223,24 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
     }
 }
 
-fn scan_range(page: &CallPage) -> Markup {
+fn scan_range(page: &CallPage, cursor: Option<u64>) -> Markup {
     let scanned = &page.scanned;
     let found = page.calls.len();
+    let none = match (scanned.is_complete, cursor) {
+        (true, None) => "No call is kept yet.",
+        (true, Some(_)) => "No older call is kept.",
+        (false, _) => "No call of this time is kept.",
+    };
+    let rest = match (scanned.is_complete, cursor) {
+        (true, None) => "; these are all that are kept.",
+        (true, Some(_)) => "; there are no older ones.",
+        (false, _) => "; there are older ones.",
+    };
     html! {
         @if let (Some(from), Some(to)) = (&scanned.from, &scanned.to) {
-            (found) " of " (scanned.records) " calls from " (from) " to " (to) " match"
-            @if scanned.is_complete { "; these are all that are kept." } @else { "; there are older ones." }
+            (found) " of " (scanned.records) " calls from " (from) " to " (to) " match" (rest)
         } @else {
-            "No call is kept" @if found == 0 { " yet" } "."
+            (none)
         }
     }
 }

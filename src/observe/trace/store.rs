@@ -141,15 +141,16 @@ impl TraceStore {
             is_complete: true,
             ..ScanRange::default()
         };
-        let mut range = None;
+        let (mut range, mut has_more) = (None, false);
         let state = self.ring.state();
         for record in state.before(cursor.unwrap_or(u64::MAX)) {
             // Records are in the order of their ends.
             if filter.excludes_before(record.ended_ms()) {
+                scanned.is_complete = false;
                 break;
             }
             if calls.len() == limit {
-                scanned.is_complete = false;
+                (has_more, scanned.is_complete) = (true, false);
                 break;
             }
             scanned.records += 1;
@@ -164,7 +165,7 @@ impl TraceStore {
         scanned.from = range.map(|(_, oldest)| clock::rfc3339(oldest));
         let last = calls.last().map(|record| record.seq);
         CallPage {
-            next: last.filter(|_| !scanned.is_complete),
+            next: last.filter(|_| has_more),
             calls,
             scanned,
         }

@@ -177,6 +177,23 @@ fn the_ring_keeps_the_last_calls_and_pages_through_them() {
 }
 
 #[test]
+fn a_search_that_ends_at_its_time_is_not_complete_and_has_no_further_page() {
+    let store = store(5, 4 << 20);
+    let rules = two_rules(&store);
+    let later = TraceFilter::parse("since:2999-01-01T00:00:00Z").unwrap();
+    let empty = store.list(&later, None, 2);
+    call(&store, &rules, "a", HookOutput::default());
+
+    let none = store.list(&later, None, 2);
+    let all = store.list(&TraceFilter::parse("since:1h").unwrap(), None, 2);
+
+    let shape = |page: &CallPage| (page.scanned.records, page.scanned.is_complete, page.next);
+    assert_eq!(shape(&empty), (0, true, None));
+    assert_eq!(shape(&none), (0, false, None));
+    assert_eq!(shape(&all), (1, true, None));
+}
+
+#[test]
 fn statistics_and_denials_survive_the_eviction_of_their_calls() {
     let store = store(1, 4 << 20);
     let rules = two_rules(&store);
