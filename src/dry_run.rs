@@ -127,6 +127,10 @@ pub async fn dry_run(
     let trace = Arc::clone(&resources.trace);
     let isolated = isolated(config, action, listener.local_addr()?);
     let app = App::new(isolated, resources).await?;
+    let snapshot = app.snapshot();
+    let positions = snapshot.trace.rules().map(|(id, rule)| (id, rule.rule.at));
+    let positions = positions.collect();
+    drop(snapshot);
     let request = request(action)?;
     let stop = CancellationToken::new();
     let ((), response) = tokio::join!(
@@ -144,6 +148,7 @@ pub async fn dry_run(
     let records = trace.list(&TraceFilter::default(), None, 1);
     let report = DryRunReport::new(
         (tracer.take_events(), records.calls.into_iter().next()),
+        positions,
         upstream,
         answered,
         dialect_of(action),

@@ -14,7 +14,7 @@ use crate::{
     dry_run::{DryRunReport, ExtraKeys, differences, display_value, dry_run, load_config},
     event::{EventName, SkipReason},
     hook::{EventTrace, HookExecution, HookTrace},
-    observe::trace::{RunOutcome, TracedEvent, TracedRun},
+    observe::trace::{RulePosition, RunOutcome, TracedEvent, TracedRun},
     server,
     test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall},
 };
@@ -142,12 +142,9 @@ impl ExplainPrinter<'_> {
         };
         lines.push(format!("{}{count}{order}:", record.event));
         for (index, hook) in record.hooks.iter().enumerate() {
-            let place = traced.and_then(|event| place(event, &hook.name));
-            lines.push(format!(
-                "  {}. {}",
-                index + 1,
-                hook_line(record.event, hook, place)
-            ));
+            let position = self.report.positions.get(&hook.rule);
+            let line = hook_line(record.event, hook, position);
+            lines.push(format!("  {}. {line}", index + 1));
             let ran = hook.ran.iter().flat_map(|run| &run.diagnostics);
             lines.extend(ran.map(|(code, detail)| format!("     {code}: {detail}")));
         }
@@ -214,9 +211,12 @@ fn reason_suffix(reason: Option<&String>) -> String {
 }
 
 /// Returns one line about a hook.
-fn hook_line(event: EventName, hook: &HookTrace, place: Option<String>) -> String {
-    let HookTrace { name, kind, ran } = hook;
-    let place = place.map(|place| format!(", {place}")).unwrap_or_default();
+fn hook_line(event: EventName, hook: &HookTrace, position: Option<&RulePosition>) -> String {
+    let HookTrace {
+        name, kind, ran, ..
+    } = hook;
+    let place = position.map(|at| format!(", {}:{}", at.file, at.line));
+    let place = place.unwrap_or_default();
     let Some(ran) = ran else {
         return format!("{name} ({kind}{place})");
     };
@@ -237,13 +237,6 @@ fn hook_line(event: EventName, hook: &HookTrace, place: Option<String>) -> Strin
         "{name} ({kind}{place}), {}, {} ms{would}, {output}",
         ran.status, ran.ms
     )
-}
-
-/// Returns the place of a rule in the config.
-fn place(event: &TracedEvent, name: &str) -> Option<String> {
-    let mut rules = event.rules.iter();
-    let place = rules.find(|rule| rule.name() == name)?.position()?;
-    Some(format!("{}:{}", place.file, place.line))
 }
 
 /// Returns one line about a rule that was not asked.

@@ -1,11 +1,16 @@
 //! The result of a dry run.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{dialect::Dialect, event::Action, hook::EventTrace, observe::trace::CallRecord};
+use crate::{
+    dialect::Dialect,
+    event::{Action, RuleId},
+    hook::EventTrace,
+    observe::trace::{CallRecord, RulePosition},
+};
 
 /// The verdict on an action that ends with an error outside of hooks.
 const ERROR: &str = "error";
@@ -22,6 +27,9 @@ pub struct DryRunReport {
     pub reason: Option<String>,
     /// All events that were fired, in order.
     pub events: Vec<EventTrace>,
+    /// Lines of the config that have the policies and hooks, by their number.
+    #[serde(skip)]
+    pub positions: BTreeMap<RuleId, RulePosition>,
     /// The record of the live trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<Arc<CallRecord>>,
@@ -54,6 +62,7 @@ impl DryRunReport {
     /// Summarizes events, requests to the model API, and the response to the agent.
     pub(super) fn new(
         (events, record): (Vec<EventTrace>, Option<Arc<CallRecord>>),
+        positions: BTreeMap<RuleId, RulePosition>,
         upstream: Vec<RecordedRequest>,
         (status, answer): (u16, Value),
         dialect: &dyn Dialect,
@@ -63,6 +72,7 @@ impl DryRunReport {
             verdict: Some(verdict),
             reason,
             events,
+            positions,
             record,
             upstream,
             status,

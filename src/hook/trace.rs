@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    event::{Action, EventName, HookRun},
+    event::{Action, EventName, HookRun, RuleId},
     observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
 };
 
@@ -40,8 +40,8 @@ struct TraceState {
 #[derive(Debug, Clone, Default)]
 struct EventPlan {
     sequential: bool,
-    /// Name and type of each.
-    hooks: Vec<(String, String)>,
+    /// Policies, then hooks, without their runs.
+    hooks: Vec<HookTrace>,
 }
 
 /// One hook event and its outcome.
@@ -63,6 +63,9 @@ pub struct EventTrace {
 /// One policy or hook of an event.
 #[derive(Debug, Clone, Serialize)]
 pub struct HookTrace {
+    /// Number of the policy or hook in the config. Names need not be unique.
+    #[serde(skip)]
+    pub rule: RuleId,
     /// Name of the policy or hook.
     pub name: String,
     /// Type of the hook; `builtin` for policies.
@@ -131,6 +134,11 @@ impl HookTrace {
             has_output || run.edited || !run.removed_calls.is_empty()
         })
     }
+
+    /// Returns whether a run is one of this policy or hook.
+    fn is_of(&self, run: &HookRun) -> bool {
+        self.rule == run.rule && self.name == run.name
+    }
 }
 
 impl Sink for Arc<Tracer> {
@@ -142,8 +150,12 @@ impl Sink for Arc<Tracer> {
                 asked,
                 is_skipped,
             } => {
-                let hooks = asked.iter();
-                let hooks = hooks.map(|asked| (asked.name.to_owned(), asked.kind.to_owned()));
+                let hooks = asked.iter().map(|asked| HookTrace {
+                    rule: asked.rule,
+                    name: asked.name.to_owned(),
+                    kind: asked.kind.to_owned(),
+                    ran: None,
+                });
                 let plan = EventPlan {
                     sequential: plan.sequential,
                     hooks: hooks.collect(),
@@ -169,16 +181,10 @@ impl TraceState {
             self.plans.insert(event, plan);
             return;
         }
-        let hooks = plan.hooks.into_iter();
-        let hooks = hooks.map(|(name, kind)| HookTrace {
-            name,
-            kind,
-            ran: None,
-        });
         self.events.push(EventTrace {
             event,
             sequential: plan.sequential,
-            hooks: hooks.collect(),
+            hooks: plan.hooks,
             verdict: Action::Proceed,
             reason: None,
         });
@@ -194,7 +200,7 @@ impl TraceState {
     fn inspect(&mut self, runs: &[HookRun]) {
         let runs = runs.iter();
         let runs: Vec<&HookRun> = runs
-            .filter(|run| run.has_effect() || !self.lists(&run.name))
+            .filter(|run| run.has_effect() || !self.lists(run))
             .collect();
         let enforced = runs.iter().filter(|run| run.would.is_none());
         let mut reasons: Vec<&str> = enforced
@@ -212,10 +218,10 @@ impl TraceState {
     }
 
     /// Returns whether a policy or hook is listed on an answer.
-    fn lists(&self, name: &str) -> bool {
+    fn lists(&self, run: &HookRun) -> bool {
         let mut events = self.events.iter();
         events.any(|event| {
-            event.event == EventName::AfterModel && event.hooks.iter().any(|hook| hook.name == name)
+            event.event == EventName::AfterModel && event.hooks.iter().any(|hook| hook.is_of(run))
         })
     }
 
@@ -230,13 +236,16 @@ impl TraceState {
             return;
         }
         let plan = self.plans.get(&event).cloned().unwrap_or_default();
-        let kind = |name: &str| {
-            let planned = plan.hooks.iter().find(|planned| planned.0 == name);
-            planned.map(|planned| planned.1.clone()).unwrap_or_default()
+        let kind = |run: &HookRun| {
+            let planned = plan.hooks.iter().find(|planned| planned.is_of(run));
+            planned
+                .map(|planned| planned.kind.clone())
+                .unwrap_or_default()
         };
         let hooks = runs.iter().map(|run| HookTrace {
+            rule: run.rule,
             name: run.name.clone(),
-            kind: kind(&run.name),
+            kind: kind(run),
             ran: Some(RunTrace::new(run)),
         });
         self.events.push(EventTrace {

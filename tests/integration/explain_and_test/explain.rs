@@ -67,6 +67,42 @@ hooks:
 }
 
 #[test]
+fn policies_and_hooks_of_one_name_are_shown_with_their_own_lines() {
+    let config = "\
+upstreams: { gemini: { url: https://example.org } }
+policies:
+  - { policy: tool_guard, deny: [write_file] }
+  - { policy: tool_guard, deny: [run_shell_command], reason: not this }
+hooks:
+  BeforeTool:
+    - hooks:
+        - { name: guard, command: \"exit 0\" }
+        - { name: guard, command: \"echo nor this >&2; exit 2\" }
+";
+    let event = json!({
+        "hook_event_name": "BeforeTool", "tool_name": "run_shell_command", "tool_input": {},
+    });
+    let folder = folder(&[
+        ("hookgate.yaml", config),
+        ("event.json", &event.to_string()),
+    ]);
+
+    let listed = explain(&folder, &["--dry-run", "event.json"]);
+    let output = explain(&folder, &["event.json"]);
+
+    for line in [3, 4] {
+        let policy = format!("tool_guard (builtin, hookgate.yaml:{line})");
+        assert!(listed.contains(&policy), "{policy}: {listed}");
+    }
+    for line in [8, 9] {
+        let hook = format!("guard (command, hookgate.yaml:{line})");
+        assert!(listed.contains(&hook), "{hook}: {listed}");
+    }
+    let denied = "tool_guard (builtin, hookgate.yaml:4), ok, N ms, output";
+    assert!(output.contains(denied), "{output}");
+}
+
+#[test]
 fn a_model_call_is_explained() {
     let folder = explain_folder();
 
