@@ -10,8 +10,8 @@ use axum::{
     routing::{get, post},
 };
 use bytes::Bytes;
-use futures_util::stream;
-use http::header;
+use futures_util::{StreamExt as _, stream};
+use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -118,9 +118,12 @@ pub(super) async fn get_content(
 }
 
 /// Calls as they end, as server-sent events `call`, each with one line of `/calls` as data. An
-/// event `lost` has the number of calls that were evicted before they could be sent.
+/// event `lost` has the number of calls that were evicted before they could be sent. The id of an
+/// event is a position: the header `Last-Event-ID` continues behind it.
 #[utoipa::path(get, path = "/calls/stream", tag = "admin", operation_id = "callStream",
-    params(("q" = Option<String>, Query, description = "Conditions, as for `/calls`; each can also be a parameter of its own.")),
+    params(
+        ("q" = Option<String>, Query, description = "Conditions, as for `/calls`; each can also be a parameter of its own."),
+        ("after" = Option<u64>, Query, description = "Position behind which the events begin, such as `last_seq` of `/calls`, if there is no `Last-Event-ID`; from now on if absent.")),
     responses(
         (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
         (status = 400, description = "A parameter is invalid.", body = GoogleError),
@@ -128,9 +131,12 @@ pub(super) async fn get_content(
 pub(super) async fn stream_calls(
     State(app): State<App>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let query = CallQuery::parse(query.as_deref())?;
-    let subscription = live_tail::subscribe(&app, query.filter)?;
+    let after = live_tail::last_position(&headers).or(query.after);
+    let subscription = live_tail::subscribe(&app, query.filter, after)?;
+    let begin = position_event(&subscription);
     let shutdown = app.resources.draining.clone();
     let events = stream::unfold(subscription, move |subscription| {
         let shutdown = shutdown.clone();
@@ -140,6 +146,7 @@ pub(super) async fn stream_calls(
                 .await?
         }
     });
+    let events = stream::iter([Ok(begin)]).chain(events);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -203,6 +210,9 @@ pub struct CallList {
     /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
+    /// Position of the last call that had ended, matching or not. `/calls/stream` continues behind
+    /// it.
+    last_seq: u64,
     /// Calls that were searched for this page.
     scanned: ScanRange,
 }
@@ -221,24 +231,28 @@ pub struct WatchRequest {
 struct CallQuery {
     filter: TraceFilter,
     cursor: Option<u64>,
+    after: Option<u64>,
     limit: usize,
 }
 
 impl CallQuery {
     fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let bad = |message: String| ApiError::new(ErrorReason::BadQuery, message);
-        let filter = TraceFilter::from_query(query.unwrap_or_default(), &["cursor", "limit"]);
+        let filter = TraceFilter::from_query(query.unwrap_or_default(), &["cursor", "after", "limit"]);
         let parameter = |name| super::sessions::query_parameter(query, name);
-        let cursor = parameter("cursor").map(|cursor| cursor.parse());
+        let number = |name| {
+            let value = parameter(name).map(|value| value.parse());
+            let value = value.transpose();
+            value.map_err(|_| bad(format!("`{name}` must be a number")))
+        };
         let limit = parameter("limit").map_or(Ok(MAX_PAGE_RECORDS), |limit| limit.parse());
         let limit = limit
             .ok()
             .filter(|limit| (1..=MAX_PAGE_RECORDS).contains(limit));
         Ok(Self {
             filter: filter.map_err(|error| bad(error.to_string()))?,
-            cursor: cursor
-                .transpose()
-                .map_err(|_| bad("`cursor` must be a number".to_owned()))?,
+            cursor: number("cursor")?,
+            after: number("after")?,
             limit: limit.ok_or_else(|| {
                 bad(format!(
                     "`limit` must be a number from 1 to {MAX_PAGE_RECORDS}"
@@ -253,6 +267,7 @@ impl From<CallPage> for CallList {
         Self {
             calls: page.calls.into_iter().map(CallLine).collect(),
             next: page.next,
+            last_seq: page.last_seq,
             scanned: page.scanned,
         }
     }
@@ -260,10 +275,10 @@ impl From<CallPage> for CallList {
 
 type EventPiece = (Result<Bytes, Infallible>, TraceSubscription);
 
-/// Waits for the next calls, or returns a comment that keeps the connection alive.
+/// Waits for the next calls, or returns the position, which also keeps the connection alive.
 async fn next_events(mut subscription: TraceSubscription) -> Option<EventPiece> {
     let Ok(batch) = timeout(KEEP_ALIVE_INTERVAL, subscription.next()).await else {
-        return Some((Ok(Bytes::from_static(b":\n\n")), subscription));
+        return Some((Ok(position_event(&subscription)), subscription));
     };
     let batch = batch?;
     let lost = (batch.lost > 0).then(|| format!("event: lost\ndata: {}\n\n", batch.lost));
@@ -274,6 +289,12 @@ async fn next_events(mut subscription: TraceSubscription) -> Option<EventPiece> 
     });
     let text: String = lost.into_iter().chain(calls).collect();
     Some((Ok(text.into()), subscription))
+}
+
+/// Returns an event without data: agents remember its id, from which they continue, and ignore the
+/// rest.
+fn position_event(subscription: &TraceSubscription) -> Bytes {
+    format!("id: {}\n\n", subscription.position()).into()
 }
 
 fn unknown_call() -> ApiError {

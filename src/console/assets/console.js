@@ -99,6 +99,8 @@ const startLiveTail = (control) => {
   const status = control.querySelector("[role=status]");
   const body = document.querySelector("table[data-rows] tbody");
   let source = null;
+  // Position of the last call that was seen, here or by the server for the filter.
+  let position = control.dataset.after;
   let added = 0;
   let lost = 0;
 
@@ -116,11 +118,13 @@ const startLiveTail = (control) => {
   };
 
   const follow = () => {
-    source = new EventSource(control.dataset.live);
+    source = new EventSource(`${control.dataset.live}&after=${position}`);
     button.setAttribute("aria-pressed", "true");
     source.addEventListener("open", () => announce("live"));
     source.addEventListener("calls", (event) => {
+      position = event.lastEventId;
       const calls = JSON.parse(event.data);
+      if (calls.length === 0) return;
       const newest = calls.map(makeRow).reverse();
       body.prepend(...newest);
       while (body.rows.length > MAX_ROWS) body.lastElementChild.remove();
@@ -129,6 +133,7 @@ const startLiveTail = (control) => {
     });
     source.addEventListener("lost", (event) => {
       lost += Number(event.data);
+      announce("live");
     });
     source.addEventListener("error", () => {
       announce(source?.readyState === EventSource.CLOSED ? "disconnected; reload the page" : "connecting");

@@ -8,9 +8,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::stream;
-use http::header;
+use http::{HeaderMap, header};
 use maud::{Markup, html};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded;
 
 use crate::{
@@ -31,9 +31,9 @@ use crate::{
 };
 
 /// Parameters of the page that are no conditions.
-const PAGE_PARAMETERS: [&str; 1] = ["cursor"];
+const PAGE_PARAMETERS: [&str; 2] = ["cursor", "after"];
 
-/// Interval of comments that keep an idle stream open.
+/// Interval of events without rows that keep an idle stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time after which a stream ends. The browser connects again, and its login is checked.
@@ -69,7 +69,8 @@ pub(in crate::console) async fn list(
         .respond(Some(&principal))
 }
 
-/// Streams the rows of calls that match the filter of the query and end from now on.
+/// Streams the rows of calls that match the filter of the query and end from now on, or behind
+/// the last ones that the browser has received.
 ///
 /// # Errors
 ///
@@ -77,14 +78,17 @@ pub(in crate::console) async fn list(
 pub(in crate::console) async fn stream(
     State(app): State<App>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
     _principal: AdminPrincipal,
 ) -> Result<Response, ApiError> {
     let query = query.unwrap_or_default();
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS)
         .map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))?;
+    let fields = FormFields::from_query(Some(&query));
+    let after = live_tail::last_position(&headers).or_else(|| fields.get("after").parse().ok());
     let tail = LiveTail {
         query: filter.to_query(),
-        subscription: live_tail::subscribe(&app, filter)?,
+        subscription: live_tail::subscribe(&app, filter, after)?,
         ends: Instant::now() + MAX_STREAM_TIME,
     };
     let shutdown = app.resources.shutdown.clone();
@@ -107,13 +111,19 @@ struct LiveTail {
 }
 
 impl LiveTail {
-    /// Returns the next events, or a comment if there are none for a while. `None` at the end.
+    /// Returns the next events, or one without rows if there are none for a while and at the end:
+    /// its id is where the browser continues. `None` behind the end.
     async fn next(&mut self) -> Option<String> {
-        let wait = timeout(KEEP_ALIVE, self.subscription.next());
-        match timeout_at(self.ends, wait).await.ok()? {
-            Err(_idle) => Some(":\n\n".to_owned()),
-            Ok(batch) => Some(self.events(&batch?)),
+        let now = Instant::now();
+        if now >= self.ends {
+            return None;
         }
+        let deadline = self.ends.min(now + KEEP_ALIVE);
+        let batch = match timeout_at(deadline, self.subscription.next()).await {
+            Ok(batch) => batch?,
+            Err(_idle) => TraceBatch::default(),
+        };
+        Some(self.events(&batch))
     }
 
     fn events(&self, batch: &TraceBatch) -> String {
@@ -128,7 +138,8 @@ impl LiveTail {
             0 => String::new(),
             lost => format!("event: lost\ndata: {lost}\n\n"),
         };
-        format!("{lost}event: calls\ndata: {rows}\n\n")
+        let position = self.subscription.position();
+        format!("{lost}id: {position}\nevent: calls\ndata: {rows}\n\n")
     }
 }
 
@@ -205,7 +216,7 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
             a href={ "/calls?" (query) } { "JSON" }
         }
         @if let Some(stream) = &stream {
-            p data-live=(stream) hidden {
+            p data-live=(stream) data-after=(page.last_seq) hidden {
                 button type="button" aria-pressed="false" { "Live" } " "
                 span role="status" aria-live="polite" {}
             }

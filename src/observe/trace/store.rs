@@ -160,12 +160,14 @@ impl TraceStore {
                 calls.push(Arc::clone(record));
             }
         }
+        let last_seq = state.last_seq();
         drop(state);
         scanned.to = range.map(|(newest, _)| clock::rfc3339(newest));
         scanned.from = range.map(|(_, oldest)| clock::rfc3339(oldest));
         let last = calls.last().map(|record| record.seq);
         CallPage {
             next: last.filter(|_| has_more),
+            last_seq,
             calls,
             scanned,
         }
@@ -211,12 +213,18 @@ impl TraceStore {
         self.contents.find(id)
     }
 
-    /// Subscribes to records that match and finish from now on.
-    pub fn subscribe(self: &Arc<Self>, filter: TraceFilter) -> TraceSubscription {
+    /// Subscribes to records that match and finish from now on, or behind a sequence number. One
+    /// that no record has yet is of an earlier process, so all records are behind it.
+    pub fn subscribe(
+        self: &Arc<Self>,
+        filter: TraceFilter,
+        after: Option<u64>,
+    ) -> TraceSubscription {
         let last_seq = self.ring.state().last_seq();
+        let position = after.map_or(last_seq, |seq| if seq > last_seq { 0 } else { seq });
         let newest = self.newest.subscribe();
         let metrics = Arc::clone(&self.metrics);
-        TraceSubscription::new(Arc::clone(&self.ring), newest, filter, (last_seq, metrics))
+        TraceSubscription::new(Arc::clone(&self.ring), newest, filter, (position, metrics))
     }
 
     /// Returns the number of subscriptions.

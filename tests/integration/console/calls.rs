@@ -149,13 +149,37 @@ async fn the_live_tail_has_the_calls_that_match_the_filter() {
     let denied = agent.generate("m", &prompt("a secret")).await;
 
     let events = next_chunk(&mut stream).await;
-    let data = events.strip_prefix("event: calls\ndata: ").unwrap();
+    let (position, data) = events.split_once("\nevent: calls\ndata: ").unwrap();
+    assert!(position.starts_with("id: "), "{events}");
     let rows: Value = serde_json::from_str(data.trim_end()).unwrap();
     let id = denied.header("x-hookgate-request-id");
     assert_eq!(rows.as_array().unwrap().len(), 1, "{rows:#}");
     assert_eq!(rows[0]["id"], id);
     assert_eq!(rows[0]["href"], format!("/console/calls/{id}?verdict=deny"));
     assert_eq!(rows[0]["cells"][2], "guard");
+}
+
+#[tokio::test]
+async fn the_live_tail_of_a_page_begins_behind_its_calls() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent();
+    agent.generate("m", &prompt("hello")).await;
+    wait_for_rows(&browser, "", 1).await;
+    let page = browser.get("/console/calls?q=caller:ci").await.html;
+    agent.generate("m", &prompt("meanwhile")).await;
+    let (_, tail) = page.split_once("data-live=\"").unwrap();
+    let (address, tail) = tail.split_once("\" data-after=\"").unwrap();
+    let position = tail.split_once('"').unwrap().0;
+
+    let mut stream = browser.open("/console/calls/stream?&after=1").await;
+    let events = next_chunk(&mut stream).await;
+
+    assert_eq!(address, "/console/calls/stream?caller=ci");
+    assert_eq!(position, "1");
+    assert!(events.starts_with("id: 2\nevent: calls"), "{events}");
+    assert_eq!(events.matches("\"href\"").count(), 1, "{events}");
 }
 
 #[tokio::test]

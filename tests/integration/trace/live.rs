@@ -55,9 +55,15 @@ async fn read_until(response: &mut reqwest::Response, end: &str) -> String {
 }
 
 async fn subscribe(gateway: &TestGateway, query: &str) -> reqwest::Response {
+    subscribe_after(gateway, query, "").await
+}
+
+/// Subscribes with the id of the last event that was received.
+async fn subscribe_after(gateway: &TestGateway, query: &str, id: &str) -> reqwest::Response {
     let url = format!("http://{}/calls/stream?{query}", gateway.operators);
     let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-    client.build().unwrap().get(url).send().await.unwrap()
+    let request = client.build().unwrap().get(url);
+    request.header("last-event-id", id).send().await.unwrap()
 }
 
 #[tokio::test]
@@ -77,6 +83,38 @@ async fn the_live_tail_applies_the_filter() {
     assert!(text.starts_with("id: "), "{text}");
     assert_eq!(text.matches("event: call").count(), 1, "{text}");
     assert!(!text.contains("\"action\":\"pass\""), "{text}");
+}
+
+#[tokio::test]
+async fn a_live_tail_continues_behind_the_last_event_or_the_page_before_it() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
+    let ask = async |text: &str| {
+        let answer = gateway.agent().generate(MODEL, &prompt(text)).await;
+        answer.header("x-hookgate-request-id").to_owned()
+    };
+    let mut tail = subscribe(&gateway, "").await;
+    let first = ask("hello").await;
+    let text = read_until(&mut tail, &first).await;
+    let (_, id) = text.rsplit_once("id: ").unwrap();
+    let id = id.split_once('\n').unwrap().0;
+    drop(tail);
+    let listed = gateway.operator().get("/calls").await.json();
+    let missed = ask("something forbidden").await;
+
+    let mut again = subscribe_after(&gateway, "after=0", id).await;
+    let after_page = format!("verdict=deny&after={}", listed["last_seq"]);
+    let again = read_until(&mut again, &missed).await;
+    let mut behind_page = subscribe(&gateway, &after_page).await;
+    read_until(&mut behind_page, &missed).await;
+    let mut from_now = subscribe(&gateway, "").await;
+    let last = ask("also forbidden").await;
+
+    assert!(!again.contains(&first), "the header is the newer one: {again}");
+    let from_now = read_until(&mut from_now, &last).await;
+    assert!(!from_now.contains(&missed), "{from_now}");
+    let wrong = subscribe(&gateway, "after=yesterday").await;
+    assert_eq!(wrong.status(), 400);
 }
 
 #[tokio::test]

@@ -16,6 +16,8 @@ pub struct CallPage {
     /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+    /// Position of the last record that had ended, matching or not.
+    pub last_seq: u64,
     /// Records that were searched for this page.
     pub scanned: ScanRange,
 }

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::sleep};
+use tokio::{sync::watch, task::yield_now, time::sleep};
 
 use crate::observe::{
     metrics::Metrics,
@@ -64,12 +64,27 @@ impl TraceSubscription {
             if !batch.calls.is_empty() || batch.lost > 0 {
                 return Some(batch);
             }
+            if self.is_behind() {
+                yield_now().await;
+                continue;
+            }
             if self.newest.changed().await.is_err() {
                 return None;
             }
             // Records of busy gateways are read together.
             sleep(BATCH_INTERVAL).await;
         }
+    }
+
+    /// Returns the sequence number of the last record that was searched, behind which another
+    /// subscription can continue.
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns whether there are records that were not searched.
+    fn is_behind(&self) -> bool {
+        self.position < self.ring.state().last_seq()
     }
 
     /// Returns what has finished since the last batch, without waiting.

@@ -249,7 +249,7 @@ fn equal_rules_of_one_config_have_statistics_of_their_own() {
 async fn a_slow_subscriber_loses_calls_and_is_given_their_number() {
     let store = store(3, 4 << 20);
     let rules = two_rules(&store);
-    let mut subscription = store.subscribe(TraceFilter::parse("verdict:deny").unwrap());
+    let mut subscription = store.subscribe(TraceFilter::parse("verdict:deny").unwrap(), None);
     for number in 0..10 {
         let output = if number == 8 {
             HookOutput::denial("no")
@@ -264,6 +264,48 @@ async fn a_slow_subscriber_loses_calls_and_is_given_their_number() {
     let ids: Vec<&str> = batch.calls.iter().map(|call| &*call.id).collect();
     assert_eq!((ids, batch.lost), (vec!["8"], 7));
     assert_eq!(subscription.take().calls.len(), 0);
+}
+
+#[test]
+fn a_subscription_continues_behind_a_position_and_counts_what_was_evicted_since() {
+    let store = store(3, 4 << 20);
+    let rules = two_rules(&store);
+    for number in 1..=10 {
+        call(&store, &rules, &number.to_string(), HookOutput::default());
+    }
+    // The number of an earlier process is larger than any.
+    for (after, expected, lost) in [
+        (Some(8), vec!["9", "10"], 0),
+        (Some(2), vec!["8", "9", "10"], 5),
+        (Some(10), vec![], 0),
+        (None, vec![], 0),
+        (Some(u64::MAX), vec!["8", "9", "10"], 7),
+    ] {
+        let mut subscription = store.subscribe(TraceFilter::default(), after);
+
+        let batch = subscription.take();
+
+        let ids: Vec<&str> = batch.calls.iter().map(|call| &*call.id).collect();
+        assert_eq!((ids, batch.lost), (expected, lost), "{after:?}");
+        assert_eq!(subscription.position(), 10, "{after:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_finds_a_call_behind_many_that_do_not_match() {
+    let store = store(3000, 64 << 20);
+    let rules = two_rules(&store);
+    for number in 0..2500 {
+        call(&store, &rules, &number.to_string(), HookOutput::default());
+    }
+    call(&store, &rules, "last", HookOutput::denial("no"));
+    let filter = TraceFilter::parse("verdict:deny").unwrap();
+    let mut subscription = store.subscribe(filter, Some(0));
+
+    let batch = timeout(Duration::from_secs(10), subscription.next()).await;
+
+    let batch = batch.expect("no further call is needed").unwrap();
+    assert_eq!(&*batch.calls[0].id, "last");
 }
 
 #[test]
