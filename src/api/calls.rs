@@ -71,12 +71,12 @@ pub(super) fn routes() -> Router<App> {
 pub(super) async fn list_calls(
     State(app): State<App>,
     RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
 ) -> Result<Json<CallList>, ApiError> {
     let query = CallQuery::parse(query.as_deref())?;
     let store = &app.resources.trace;
-    Ok(Json(
-        store.list(&query.filter, query.cursor, query.limit).into(),
-    ))
+    let page = store.list(&query.filter, query.cursor, query.limit);
+    Ok(Json(CallList::new(page, &principal)))
 }
 
 /// One call with all of its steps, and its neighbours under a filter.
@@ -92,10 +92,13 @@ pub(super) async fn get_call(
     State(app): State<App>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
 ) -> Result<Json<CallView>, ApiError> {
     let query = CallQuery::parse(query.as_deref())?;
     let view = app.resources.trace.view(&id, &query.filter);
-    view.map(Json).ok_or_else(unknown_call)
+    let mut view = view.ok_or_else(unknown_call)?;
+    view.call = content::visible_call(&principal, view.call);
+    Ok(Json(view))
 }
 
 /// Masked content of one call, if it is kept. The view is written to the decision log.
@@ -132,6 +135,7 @@ pub(super) async fn stream_calls(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
+    principal: AdminPrincipal,
 ) -> Result<Response, ApiError> {
     let query = CallQuery::parse(query.as_deref())?;
     let after = live_tail::last_position(&headers).or(query.after);
@@ -139,11 +143,10 @@ pub(super) async fn stream_calls(
     let begin = position_event(&subscription);
     let shutdown = app.resources.draining.clone();
     let events = stream::unfold(subscription, move |subscription| {
-        let shutdown = shutdown.clone();
+        let (shutdown, principal) = (shutdown.clone(), principal.clone());
         async move {
-            shutdown
-                .run_until_cancelled(next_events(subscription))
-                .await?
+            let events = next_events(subscription, &principal);
+            shutdown.run_until_cancelled(events).await?
         }
     });
     let events = stream::iter([Ok(begin)]).chain(events);
@@ -190,8 +193,8 @@ pub(super) async fn list_in_flight(
 /// Denials since the start, grouped by rule, reason and tool.
 #[utoipa::path(get, path = "/denials", tag = "admin",
     responses((status = 200, description = "The groups, those with the most denials first.", body = DenialList), AdminErrors))]
-pub(super) async fn denials(State(app): State<App>) -> Json<DenialList> {
-    Json(app.resources.trace.denials())
+pub(super) async fn denials(State(app): State<App>, principal: AdminPrincipal) -> Json<DenialList> {
+    Json(content::visible_denials(&app, &principal))
 }
 
 /// Policies and hooks of the config with their statistics since the start.
@@ -262,10 +265,12 @@ impl CallQuery {
     }
 }
 
-impl From<CallPage> for CallList {
-    fn from(page: CallPage) -> Self {
+impl CallList {
+    fn new(page: CallPage, principal: &AdminPrincipal) -> Self {
+        let calls = page.calls.into_iter();
+        let calls = calls.map(|call| CallLine(content::visible_call(principal, call)));
         Self {
-            calls: page.calls.into_iter().map(CallLine).collect(),
+            calls: calls.collect(),
             next: page.next,
             last_seq: page.last_seq,
             scanned: page.scanned,
@@ -276,13 +281,17 @@ impl From<CallPage> for CallList {
 type EventPiece = (Result<Bytes, Infallible>, TraceSubscription);
 
 /// Waits for the next calls, or returns the position, which also keeps the connection alive.
-async fn next_events(mut subscription: TraceSubscription) -> Option<EventPiece> {
+async fn next_events(
+    mut subscription: TraceSubscription,
+    principal: &AdminPrincipal,
+) -> Option<EventPiece> {
     let Ok(batch) = timeout(KEEP_ALIVE_INTERVAL, subscription.next()).await else {
         return Some((Ok(position_event(&subscription)), subscription));
     };
     let batch = batch?;
     let lost = (batch.lost > 0).then(|| format!("event: lost\ndata: {}\n\n", batch.lost));
-    let calls = batch.calls.iter().map(|call| {
+    let calls = batch.calls.into_iter().map(|call| {
+        let call = content::visible_call(principal, call);
         // A summary of strings and numbers always becomes JSON.
         let data = serde_json::to_string(&call.summary()).unwrap_or_default();
         format!("id: {}\nevent: call\ndata: {data}\n\n", call.seq)

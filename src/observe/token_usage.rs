@@ -28,7 +28,7 @@ const MAX_USAGE_BYTES: usize = 2048;
 
 /// Token counts of all responses of one call. Those of the last response are parsed when they are
 /// read, which for most calls is never.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct TokenSum {
     earlier_rounds: Option<TokenUsage>,
     /// JSON of the counts of this round; empty if the model API reported none.

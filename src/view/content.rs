@@ -1,4 +1,5 @@
-//! Kept content of calls. Every view is a line of the decision log.
+//! Kept content of calls. Every view is a line of the decision log, but for reasons of hooks,
+//! which are in records.
 
 use std::{
     sync::Arc,
@@ -10,7 +11,7 @@ use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     error::{ApiError, ErrorReason},
-    observe::trace::{SessionWatch, StoredContent},
+    observe::trace::{CallRecord, DenialList, SessionWatch, StoredContent},
     state::App,
 };
 
@@ -86,6 +87,26 @@ pub fn watch(
         "session content is kept"
     );
     Ok(watch)
+}
+
+/// Returns a record as a user may see it: without content, unless the user is an investigator.
+pub fn visible_call(principal: &AdminPrincipal, call: Arc<CallRecord>) -> Arc<CallRecord> {
+    if principal.has(AdminRole::Investigator) {
+        return call;
+    }
+    Arc::new(call.without_content())
+}
+
+/// Returns the denials as a user may see them: without content, unless the user is an
+/// investigator.
+pub fn visible_denials(app: &App, principal: &AdminPrincipal) -> DenialList {
+    let mut list = app.resources.trace.denials();
+    if !principal.has(AdminRole::Investigator) {
+        for group in &mut list.groups {
+            group.remove_content();
+        }
+    }
+    list
 }
 
 fn require_investigator(principal: &AdminPrincipal) -> Result<(), ApiError> {

@@ -32,7 +32,7 @@ pub struct ContentSettings {
     /// Share of inspected calls whose content is kept, from 0 to 1.
     #[schemars(range(min = 0.0, max = 1.0), extend("errorMessage" = "must be a share from 0 to 1"))]
     pub sample: f64,
-    /// Keep the reasons that hooks give, not only their hashes.
+    /// Keep the reasons that hooks give, not only their hashes. Only investigators see them.
     pub reasons: bool,
     /// Memory for content, in bytes.
     #[serde(with = "Size")]

@@ -21,7 +21,7 @@ use crate::{
     error::{ApiError, ErrorReason},
     observe::trace::{CallRecord, CallView, RecordKind, TraceFilter},
     state::App,
-    view::content::view_content,
+    view::content::{view_content, visible_call},
 };
 
 /// Reason in the decision log for a view of content.
@@ -43,10 +43,11 @@ pub(in crate::console) async fn show(
 ) -> Result<Response, ApiError> {
     let query = query.unwrap_or_default();
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS).unwrap_or_default();
-    let Some(found) = app.resources.trace.view(&id, &filter) else {
+    let Some(mut found) = app.resources.trace.view(&id, &filter) else {
         let message = "no call with this id is kept; the trace holds the last ones only";
         return Err(ApiError::new(ErrorReason::UnknownCall, message));
     };
+    found.call = visible_call(&principal, found.call);
     let content = match FormFields::from_query(Some(&query)).get("content") {
         "" => None,
         _ => view_content(&app, &principal, &id, REASON)?,

@@ -19,7 +19,7 @@ use crate::{
     observe::trace::DenialGroup,
     state::App,
     view::{
-        content::view_content,
+        content::{view_content, visible_denials},
         test_case::{self, NamedCase, RuleSource},
     },
 };
@@ -35,7 +35,7 @@ pub(in crate::console) async fn list(
     principal: AdminPrincipal,
 ) -> Response {
     let source = RuleSource::of(&app.snapshot().config);
-    let list = app.resources.trace.denials();
+    let list = visible_denials(&app, &principal);
     let mut groups = Vec::new();
     for group in &list.groups {
         groups.push((group, Test::of(&app, group).await));

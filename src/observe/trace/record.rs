@@ -1,4 +1,5 @@
-//! The record of one exchange: names, verdicts, sizes, digests and times, never content.
+//! The record of one exchange: names, verdicts, sizes, digests and times, and of content at most
+//! the reasons that hooks give.
 
 pub mod cache_effect;
 pub mod call_summary;
@@ -36,7 +37,7 @@ pub enum RecordKind {
 }
 
 /// The record of one exchange.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct CallRecord {
     /// Position in the trace, which grows by one for each record.
     pub seq: u64,
@@ -103,7 +104,7 @@ pub struct CallRecord {
 }
 
 /// Steps of one exchange.
-#[derive(Debug, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct CallDetail {
     /// Result of the session lookup.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -224,6 +225,16 @@ impl CallRecord {
         let detail = self.detail.as_ref().map_or(0, |detail| detail.bytes());
         let owned = owned + self.tokens.heap_bytes();
         size_of::<Self>() + shared + self.id.len() + shared + owned + detail
+    }
+
+    /// Returns the record without the texts of reasons that may be about content.
+    pub fn without_content(&self) -> Self {
+        let mut record = self.clone();
+        let details = record.detail.iter_mut();
+        for event in details.flat_map(|detail| &mut detail.events) {
+            event.remove_content();
+        }
+        record
     }
 
     /// Returns the token counts, if the model API reported any.

@@ -48,7 +48,7 @@ export function callTests(suite) {
     const { browser, fixture } = suite;
     const { gateway, deniedId } = fixture;
     assert.match(fixture.geminiOutput, /Nothing is removed by force/, "gemini-cli received the reason");
-    await withWindow(browser, gateway, { user: "vera" }, async (page) => {
+    await withWindow(browser, gateway, { user: "ivan" }, async (page) => {
       await page.goto(`/console/calls/${deniedId}`);
       const event = page.locator("ol.timeline > li").filter({ hasText: "BeforeTool of run_shell_command" });
       const rows = event.locator("tbody tr");
@@ -67,6 +67,12 @@ export function callTests(suite) {
       const steps = await page.locator("ol.timeline h3").allInnerTexts();
       assert.ok(steps[0].startsWith("Agent sent"), steps.join());
       assert.ok(steps.some((step) => step.includes("round 2")), "no second round with the model");
+    });
+    await withWindow(browser, gateway, { user: "vera" }, async (page) => {
+      await page.goto(`/console/calls/${deniedId}`);
+      const text = await page.locator("main").innerText();
+      assert.match(text, /safe-shell[^]*sha256:/);
+      assert.doesNotMatch(text, /removed by force/, "a viewer sees no reason of a hook");
     });
   });
 }

@@ -447,6 +447,47 @@ async fn a_test_names_no_config_if_the_gateway_has_no_config_file() {
 }
 
 #[tokio::test]
+async fn only_investigators_see_reasons_of_hooks() {
+    let upstream = Upstream::mock().await;
+    let guard = hook::command("guard", "echo a private text >&2; exit 2");
+    let config = "trace: { content: { reasons: true } }\n\
+                  policies: [{ policy: prompt_guard, deny: [aurora], reason: not aurora }]\n"
+        .to_owned()
+        + &hook::config(&[("BeforeModel", guard)]);
+    let gateway = with_users(&upstream, &config).await;
+    let (viewer, investigator) = (
+        logged_in(&gateway, "vera").await,
+        logged_in(&gateway, "ivan").await,
+    );
+    gateway.agent().generate("m", &prompt("about aurora")).await;
+    let answer = gateway.agent().generate("m", &prompt("hello")).await;
+    wait_for_rows(&viewer, "", 2).await;
+    let id = answer.header("x-hookgate-request-id");
+
+    for (path, has_policy) in [
+        ("/calls".to_owned(), true),
+        ("/denials".to_owned(), true),
+        ("/console/denials".to_owned(), true),
+        (format!("/calls/{id}"), false),
+        (format!("/console/calls/{id}"), false),
+    ] {
+        let (seen, all) = (viewer.get(&path).await, investigator.get(&path).await);
+        assert!(!seen.html.contains("a private text"), "{path}: {}", seen.html);
+        assert!(seen.html.contains("sha256"), "{path}: {}", seen.html);
+        assert_eq!(seen.html.contains("not aurora"), has_policy, "{path}");
+        assert!(all.html.contains("a private text"), "{path}: {}", all.html);
+    }
+    for (browser, has_reason) in [(viewer, false), (investigator, true)] {
+        let mut tail = browser.open("/calls/stream?after=0").await;
+        let mut text = String::new();
+        while !text.contains(id) {
+            text += &next_chunk(&mut tail).await;
+        }
+        assert_eq!(text.contains("a private text"), has_reason, "{text}");
+    }
+}
+
+#[tokio::test]
 async fn watching_a_session_requires_the_investigator_role_and_a_reason() {
     let upstream = Upstream::mock().await;
     let config = hook::config(&[("BeforeModel", hook::command("look", "true"))]);

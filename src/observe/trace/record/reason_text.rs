@@ -20,9 +20,12 @@ pub struct ReasonText {
     /// Length of the whole text in bytes.
     pub bytes: u64,
     /// Text of the reason, truncated; absent unless it comes from the config or from hookgate
-    /// itself, or the trace keeps reasons.
+    /// itself, or the trace keeps reasons and the user is an investigator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Box<str>>,
+    /// True if the text may be about content.
+    #[serde(skip)]
+    is_content: bool,
 }
 
 impl ReasonText {
@@ -34,15 +37,31 @@ impl ReasonText {
             sha256: sha256.into(),
             bytes: reason.len() as u64,
             text: None,
+            is_content: false,
         }
     }
 
-    /// Keeps the digest of a reason, and `text`, which is its masked form.
-    pub(crate) fn with_text(reason: &str, text: &str) -> Self {
-        let end = text.floor_char_boundary(MAX_REASON_BYTES);
+    /// Keeps the digest of a reason that is no content, and its text.
+    pub(crate) fn with_text(reason: &str) -> Self {
         Self {
-            text: text.get(..end).map(Into::into),
+            text: Some(truncated(reason)),
             ..Self::digest(reason)
+        }
+    }
+
+    /// Keeps the digest of a reason that may be about content, and its masked form.
+    pub(crate) fn with_content(reason: &str, masked: &str) -> Self {
+        Self {
+            text: Some(truncated(masked)),
+            is_content: true,
+            ..Self::digest(reason)
+        }
+    }
+
+    /// Removes a text that may be about content.
+    pub(crate) fn remove_content(&mut self) {
+        if self.is_content {
+            self.text = None;
         }
     }
 
@@ -57,4 +76,9 @@ impl ReasonText {
     pub(crate) fn heap_bytes(&self) -> usize {
         self.sha256.len() + self.text.as_ref().map_or(0, |text| text.len())
     }
+}
+
+fn truncated(text: &str) -> Box<str> {
+    let end = text.floor_char_boundary(MAX_REASON_BYTES);
+    Box::from(text.get(..end).unwrap_or_default())
 }

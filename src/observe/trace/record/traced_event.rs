@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// One hook event. Times are microseconds since the exchange's begin.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct TracedEvent {
     /// Name of the event.
     #[schema(value_type = String)]
@@ -47,7 +47,7 @@ pub struct TracedEvent {
 }
 
 /// One policy or hook on one event.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TracedRun {
     /// The rule; `None` if the trace has no memory for it.
     pub rule: Option<Arc<TracedRule>>,
@@ -56,7 +56,7 @@ pub struct TracedRun {
 }
 
 /// The run of a policy or hook, or why there is none.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum RunOutcome {
     /// It was not asked.
     NotAsked(SkipReason),
@@ -90,6 +90,17 @@ pub struct RunDetail {
 }
 
 impl TracedEvent {
+    /// Removes the texts of reasons that may be about content.
+    pub(crate) fn remove_content(&mut self) {
+        let runs = self.rules.iter_mut().filter_map(|run| match &mut run.outcome {
+            RunOutcome::Asked(detail) => detail.reason.as_mut(),
+            RunOutcome::NotAsked(_) => None,
+        });
+        for reason in runs.chain(&mut self.reason) {
+            reason.remove_content();
+        }
+    }
+
     /// Returns the size in memory, with everything that it owns.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.heap_bytes()

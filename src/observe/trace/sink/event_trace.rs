@@ -244,9 +244,9 @@ impl RunReader<'_> {
         let is_policy = rule.is_some_and(|rule| rule.identity.policy.is_some());
         let is_failure = run.is_some_and(|run| run.answer.is_failure_reason(&run.name, reason));
         if is_failure || is_policy && event != EventName::AfterTool {
-            ReasonText::with_text(reason, reason)
+            ReasonText::with_text(reason)
         } else if self.keeps_reasons {
-            ReasonText::with_text(reason, &self.store.contents.masked_text(reason))
+            ReasonText::with_content(reason, &self.store.contents.masked_text(reason))
         } else {
             ReasonText::digest(reason)
         }

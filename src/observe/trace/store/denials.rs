@@ -174,6 +174,13 @@ impl DenialTable {
 }
 
 impl DenialGroup {
+    /// Removes the text of a reason that may be about content.
+    pub(crate) fn remove_content(&mut self) {
+        if let Some(reason) = &mut self.reason {
+            reason.remove_content();
+        }
+    }
+
     fn new(key: &GroupKey, denial: Denial<'_>, now_ms: u64) -> Self {
         Self {
             rule: Arc::clone(&key.rule),
