@@ -159,7 +159,9 @@ pub(super) async fn stream_calls(
 
 /// Keeps the content of a session for a while, for the reason that is given.
 #[utoipa::path(post, path = "/sessions/{id}/watch", tag = "admin", operation_id = "watchSession",
-    params(("id" = String, Path, description = "The id in the list of sessions: that of the agent or of its history, without the caller that hooks receive behind it.")),
+    params(
+        ("id" = String, Path, description = "The id in the list of sessions: that of the agent or of its history, without the caller that hooks receive behind it."),
+        ("caller" = Option<String>, Query, description = "Key of the caller, if several have a session with this id. All of them if absent.")),
     request_body = WatchRequest,
     responses(
         (status = 200, description = "The session is watched.", body = SessionWatch),
@@ -167,12 +169,14 @@ pub(super) async fn stream_calls(
 pub(super) async fn watch_session(
     State(app): State<App>,
     Path(session): Path<String>,
+    RawQuery(query): RawQuery,
     principal: AdminPrincipal,
     body: Bytes,
 ) -> Result<Json<SessionWatch>, ApiError> {
     let WatchRequest { minutes, reason } = serde_json::from_slice(&body)
         .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
-    content::watch(&app, &principal, session, (minutes, reason)).map(Json)
+    let caller = super::sessions::query_parameter(query.as_deref(), "caller");
+    content::watch(&app, &principal, session, caller, (minutes, reason)).map(Json)
 }
 
 /// Calls in flight, the oldest first. Of the filter, conditions on what is known at the end of a
@@ -241,7 +245,8 @@ struct CallQuery {
 impl CallQuery {
     fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let bad = |message: String| ApiError::new(ErrorReason::BadQuery, message);
-        let filter = TraceFilter::from_query(query.unwrap_or_default(), &["cursor", "after", "limit"]);
+        let filter =
+            TraceFilter::from_query(query.unwrap_or_default(), &["cursor", "after", "limit"]);
         let parameter = |name| super::sessions::query_parameter(query, name);
         let number = |name| {
             let value = parameter(name).map(|value| value.parse());

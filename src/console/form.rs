@@ -30,8 +30,13 @@ impl FormFields {
 
     /// Returns the value of a field; empty if the form has none.
     pub(super) fn get(&self, name: &str) -> &str {
+        self.find(name).unwrap_or_default()
+    }
+
+    /// Returns the value of a field, if the form has it.
+    pub(super) fn find(&self, name: &str) -> Option<&str> {
         let field = self.0.iter().find(|(key, _)| key == name);
-        field.map_or("", |(_, value)| value)
+        field.map(|(_, value)| value.as_str())
     }
 
     /// Checks the token against cross-site requests.

@@ -49,8 +49,8 @@ pub fn view_content(
     Ok(Some(content))
 }
 
-/// Keeps the content of a session for some minutes and a reason, and records in the decision
-/// log who asked for it.
+/// Keeps the content of the session of a caller, or of all callers with a session of this id, for
+/// some minutes and a reason, and records in the decision log who asked for it.
 ///
 /// # Errors
 ///
@@ -60,6 +60,7 @@ pub fn watch(
     app: &App,
     principal: &AdminPrincipal,
     session: String,
+    caller: Option<String>,
     (minutes, reason): (u64, String),
 ) -> Result<SessionWatch, ApiError> {
     require_investigator(principal)?;
@@ -76,6 +77,7 @@ pub fn watch(
     let watch = SessionWatch {
         until: SystemTime::now() + Duration::from_mins(minutes),
         session,
+        caller,
         reason,
         by,
     };

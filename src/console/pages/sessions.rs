@@ -5,6 +5,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
+use url::form_urlencoded;
 
 use crate::{
     auth::AdminPrincipal,
@@ -74,7 +75,7 @@ pub(in crate::console) async fn show(
     };
     let body = html! {
         (detail_list(&details))
-        (watch_form(&app, &principal, &id))
+        (watch_form(&app, &principal, &details.session))
     };
     let page = Page::new(format!("Session {id}"), body).under(LIST);
     Ok(page.respond(Some(&principal)))
@@ -94,20 +95,18 @@ pub(in crate::console) async fn watch(
 ) -> Result<Response, ApiError> {
     fields.check_csrf(&principal)?;
     let minutes = fields.get("minutes").parse().unwrap_or_default();
-    let address = item_address(LIST, &id, "");
-    content::watch(
-        &app,
-        &principal,
-        id,
-        (minutes, fields.get("reason").to_owned()),
-    )?;
+    let address = address(&id, fields.get("caller"));
+    let caller = fields.find("caller").map(str::to_owned);
+    let reason = fields.get("reason").to_owned();
+    content::watch(&app, &principal, id, caller, (minutes, reason))?;
     Ok(Redirect::to(&address).into_response())
 }
 
 /// Returns the watches of a session, and the form for another one.
-fn watch_form(app: &App, principal: &AdminPrincipal, id: &str) -> Markup {
+fn watch_form(app: &App, principal: &AdminPrincipal, session: &SessionInfo) -> Markup {
+    let SessionInfo { id, caller, .. } = session;
     let watches = app.resources.trace.watches();
-    let watches = watches.iter().filter(|watch| watch.session == id);
+    let watches = watches.iter().filter(|watch| watch.includes(id, caller));
     html! {
         h2 { "Content" }
         @for watch in watches {
@@ -116,6 +115,7 @@ fn watch_form(app: &App, principal: &AdminPrincipal, id: &str) -> Markup {
         @if principal.has(AdminRole::Investigator) {
             form.line method="post" action={ (item_address(LIST, id, "")) "/watch" } {
                 (csrf_field(principal))
+                input type="hidden" name="caller" value=(caller);
                 label { "Minutes" input type="number" name="minutes" value="15" min="1" max="1440" required; }
                 label.wide { "Reason" input name="reason" maxlength="500" required; }
                 button { "Keep the content of its calls" }
@@ -128,14 +128,10 @@ fn watch_form(app: &App, principal: &AdminPrincipal, id: &str) -> Markup {
 }
 
 fn row(session: &SessionInfo) -> Markup {
-    let query = match session.caller.as_str() {
-        "" => String::new(),
-        caller => format!("caller={caller}"),
-    };
     html! {
         tr {
             th scope="row" {
-                a data-row href=(item_address(LIST, &session.id, &query)) { (session.id) }
+                a data-row href=(address(&session.id, &session.caller)) { (session.id) }
             }
             td { (session.agent) }
             td { (caller(session)) }
@@ -154,10 +150,15 @@ fn detail_list(details: &SessionDetails) -> Markup {
         .iter()
         .map(|event| event.as_str())
         .collect();
+    let calls = calls_with("session", &session.id);
+    let calls = match session.caller.as_str() {
+        "" => calls,
+        key => format!("{calls}&caller={key}"),
+    };
     html! {
         p {
             a data-up href=(LIST) { "All sessions" } " · "
-            a href=(calls_with("session", &session.id)) { "Calls of this session" }
+            a href=(calls) { "Calls of this session" }
         }
         dl {
             dt { "Agent" } dd { (session.agent) }
@@ -182,6 +183,15 @@ fn detail_list(details: &SessionDetails) -> Markup {
             }
         }
     }
+}
+
+/// Returns the address of a session of a caller, whose key is empty without a credential.
+fn address(id: &str, caller: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if !caller.is_empty() {
+        query.append_pair("caller", caller);
+    }
+    item_address(LIST, id, &query.finish())
 }
 
 /// Returns how a session is identified, in words.

@@ -213,7 +213,7 @@ impl TraceSink {
             detail,
         };
         if let Some(content) = self.content.take() {
-            let is_watched = self.store.is_watched(&exchange.session_id);
+            let is_watched = self.store.is_watched(&exchange.session_id, &caller.key);
             content.finish(&self.store, &record, is_watched);
         }
         let bytes = std::mem::replace(&mut self.bytes, self.store.no_bytes());

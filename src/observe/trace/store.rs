@@ -290,9 +290,9 @@ impl TraceStore {
         }
     }
 
-    /// Returns whether a session is watched.
-    pub(crate) fn is_watched(&self, session: &str) -> bool {
-        self.watched.includes(session)
+    /// Returns whether the session of a caller is watched.
+    pub(crate) fn is_watched(&self, session: &str, caller: &str) -> bool {
+        self.watched.includes(session, caller)
     }
 
     /// Returns whether any session is watched.

@@ -472,7 +472,11 @@ async fn only_investigators_see_reasons_of_hooks() {
         (format!("/console/calls/{id}"), false),
     ] {
         let (seen, all) = (viewer.get(&path).await, investigator.get(&path).await);
-        assert!(!seen.html.contains("a private text"), "{path}: {}", seen.html);
+        assert!(
+            !seen.html.contains("a private text"),
+            "{path}: {}",
+            seen.html
+        );
         assert!(seen.html.contains("sha256"), "{path}: {}", seen.html);
         assert_eq!(seen.html.contains("not aurora"), has_policy, "{path}");
         assert!(all.html.contains("a private text"), "{path}: {}", all.html);
@@ -484,6 +488,65 @@ async fn only_investigators_see_reasons_of_hooks() {
             text += &next_chunk(&mut tail).await;
         }
         assert_eq!(text.contains("a private text"), has_reason, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_one_caller_is_shown_and_watched_without_those_of_others() {
+    let upstream = Upstream::mock().await;
+    let config = hook::config(&[("BeforeModel", hook::command("look", "true"))]);
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let ask = async |key: &str| {
+        let agent = gateway.agent().sending("x-goog-api-key", key);
+        let agent = agent.sending("x-hookgate-session", "shared");
+        let answer = agent.generate("m", &prompt("hello")).await;
+        answer.header("x-hookgate-request-id").to_owned()
+    };
+    ask("k1").await;
+    ask("k2").await;
+    let browser = Browser::at(&gateway);
+    wait_for_rows(&browser, "?session=shared", 2).await;
+    let sessions = gateway.operator().get("/sessions").await.json();
+    let key = sessions["sessions"][1]["caller"].as_str().unwrap();
+
+    let address = format!("/console/sessions/shared?caller={key}");
+    let page = browser.get(&address).await.html;
+    let csrf = browser.csrf(&address).await;
+    let fields = [
+        ("csrf", &*csrf),
+        ("caller", key),
+        ("minutes", "5"),
+        ("reason", "ticket 7"),
+    ];
+    let path = "/console/sessions/shared/watch";
+    let watched = browser.post(path, &fields).await;
+    let other = ask("k2").await;
+    let own = ask("k1").await;
+
+    let calls = format!("href=\"/console/calls?session=shared&amp;caller={key}\">Calls of");
+    assert!(page.contains(&calls), "{page}");
+    assert!(
+        page.contains(&format!("name=\"caller\" value=\"{key}\"")),
+        "{page}"
+    );
+    wait_for_rows(&browser, &format!("?session=shared&caller={key}"), 2).await;
+    assert_eq!(watched.header("location"), address);
+    let content = async |id: &str| browser.get(&format!("/calls/{id}/content")).await.status;
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while content(&own).await != 200 {
+        assert!(Instant::now() < deadline, "no content is kept");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(content(&other).await, 404);
+    for (caller, is_shown) in [
+        (key, true),
+        (sessions["sessions"][0]["caller"].as_str().unwrap(), false),
+    ] {
+        let page = browser
+            .get(&format!("/console/sessions/shared?caller={caller}"))
+            .await
+            .html;
+        assert_eq!(page.contains("ticket 7"), is_shown, "{page}");
     }
 }
 

@@ -110,7 +110,10 @@ async fn a_live_tail_continues_behind_the_last_event_or_the_page_before_it() {
     let mut from_now = subscribe(&gateway, "").await;
     let last = ask("also forbidden").await;
 
-    assert!(!again.contains(&first), "the header is the newer one: {again}");
+    assert!(
+        !again.contains(&first),
+        "the header is the newer one: {again}"
+    );
     let from_now = read_until(&mut from_now, &last).await;
     assert!(!from_now.contains(&missed), "{from_now}");
     let wrong = subscribe(&gateway, "after=yesterday").await;

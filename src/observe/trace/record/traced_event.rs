@@ -92,10 +92,13 @@ pub struct RunDetail {
 impl TracedEvent {
     /// Removes the texts of reasons that may be about content.
     pub(crate) fn remove_content(&mut self) {
-        let runs = self.rules.iter_mut().filter_map(|run| match &mut run.outcome {
-            RunOutcome::Asked(detail) => detail.reason.as_mut(),
-            RunOutcome::NotAsked(_) => None,
-        });
+        let runs = self
+            .rules
+            .iter_mut()
+            .filter_map(|run| match &mut run.outcome {
+                RunOutcome::Asked(detail) => detail.reason.as_mut(),
+                RunOutcome::NotAsked(_) => None,
+            });
         for reason in runs.chain(&mut self.reason) {
             reason.remove_content();
         }

@@ -21,6 +21,10 @@ const MAX_WATCHES: usize = 64;
 pub struct SessionWatch {
     /// Id of the session.
     pub session: String,
+    /// Key of the caller whose session it is, empty for one without a credential; absent for the
+    /// sessions of all callers with this id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
     /// Reason for which the content is needed.
     pub reason: String,
     /// Operator that asked for it; empty without users.
@@ -29,6 +33,14 @@ pub struct SessionWatch {
     #[serde(serialize_with = "as_time")]
     #[schema(value_type = String)]
     pub until: SystemTime,
+}
+
+impl SessionWatch {
+    /// Returns whether it includes the session of a caller.
+    pub fn includes(&self, session: &str, caller: &str) -> bool {
+        let is_caller = self.caller.as_ref().is_none_or(|key| key == caller);
+        self.session == session && is_caller
+    }
 }
 
 /// All watches. Most gateways have none, which is found without a lock.
@@ -41,7 +53,7 @@ pub(crate) struct WatchedSessions {
 impl WatchedSessions {
     pub(crate) fn add(&self, watch: SessionWatch) {
         let mut watches = self.watches();
-        watches.retain(|other| other.session != watch.session);
+        watches.retain(|other| (&other.session, &other.caller) != (&watch.session, &watch.caller));
         if watches.len() >= MAX_WATCHES {
             watches.sort_by_key(|watch| watch.until);
             watches.remove(0);
@@ -55,13 +67,13 @@ impl WatchedSessions {
         self.has_any.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn includes(&self, session: &str) -> bool {
+    pub(crate) fn includes(&self, session: &str, caller: &str) -> bool {
         self.has_any()
             && !session.is_empty()
             && self
                 .list(SystemTime::now())
                 .iter()
-                .any(|watch| watch.session == session)
+                .any(|watch| watch.includes(session, caller))
     }
 
     /// Returns the watches that have not ended, and removes the others.
@@ -79,4 +91,32 @@ impl WatchedSessions {
 
 fn as_time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&clock::rfc3339(clock::milliseconds(*time)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_watch_of_one_caller_excludes_sessions_of_others() {
+        let watched = WatchedSessions::default();
+        let watch = |session: &str, caller: Option<&str>| SessionWatch {
+            session: session.to_owned(),
+            caller: caller.map(str::to_owned),
+            reason: "ticket 7".to_owned(),
+            by: String::new(),
+            until: SystemTime::now() + Duration::from_mins(1),
+        };
+        watched.add(watch("one", Some("a")));
+        watched.add(watch("one", Some("")));
+        watched.add(watch("all", None));
+
+        let included = |session| ["a", "b", ""].map(|caller| watched.includes(session, caller));
+
+        assert_eq!(included("one"), [true, false, true]);
+        assert_eq!(included("all"), [true; 3]);
+        assert_eq!(included("other"), [false; 3]);
+    }
 }
