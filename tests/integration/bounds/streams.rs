@@ -31,7 +31,7 @@ async fn upstream(chunks: &[Value]) -> Upstream {
 }
 
 #[tokio::test]
-async fn what_is_held_back_of_a_stream_is_bounded() {
+async fn the_held_part_of_a_stream_is_bounded() {
     let call = |name: &str| json!({ "functionCall": { "name": name, "args": {} } });
     let texts = vec![text_chunk(&"x".repeat(1024)); 32];
     let behind_a_call = [
