@@ -228,6 +228,7 @@ impl CallRecord {
     }
 
     /// Returns the record without the texts of reasons that may be about content.
+    #[must_use]
     pub fn without_content(&self) -> Self {
         let mut record = self.clone();
         let details = record.detail.iter_mut();

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::MODEL;
-use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, prompt};
+use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, next_chunk, prompt};
 
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }]\n";
 
@@ -175,8 +175,8 @@ async fn the_number_of_subscribers_is_bounded_and_shutdown_ends_them() {
     let gateway = TestGateway::start(&upstream, GUARD).await;
     let mut tails = Vec::new();
     for _ in 0..64 {
-        let tail = subscribe(&gateway, "").await;
-        assert_eq!(tail.status(), 200);
+        let mut tail = subscribe(&gateway, "").await;
+        assert_eq!(next_chunk(&mut tail).await, "id: 0\n\n");
         tails.push(tail);
     }
 
