@@ -19,8 +19,6 @@ pub const ARGUMENTS: &[&str] = &["args"];
 pub const BLOCK: &[&str] = &["block"];
 pub const ID: &[&str] = &["id"];
 pub const INLINE_DATA: &[&str] = &["inlineData"];
-/// Error of the API that ends an answer.
-pub const ERROR: &[&str] = &["error"];
 /// Present if the block of a part is an event or a piece of a block, which no message can hold.
 pub const EVENT: &[&str] = &["event"];
 pub const FILE_DATA: &[&str] = &["fileData"];

@@ -8,7 +8,6 @@ mod chunk_reader;
 mod chunk_writer;
 mod denied_step;
 pub mod document;
-mod ending_error;
 pub mod envelope;
 mod function_calls;
 mod partial_function_calls;

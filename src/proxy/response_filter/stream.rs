@@ -47,7 +47,7 @@ async fn filter_chunks(
     output: &mut Output,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let mut reader = turn.context.dialect.chunk_reader();
-    'stream: while source.fill().await? {
+    while source.fill().await? {
         while let Some(data) = source.waiting.pop_front() {
             earlier_responses::record(turn.context, &data);
             let chunk = reader.read(data).transpose();
@@ -57,18 +57,10 @@ async fn filter_chunks(
                 output.flush().await;
             }
             let chunk = chunk.map_err(|error| unreadable_response(&error))?;
-            let is_end = buffer.filter.held_bytes() > 0 && has_error(&chunk)?;
-            if is_end && let Break(refusal) = release(turn, buffer, output).await? {
-                return Ok(Break(refusal));
-            }
             let position = position(buffer, &chunk, &mut source).await?;
             let admitted = buffer.push(chunk, position).await?;
             if let Break(refusal) = write(turn, buffer, admitted, output)? {
                 return Ok(Break(refusal));
-            }
-            if is_end {
-                // Text behind the error could complete a secret that was released in front of it.
-                break 'stream;
             }
         }
         output.flush().await;
@@ -80,22 +72,6 @@ async fn filter_chunks(
             return Ok(Break(refusal));
         }
     }
-    release(turn, buffer, output).await
-}
-
-/// Returns whether a chunk is an error that ends the response.
-fn has_error(chunk: &ResponseDocument) -> Result<bool, ApiError> {
-    let has_error = chunk.has_error();
-    has_error.map_err(|error| unreadable_response(&error))
-}
-
-/// Writes what policies hold back, at the end of the response or in front of an error, which ends
-/// it for the agent. Breaks if it is refused.
-async fn release(
-    turn: &mut TurnState<'_>,
-    buffer: &mut ResponseBuffer<'_>,
-    output: &mut Output,
-) -> Result<ControlFlow<Refusal>, ApiError> {
     let admitted = Box::pin(buffer.finish()).await?;
     write(turn, buffer, admitted, output)
 }

@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         fields::{
-            BLOCK, ERROR, EVENT, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT,
-            USAGE_METADATA, field_part, type_of,
+            BLOCK, EVENT, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT, USAGE_METADATA,
+            field_part, type_of,
         },
         response::{
             chunk_form::{ChunkEvents, chunk, complete_call, structural, text_end, text_part},
@@ -116,10 +116,7 @@ impl ReadChunks for MessageReader {
             MessageEventKind::Ping => structural(events).map(Some),
             MessageEventKind::Error => {
                 self.has_failed = true;
-                let mut form = Document::empty();
-                let error = event.document.bytes_of(ERROR)?;
-                form.set_bytes(ERROR, error.unwrap_or_else(|| Bytes::from_static(b"{}")))?;
-                events.into_chunk(form).map(Some)
+                structural(events).map(Some)
             }
             MessageEventKind::Other => chunk(event_part(&event.document)?, 0, events).map(Some),
         }

@@ -246,21 +246,3 @@ async fn text_that_is_only_cut_otherwise_is_not_edited() {
         );
     }
 }
-
-#[tokio::test]
-async fn text_that_a_policy_holds_back_precedes_an_error() {
-    let error = json!({ "error": { "code": 500, "message": "boom" } });
-    let chunks = [
-        chunk(&text_candidate("Hello wor", &json!({}))),
-        error.clone(),
-    ];
-    let upstream = Upstream::with(move |_| sse_response(&chunks)).await;
-    let gateway = TestGateway::start(&upstream, MASK).await;
-
-    let answer = gateway.agent().stream(MODEL, &prompt("go")).await;
-
-    let sent = answer.events();
-    let (last, before) = sent.split_last().unwrap();
-    assert_eq!(super::text_of(before), "Hello wor");
-    assert_eq!(*last, error);
-}
