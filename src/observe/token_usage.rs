@@ -1,9 +1,9 @@
 //! Token counts of a call.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Token counts of a response; `None` for those that it lacks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct TokenUsage {
     /// Tokens of the request.
@@ -23,7 +23,7 @@ pub struct TokenUsage {
     pub total: Option<u64>,
 }
 
-/// Bytes of the token counts of one response that are kept.
+/// Bytes of the JSON of one response that are kept. Of a longer one, only the counts are.
 const MAX_USAGE_BYTES: usize = 2048;
 
 /// Token counts of all responses of one call. Those of the last response are parsed when they are
@@ -61,9 +61,11 @@ impl TokenUsage {
 impl TokenSum {
     /// Sets the counts of this round from their JSON; the model API counts up to here.
     pub fn set(&mut self, usage: &[u8]) {
+        self.this_round.clear();
         if usage.len() <= MAX_USAGE_BYTES {
-            self.this_round.clear();
             self.this_round.extend_from_slice(usage);
+        } else if let Some(counts) = TokenUsage::parse(usage) {
+            self.this_round = serde_json::to_vec(&counts).unwrap_or_default();
         }
     }
 
@@ -110,6 +112,19 @@ mod tests {
         let total = sum.total().unwrap();
         assert_eq!((total.prompt, total.total), (Some(7), Some(5)));
         assert_eq!((total.cached, total.candidates), (None, None));
+    }
+
+    #[test]
+    fn of_a_long_usage_the_counts_are_kept() {
+        let details = "x".repeat(MAX_USAGE_BYTES);
+        let usage = format!(r#"{{"details":"{details}","promptTokenCount":3}}"#);
+        let mut sum = TokenSum::default();
+
+        sum.set(usage.as_bytes());
+
+        let total = sum.total().unwrap();
+        assert_eq!((total.prompt, total.total), (Some(3), None));
+        assert!(sum.heap_bytes() < MAX_USAGE_BYTES);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     error::ApiError,
     event::EventName,
     middleware::reserve_memory,
-    observe::recorder::ExchangeEvent,
+    observe::{TokenUsage, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
         reply::unreadable_response,
@@ -172,8 +172,9 @@ impl<'a> ResponseBuffer<'a> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
-            if self.context.snapshot.audit.is_some() {
-                let counts = usage.as_bytes();
+            let counts = usage.as_bytes();
+            // One without counts leaves the earlier ones.
+            if self.context.snapshot.audit.is_some() && TokenUsage::parse(counts).is_some() {
                 self.context.record(&ExchangeEvent::UsageReported(counts));
             }
             self.usage = usage;
