@@ -156,7 +156,7 @@ impl DecisionLogSink {
             }
             BodySide::Response => {
                 self.sent = self.response_digester.take().map(BodyHasher::finish);
-                if self.tokens.is_empty()
+                if self.tokens.total().is_none()
                     && let Some(usage) = self.tail.usage()
                 {
                     self.tokens.set(usage);
@@ -254,7 +254,7 @@ impl Sink for DecisionLogSink {
                 self.write_request(exchange, sent);
             }
             ExchangeEvent::Replying => self.write_before_reply(exchange),
-            ExchangeEvent::UsageReported(usage) => self.tokens.set(usage),
+            ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::BodyPiece(BodySide::Request, piece) => {
                 if let Some(digester) = &mut self.request_digester {
                     digester.update(piece);

@@ -1,9 +1,9 @@
 //! Token counts of a call.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Token counts of a response; `None` for those that it lacks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TokenUsage {
     /// Tokens of the request.
@@ -23,16 +23,11 @@ pub struct TokenUsage {
     pub total: Option<u64>,
 }
 
-/// Bytes of the JSON of one response that are kept. Of a longer one, only the counts are.
-const MAX_USAGE_BYTES: usize = 2048;
-
-/// Token counts of all responses of one call. Those of the last response are parsed when they are
-/// read, which for most calls is never.
-#[derive(Debug, Clone, Default)]
+/// Token counts of all responses of one call.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct TokenSum {
     earlier_rounds: Option<TokenUsage>,
-    /// JSON of the counts of this round; empty if the model API reported none.
-    this_round: Vec<u8>,
+    this_round: Option<TokenUsage>,
 }
 
 impl TokenUsage {
@@ -59,35 +54,20 @@ impl TokenUsage {
 }
 
 impl TokenSum {
-    /// Sets the counts of this round from their JSON; the model API counts up to here.
-    pub fn set(&mut self, usage: &[u8]) {
-        self.this_round.clear();
-        if usage.len() <= MAX_USAGE_BYTES {
-            self.this_round.extend_from_slice(usage);
-        } else if let Some(counts) = TokenUsage::parse(usage) {
-            self.this_round = serde_json::to_vec(&counts).unwrap_or_default();
-        }
+    /// Sets the counts of this round; the model API counts up to here.
+    pub const fn set(&mut self, usage: TokenUsage) {
+        self.this_round = Some(usage);
     }
 
     /// Begins the next round.
     pub fn end_round(&mut self) {
         self.earlier_rounds = self.total();
-        self.this_round.clear();
-    }
-
-    /// Returns whether the model API reported nothing.
-    pub fn is_empty(&self) -> bool {
-        self.total().is_none()
-    }
-
-    /// Returns the bytes that it owns.
-    pub const fn heap_bytes(&self) -> usize {
-        self.this_round.capacity()
+        self.this_round = None;
     }
 
     /// Returns the sum of all rounds; `None` if the model API reported nothing.
     pub fn total(&self) -> Option<TokenUsage> {
-        match (self.earlier_rounds, TokenUsage::parse(&self.this_round)) {
+        match (self.earlier_rounds, self.this_round) {
             (Some(earlier), Some(this)) => Some(earlier.plus(this)),
             (earlier, this) => earlier.or(this),
         }
@@ -102,6 +82,7 @@ mod tests {
     fn both_spellings_are_read_and_rounds_are_added() {
         let first = br#"{"promptTokenCount":3,"totalTokenCount":5,"thoughtsTokenCount":1}, ..."#;
         let second = br#"{"prompt_token_count":4,"candidates_token_count":null}"#;
+        let [first, second] = [&first[..], second].map(|json| TokenUsage::parse(json).unwrap());
         let mut sum = TokenSum::default();
         assert_eq!(sum.total(), None);
 
@@ -112,19 +93,6 @@ mod tests {
         let total = sum.total().unwrap();
         assert_eq!((total.prompt, total.total), (Some(7), Some(5)));
         assert_eq!((total.cached, total.candidates), (None, None));
-    }
-
-    #[test]
-    fn of_a_long_usage_the_counts_are_kept() {
-        let details = "x".repeat(MAX_USAGE_BYTES);
-        let usage = format!(r#"{{"details":"{details}","promptTokenCount":3}}"#);
-        let mut sum = TokenSum::default();
-
-        sum.set(usage.as_bytes());
-
-        let total = sum.total().unwrap();
-        assert_eq!((total.prompt, total.total), (Some(3), None));
-        assert!(sum.heap_bytes() < MAX_USAGE_BYTES);
     }
 
     #[test]

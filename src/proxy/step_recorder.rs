@@ -7,6 +7,7 @@ use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
     dialect::{self, Dialect, Document, PromptPrefix, RawUsage, ResponseDocument},
     observe::{
+        TokenUsage,
         recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder, SinkNeed},
         trace::PromptParts,
     },
@@ -132,8 +133,7 @@ impl StepRecorder {
         if self.received.is_none() {
             return;
         }
-        let counts = usage.as_bytes();
-        if !counts.is_empty() {
+        if let Some(counts) = TokenUsage::parse(usage.as_bytes()) {
             self.recorder.record(&ExchangeEvent::UsageReported(counts));
         }
         self.recorder

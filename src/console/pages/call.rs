@@ -113,7 +113,7 @@ fn facts(call: &CallRecord) -> Markup {
                 }
             }
             @if let Some(error) = call.error { dt { "Error" } dd { code { (error) } } }
-            @if let Some(tokens) = call.token_counts() {
+            @if let Some(tokens) = call.tokens {
                 dt { "Tokens" } dd {
                     (tokens.prompt) " in (" (tokens.cached) " from the cache), "
                     (tokens.candidates) " out, " (tokens.total) " in all"

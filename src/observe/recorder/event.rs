@@ -11,7 +11,7 @@ use crate::{
         Action, Caller, Diagnostic, EventName, EventOrigin, HookOutput, HookRun, RuleId,
         SkipReason, Trace,
     },
-    observe::trace::PromptParts,
+    observe::{TokenUsage, trace::PromptParts},
 };
 
 /// One thing that happened to a request.
@@ -151,8 +151,8 @@ pub enum ExchangeEvent<'a> {
     },
     /// A body or chunk that policies and hooks inspect.
     BodyInspected(BodyPart, &'a Bytes),
-    /// Upstream counted tokens, up to here, as this JSON.
-    UsageReported(&'a [u8]),
+    /// Upstream counted tokens, up to here.
+    UsageReported(TokenUsage),
     /// A piece of a body passed.
     BodyPiece(BodySide, &'a Bytes),
     /// A body ended, or its rest was discarded.

@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::observe::{
-    TokenSum, TokenUsage,
+    TokenUsage,
     recorder::{ExchangeAction, ExchangeEnd},
     trace::{
         clock,
@@ -92,12 +92,8 @@ pub struct CallRecord {
     /// Number of requests to the model API.
     pub rounds: u32,
     /// Token counts of the model API, summed over all rounds; absent if it reported none.
-    #[serde(
-        skip_serializing_if = "TokenSum::is_empty",
-        serialize_with = "as_tokens"
-    )]
-    #[schema(value_type = Option<TracedTokens>)]
-    pub tokens: TokenSum,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TracedTokens>,
     /// Steps of a call that policies or hooks inspected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Box<CallDetail>>,
@@ -223,7 +219,6 @@ impl CallRecord {
         let shared = 2 * size_of::<usize>();
         let owned = names.into_iter().map(|name| name.len()).sum::<usize>();
         let detail = self.detail.as_ref().map_or(0, |detail| detail.bytes());
-        let owned = owned + self.tokens.heap_bytes();
         size_of::<Self>() + shared + self.id.len() + shared + owned + detail
     }
 
@@ -236,11 +231,6 @@ impl CallRecord {
             event.remove_content();
         }
         record
-    }
-
-    /// Returns the token counts, if the model API reported any.
-    pub fn token_counts(&self) -> Option<TracedTokens> {
-        self.tokens.total().map(TracedTokens::from)
     }
 
     /// Returns the duration of the exchange.
@@ -340,8 +330,4 @@ fn as_action<S: Serializer>(action: &ExchangeAction, serializer: S) -> Result<S:
 )]
 fn as_end<S: Serializer>(end: &ExchangeEnd, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(end.as_str())
-}
-
-fn as_tokens<S: Serializer>(tokens: &TokenSum, serializer: S) -> Result<S::Ok, S::Error> {
-    tokens.total().map(TracedTokens::from).serialize(serializer)
 }

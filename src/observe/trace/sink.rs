@@ -22,8 +22,8 @@ use crate::{
         trace::{
             clock,
             record::{
-                CallDetail, CallRecord, RecordKind, SessionMatch, document_diff::DocumentDiff,
-                traced_event::TracedEvent,
+                CallDetail, CallRecord, RecordKind, SessionMatch, TracedTokens,
+                document_diff::DocumentDiff, traced_event::TracedEvent,
             },
             sink::{
                 call_trace::CallTrace,
@@ -209,7 +209,7 @@ impl TraceSink {
             error: exchange.error,
             end,
             rounds: self.rounds,
-            tokens: std::mem::take(&mut self.tokens),
+            tokens: self.tokens.total().map(TracedTokens::from),
             detail,
         };
         if let Some(content) = self.content.take() {
@@ -317,7 +317,7 @@ impl Sink for TraceSink {
                 }
             }
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
-            ExchangeEvent::UsageReported(usage) => self.tokens.set(usage),
+            ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::Sending { body, .. } => {
                 self.begin_round(exchange, body.map(|body| body.len() as u64));
             }

@@ -172,9 +172,9 @@ impl<'a> ResponseBuffer<'a> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
-            let counts = usage.as_bytes();
-            // One without counts leaves the earlier ones.
-            if self.context.snapshot.audit.is_some() && TokenUsage::parse(counts).is_some() {
+            if self.context.snapshot.audit.is_some()
+                && let Some(counts) = TokenUsage::parse(usage.as_bytes())
+            {
                 self.context.record(&ExchangeEvent::UsageReported(counts));
             }
             self.usage = usage;

@@ -124,7 +124,7 @@ impl CallRecord {
             edited_request: self.has_edited_request(),
             edited_answer: self.has_edited_answer(),
             rounds: self.rounds,
-            tokens: self.token_counts().map(|tokens| tokens.total),
+            tokens: self.tokens.map(|tokens| tokens.total),
         }
     }
 
