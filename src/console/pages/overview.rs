@@ -50,10 +50,11 @@ fn card(title: &str, content: &Markup) -> Markup {
 }
 
 fn traffic(overview: &Overview, trace: TraceStatus) -> Markup {
+    let connections = usize::try_from(overview.connections).unwrap_or_default();
     let content = html! {
         div.figure { (format!("{:.1}", overview.calls_per_second)) " calls/s" }
         p {
-            (overview.in_flight) " in flight, " (overview.connections) " connections, "
+            (overview.in_flight) " in flight, " (counted(connections, "connection")) ", "
             a.nowrap href="/console/sessions" { (counted(overview.sessions, "session")) }
         }
         p.muted {
