@@ -9,7 +9,7 @@ use std::{
     ffi::OsStr,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use thiserror::Error;
@@ -157,7 +157,7 @@ impl ConfigSource {
             layers,
         };
         let promoted = state.promoted().map(|active| active.revision.clone());
-        self.replace(state);
+        *self.lock() = state;
         match promoted {
             Some(version) => self.read_stored(self.stored(&version)?),
             None => Ok(file),
@@ -267,7 +267,7 @@ impl ConfigSource {
     ///
     /// Fails if it cannot be stored.
     pub(super) fn store_abort(&self, version: &str) -> Result<(), RevisionError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         let SourceState { store, active, .. } = &mut *state;
         let (Some(store), Some(active)) = (store, active) else {
             return Ok(());
@@ -290,7 +290,7 @@ impl ConfigSource {
     ) -> Result<(), RevisionError> {
         self.store_layers(&config.layers)?;
         self.files.set(&config.files);
-        let Ok((mut state, store)) = self.state_and_store() else {
+        let Ok((state, store)) = self.state_and_store() else {
             return Ok(());
         };
         let before = state.active.clone();
@@ -317,9 +317,10 @@ impl ConfigSource {
         let needed = [Some(&active.file), active.previous.as_ref(), rolled_out];
         let needed: Vec<&str> = needed.into_iter().flatten().map(String::as_str).collect();
         store.save(config, cause, &needed)?;
+        // Locked, because a rollout that is aborted meanwhile stores the active revision, too.
+        let mut state = self.lock();
         store.set_active(&active)?;
         state.active = Some(active);
-        self.replace(state);
         Ok(())
     }
 
@@ -354,14 +355,12 @@ impl ConfigSource {
         let Some(store_layers) = &self.store_layers else {
             return Ok(());
         };
-        let mut state = self.state();
         let digests = |layers: &[PolicyLayer]| -> Vec<String> {
             layers.iter().map(|layer| layer.digest.clone()).collect()
         };
-        if digests(&state.layers) != digests(layers) {
+        if digests(&self.state().layers) != digests(layers) {
             store_layers(layers).map_err(RevisionError::Bundles)?;
-            state.layers = layers.to_vec();
-            self.replace(state);
+            self.lock().layers = layers.to_vec();
         }
         Ok(())
     }
@@ -373,12 +372,11 @@ impl ConfigSource {
     }
 
     fn state(&self) -> SourceState {
-        let state = self.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().clone()
     }
 
-    fn replace(&self, new: SourceState) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = new;
+    fn lock(&self) -> MutexGuard<'_, SourceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
