@@ -185,7 +185,9 @@ impl CallerUsage {
         self.tokens.release(call.reserved);
         call.reserved = reserved;
         self.tokens.reserve(reserved);
-        self.changed.insert(id);
+        if call.lease != Lease::None {
+            self.changed.insert(id);
+        }
         true
     }
 
@@ -197,7 +199,9 @@ impl CallerUsage {
             let released = call.reserved.min(amount);
             call.reserved -= released;
             self.tokens.release(released);
-            self.changed.insert(id);
+            if call.lease != Lease::None {
+                self.changed.insert(id);
+            }
         }
     }
 
@@ -214,6 +218,7 @@ impl CallerUsage {
         let Some(call) = self.calls.remove(&id) else {
             return Lease::None;
         };
+        self.changed.remove(&id);
         self.tokens.release(call.reserved);
         if call.spent > 0 {
             let output = call.spent.saturating_sub(call.request);
@@ -228,6 +233,7 @@ impl CallerUsage {
     /// Removes a call that was not admitted.
     pub(super) fn cancel_call(&mut self, id: Uuid) {
         if let Some(call) = self.calls.remove(&id) {
+            self.changed.remove(&id);
             self.tokens.release(call.reserved);
         }
     }
@@ -235,6 +241,12 @@ impl CallerUsage {
     /// Marks that requests are admitted without the shared store.
     pub(super) const fn fall_behind(&mut self) {
         self.is_behind = true;
+    }
+
+    /// Returns the number of calls whose changes wait for a sync.
+    #[cfg(test)]
+    pub(super) fn changed_calls(&self) -> usize {
+        self.changed.len()
     }
 
     /// Returns whether the shared store has calls of this process, or not all of its tokens.
@@ -268,12 +280,12 @@ impl CallerUsage {
         }
     }
 
-    /// Takes over the answer of the shared store to a sync: the tokens of the day, and the
-    /// identity of their count. Calls that have ended in the meantime end once more, because
-    /// another sync may have overtaken this one with their ends.
-    pub(super) fn finish_sync(&mut self, sync: &CallSync, spent: u64, count: u64) {
+    /// Takes over the answer of the shared store to a sync: the tokens of the day. Calls that
+    /// have ended in the meantime end once more, because another sync may have overtaken this one
+    /// with their ends.
+    pub(super) fn finish_sync(&mut self, sync: &CallSync, seen: SeenTokens) {
         self.is_behind = false;
-        self.tokens.see(spent, count);
+        self.tokens.see(seen);
         let calls = &self.calls;
         let renewed = sync.live.iter().map(|(id, _)| *id);
         self.ended

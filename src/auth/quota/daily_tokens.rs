@@ -23,10 +23,7 @@ pub(super) struct UtcDay {
 /// Usage of tokens, as far as this process has seen it.
 #[derive(Debug, Default)]
 pub(super) struct DailyTokens {
-    /// Tokens that all replicas had spent at the last answer of the shared store.
-    shared: u64,
-    /// Count of the store that these belong to.
-    count: u64,
+    shared: SeenTokens,
     /// Tokens spent by this process that the shared store does not have.
     unsettled: u64,
     /// Tokens reserved by calls in flight of this process.
@@ -37,8 +34,9 @@ pub(super) struct DailyTokens {
 }
 
 /// Tokens that all replicas had spent at the last answer of the shared store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SeenTokens {
+    /// Day in which they were spent, by the clock of the store.
     pub(super) day: u64,
     pub(super) total: u64,
     /// Identity of the count in the store.
@@ -99,7 +97,7 @@ impl DailyTokens {
         replicas: u64,
         own: u64,
     ) -> Result<(), TokensRefused> {
-        let left = per_day.get().saturating_sub(self.shared) / replicas.max(1);
+        let left = per_day.get().saturating_sub(self.shared.total) / replicas.max(1);
         if self.unsettled >= left {
             return Err(TokensRefused::Spent);
         }
@@ -135,17 +133,15 @@ impl DailyTokens {
 
     /// Returns the tokens that all replicas had spent at the last answer of the store.
     pub(super) const fn seen(&self) -> SeenTokens {
-        SeenTokens {
-            day: self.day,
-            total: self.shared,
-            count: self.count,
-        }
+        self.shared
     }
 
-    /// Takes over the tokens that all replicas have spent, by a count of the store.
-    pub(super) const fn see(&mut self, total: u64, count: u64) {
-        self.shared = total;
-        self.count = count;
+    /// Takes over the tokens that all replicas have spent, unless the store counted them in a day
+    /// before this one: its answer was late, or its clock is.
+    pub(super) const fn see(&mut self, tokens: SeenTokens) {
+        if tokens.day >= self.day {
+            self.shared = tokens;
+        }
     }
 }
 
@@ -157,6 +153,28 @@ mod tests {
 
     fn per_day(tokens: u64) -> NonZeroU64 {
         NonZeroU64::new(tokens).unwrap()
+    }
+
+    const fn seen(day: u64, total: u64) -> SeenTokens {
+        let count = 1;
+        SeenTokens { day, total, count }
+    }
+
+    #[test]
+    fn tokens_of_a_day_are_not_those_of_the_next_one() {
+        let start = Instant::now();
+        let mut usage = DailyTokens::default();
+        usage.begin_day(100, start);
+        usage.see(seen(100, 69));
+        usage.begin_day(101, start + 2 * HOUR);
+
+        // The answer to a request of the day before.
+        usage.see(seen(100, 70));
+
+        assert_eq!(usage.seen().total, 0);
+        assert_eq!(usage.check(per_day(60), 1, 0), Ok(()));
+        usage.see(seen(101, 1));
+        assert_eq!(usage.seen(), seen(101, 1));
     }
 
     #[test]
@@ -239,7 +257,7 @@ mod tests {
         let mut usage = DailyTokens::default();
         usage.spend(10);
         assert_eq!(usage.take_unsettled(), 10);
-        usage.see(40, 1);
+        usage.see(seen(0, 40));
         assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));
         usage.spend(19);
         assert_eq!(usage.check(per_day(100), 3, 0), Ok(()));

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::{
     caller_usage::{CallSync, MAX_ENDED},
+    daily_tokens::SeenTokens,
     gcra::RequestRate,
 };
 use crate::fleet::ScriptCall;
@@ -25,7 +26,7 @@ pub(super) const LEASE_MS: u64 = 30_000;
 
 /// Takes over the calls of a replica and the tokens that it has spent. Then, if `id` is not
 /// empty, it admits a request that exceeds no limit, and counts it. Returns a code, a number
-/// of seconds or nanoseconds, the tokens of the day, and the identity of their count.
+/// of seconds or nanoseconds, the tokens of the day, the identity of their count, and that day.
 const SCRIPT: &str = "
 local rate, calls, tokens = KEYS[1], KEYS[2], KEYS[3]
 local lease_ms, debt_ns, is_behind = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -58,7 +59,7 @@ local function set_arrival(in_ns)
   redis.call('SET', rate, arrival, 'PX', expiry_ms)
 end
 
-local spent, count, reserved, in_flight = seen, seen_count, 0, 0
+local spent, count, day, reserved, in_flight = seen, seen_count, seen_day, 0, 0
 -- Fields of the tokens to write.
 local fields = {}
 
@@ -71,12 +72,14 @@ local function read_tokens()
   local stored = redis.call('HMGET', tokens, 'spent', 'reserved', 'count', 'lost', 'day', 'reset_s')
   spent, reserved = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
   count = tonumber(stored[3] or now_ms)
-  local lost, day, reset_s = tonumber(stored[4] or 0), tonumber(stored[5] or -1), tonumber(stored[6] or 0)
+  local lost, reset_s = tonumber(stored[4] or 0), tonumber(stored[6] or 0)
+  day = tonumber(stored[5] or -1)
   if not stored[3] then redis.call('HSET', tokens, 'count', count) end
   if day ~= today and now_s - reset_s >= 3600 then
     spent, lost = 0, 0
     redis.call('HSET', tokens, 'lost', 0, 'day', today, 'reset_s', day < 0 and 0 or now_s)
     redis.call('PEXPIRE', tokens, keep_ms)
+    day = today
   end
   if seen_day == today and seen_count ~= count and seen > lost then
     -- This count began after the one that the replica has seen was lost.
@@ -158,7 +161,7 @@ if has_calls then
   redis.call('HSET', tokens, unpack(fields))
   redis.call('PEXPIRE', calls, keep_ms)
 end
-return { code, number, spent, count }";
+return { code, number, spent, count, day }";
 
 /// Limits of one request in Redis.
 #[derive(Debug)]
@@ -175,10 +178,8 @@ pub(super) struct AdmitArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LimitsAnswer {
     pub(super) admission: Admission,
-    /// Tokens that all replicas have spent in the day.
-    pub(super) spent: u64,
-    /// Identity of this count of tokens, which ends if Redis loses it.
-    pub(super) count: u64,
+    /// Tokens that all replicas have spent. Their count ends if Redis loses it.
+    pub(super) seen: SeenTokens,
 }
 
 /// Decision of the script on a request.
@@ -241,7 +242,8 @@ pub fn keys(caller: &str) -> [String; 3] {
 
 impl FromRedisValue for LimitsAnswer {
     fn from_redis_value(value: &Value) -> RedisResult<Self> {
-        let (code, number, spent, count): (u8, u64, u64, u64) = redis::from_redis_value(value)?;
+        let (code, number, total, count, day): (u8, u64, u64, u64, u64) =
+            redis::from_redis_value(value)?;
         let admission = match code {
             0 => Admission::Admitted,
             1 => Admission::TooManyCalls,
@@ -255,8 +257,7 @@ impl FromRedisValue for LimitsAnswer {
         };
         Ok(Self {
             admission,
-            spent,
-            count,
+            seen: SeenTokens { day, total, count },
         })
     }
 }

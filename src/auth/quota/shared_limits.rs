@@ -115,7 +115,7 @@ impl SharedLimits {
             lock().undo_sync(&sync);
             return None;
         };
-        lock().finish_sync(&sync, answer.spent, answer.count);
+        lock().finish_sync(&sync, answer.seen);
         Some(answer.admission)
     }
 

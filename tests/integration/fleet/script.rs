@@ -37,7 +37,7 @@ async fn admit_at(
     // The lease, no local counts, the request and its tokens, the limits.
     command.arg(30_000).arg(&[0; 7]).arg("id").arg(0);
     command.arg(&[interval_ns, tolerance_ns, 0, 0]);
-    let (code, wait_ns, _spent, _count): (u8, u64, u64, u64) =
+    let (code, wait_ns, _spent, _count, _day): (u8, u64, u64, u64, u64) =
         command.query_async(redis).await.unwrap();
     (code, wait_ns)
 }

@@ -3,7 +3,7 @@ use std::{num::NonZeroU64, time::UNIX_EPOCH};
 use futures_util::FutureExt;
 
 use super::*;
-use crate::auth::MAX_RESERVED_OUTPUT;
+use crate::auth::{MAX_RESERVED_OUTPUT, quota::daily_tokens::SeenTokens};
 
 const HALF_DAY: Duration = Duration::from_hours(12);
 
@@ -118,6 +118,17 @@ fn tokens_are_sent_once_unless_that_fails() {
 }
 
 #[test]
+fn calls_without_a_shared_store_leave_nothing_behind() {
+    let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
+    usage.begin_call(id, 5, Lease::None);
+    usage.estimate_call(id, 9, None);
+    usage.spend(id, 7);
+    usage.end_call(id);
+
+    assert_eq!(usage.changed_calls(), 0);
+}
+
+#[test]
 fn a_call_that_ends_while_it_is_renewed_ends_once_more() {
     let (mut usage, id) = (CallerUsage::default(), Uuid::new_v4());
     usage.begin_call(id, 0, Lease::Requested);
@@ -126,7 +137,7 @@ fn a_call_that_ends_while_it_is_renewed_ends_once_more() {
     usage.end_call(id);
     assert_eq!(usage.take_sync(SyncScope::Changes).ended, [id]);
 
-    usage.finish_sync(&renewal, 0, 1);
+    usage.finish_sync(&renewal, SeenTokens::default());
 
     assert_eq!(usage.take_sync(SyncScope::Changes).ended, [id]);
 }
