@@ -78,8 +78,8 @@ impl BundleFollower<'_> {
                 }
             };
             self.record(outcome);
-            // A server that responds at once without a new bundle is polled.
-            let was_held = started.elapsed() >= MIN_HELD || outcome != BundleFetch::Unchanged;
+            // A server that responds at once without a bundle that can be used is polled.
+            let was_held = started.elapsed() >= MIN_HELD || outcome == BundleFetch::Activated;
             if !(is_held && was_held) {
                 sleep(self.replica.delay()).await;
             }

@@ -46,7 +46,7 @@ pub enum OfferRefusal {
 pub(super) fn check_offer(
     origin: &BundleOrigin,
     bundle: &Bundle,
-    current: Option<&Bundle>,
+    current: Option<&Manifest>,
 ) -> Result<(), OfferRefusal> {
     if !origin.unsigned {
         bundle.verify(&origin.keys)?;
@@ -56,18 +56,17 @@ pub(super) fn check_offer(
         return Err(OfferRefusal::Requires(manifest.requires));
     }
     match current {
-        Some(current) if !is_successor(bundle, current) => Err(OfferRefusal::Older {
+        Some(current) if !is_successor(manifest, current) => Err(OfferRefusal::Older {
             revision: manifest.revision.clone(),
             created: manifest.created,
-            current: current.manifest().revision.clone(),
+            current: current.revision.clone(),
         }),
         _ => Ok(()),
     }
 }
 
 /// Returns whether a bundle is equal to another one, newer, or its parent to which it may return.
-fn is_successor(bundle: &Bundle, current: &Bundle) -> bool {
-    let (new, old) = (bundle.manifest(), current.manifest());
+fn is_successor(new: &Manifest, old: &Manifest) -> bool {
     let is_parent =
         |old: &Manifest| old.allows_parent && old.parent.as_ref() == Some(&new.revision);
     new == old || new.created > old.created || is_parent(old)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use policy_bundle::{Bundle, ExtractedBundle};
+use policy_bundle::{Bundle, ExtractedBundle, Manifest};
 use thiserror::Error;
 use tokio::{
     runtime::Handle,
@@ -82,30 +82,38 @@ impl Replica {
         })
     }
 
-    /// Returns the config of a start: that with the stored bundles, or with those of the servers
-    /// if none are stored or those have problems.
+    /// Returns the config with the stored bundles; `None` if none are stored.
+    ///
+    /// # Errors
+    ///
+    /// Returns the problems of the stored bundles, and of the config with them.
+    pub async fn stored_config(
+        &self,
+        source: &ConfigSource,
+        handler: AgentHandler,
+    ) -> Result<Option<Config>, ReplicaError> {
+        match self.stored_layers()? {
+            Some(layers) => checked_config(source, layers, handler).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the config with the bundles of the servers. They must not be older than those that
+    /// were stored, even if these have problems.
     ///
     /// # Errors
     ///
     /// Returns the problems of the bundles of the servers.
-    pub async fn first_config(
+    pub async fn fetched_config(
         &self,
         source: &ConfigSource,
         handler: AgentHandler,
     ) -> Result<Config, ReplicaError> {
-        let stored = match self.stored_layers() {
-            Ok(Some(layers)) => checked_config(source, layers, handler).await.map(Some),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        };
-        match stored {
-            Ok(Some(config)) => return Ok(config),
-            Ok(None) => (),
-            Err(error) => tracing::warn!(%error, "stored bundles refused"),
-        }
+        let stored = self.store.manifests();
         let mut layers = Vec::new();
         for origin in &self.bundles {
-            layers.push(self.fetch_first(origin).await?);
+            let bundle = self.fetch_first(origin).await?;
+            layers.push(self.layer(origin, bundle, stored.get(&origin.name))?);
         }
         checked_config(source, layers, handler).await
     }
@@ -130,11 +138,11 @@ impl Replica {
             return Ok(None);
         };
         let layers = self.bundles.iter().zip(bundles);
-        let layers = layers.map(|(origin, bundle)| self.layer(origin, bundle));
+        let layers = layers.map(|(origin, bundle)| self.layer(origin, bundle, None));
         layers.collect::<Result<_, _>>().map(Some)
     }
 
-    async fn fetch_first(&self, origin: &BundleOrigin) -> Result<PolicyLayer, ReplicaError> {
+    async fn fetch_first(&self, origin: &BundleOrigin) -> Result<Bundle, ReplicaError> {
         let deadline = Instant::now() + FIRST_FETCH_TIMEOUT;
         // Logs each reason once, as while the gateway runs.
         let statuses = BundleStatuses::default();
@@ -154,14 +162,17 @@ impl Replica {
             sleep(FIRST_FETCH_INTERVAL).await;
         };
         statuses.record_response(&origin.name);
-        let bundle = Bundle::from_bytes(&archive);
-        let bundle = bundle.map_err(|error| refused(origin, error.into()))?;
-        self.layer(origin, bundle)
+        Bundle::from_bytes(&archive).map_err(|error| refused(origin, error.into()))
     }
 
-    /// Checks a bundle and extracts its files.
-    fn layer(&self, origin: &BundleOrigin, bundle: Bundle) -> Result<PolicyLayer, ReplicaError> {
-        check_offer(origin, &bundle, None).map_err(|error| refused(origin, error))?;
+    /// Checks a bundle, which must not be older than `stored`, and extracts its files.
+    fn layer(
+        &self,
+        origin: &BundleOrigin,
+        bundle: Bundle,
+        stored: Option<&Manifest>,
+    ) -> Result<PolicyLayer, ReplicaError> {
+        check_offer(origin, &bundle, stored).map_err(|error| refused(origin, error))?;
         let extracted = self.store.extract(&origin.name, bundle);
         let extracted = extracted.map_err(|error| refused(origin, error.into()))?;
         Ok(layer_of(origin, extracted))
@@ -183,10 +194,10 @@ impl Replica {
         offered.remove(&index);
         let active = app.snapshot().config.layers.clone();
         let current = active.get(index).and_then(|layer| layer.bundle.as_ref());
-        let current = current.map(|extracted| extracted.bundle());
+        let current = current.map(|extracted| extracted.bundle().manifest());
         let bundle = Bundle::from_bytes(archive)?;
         check_offer(origin, &bundle, current)?;
-        if current.is_some_and(|current| current.manifest() == bundle.manifest()) {
+        if current == Some(bundle.manifest()) {
             return Ok(BundleFetch::Unchanged);
         }
         let extracted = self.store.extract(&origin.name, bundle)?;

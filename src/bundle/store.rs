@@ -12,14 +12,19 @@ use std::{
     },
 };
 
-use policy_bundle::{Bundle, BundleError, ExtractedBundle, MAX_ARCHIVE_BYTES};
+use policy_bundle::{Bundle, BundleError, ExtractedBundle, MAX_ARCHIVE_BYTES, Manifest};
 use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::{config::PolicyLayer, state::replace_file};
 
 /// Name of the file that names the archives in use.
 const ACTIVE: &str = "active.json";
+
+/// Name of the file with the manifests of the bundles in use, by name. They tell which bundles are
+/// older if an archive is damaged.
+const MANIFESTS: &str = "manifests.json";
 
 /// Name of the folder with the files of bundles.
 const EXTRACTED: &str = "extracted";
@@ -111,9 +116,15 @@ impl BundleStore {
         Ok(Some(bundles))
     }
 
+    /// Reads the manifests of the bundles that were last in use, by name.
+    pub(super) fn manifests(&self) -> BTreeMap<String, Manifest> {
+        let manifests = fs::read(self.folder.join(MANIFESTS)).unwrap_or_default();
+        serde_json::from_slice(&manifests).unwrap_or_default()
+    }
+
     /// Stores the bundles in use, as a whole, and removes those before them.
     pub(super) fn write(&self, layers: &[PolicyLayer]) -> Result<(), BundleStoreError> {
-        let mut active = BTreeMap::new();
+        let (mut active, mut manifests) = (BTreeMap::new(), BTreeMap::new());
         for layer in layers {
             let Some(extracted) = &layer.bundle else {
                 continue;
@@ -126,13 +137,19 @@ impl BundleStore {
                 .and_then(|archive| replace_file(&self.folder, &path, &archive))
                 .map_err(|source| BundleStoreError::Io { path, source })?;
             active.insert(layer.name.clone(), file);
+            manifests.insert(layer.name.as_str(), extracted.bundle().manifest());
         }
-        let path = self.folder.join(ACTIVE);
-        let text = serde_json::to_vec(&active).map_err(io::Error::from);
-        text.and_then(|text| replace_file(&self.folder, &path, &text))
-            .map_err(|source| BundleStoreError::Io { path, source })?;
+        self.write_json(ACTIVE, &active)?;
+        self.write_json(MANIFESTS, &manifests)?;
         self.remove_others(&active);
         Ok(())
+    }
+
+    fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), BundleStoreError> {
+        let path = self.folder.join(name);
+        let text = serde_json::to_vec(value).map_err(io::Error::from);
+        text.and_then(|text| replace_file(&self.folder, &path, &text))
+            .map_err(|source| BundleStoreError::Io { path, source })
     }
 
     /// Extracts a bundle into a new folder.

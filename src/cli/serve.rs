@@ -8,6 +8,7 @@ use std::{
 };
 
 use clap::Args;
+use tokio_util::task::TaskTracker;
 use url::Url;
 
 use super::{
@@ -23,8 +24,8 @@ use crate::{
     },
     hook,
     observe::{self, LogGuard},
-    server::{self, Server},
-    state::{AppResources, ConfigInput, ConfigSource, StoreLayers, end_tasks},
+    server::{self, Server, ServerError},
+    state::{AppResources, BuildError, ConfigInput, ConfigSource, StoreLayers, end_tasks},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -77,19 +78,11 @@ impl ServeArgs {
         block_on(async {
             let (stop, abort) = (shutdown_signals(1)?, shutdown_signals(2)?);
             tokio::pin!(stop);
-            let config = match &replica {
-                Some(replica) => tokio::select! {
-                    config = replica.first_config(&source, server::handle_agent_request) => config?,
-                    () = &mut stop => return Ok(()),
-                },
-                None => first,
-            };
-            let agents = scheme(config.tls.is_some());
-            let operators = scheme(config.admin.tls.is_some());
-            let resources = AppResources::default();
-            let tasks = resources.tasks.clone();
+            let agents = scheme(first.tls.is_some());
+            let operators = scheme(first.admin.tls.is_some());
+            let tasks = TaskTracker::new();
             let server = tokio::select! {
-                server = Server::bind_reloading(config, resources, source) => server?,
+                server = start(first, source, replica.as_deref(), &tasks) => server?,
                 () = &mut stop => {
                     end_tasks(&tasks).await;
                     return Ok(());
@@ -108,6 +101,41 @@ impl ServeArgs {
             Ok(())
         })
     }
+}
+
+/// Binds a server: with the stored bundles of `replica`, or with those of its servers if none are
+/// stored or those have problems.
+async fn start(
+    first: Config,
+    source: ConfigSource,
+    replica: Option<&Replica>,
+    tasks: &TaskTracker,
+) -> Result<Server, Failure> {
+    let bind = |config| {
+        let tasks = tasks.clone();
+        let resources = AppResources {
+            tasks,
+            ..AppResources::default()
+        };
+        Server::bind_reloading(config, resources, source.clone())
+    };
+    let Some(replica) = replica else {
+        return Ok(bind(first).await?);
+    };
+    let handler = server::handle_agent_request;
+    match replica.stored_config(&source, handler).await {
+        Ok(Some(config)) => match bind(config).await {
+            // Such as a guard that is not proven any more.
+            Err(ServerError::Build(error @ BuildError::Config(_))) => {
+                tracing::warn!(%error, "stored bundles refused");
+            }
+            bound => return Ok(bound?),
+        },
+        Ok(None) => (),
+        Err(error) => tracing::warn!(%error, "stored bundles refused"),
+    }
+    let config = replica.fetched_config(&source, handler).await?;
+    Ok(bind(config).await?)
 }
 
 fn store_layers(replica: &Arc<Replica>) -> Arc<StoreLayers> {

@@ -69,6 +69,21 @@ impl Replica {
         self.operator = Agent::at(self.served.operators());
     }
 
+    /// Changes a word in the stored archive.
+    fn modify_stored_bundle(&self) {
+        let stored = fs::read_dir(self.folder.path().join("bundles")).unwrap();
+        let mut archives = stored
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "gz"));
+        let archive = archives.next().unwrap();
+        assert_eq!(archives.next(), None);
+        let mut bytes = fs::read(&archive).unwrap();
+        let apple = bytes.windows(5).position(|window| window == b"apple");
+        let at = apple.unwrap();
+        bytes[at..at + 5].copy_from_slice(b"peach");
+        fs::write(&archive, bytes).unwrap();
+    }
+
     /// Stops the process, and returns its log.
     pub(super) async fn stop(self) -> String {
         self.served.terminate();
@@ -234,24 +249,57 @@ async fn a_modified_stored_bundle_is_fetched_again_at_the_next_start() {
     let publisher = Publisher::new();
     let server = server_with(&publisher, "apple").await;
     let mut replica = Replica::start_from(&server, &publisher).await;
-    let stored = fs::read_dir(replica.folder.path().join("bundles")).unwrap();
-    let mut archives = stored
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "gz"));
-    let archive = archives.next().unwrap();
-    assert_eq!(archives.next(), None);
     replica.served.kill();
-    let mut bytes = fs::read(&archive).unwrap();
-    let at = bytes
-        .windows(5)
-        .position(|window| window == b"apple")
-        .unwrap();
-    bytes[at..at + 5].copy_from_slice(b"peach");
-    fs::write(&archive, bytes).unwrap();
+    replica.modify_stored_bundle();
 
     replica.restart();
 
     assert!(replica.denies("apple").await, "it is fetched again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_bundle_older_than_a_damaged_stored_one_is_accepted() {
+    let publisher = Publisher::new();
+    let older = publisher.denying("0", "cherry");
+    let server = server_with(&publisher, "apple").await;
+    let mut replica = Replica::start_from(&server, &publisher).await;
+    replica.served.kill();
+    replica.modify_stored_bundle();
+    server.publish("prod", older);
+
+    let gateway = ServerProcess::start(serve_command(replica.folder.path()));
+    let ended = tokio::task::spawn_blocking(move || gateway.ended(TEST_TIMEOUT));
+    let (status, err) = ended.await.unwrap();
+
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        err.contains("is not newer than revision `1` in use"),
+        "{err}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_bundle_that_is_not_proven_any_more_is_fetched_again() {
+    let publisher = Publisher::new();
+    let server = PolicyServer::start(Polling::Long).await;
+    let guard = |revision, needs: &str| {
+        let hook = format!("#!/bin/sh\n{needs}grep -q apple && exit 2\nexit 0\n");
+        let config = "hooks: { BeforeModel: [{ hooks: [{ name: g, command: ./hooks/g.sh, \
+                      must_deny: [{ prompt: apple }] }] }] }\n";
+        let manifest = publisher.manifest(revision);
+        publisher.signed(manifest, &[("hookgate.yaml", config), ("hooks/g.sh", &hook)])
+    };
+    let needed = TempDir::new().unwrap();
+    let needs = format!("test -d {} || exit 3\n", needed.path().display());
+    server.publish("prod", guard("1", &needs));
+    let mut replica = Replica::start_from(&server, &publisher).await;
+    replica.served.kill();
+    drop(needed);
+    server.publish("prod", guard("2", ""));
+
+    replica.restart();
+
+    assert!(replica.denies("apple").await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
