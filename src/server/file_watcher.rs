@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeSet,
-    io,
+    fs, io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
@@ -30,8 +30,12 @@ const FILE_EVENTS: WatchFlags = WatchFlags::MODIFY
 /// Space for one event with the longest file name.
 const EVENT_BUFFER_BYTES: usize = 1024;
 
-/// Watches files and their parent directories: editors and Kubernetes replace files, so
-/// that their names refer to other files than those that are watched.
+/// Links that are followed to one file, as in Linux.
+const MAX_LINKS: usize = 40;
+
+/// Watches files, their parent directories and those of links on the way: editors, deployments
+/// and Kubernetes replace files or links, so that names refer to other files than those that are
+/// watched.
 #[derive(Debug)]
 pub(super) struct FileWatcher(AsyncFd<OwnedFd>);
 
@@ -48,9 +52,12 @@ impl FileWatcher {
     )]
     pub(super) fn new(files: &[PathBuf]) -> io::Result<Self> {
         let watcher = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let directories: BTreeSet<&Path> = files.iter().map(|file| parent(file)).collect();
+        let mut directories = BTreeSet::new();
+        for file in files {
+            add_directories(file, &mut directories);
+        }
         for directory in directories {
-            if let Err(error) = inotify::add_watch(&watcher, directory, DIRECTORY_EVENTS) {
+            if let Err(error) = inotify::add_watch(&watcher, &directory, DIRECTORY_EVENTS) {
                 tracing::warn!(%error, "failed to watch a config directory");
             }
         }
@@ -71,6 +78,36 @@ impl FileWatcher {
         let read = |watcher: &OwnedFd| Ok(rustix::io::read(watcher, &mut events)?);
         self.0.async_io(Interest::READABLE, read).await.map(drop)
     }
+}
+
+/// Adds the directories of all names that a path of a file refers to: its own, and those of links.
+fn add_directories(file: &Path, directories: &mut BTreeSet<PathBuf>) {
+    let mut path = file.to_owned();
+    for _ in 0..MAX_LINKS {
+        directories.insert(parent(&path).to_owned());
+        let Some((link, target)) = first_link(&path) else {
+            return;
+        };
+        let directory = parent(&link);
+        directories.insert(directory.to_owned());
+        let rest = path.strip_prefix(&link).unwrap_or(Path::new(""));
+        let target = directory.join(target);
+        path = if rest == Path::new("") {
+            target
+        } else {
+            target.join(rest)
+        };
+    }
+}
+
+/// Returns the first link on the way to a file, and its target.
+fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut prefixes: Vec<&Path> = path.ancestors().collect();
+    prefixes.reverse();
+    prefixes.into_iter().find_map(|prefix| {
+        let target = fs::read_link(prefix).ok()?;
+        Some((prefix.to_owned(), target))
+    })
 }
 
 /// Returns the parent directory; the current one for a bare name.

@@ -190,6 +190,30 @@ async fn a_config_replaced_through_symbolic_links_is_reloaded() {
 }
 
 #[tokio::test]
+async fn files_behind_a_link_to_a_folder_are_reloaded_each_time_it_is_replaced() {
+    let link = |folder: &Path, release: &str| {
+        symlink(release, folder.join("next")).unwrap();
+        fs::rename(folder.join("next"), folder.join("current")).unwrap();
+    };
+    let gate = Reloadable::start(|folder, text| {
+        for (release, events) in [("one", ""), ("two", "\"BeforeModel\": []"), ("three", "")] {
+            fs::create_dir(folder.join(release)).unwrap();
+            let settings = format!("{{\"hooks\": {{{events}}}}}");
+            fs::write(folder.join(release).join("settings.json"), settings).unwrap();
+        }
+        link(folder, "one");
+        let text = format!("{text}\nhook_files: [current/settings.json]\n");
+        fs::write(folder.join("hookgate.yaml"), text).unwrap();
+    })
+    .await;
+
+    for (reloads, release) in [(1, "two"), (2, "three")] {
+        link(gate.folder.path(), release);
+        gate.wait_for_metric(&format!("{APPLIED} {reloads}")).await;
+    }
+}
+
+#[tokio::test]
 async fn a_log_written_beside_the_config_rarely_wakes_the_gateway() {
     let gate = Reloadable::start(write_config_file).await;
     let mut log = fs::File::create(gate.folder.path().join("log")).unwrap();
