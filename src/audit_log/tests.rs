@@ -186,13 +186,16 @@ async fn an_incomplete_line_is_moved_aside_wherever_it_ends() {
 
 #[tokio::test]
 async fn an_incomplete_first_line_is_moved_aside() {
-    let log = TestLog::new();
-    fs::write(log.path(), "{\"seq\":1,\"pre").unwrap();
+    let long = format!("{{\"seq\":1,\"prev\":\"{}", "x".repeat(100_000));
+    for line in ["{\"seq\":1,\"pre", &long] {
+        let log = TestLog::new();
+        fs::write(log.path(), line).unwrap();
 
-    log.write(1).await;
+        log.write(1).await;
 
-    assert_eq!(log.kinds(), ["repaired", "start", "dropped", "stop"]);
-    log.whole();
+        assert_eq!(log.kinds(), ["repaired", "start", "dropped", "stop"]);
+        log.whole();
+    }
 }
 
 #[tokio::test]
@@ -210,7 +213,8 @@ async fn zeros_after_the_last_line_are_moved_aside() {
 
 #[tokio::test]
 async fn a_file_that_is_not_a_log_is_not_changed() {
-    for text in ["precious", "precious\n", "{\"a\":1}\n"] {
+    let other = format!("{{\"seq\":7,\"text\":\"{}", "x".repeat(100_000));
+    for text in ["precious", "precious\n", "{\"a\":1}\n", &other] {
         let log = TestLog::new();
         fs::write(log.path(), text).unwrap();
 

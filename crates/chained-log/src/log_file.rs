@@ -76,7 +76,7 @@ impl LogFile {
             match last_line(&file).map_err(failed)? {
                 Some((end, last)) => (log.len, head) = (end, last),
                 // Empty, or the very first line is incomplete.
-                None if size == 0 || size < READ_BYTES && starts_like_a_line(&file) => (),
+                None if size == 0 || is_torn_line(&file, size, head.seq + 1) => (),
                 None => return Err(OpenError::not_a_log(path)),
             }
             log.first_seq = first_seq(&file).unwrap_or(head.seq + 1);
@@ -314,10 +314,16 @@ pub(crate) fn rotated_seq(name: &OsStr, log_name: &OsStr) -> Option<u64> {
     is_padded.then(|| digits.parse().ok()).flatten()
 }
 
-fn starts_like_a_line(file: &File) -> bool {
-    let mut start = [0; LINE_START.len()];
+/// Returns whether a file without a complete line is the begin of one. A long one must have the
+/// expected sequence number, so that no other file is moved aside.
+fn is_torn_line(file: &File, size: u64, seq: u64) -> bool {
+    let mut expected = LINE_START.to_vec();
+    if size >= READ_BYTES {
+        expected.extend_from_slice(format!("{seq},").as_bytes());
+    }
+    let mut start = vec![0; expected.len()];
     let read = file.read_at(&mut start, 0).unwrap_or_default();
-    read > 0 && start.get(..read) == LINE_START.get(..read)
+    size < MAX_TORN_BYTES && read > 0 && start.get(..read) == expected.get(..read)
 }
 
 /// Returns the sequence number of the first line of a file.
