@@ -287,7 +287,10 @@ async fn a_stored_bundle_that_is_not_proven_any_more_is_fetched_again() {
         let config = "hooks: { BeforeModel: [{ hooks: [{ name: g, command: ./hooks/g.sh, \
                       must_deny: [{ prompt: apple }] }] }] }\n";
         let manifest = publisher.manifest(revision);
-        publisher.signed(manifest, &[("hookgate.yaml", config), ("hooks/g.sh", &hook)])
+        publisher.signed(
+            manifest,
+            &[("hookgate.yaml", config), ("hooks/g.sh", &hook)],
+        )
     };
     let needed = TempDir::new().unwrap();
     let needs = format!("test -d {} || exit 3\n", needed.path().display());
