@@ -294,7 +294,7 @@ async fn next_events(
         return Some((Ok(position_event(&subscription)), subscription));
     };
     let batch = batch?;
-    let lost = (batch.lost > 0).then(|| format!("event: lost\ndata: {}\n\n", batch.lost));
+    let lost = live_tail::lost_event(&subscription, &batch);
     let calls = batch.calls.into_iter().map(|call| {
         let call = content::visible_call(principal, call);
         // A summary of strings and numbers always becomes JSON.

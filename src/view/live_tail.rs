@@ -4,7 +4,7 @@ use http::HeaderMap;
 
 use crate::{
     error::{ApiError, ErrorReason},
-    observe::trace::{TraceFilter, TraceSubscription},
+    observe::trace::{TraceBatch, TraceFilter, TraceSubscription},
     state::App,
 };
 
@@ -35,4 +35,13 @@ pub fn subscribe(
         return Err(ApiError::new(ErrorReason::Overloaded, message));
     }
     Ok(store.subscribe(filter, after))
+}
+
+/// Returns the event `lost` of the last batch of a subscription, if calls were lost. Its id is the
+/// position in front of the next call: behind it, the same loss is not reported again.
+pub fn lost_event(subscription: &TraceSubscription, batch: &TraceBatch) -> Option<String> {
+    let next = batch.calls.first();
+    let id = next.map_or(subscription.position(), |call| call.seq.saturating_sub(1));
+    let lost = batch.lost;
+    (lost > 0).then(|| format!("id: {id}\nevent: lost\ndata: {lost}\n\n"))
 }

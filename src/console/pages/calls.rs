@@ -134,10 +134,7 @@ impl LiveTail {
             .collect();
         // Rows hold texts only, so this cannot fail.
         let rows = serde_json::to_string(&rows).unwrap_or_default();
-        let lost = match batch.lost {
-            0 => String::new(),
-            lost => format!("event: lost\ndata: {lost}\n\n"),
-        };
+        let lost = live_tail::lost_event(&self.subscription, batch).unwrap_or_default();
         let position = self.subscription.position();
         format!("{lost}id: {position}\nevent: calls\ndata: {rows}\n\n")
     }

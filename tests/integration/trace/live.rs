@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
-use super::MODEL;
+use super::{MODEL, until};
 use crate::harness::{TEST_TIMEOUT, TestGateway, Upstream, next_chunk, prompt};
 
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }]\n";
@@ -118,6 +119,35 @@ async fn a_live_tail_continues_behind_the_last_event_or_the_page_before_it() {
     assert!(!from_now.contains(&missed), "{from_now}");
     let wrong = subscribe(&gateway, "after=yesterday").await;
     assert_eq!(wrong.status(), 400);
+}
+
+#[tokio::test]
+async fn lost_calls_are_reported_once_also_to_a_reader_that_connects_again() {
+    let upstream = Upstream::mock().await;
+    let config = format!("trace: {{ exchanges: 2 }}\n{GUARD}");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let ask = async |text: &str| {
+        let answer = gateway.agent().generate(MODEL, &prompt(text)).await;
+        answer.header("x-hookgate-request-id").to_owned()
+    };
+    for _ in 0..3 {
+        ask("hello").await;
+    }
+    let denied = ask("something forbidden").await;
+    let has_ended = |calls: &Value| calls["last_seq"] == 4;
+    until(&gateway.operator(), "/calls", has_ended).await;
+
+    let mut tail = subscribe(&gateway, "verdict=deny&after=0").await;
+    let text = read_until(&mut tail, &denied).await;
+    let (_, lost) = text.split_once("id: 0\n\n").unwrap();
+    let (lost, _) = lost.split_once("\n\n").unwrap();
+    let (id, event) = lost.split_once('\n').unwrap();
+    let id = id.strip_prefix("id: ").unwrap();
+    let mut again = subscribe_after(&gateway, "verdict=deny", id).await;
+    let again = read_until(&mut again, &denied).await;
+
+    assert_eq!((id, event), ("3", "event: lost\ndata: 2"));
+    assert!(!again.contains("event: lost"), "{again}");
 }
 
 #[tokio::test]
