@@ -1,6 +1,6 @@
 //! `hookgate check`: validates a config.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -25,8 +25,15 @@ use crate::{
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
     /// Path of the config file
-    #[arg(default_value = "config/hookgate.yaml")]
+    #[arg(
+        value_name = "FILE",
+        default_value = "config/hookgate.yaml",
+        conflicts_with = "config"
+    )]
     file: PathBuf,
+    /// Path of the config file, as for other commands
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Run the cases of `must_deny`, `must_allow` and `must_mask`, which starts hooks
     #[arg(long)]
     prove: bool,
@@ -37,7 +44,8 @@ pub(super) struct CheckArgs {
 
 impl CheckArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = Config::load(&self.file, &Overrides::default(), &hook::registry())?;
+        let file = self.config.unwrap_or(self.file);
+        let config = Config::load(&file, &Overrides::default(), &hook::registry())?;
         print_warnings(&config);
         print_policy_notes(&config);
         print_hosted_tools(&config);
@@ -48,7 +56,7 @@ impl CheckArgs {
             print_tool_names(&hook::tool_names(&config))?;
         }
         let (hooks, policies) = (config.enabled_hooks().count(), config.policies.len());
-        let source = self.rollout_source(&config)?;
+        let source = rollout_source(&file, &config)?;
         // Building a snapshot checks what only the transports know.
         block_on(async {
             let resources = AppResources::default();
@@ -71,22 +79,19 @@ impl CheckArgs {
         if policies > 0 {
             summary = format!("{summary}, {}", count(policies, "policy", "policies"));
         }
-        Ok(print(&format!(
-            "{}: valid, {summary}",
-            self.file.display()
-        ))?)
+        Ok(print(&format!("{}: valid, {summary}", file.display()))?)
     }
+}
 
-    /// Returns the source from which `serve` reads the config that is rolled out, if there is one.
-    fn rollout_source(&self, config: &Config) -> Result<Option<ConfigSource>, Failure> {
-        if config.rollout.is_none() {
-            return Ok(None);
-        }
-        let file = Some(self.file.clone());
-        let source = config_source(file, Overrides::default(), None, hook::registry());
-        source.read()?;
-        Ok(Some(source))
+/// Returns the source from which `serve` reads the config that is rolled out, if there is one.
+fn rollout_source(file: &Path, config: &Config) -> Result<Option<ConfigSource>, Failure> {
+    if config.rollout.is_none() {
+        return Ok(None);
     }
+    let file = Some(file.to_owned());
+    let source = config_source(file, Overrides::default(), None, hook::registry());
+    source.read()?;
+    Ok(Some(source))
 }
 
 /// Prints warnings about settings that are valid but probably not intended.

@@ -265,6 +265,27 @@ fn check_accepts_a_valid_config_with_warnings() {
 }
 
 #[test]
+fn check_reads_the_file_of_its_argument_or_of_the_option_config() {
+    let config = "upstreams: { gemini: { url: \"http://x\" } }\n";
+    let (folder, _) = folder_with_file("own.yaml", config);
+
+    for arguments in [
+        &["check", "own.yaml"][..],
+        &["check", "--config", "own.yaml"],
+    ] {
+        let (code, stdout, stderr) = run(arguments, folder.path());
+        assert_eq!(
+            (code, stdout.as_str()),
+            (0, "own.yaml: valid, 0 hooks\n"),
+            "{stderr}"
+        );
+    }
+    let both = ["check", "own.yaml", "--config", "own.yaml"];
+    let (code, _, stderr) = run(&both, folder.path());
+    assert_eq!(code, 2, "{stderr}");
+}
+
+#[test]
 fn invalid_arguments_and_missing_files_set_the_exit_code() {
     let folder = TempDir::new().unwrap();
     for arguments in [
