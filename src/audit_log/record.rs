@@ -256,6 +256,10 @@ pub struct ViewRecord {
     /// Session of the content; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub session: String,
+    /// Caller of a watched session, without a key if it has no credential; absent for a view, and
+    /// for a watch of the sessions of all callers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<CallerRecord>,
     /// Reason that the operator gave.
     #[serde(rename = "because")]
     pub reason: String,
@@ -373,6 +377,7 @@ impl ViewRecord {
             by: short_name(by),
             request: short_name(request),
             session: short_name(session),
+            caller: None,
             reason: truncate(reason, MAX_TEXT_BYTES).to_owned(),
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    audit_log::{AuditRecord, ViewRecord},
+    audit_log::{AuditRecord, CallerRecord, ViewRecord, short_name},
     auth::AdminPrincipal,
     config::AdminRole,
     error::{ApiError, ErrorReason},
@@ -73,7 +73,15 @@ pub fn watch(
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }
     let by = principal.name.to_string();
-    record_view(app, ViewRecord::new(&by, "", &session, &reason))?;
+    let watched_caller = caller.as_deref().map(|key| CallerRecord {
+        key: short_name(key),
+        ..CallerRecord::default()
+    });
+    let record = ViewRecord {
+        caller: watched_caller,
+        ..ViewRecord::new(&by, "", &session, &reason)
+    };
+    record_view(app, record)?;
     let watch = SessionWatch {
         until: SystemTime::now() + Duration::from_mins(minutes),
         session,

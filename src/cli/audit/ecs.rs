@@ -52,6 +52,10 @@ pub(super) fn ecs_document(line: &Value) -> Value {
         },
     });
     for (name, pointer) in FIELDS {
+        // The user of a view is its operator, not the caller of the session.
+        if kind == "viewed" && pointer.starts_with("/caller/") {
+            continue;
+        }
         if let Some(value) = line.pointer(pointer) {
             set(&mut document, name, value.clone());
         }
@@ -154,6 +158,13 @@ mod tests {
             "hookgate": line,
         });
         assert_eq!(document, expected);
+    }
+
+    #[test]
+    fn the_caller_of_a_watched_session_is_not_the_user_of_the_watch() {
+        let line = json!({ "kind": "viewed", "by": "ivan", "caller": { "key": "k" } });
+
+        assert_eq!(ecs_document(&line).get("user"), None);
     }
 
     #[test]

@@ -114,6 +114,33 @@ async fn content_is_kept_from_the_start_of_a_watch_and_masked() {
     assert_eq!(missing.status, 404);
 }
 
+#[tokio::test]
+async fn the_decision_log_has_the_caller_whose_session_is_watched() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "audit: { path: audit.jsonl }\n").await;
+
+    for query in ["?caller=k1", "?caller=", ""] {
+        let path = format!("/sessions/s-1/watch{query}");
+        let body = json!({ "minutes": 5, "reason": "ticket 7" }).to_string();
+        assert_eq!(gateway.operator().post(&path, body).await.status, 200);
+    }
+
+    let folder = gateway.stop_and_keep_files().await;
+    let audit = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    let lines = audit
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let callers: Vec<Value> = lines
+        .filter(|line: &Value| line["kind"] == "viewed")
+        .map(|line| line["caller"].clone())
+        .collect();
+    assert_eq!(
+        callers,
+        [json!({ "key": "k1" }), json!({}), Value::Null],
+        "{audit}"
+    );
+}
+
 /// Returns the chunks of a stream with this text each.
 fn text_chunks(texts: &[&str]) -> String {
     let events = texts
