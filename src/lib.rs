@@ -5,6 +5,7 @@
 //! model call begins.
 
 pub mod model;
+pub mod mutex;
 pub mod resettable_timer;
 
 pub mod event;

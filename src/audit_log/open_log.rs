@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use chained_log::{
@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     config::{AuditMode, AuditSettings},
+    mutex::Mutex,
     observe::Metrics,
 };
 
@@ -59,7 +60,7 @@ impl OpenLogs {
         settings: &AuditSettings,
         metrics: &Arc<Metrics>,
     ) -> Result<Arc<OpenLog>, OpenError> {
-        let mut by_path = self.by_path.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_path = self.by_path.lock();
         if let Some(log) = by_path.get(&settings.path).and_then(Weak::upgrade) {
             return Ok(log);
         }
@@ -134,11 +135,7 @@ impl Drop for OpenLog {
 impl LogFileObserver {
     /// Sets where lines are exported from now on.
     pub(super) fn set_exporter(&self, exporter: Option<Arc<RecordExporter>>) {
-        *self.exporter() = exporter;
-    }
-
-    fn exporter(&self) -> MutexGuard<'_, Option<Arc<RecordExporter>>> {
-        self.exporter.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.exporter.lock() = exporter;
     }
 }
 
@@ -184,7 +181,7 @@ impl LogObserver for LogFileObserver {
 
     fn written(&self, lines: &[u8], head: &ChainHead) {
         self.written_seq.send_replace(head.seq);
-        let exporter = self.exporter().clone();
+        let exporter = self.exporter.lock().clone();
         if let Some(exporter) = exporter {
             exporter.export_lines(lines);
         }

@@ -1,10 +1,9 @@
 //! Rate limit of records about rejected requests, so that a flood of them does not
 //! rotate useful history out of the log.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+
+use crate::mutex::Mutex;
 
 const MAX_RECORDS_PER_WINDOW: u64 = 100;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -26,7 +25,7 @@ impl RecordRateLimiter {
     /// Admits a record about one more rejected request, and returns the number of those
     /// suppressed before it that was not reported yet. `None`: it is suppressed, too.
     pub(super) fn admit(&self, now: Instant) -> Option<u64> {
-        let mut window = self.window();
+        let mut window = self.window.lock();
         let mut suppressed_before = 0;
         let is_open = |start| now.saturating_duration_since(start) < WINDOW;
         if !window.start.is_some_and(is_open) {
@@ -46,11 +45,7 @@ impl RecordRateLimiter {
 
     /// Returns and resets the number of suppressed records that was not reported yet.
     pub(super) fn take_suppressed(&self) -> u64 {
-        std::mem::take(&mut self.window().suppressed)
-    }
-
-    fn window(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.window.lock().suppressed)
     }
 }
 

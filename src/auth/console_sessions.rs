@@ -1,17 +1,12 @@
 //! Logins to the console, kept in memory.
 
-use std::{
-    fmt,
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Instant};
 
 use data_encoding::HEXLOWER;
 use lru::LruCache;
 
 use super::api_keys::{digest, random_text};
-use crate::config::LoginSettings;
+use crate::{config::LoginSettings, mutex::Mutex};
 
 /// Sessions that are kept; beyond it the least recently used ends.
 const MAX_CONSOLE_SESSIONS: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
@@ -46,7 +41,7 @@ impl ConsoleSessions {
             started: now,
             last_used: now,
         };
-        self.lock().put(digest(&id), session);
+        self.0.lock().put(digest(&id), session);
         Some(id)
     }
 
@@ -58,7 +53,7 @@ impl ConsoleSessions {
         now: Instant,
     ) -> Option<ConsoleSession> {
         let key = digest(id);
-        let mut sessions = self.lock();
+        let mut sessions = self.0.lock();
         let session = sessions.get_mut(&key)?;
         let age = now.saturating_duration_since(session.started);
         let idle = now.saturating_duration_since(session.last_used);
@@ -72,11 +67,7 @@ impl ConsoleSessions {
 
     /// Ends a session, if it exists.
     pub(super) fn end(&self, id: &str) {
-        self.lock().pop(&digest(id));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<[u8; 32], ConsoleSession>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().pop(&digest(id));
     }
 }
 

@@ -1,9 +1,6 @@
 //! Identity of an authenticated caller.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::SystemTime,
-};
+use std::{sync::Arc, time::SystemTime};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
@@ -18,6 +15,7 @@ use crate::{
     config::{Grant, UpstreamCredential},
     dialect::Api,
     event::{Caller, SessionScope},
+    mutex::Mutex,
     observe::Metrics,
 };
 
@@ -66,12 +64,6 @@ pub(super) struct Allowance {
     /// The call of this request, once it is counted.
     pub(super) call: Mutex<Option<Arc<CallerCall>>>,
     pub(super) metrics: Arc<Metrics>,
-}
-
-impl Allowance {
-    fn call(&self) -> MutexGuard<'_, Option<Arc<CallerCall>>> {
-        self.call.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Identity {
@@ -154,7 +146,7 @@ impl Identity {
         let (grant, shared) = (&allowance.grant, allowance.shared.as_ref());
         let entered = allowance.quota.enter(grant, cost, shared, now).await;
         if let Ok(guard) = &entered {
-            *allowance.call() = Some(Arc::clone(guard.call()));
+            *allowance.call.lock() = Some(Arc::clone(guard.call()));
         }
         let outcome = entered
             .as_ref()
@@ -182,7 +174,10 @@ impl Identity {
     pub fn usage(&self) -> Option<UsageReader> {
         let allowance = self.allowance.as_ref()?;
         allowance.grant.tokens_per_day?;
-        let (call, metrics) = (allowance.call().clone(), Arc::clone(&allowance.metrics));
+        let (call, metrics) = (
+            allowance.call.lock().clone(),
+            Arc::clone(&allowance.metrics),
+        );
         let label = Arc::clone(&allowance.label);
         Some(UsageReader::new(move |tokens| {
             if let Some(call) = &call {
@@ -202,7 +197,7 @@ impl Identity {
     /// tokens, instead of those that were expected before it was read.
     pub fn estimate_tokens(&self, bytes: usize, max_output: Option<u64>) {
         let allowance = self.allowance.as_ref();
-        if let Some(call) = allowance.and_then(|allowance| allowance.call().clone()) {
+        if let Some(call) = allowance.and_then(|allowance| allowance.call.lock().clone()) {
             call.estimate(bytes, max_output);
         }
     }

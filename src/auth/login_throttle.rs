@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv6Addr},
     num::{NonZeroU32, NonZeroUsize},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use governor::{
 use lru::LruCache;
 
 use super::error::AuthError;
+use crate::mutex::Mutex;
 
 /// Failed attempts that an address may make at once, and then per minute.
 const MAX_FAILURES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(20).unwrap();
@@ -72,7 +73,7 @@ impl LoginThrottle {
     /// throttled and the caller is new there, so that a guessed key is not confirmed.
     pub(super) fn succeeded(&self, address: IpAddr, caller: &Arc<str>) -> Result<(), AuthError> {
         let address = network(address);
-        let mut addresses = self.lock();
+        let mut addresses = self.0.lock();
         let state = addresses.get_or_insert_mut(address, AddressState::new);
         if state.known_callers.contains(caller) {
             return Ok(());
@@ -95,14 +96,10 @@ impl LoginThrottle {
             return error;
         }
         let address = network(address);
-        let mut addresses = self.lock();
+        let mut addresses = self.0.lock();
         let state = addresses.get_or_insert_mut(address, AddressState::new);
         let retry_after = state.count_failure(address);
         retry_after.map_or(error, |retry_after| AuthError::Throttled { retry_after })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<IpAddr, AddressState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -14,7 +14,7 @@ mod recent_outputs;
 mod shared_limits;
 mod sync_queue;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
 
@@ -28,6 +28,7 @@ pub use self::{
     shared_limits::{LimitsMode, LossMode, SharedLimits},
     sync_queue::SyncQueue,
 };
+use crate::mutex::Mutex;
 
 /// Usage of every caller by `event::Caller::key`. Survives config reloads.
 #[derive(Debug)]
@@ -42,14 +43,14 @@ impl Default for Quotas {
 impl Quotas {
     /// Returns the usage of the caller with this key and name.
     pub(super) fn get(&self, key: &str, name: &Arc<str>) -> Arc<Quota> {
-        let mut quotas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quotas = self.0.lock();
         let new = || Arc::new(Quota::new(key, name));
         Arc::clone(quotas.get_or_insert_ref(key, new))
     }
 
     /// Returns the name of the caller with this key, if it was seen.
     pub(super) fn name_of(&self, key: &str) -> Option<Arc<str>> {
-        let quotas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let quotas = self.0.lock();
         quotas.peek(key).map(|quota| Arc::clone(quota.name()))
     }
 }

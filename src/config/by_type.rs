@@ -4,8 +4,10 @@ use std::{
     any::{Any, TypeId},
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
+
+use crate::mutex::Mutex;
 
 /// One value for each type that was asked for.
 #[derive(Default)]
@@ -17,7 +19,7 @@ impl ByType {
         &self,
         make: impl FnOnce() -> V,
     ) -> Arc<V> {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.0.lock();
         let known = values.get(&TypeId::of::<T>()).cloned();
         if let Some(Ok(value)) = known.map(Arc::downcast) {
             return value;

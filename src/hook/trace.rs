@@ -1,15 +1,13 @@
 //! Trace of all hook events, for `hookgate explain` and `hookgate test`.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     event::{Action, EventName, HookRun, RuleId},
+    mutex::Mutex,
     observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
 };
 
@@ -115,11 +113,7 @@ impl Tracer {
 
     /// Takes the events so far.
     pub fn take_events(&self) -> Vec<EventTrace> {
-        std::mem::take(&mut self.state().events)
-    }
-
-    fn state(&self) -> MutexGuard<'_, TraceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.state.lock().events)
     }
 }
 
@@ -160,12 +154,12 @@ impl Sink for Arc<Tracer> {
                     sequential: plan.sequential,
                     hooks: hooks.collect(),
                 };
-                self.state().plan(*event, plan, *is_skipped);
+                self.state.lock().plan(*event, plan, *is_skipped);
             }
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
-                self.state().decide(decision);
+                self.state.lock().decide(decision);
             }
-            ExchangeEvent::ChunkInspected(runs) => self.state().inspect(runs),
+            ExchangeEvent::ChunkInspected(runs) => self.state.lock().inspect(runs),
             _ => (),
         }
     }

@@ -1,11 +1,10 @@
 //! Result of the last request for each bundle.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+
+use crate::mutex::Mutex;
 
 /// Results of the last requests for bundles, by name.
 #[derive(Debug, Default)]
@@ -32,7 +31,7 @@ impl BundleStatus {
 impl BundleStatuses {
     /// Records a response. Logs the end of failures.
     pub fn record_response(&self, name: &str) {
-        let mut statuses = self.statuses();
+        let mut statuses = self.0.lock();
         let status = statuses.entry(name.to_owned()).or_default();
         status.checked = Some(Timestamp::now());
         if status.fetch_error.take().is_some() {
@@ -42,7 +41,7 @@ impl BundleStatuses {
 
     /// Records that there is no response. Logs each reason once.
     pub fn record_failure(&self, name: &str, error: String) {
-        let mut statuses = self.statuses();
+        let mut statuses = self.0.lock();
         let status = statuses.entry(name.to_owned()).or_default();
         if status.fetch_error.as_ref() != Some(&error) {
             tracing::warn!(bundle = name, error, "bundle fetch failed");
@@ -52,7 +51,7 @@ impl BundleStatuses {
 
     /// Records whether the bundle of the server is in use. Logs each reason once.
     pub fn record_offer(&self, name: &str, refused: Option<String>) {
-        let mut statuses = self.statuses();
+        let mut statuses = self.0.lock();
         let status = statuses.entry(name.to_owned()).or_default();
         if let Some(error) = refused.as_ref().filter(|_| status.refused != refused) {
             tracing::warn!(
@@ -66,19 +65,15 @@ impl BundleStatuses {
 
     /// Returns the result of the last request for a bundle.
     pub fn get(&self, name: &str) -> BundleStatus {
-        self.statuses().get(name).cloned().unwrap_or_default()
+        self.0.lock().get(name).cloned().unwrap_or_default()
     }
 
     /// Returns the names of the bundles in use that may not be those of the server.
     pub fn outdated(&self) -> Vec<String> {
-        let statuses = self.statuses();
+        let statuses = self.0.lock();
         let outdated = statuses
             .iter()
             .filter(|(_, status)| status.error().is_some());
         outdated.map(|(name, _)| name.clone()).collect()
-    }
-
-    fn statuses(&self) -> MutexGuard<'_, BTreeMap<String, BundleStatus>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,13 +5,7 @@ mod exports;
 mod shadow;
 mod upstreams;
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    fmt,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
 
 use prometheus_client::{
     encoding::text,
@@ -26,7 +20,10 @@ use prometheus_client::{
 use serde::Serialize;
 
 use super::kept_series::KeptSeries;
-use crate::event::{EventName, HookStatus};
+use crate::{
+    event::{EventName, HookStatus},
+    mutex::Mutex,
+};
 
 /// Names and values of the labels of a series.
 type Labels<const COUNT: usize> = [(&'static str, Cow<'static, str>); COUNT];
@@ -212,7 +209,7 @@ impl Metrics {
         revision: &str,
         guards: impl Iterator<Item = (String, bool)>,
     ) -> String {
-        let _scrape = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        let _scrape = self.scrape.lock();
         let mut proven: BTreeMap<String, bool> = BTreeMap::new();
         for (name, is_proven) in guards {
             *proven.entry(name).or_insert(true) &= is_proven;

@@ -1,9 +1,6 @@
 //! The proof of one guard: its cases, and the result of the last run.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
@@ -19,6 +16,7 @@ use crate::{
     config::{Config, Problem},
     event::{EventName, MatcherSubject},
     hook::{Engine, Guard},
+    mutex::Mutex,
 };
 
 /// The cases of a proof that are run.
@@ -150,7 +148,7 @@ impl GuardProof {
     /// Keeps the result of a proof. A change is logged.
     pub(super) fn record(&self, problems: &[Problem], timestamp: &str) {
         let error = problems.first().map(Problem::to_string);
-        let mut result = self.result();
+        let mut result = self.result.lock();
         let name = self.guard.name();
         match (&result.error, &error) {
             (None, Some(error)) => {
@@ -172,7 +170,7 @@ impl GuardProof {
 
     /// Returns the result of the last proof.
     pub(super) fn status(&self) -> GuardStatus {
-        let result = self.result().clone();
+        let result = self.result.lock().clone();
         GuardStatus {
             name: self.guard.name().to_owned(),
             event: match &self.guard {
@@ -189,7 +187,7 @@ impl GuardProof {
 
     /// Returns whether the last proof succeeded.
     pub(super) fn is_proven(&self) -> bool {
-        self.result().error.is_none()
+        self.result.lock().error.is_none()
     }
 
     fn select(&self, selection: CaseSelection) -> Vec<&GuardCase> {
@@ -266,10 +264,6 @@ impl GuardProof {
             span: Some(case.span.clone()),
             message: format!("{guard}: must {verb} {label}, but {found}"),
         }
-    }
-
-    fn result(&self) -> MutexGuard<'_, LastResult> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

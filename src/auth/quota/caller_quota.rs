@@ -3,7 +3,7 @@
 use std::{
     num::NonZeroU32,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime},
@@ -20,7 +20,7 @@ use super::{
     shared_limits::{LimitsMode, LossMode, SharedLimits},
     sync_queue::SyncQueue,
 };
-use crate::config::Grant;
+use crate::{config::Grant, mutex::Mutex};
 
 /// Bytes of a request that are counted as one token before the model API has counted them.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -111,15 +111,15 @@ impl Quota {
             call: guard.0.id,
             day: UtcDay::at(now),
         };
-        self.usage().begin_day(entry.day);
+        self.usage.lock().begin_day(entry.day);
         let checked = match shared {
             // Boxed, because most callers have no shared limits.
             Some(shared) => Box::pin(entry.check_shared(&shared.limits)).await,
             None => entry.check(1).map(|()| CountedBy::Process),
         };
-        let counted_by = checked.inspect_err(|_| self.usage().cancel_call(entry.call))?;
+        let counted_by = checked.inspect_err(|_| self.usage.lock().cancel_call(entry.call))?;
         let replicas = shared.map_or(1, |shared| shared.limits.divisor());
-        let mut usage = self.usage();
+        let mut usage = self.usage.lock();
         if let Some(per_minute) = grant.requests_per_minute {
             usage.count_request(rate_of_one(per_minute, replicas));
         }
@@ -155,12 +155,8 @@ impl Quota {
             _ => Lease::None,
         };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.usage().begin_call(guard.0.id, request, lease);
+        self.usage.lock().begin_call(guard.0.id, request, lease);
         guard
-    }
-
-    fn usage(&self) -> MutexGuard<'_, CallerUsage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,7 +186,7 @@ impl Entry<'_> {
     async fn ask(&self, limits: &SharedLimits) -> Option<Admission> {
         let request = AdmitArguments {
             call: self.call,
-            amount: self.quota.usage().reserved_by(self.call),
+            amount: self.quota.usage.lock().reserved_by(self.call),
             rate: self.grant.requests_per_minute.map(RequestRate::per_minute),
             max_calls: self.grant.shared_in_flight,
             per_day: self.grant.tokens_per_day,
@@ -225,7 +221,7 @@ impl Entry<'_> {
             let replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
             self.check_in_flight((limit / replicas).max(1))?;
         }
-        let usage = self.quota.usage();
+        let usage = self.quota.usage.lock();
         if let Some(per_day) = self.grant.tokens_per_day {
             let checked = usage.check_tokens(self.call, per_day, replicas);
             let rest = usage.time_to_reset(self.day);
@@ -285,7 +281,7 @@ impl CallerCall {
     /// most `max_output` tokens.
     pub(in crate::auth) fn estimate(&self, bytes: usize, max_output: Option<u64>) {
         let request = tokens(bytes as u64);
-        let mut usage = self.quota.usage();
+        let mut usage = self.quota.usage.lock();
         let is_changed = usage.estimate_call(self.id, request, max_output);
         drop(usage);
         if is_changed {
@@ -295,7 +291,7 @@ impl CallerCall {
 
     /// Adds tokens to the usage of the day.
     pub(in crate::auth) fn spend(&self, tokens: u64, now: SystemTime) {
-        let mut usage = self.quota.usage();
+        let mut usage = self.quota.usage.lock();
         usage.begin_day(UtcDay::at(now));
         usage.spend(self.id, tokens);
         drop(usage);
@@ -319,7 +315,7 @@ impl Drop for CallerInFlightGuard {
     fn drop(&mut self) {
         let call = &self.0;
         call.quota.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if call.quota.usage().end_call(call.id) != Lease::None {
+        if call.quota.usage.lock().end_call(call.id) != Lease::None {
             call.queue();
         }
     }

@@ -2,7 +2,7 @@
 //! unavailable.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -15,6 +15,7 @@ use super::{
 use crate::{
     config::OnStoreLoss,
     fleet::{Fleet, RedisScript},
+    mutex::Mutex,
 };
 
 /// Limits that all replicas of a fleet share.
@@ -102,8 +103,7 @@ impl SharedLimits {
         scope: SyncScope,
         request: Option<&AdmitArguments>,
     ) -> Option<Admission> {
-        let lock = || usage.lock().unwrap_or_else(PoisonError::into_inner);
-        let sync = lock().take_sync(scope);
+        let sync = usage.lock().take_sync(scope);
         if sync.is_empty() && request.is_none() {
             return Some(Admission::Admitted);
         }
@@ -112,10 +112,10 @@ impl SharedLimits {
         let answer: Option<LimitsAnswer> = connection.run_script(&self.script, &call).await;
         let Some(answer) = answer else {
             self.lose();
-            lock().undo_sync(&sync);
+            usage.lock().undo_sync(&sync);
             return None;
         };
-        lock().finish_sync(&sync, answer.seen);
+        usage.lock().finish_sync(&sync, answer.seen);
         Some(answer.admission)
     }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,7 +18,7 @@ use super::{
     limit_script::LEASE_MS,
     shared_limits::{LimitsMode, SharedLimits},
 };
-use crate::fleet::Fleet;
+use crate::{fleet::Fleet, mutex::Mutex};
 
 /// Callers that are written at the same time.
 const MAX_CONCURRENT_SYNCS: usize = 16;
@@ -51,7 +51,7 @@ type SharedUsage = Arc<Mutex<CallerUsage>>;
 impl SyncQueue {
     /// Keeps the usage of a caller until the store has all of it.
     pub(super) fn follow(&self, key: &Arc<str>, usage: &SharedUsage) {
-        let mut callers = lock(&self.callers);
+        let mut callers = self.callers.lock();
         if callers.all.len() < MAX_CALLERS.get() && !callers.all.contains_key(key) {
             callers.all.insert(Arc::clone(key), Arc::clone(usage));
         }
@@ -60,7 +60,7 @@ impl SyncQueue {
     /// Writes the calls and tokens of a caller soon.
     pub(super) fn add(&self, key: &Arc<str>, usage: &SharedUsage) {
         self.follow(key, usage);
-        lock(&self.callers).changed.insert(Arc::clone(key));
+        self.callers.lock().changed.insert(Arc::clone(key));
         self.has_changes.notify_one();
     }
 
@@ -96,7 +96,7 @@ impl SyncQueue {
     }
 
     async fn sync(&self, limits: &SharedLimits, scope: SyncScope) -> bool {
-        let callers = lock(&self.callers).take(scope);
+        let callers = self.callers.lock().take(scope);
         let written = stream::iter(callers).map(|(key, usage)| async move {
             limits.sync(&key, &usage, scope, None).await.is_some()
         });
@@ -110,7 +110,7 @@ impl FollowedCallers {
     fn take(&mut self, scope: SyncScope) -> Vec<(Arc<str>, SharedUsage)> {
         let changed = mem::take(&mut self.changed);
         if scope == SyncScope::All {
-            self.all.retain(|_, usage| lock(usage).needs_sync());
+            self.all.retain(|_, usage| usage.lock().needs_sync());
             let all = self.all.iter();
             return all
                 .map(|(key, usage)| (Arc::clone(key), Arc::clone(usage)))
@@ -121,8 +121,4 @@ impl FollowedCallers {
             changed.filter_map(|key| Some((Arc::clone(&key), Arc::clone(self.all.get(&key)?))));
         usages.collect()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -19,6 +19,7 @@ use url::Url;
 
 use super::encode::{Envelope, Signal};
 use crate::{
+    mutex::Mutex,
     observe::metrics::Metrics,
     service_client::{ClientError, RequestError, client_builder},
 };
@@ -146,7 +147,7 @@ impl SignalQueue {
 
     /// Returns the task that sends; `None` if it was taken before.
     pub(super) fn take_task(&self) -> Option<SendTask> {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = self.task.lock();
         task.take()
     }
 
