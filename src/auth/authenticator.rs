@@ -85,11 +85,6 @@ impl Authenticator {
         self
     }
 
-    /// Returns the limits that several gateways share.
-    pub const fn shared_limits(&self) -> Option<&Arc<SharedLimits>> {
-        self.shared_limits.as_ref()
-    }
-
     /// Starts refreshing the issuer's keys for as long as they are in use. `spawn` starts
     /// a task; it is called at most once per issuer.
     pub fn start(&self, spawn: impl FnOnce(BoxFuture<'static, ()>)) {

@@ -33,19 +33,6 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Returns the name in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Matcher => "matcher",
-            Self::Condition => "condition",
-            Self::Disabled => "disabled",
-            Self::Duplicate => "duplicate",
-            Self::InspectsCalls => "inspects_calls",
-            Self::NoResponses => "no_responses",
-            Self::DryRun => "dry_run",
-        }
-    }
-
     /// Returns the reason as the end of a sentence that begins with "not asked, because".
     pub const fn explanation(self) -> &'static str {
         match self {

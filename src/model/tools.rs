@@ -18,17 +18,6 @@ pub enum FunctionCallingMode {
     None,
 }
 
-impl FunctionCallingMode {
-    /// Returns the name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "AUTO",
-            Self::Any => "ANY",
-            Self::None => "NONE",
-        }
-    }
-}
-
 /// Tool selection of one hook, or the merged selection of all hooks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -88,11 +88,6 @@ impl Conversation {
         }
     }
 
-    /// Returns the runs of items between items of the model, in order.
-    pub fn steps(&self) -> Vec<Range<usize>> {
-        self.user_runs(|_, _| true).collect()
-    }
-
     /// Returns the items that the request asks the model to respond to: those after
     /// the model's last item. Items that an agent prefills for the model after them
     /// are not a response. Empty if the user sends nothing.
@@ -119,7 +114,7 @@ impl Conversation {
         let mut prompts: Vec<Prompt> = Vec::new();
         // Prefix at the end of a prompt that the next content may continue.
         let mut open: Option<Fingerprint> = None;
-        for items in self.user_runs(|item, next| item.content == next.content) {
+        for items in self.user_runs() {
             let all = self.items.get(items.clone()).unwrap_or_default();
             let is_request = |item: &Item| !item.kind.is_added();
             let has_results = all.iter().any(|item| item.kind == ItemKind::Result);
@@ -152,12 +147,9 @@ impl Conversation {
     }
 
     /// Returns the runs of adjacent items of the user that belong together.
-    fn user_runs(
-        &self,
-        are_together: impl Fn(&Item, &Item) -> bool,
-    ) -> impl Iterator<Item = Range<usize>> {
-        let is_run = move |item: &Item, next: &Item| {
-            item.by_model == next.by_model && are_together(item, next)
+    fn user_runs(&self) -> impl Iterator<Item = Range<usize>> {
+        let is_run = |item: &Item, next: &Item| {
+            (item.by_model, item.content) == (next.by_model, next.content)
         };
         let mut end = 0;
         let runs = self.items.chunk_by(is_run).map(move |run| {
