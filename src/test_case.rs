@@ -227,17 +227,11 @@ fn parse_file(path: &Path) -> Result<SpannedYaml, Problem> {
 /// Refuses settings beside `config`.
 fn refuse_config_keys(document: &SpannedYaml, rest: &Value) -> Result<(), ConfigError> {
     let keys = rest.as_object().into_iter().flat_map(Map::keys);
-    let problems: Vec<Problem> = keys
-        .map(|key| {
-            let message = format!("`{key}` must be in the config that `config` names");
-            Problem::at(&document.key_span(&format!("/{key}")), message)
-        })
-        .collect();
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(ConfigError::from(problems))
-    }
+    let problems = keys.map(|key| {
+        let message = format!("`{key}` must be in the config that `config` names");
+        Problem::at(&document.key_span(&format!("/{key}")), message)
+    });
+    ConfigError::check(problems.collect())
 }
 
 fn read_cases(

@@ -83,11 +83,8 @@ pub async fn run_tests(config: &Config, handler: AgentHandler) -> Result<usize, 
     let run = Box::pin(run_cases(config, &cases, handler));
     let problems = tokio::time::timeout(TESTS_TIMEOUT, run).await;
     let problems = problems.map_err(|_elapsed| BundleCheckError::Timeout)??;
-    if problems.is_empty() {
-        Ok(cases.len())
-    } else {
-        Err(ConfigError::from(problems).into())
-    }
+    ConfigError::check(problems)?;
+    Ok(cases.len())
 }
 
 async fn run_cases(
@@ -99,9 +96,9 @@ async fn run_cases(
     for case in cases {
         let run = dry_run(config, &case.action, HookExecution::Executed, handler);
         let differences = compare(&case.expected, &Box::pin(run).await?);
-        problems.extend(differences.into_iter().map(|difference| Problem {
-            span: Some(case.span.clone()),
-            message: format!("test `{}`: {difference}", case.name),
+        problems.extend(differences.into_iter().map(|difference| {
+            let message = format!("test `{}`: {difference}", case.name);
+            Problem::at(&case.span, message)
         }));
     }
     Ok(problems)

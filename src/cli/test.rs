@@ -11,6 +11,7 @@ use super::{
     runtime::block_on,
 };
 use crate::{
+    config::ConfigError,
     dry_run::{self, compare, dry_run},
     hook::{self, HookExecution},
     server,
@@ -71,11 +72,8 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
     for warning in files.iter().flat_map(|file| &file.config.warnings) {
         print_error(&format!("warning: {warning}"));
     }
-    if problems.is_empty() {
-        Ok(files)
-    } else {
-        Err(Failure::BadConfig(problems.into()))
-    }
+    ConfigError::check(problems)?;
+    Ok(files)
 }
 
 /// Returns `ok 1 - name`, or `not ok 1 - name` and the differences as YAML.

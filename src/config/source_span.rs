@@ -50,6 +50,16 @@ impl Problem {
     }
 }
 
+impl ConfigError {
+    /// Returns the error of these problems, if there are any.
+    pub(crate) fn check(problems: Vec<Problem>) -> Result<(), Self> {
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(problems.into())
+    }
+}
+
 impl fmt::Display for SourceSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)

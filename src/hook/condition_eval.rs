@@ -39,10 +39,7 @@ pub enum ConditionSubject<'a> {
 ///
 /// Fails if the condition does not compile, or cannot be true on any of the events.
 pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Problem> {
-    let problem = |message: String| Problem {
-        span: Some(when.span.clone()),
-        message: format!("`when` {message}"),
-    };
+    let problem = |message: String| Problem::at(&when.span, format!("`when` {message}"));
     let condition = condition::compile(&when.text)
         .map_err(|error| problem(format!("is not a valid condition: {error}")))?;
     let results = || {

@@ -53,10 +53,7 @@ fn excess_processes(config: &Config) -> Option<Problem> {
     let message = format!(
         "hook `{label}`: `limits.hook_processes` is {limit}, so not all processes of workers and of `prewarm` can wait at once"
     );
-    Some(Problem {
-        span: Some(first.span.clone()),
-        message,
-    })
+    Some(Problem::at(&first.span, message))
 }
 
 /// The variables of a policy's condition that some of its events do not have.
@@ -76,12 +73,10 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
     }
     let problem = |(variable, events): (String, Vec<&str>)| {
         let (label, events) = (spec.label(), events.join(" and "));
-        Problem {
-            span: Some(when.span.clone()),
-            message: format!(
-                "policy `{label}`: {events} has no `{variable}`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first"
-            ),
-        }
+        let message = format!(
+            "policy `{label}`: {events} has no `{variable}`, so the policy runs there unless the rest of the condition is false; test `event` or `has(…)` first"
+        );
+        Problem::at(&when.span, message)
     };
     absent.into_iter().map(problem).collect()
 }

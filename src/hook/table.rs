@@ -63,9 +63,7 @@ impl Hook {
             && (own.label(), &own.kind, &own.protocol, &own.settings)
                 == (spec.label(), &spec.kind, &spec.protocol, &spec.settings)
     }
-}
 
-impl Hook {
     /// Returns the name that the hook receives for the tool of an event, if it is not that
     /// on the wire.
     pub(super) fn shown_tool(&self, event: &impl EventKind) -> Option<String> {
@@ -332,10 +330,7 @@ impl TableBuilder<'_> {
     }
 
     fn report(&mut self, span: &SourceSpan, message: String) {
-        self.problems.push(Problem {
-            span: Some(span.clone()),
-            message,
-        });
+        self.problems.push(Problem::at(span, message));
     }
 }
 

@@ -55,10 +55,7 @@ impl GuardCase {
     ///
     /// Fails if the case has no input, or more than one, or if it cannot be parsed.
     pub(super) fn new(case: &ProofCase, expectation: Expectation) -> Result<Self, Problem> {
-        let problem = |message: String| Problem {
-            span: Some(case.span.clone()),
-            message,
-        };
+        let problem = |message: String| Problem::at(&case.span, message);
         check_fields(case, expectation).map_err(problem)?;
         let (label, input) = read_input(case).map_err(problem)?;
         let label = match &case.name {

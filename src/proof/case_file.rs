@@ -45,10 +45,7 @@ pub(super) fn read(
         Expectation::Mask => "a `text`, `answer`, `output` or `upstream`",
     };
     let message = format!("`{}` has no case that expects {what}", path.display());
-    vec![Err(Problem {
-        span: Some(span.clone()),
-        message,
-    })]
+    vec![Err(Problem::at(span, message))]
 }
 
 fn expects(expected: &Expected, expectation: Expectation) -> bool {

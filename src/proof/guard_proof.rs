@@ -260,10 +260,8 @@ impl GuardProof {
 
     fn problem(&self, case: &GuardCase, found: &str) -> Problem {
         let (guard, verb, label) = (&self.guard, case.expectation.verb(), &case.label);
-        Problem {
-            span: Some(case.span.clone()),
-            message: format!("{guard}: must {verb} {label}, but {found}"),
-        }
+        let message = format!("{guard}: must {verb} {label}, but {found}");
+        Problem::at(&case.span, message)
     }
 }
 

@@ -149,17 +149,9 @@ fn check_files(
         let name = name.and_then(|name| name.to_str());
         !name.is_some_and(|name| files.contains_key(name))
     });
-    let problems: Vec<Problem> = missing
-        .map(|file| Problem {
-            span: None,
-            message: format!("`{}` is not in the bundle", file.display()),
-        })
-        .collect();
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(ConfigError::from(problems))
-    }
+    let problems = missing
+        .map(|file| Problem::without_span(format!("`{}` is not in the bundle", file.display())));
+    ConfigError::check(problems.collect())
 }
 
 /// Returns the time of reproducible builds, or now.

@@ -42,11 +42,7 @@ pub(super) fn add_layers(
         problems.extend(foreign_settings(&bundle, upper));
         problems.extend(document.append(bundle));
     }
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(ConfigError::from(problems))
-    }
+    ConfigError::check(problems)
 }
 
 impl Loader {
