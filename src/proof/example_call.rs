@@ -9,7 +9,7 @@ use crate::{
     dialect::{
         self, Call, Dialect, DialectError, Document, History, RequestLine, ResponseDocument,
     },
-    event::{AfterTool, EventName, mcp_context, tool_response},
+    event::{AfterTool, EventName},
     model::ModelName,
     test_case::{DEFAULT_MODEL, model_path},
 };
@@ -181,17 +181,7 @@ impl ExampleCall {
             return Ok(Vec::new());
         };
         let results = history.results(last)?.into_iter();
-        let event = |result: dialect::ToolResult| AfterTool {
-            mcp_context: mcp_context(&result.name),
-            tool_name: result.name,
-            tool_input: match result.args {
-                Value::Object(arguments) => arguments,
-                _ => Map::new(),
-            },
-            tool_response: tool_response(result.response, result.media),
-            original_request_name: None,
-        };
-        Ok(results.map(event).collect())
+        Ok(results.map(AfterTool::from).collect())
     }
 }
 

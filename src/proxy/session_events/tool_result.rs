@@ -1,10 +1,8 @@
 //! `AfterTool` events from the tool results of a request.
 
-use serde_json::{Map, Value};
-
 use crate::{
     dialect::{DialectError, History, ToolResult},
-    event::{AfterTool, mcp_context, tool_response},
+    event::AfterTool,
     session::{Item, YieldBudget},
 };
 
@@ -26,21 +24,7 @@ pub async fn events<'a>(
         }
         let index = results.binary_search_by_key(&wanted, position).ok();
         let result = index.and_then(|index| results.get(index)).cloned();
-        events.push(event(result.unwrap_or_default()));
+        events.push(result.unwrap_or_default().into());
     }
     Ok(events)
-}
-
-fn event(result: ToolResult) -> AfterTool {
-    let tool_input = match result.args {
-        Value::Object(arguments) => arguments,
-        _ => Map::new(),
-    };
-    AfterTool {
-        mcp_context: mcp_context(&result.name),
-        tool_name: result.name,
-        tool_input,
-        tool_response: tool_response(result.response, result.media),
-        original_request_name: None,
-    }
 }
