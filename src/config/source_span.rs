@@ -6,7 +6,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 /// A position in a file. Displayed as `file:line:column`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct SourceSpan {
     /// The file, as the operator named it.
     pub file: PathBuf,

@@ -68,8 +68,11 @@ fn expects(expected: &Expected, expectation: Expectation) -> bool {
 }
 
 fn to_proof_case(case: TestCase) -> ProofCase {
-    let mut converted = ProofCase::empty(case.span);
-    converted.name = Some(case.name);
+    let mut converted = ProofCase {
+        name: Some(case.name),
+        span: case.span,
+        ..ProofCase::default()
+    };
     match case.action {
         AgentAction::Report(event) => converted.event = Some(event),
         AgentAction::Call(call) => {

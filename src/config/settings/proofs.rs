@@ -59,7 +59,7 @@ pub enum ProofEntry {
 
 /// A case: one of `prompt`, `model`, `tool_call`, `tool_result`, `answer`, `event` and
 /// `request`.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProofCase {
     /// The name of the case in messages.
@@ -153,27 +153,6 @@ impl ProofCases {
     pub fn first_span(&self) -> Option<&SourceSpan> {
         let lists = [&self.must_deny, &self.must_allow, &self.must_mask];
         lists.into_iter().flatten().map(ProofEntry::span).next()
-    }
-}
-
-impl ProofCase {
-    /// Returns a case without any input.
-    pub const fn empty(span: SourceSpan) -> Self {
-        Self {
-            name: None,
-            prompt: None,
-            model: None,
-            tool_call: None,
-            tool_result: None,
-            answer: None,
-            event: None,
-            request: None,
-            path: None,
-            headers: BTreeMap::new(),
-            caller: None,
-            secret: None,
-            span,
-        }
     }
 }
 
