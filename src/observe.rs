@@ -21,7 +21,7 @@ pub mod trace;
 
 pub use self::{
     bundle_status::{BundleStatus, BundleStatuses},
-    log::{LogFormat, LogGuard, init},
+    log::{LogGuard, init},
     metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
     model_reader::ModelReader,
     response_tail::ResponseTail,

@@ -19,8 +19,7 @@ use super::{
 use crate::{
     bundle::Replica,
     config::{
-        Config, ConfigError, LogLevel, LogLineFormat, Overrides, PolicyLayer, Problem, Registry,
-        SourceSettings,
+        Config, ConfigError, LogLevel, Overrides, PolicyLayer, Problem, Registry, SourceSettings,
     },
     hook,
     observe::{self, LogGuard},
@@ -192,10 +191,6 @@ const fn scheme(tls: bool) -> &'static str {
 
 /// Starts logging. Keep the guard until the last log line is written.
 pub(super) fn start_logging(config: &Config) -> LogGuard {
-    let format = match config.log.format {
-        LogLineFormat::Text => observe::LogFormat::Text,
-        LogLineFormat::Json => observe::LogFormat::Json,
-    };
     let level = match config.log.level {
         LogLevel::Error => "error",
         LogLevel::Warn => "warn",
@@ -203,5 +198,5 @@ pub(super) fn start_logging(config: &Config) -> LogGuard {
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
     };
-    observe::init(format, level, io::stderr())
+    observe::init(config.log.format, level, io::stderr())
 }

@@ -11,6 +11,7 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use super::log_format::{TextFields, UtcTime};
+use crate::config::LogLineFormat;
 
 /// Time during which the writer collects lines after each write: under load, many lines share one
 /// system call. A killed process loses the lines of at most this time.
@@ -19,16 +20,6 @@ const BATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// Lines that may wait for the writer thread. With more, logging blocks: a slow reader
 /// loses no line.
 const MAX_QUEUED_LINES: usize = 4096;
-
-/// Format of log lines.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Message and `name=value` fields.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-}
 
 /// Keeps the log open. Dropping it writes the lines that are queued; it waits for a
 /// blocked `target` for at most about a second.
@@ -39,7 +30,7 @@ pub struct LogGuard(#[expect(dead_code, reason = "held for its `Drop`")] WorkerG
 /// Starts logging to `target`, from a thread of its own. `level` is a `tracing` filter
 /// such as `info` or `hookgate=debug`; the environment variable `HOOKGATE_LOG` takes
 /// precedence unless it is empty. A second call changes nothing.
-pub fn init(format: LogFormat, level: &str, target: impl Write + Send + 'static) -> LogGuard {
+pub fn init(format: LogLineFormat, level: &str, target: impl Write + Send + 'static) -> LogGuard {
     // An empty filter would log errors only; container tools set unset variables to nothing.
     let variable = env::var("HOOKGATE_LOG").ok();
     let variable = variable.filter(|filter| !filter.is_empty());
@@ -55,12 +46,12 @@ pub fn init(format: LogFormat, level: &str, target: impl Write + Send + 'static)
         .with_timer(UtcTime)
         .with_writer(writer);
     let _already_set = match format {
-        LogFormat::Text => builder
+        LogLineFormat::Text => builder
             .fmt_fields(TextFields)
             .with_ansi(false)
             .with_target(false)
             .try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogLineFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     LogGuard(guard)
 }
