@@ -28,7 +28,7 @@ pub struct HookRunRecord {
     pub would: Option<Action>,
     /// Strictest decision of its own, if it is not to proceed; none of a hook that only
     /// observes.
-    #[serde(skip_serializing_if = "is_proceed")]
+    #[serde(skip_serializing_if = "is_default")]
     pub verdict: Action,
     /// Number of runs, if it is not one.
     #[serde(skip_serializing_if = "is_one")]
@@ -37,7 +37,7 @@ pub struct HookRunRecord {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
     /// Number of tool calls it removed from the response, or would have.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub denied_calls: usize,
 }
 
@@ -89,20 +89,8 @@ pub(super) fn would_name(would: Option<Action>) -> String {
     would.map_or_else(String::new, |action| format!("would_{}", action.as_str()))
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-const fn is_proceed(verdict: &Action) -> bool {
-    matches!(verdict, Action::Proceed)
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-const fn is_zero(number: &usize) -> bool {
-    *number == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[expect(

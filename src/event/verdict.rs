@@ -6,10 +6,13 @@ use utoipa::ToSchema;
 use super::output::{HookOutput, Reason};
 
 /// Outcome of an event in one word, strictest last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Proceed with the event.
+    #[default]
     Proceed,
     /// Ask the human for permission.
     Ask,
