@@ -149,10 +149,10 @@ impl Authenticator {
             limits: Arc::clone(limits),
             queue: Arc::clone(&state.limit_sync),
         });
-        let identity = Identity::named(principal, quota, metrics, user_agent);
+        let identity = Identity::named(principal, quota, shared, metrics, user_agent);
         Ok(Identity {
             query_key: self.query_key_for_model_api(&keys),
-            ..identity.with_shared_limits(shared)
+            ..identity
         })
     }
 
@@ -189,6 +189,7 @@ impl Authenticator {
         Some(Identity::named(
             principal,
             Arc::default(),
+            None,
             metrics,
             user_agent,
         ))

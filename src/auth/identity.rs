@@ -88,6 +88,7 @@ impl Identity {
     pub(super) fn named(
         principal: Principal,
         quota: Arc<Quota>,
+        shared: Option<SharedQuota>,
         metrics: &Arc<Metrics>,
         user_agent: String,
     ) -> Self {
@@ -100,7 +101,7 @@ impl Identity {
                 grant: principal.grant,
                 label: principal.label,
                 quota,
-                shared: None,
+                shared,
                 call: Mutex::default(),
                 metrics: Arc::clone(metrics),
             }),
@@ -119,14 +120,6 @@ impl Identity {
             agent: self.user_agent.clone(),
             session_scope: self.session_scope,
         }
-    }
-
-    /// Counts a request against limits that several gateways share.
-    pub(super) fn with_shared_limits(mut self, shared: Option<SharedQuota>) -> Self {
-        if let Some(allowance) = &mut self.allowance {
-            allowance.shared = shared;
-        }
-        self
     }
 
     /// Counts a request against the caller's quota at the wall-clock time `now`.
