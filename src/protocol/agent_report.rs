@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::{claude::ClaudeProtocol, codex::CodexProtocol, hook_protocol::Protocol, tool_result};
+use super::{claude_form, codex, tool_result};
 use crate::event::{EventAlias, EventName};
 
 /// An agent whose hook inputs are translated.
@@ -42,12 +42,11 @@ pub enum ReportError {
 
 impl ReportingAgent {
     /// Returns the events of the agent that a gateway has hooks for.
-    fn events(self) -> &'static [EventAlias] {
-        let format = match self {
-            Self::Claude => ClaudeProtocol.settings_format(),
-            Self::Codex => CodexProtocol.settings_format(),
-        };
-        format.map_or(&[], |format| format.events)
+    const fn events(self) -> &'static [EventAlias] {
+        match self {
+            Self::Claude => claude_form::EVENTS,
+            Self::Codex => codex::EVENTS,
+        }
     }
 }
 

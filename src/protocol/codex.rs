@@ -18,7 +18,7 @@ use crate::event::{
 pub(super) struct CodexProtocol;
 
 /// Codex has the events of Claude Code but its last one, `Notification`.
-const EVENTS: &[EventAlias] = match claude_form::EVENTS.split_last() {
+pub(super) const EVENTS: &[EventAlias] = match claude_form::EVENTS.split_last() {
     Some((_notification, events)) => events,
     None => &[],
 };
