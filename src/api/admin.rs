@@ -179,7 +179,7 @@ pub(super) async fn coverage(State(app): State<App>) -> Json<Vec<MethodCoverage>
 #[utoipa::path(get, path = "/coverage/unknown", tag = "admin",
     responses((status = 200, description = "Callers and paths.", body = Vec<UnknownPath>), AdminErrors))]
 pub(super) async fn unknown_paths(State(app): State<App>) -> Json<Vec<UnknownPath>> {
-    Json(view::coverage::unknown_paths(&app))
+    Json(app.resources.traffic.unknown_paths())
 }
 
 /// Policies and hooks of the config, in the order in which they run.

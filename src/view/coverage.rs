@@ -1,4 +1,4 @@
-//! Methods of the model APIs with their calls, and refused unknown paths.
+//! Methods of the model APIs with their calls.
 
 use std::iter;
 
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     dialect,
-    state::{App, MethodPolicy, UnknownPath},
+    state::{App, MethodPolicy},
 };
 
 /// One method of a model API, which hooks inspect it, and its calls.
@@ -32,10 +32,4 @@ pub fn methods(app: &App) -> Vec<MethodCoverage> {
         calls_last_day: method.map_or(0, |method| traffic.of_method(method)),
     });
     methods.collect()
-}
-
-/// Returns requests that were refused because no method has their path, by caller and path,
-/// the most recent first.
-pub fn unknown_paths(app: &App) -> Vec<UnknownPath> {
-    app.resources.traffic.unknown_paths()
 }

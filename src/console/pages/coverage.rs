@@ -33,7 +33,7 @@ pub(in crate::console) async fn show(
             (method_table("Methods with calls in the last 24 hours", &called))
         }
         h2 { "Refused unknown paths" }
-        (unknown_paths(&coverage::unknown_paths(&app)))
+        (unknown_paths(&app.resources.traffic.unknown_paths()))
         h2 { "Other methods" }
         (method_table("Methods without calls in the last 24 hours", &others))
     };
