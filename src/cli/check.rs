@@ -17,7 +17,7 @@ use crate::{
     event::EventName,
     hook, policy,
     proof::GuardStatus,
-    protocol::{self, ToolFamily, ToolNameOverride, ToolNames},
+    protocol::{self, ToolFamily, ToolNames},
     state::{AppResources, BuildError, ConfigSource, Snapshot, end_tasks},
 };
 
@@ -132,8 +132,8 @@ fn print_tool_names(names: &ToolNames) -> Result<(), Failure> {
     }
     for (name, meaning) in names.overrides() {
         print(&match meaning {
-            ToolNameOverride::SameAs(other) => format!("tool `{name}`: same as `{other}`"),
-            ToolNameOverride::Unmapped => format!("tool `{name}`: same as no other"),
+            Some(other) => format!("tool `{name}`: same as `{other}`"),
+            None => format!("tool `{name}`: same as no other"),
         })?;
     }
     Ok(())

@@ -23,7 +23,7 @@ use crate::{
     },
     event::{EventKind, EventName, MatcherSubject, RuleId},
     observe::trace::RuleIdentity,
-    protocol::{self, Protocol, ToolFamily, ToolNameOverride, ToolNames},
+    protocol::{self, Protocol, ToolFamily, ToolNames},
     recording::RuleDefinition,
     transport::{self, Transport, TransportConfig, TransportDeps},
 };
@@ -193,8 +193,8 @@ pub fn tool_names(config: &Config) -> ToolNames {
     let entries = config.tool_names.iter();
     ToolNames::new(entries.map(|(name, meaning)| {
         let meaning = match meaning {
-            ToolMeaning::SameAs(other) => ToolNameOverride::SameAs(other.clone()),
-            ToolMeaning::Unmapped(_) => ToolNameOverride::Unmapped,
+            ToolMeaning::SameAs(other) => Some(other.clone()),
+            ToolMeaning::Unmapped(_) => None,
         };
         (name.clone(), meaning)
     }))
