@@ -1,7 +1,5 @@
 //! Conversations of the Messages API.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use super::turn::{NamesOfCalls, ShownPart, ShownTurn, elements, field, text_or_parts};
@@ -36,10 +34,9 @@ fn part<'a>(block: &'a Value, names: &NamesOfCalls<'a>) -> ShownPart<'a> {
         "text" => ShownPart::text(field(block, "text")),
         "thinking" => ShownPart::thought(field(block, "thinking")),
         "redacted_thinking" => ShownPart::thought(""),
-        "tool_use" | "server_tool_use" | "mcp_tool_use" => ShownPart::Call {
-            name: field(block, "name"),
-            arguments: Cow::Borrowed(block.get("input").unwrap_or(&Value::Null)),
-        },
+        "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+            ShownPart::call(field(block, "name"), block.get("input"))
+        }
         kind if kind.ends_with("tool_result") => ShownPart::Result {
             name: names.name(field(block, "tool_use_id")),
             content: content(block.get("content"), names),

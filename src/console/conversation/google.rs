@@ -1,7 +1,5 @@
 //! Conversations of Google's APIs, and answers of all APIs, which are kept in the same form.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use super::turn::{ShownPart, ShownTurn, elements, field};
@@ -51,10 +49,7 @@ fn part(part: &Value) -> ShownPart<'_> {
         };
     }
     if let Some(call) = either(part, ["functionCall", "function_call"]) {
-        return ShownPart::Call {
-            name: field(call, "name"),
-            arguments: Cow::Borrowed(call.get("args").unwrap_or(&Value::Null)),
-        };
+        return ShownPart::call(field(call, "name"), call.get("args"));
     }
     if let Some(result) = either(part, ["functionResponse", "function_response"]) {
         let response = result.get("response").map(ShownPart::Json);

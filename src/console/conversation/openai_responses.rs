@@ -1,7 +1,5 @@
 //! Conversations of the Responses API, and texts of its embeddings.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use super::turn::{NamesOfCalls, ShownPart, ShownTurn, elements, field, text_or_parts};
@@ -55,14 +53,11 @@ fn read_item<'a>(item: &'a Value, names: &NamesOfCalls<'a>) -> ShownTurn<'a> {
             let call = ShownPart::call_of_text(name, field(item, "arguments"));
             turn(ASSISTANT, vec![call])
         }
-        "custom_tool_call" => {
-            let arguments = item.get("input").unwrap_or(&Value::Null);
-            turn(ASSISTANT, vec![call(name, arguments)])
-        }
-        "local_shell_call" | "shell_call" => {
-            let arguments = item.get("action").unwrap_or(&Value::Null);
-            turn(ASSISTANT, vec![call("shell", arguments)])
-        }
+        "custom_tool_call" => turn(ASSISTANT, vec![ShownPart::call(name, item.get("input"))]),
+        "local_shell_call" | "shell_call" => turn(
+            ASSISTANT,
+            vec![ShownPart::call("shell", item.get("action"))],
+        ),
         kind if kind.ends_with("_output") => {
             let result = ShownPart::Result {
                 name: names.name(field(item, "call_id")),
@@ -76,13 +71,6 @@ fn read_item<'a>(item: &'a Value, names: &NamesOfCalls<'a>) -> ShownTurn<'a> {
 
 const fn turn<'a>(role: &'a str, parts: Vec<ShownPart<'a>>) -> ShownTurn<'a> {
     ShownTurn { role, parts }
-}
-
-const fn call<'a>(name: &'a str, arguments: &'a Value) -> ShownPart<'a> {
-    ShownPart::Call {
-        name,
-        arguments: Cow::Borrowed(arguments),
-    }
 }
 
 /// Returns the texts of a thought. Encrypted ones have none.

@@ -44,6 +44,14 @@ impl<'a> ShownPart<'a> {
         Self::Thought(text.into())
     }
 
+    /// Returns a call whose arguments are JSON, if it has any.
+    pub(super) fn call(name: &'a str, arguments: Option<&'a Value>) -> Self {
+        Self::Call {
+            name,
+            arguments: Cow::Borrowed(arguments.unwrap_or(&Value::Null)),
+        }
+    }
+
     /// Returns a call whose arguments are JSON in a string.
     pub(super) fn call_of_text(name: &'a str, arguments: &'a str) -> Self {
         let text = || Value::String(arguments.to_owned());
