@@ -200,8 +200,8 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         when: policy.when.as_ref().map(ToString::to_string),
         proof: snapshot.proofs.of_rule(policy.rule),
     });
-    let hooks = table.hooks().map(|(event, hook)| HookInfo {
-        event: event.as_str(),
+    let hooks = table.hooks().map(|hook| HookInfo {
+        event: hook.event.as_str(),
         name: hook.name.clone(),
         r#type: hook.spec.kind.clone(),
         policy: None,

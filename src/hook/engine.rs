@@ -59,7 +59,7 @@ impl Engine {
 
     /// Starts the processes that hooks keep ahead of their first event.
     pub fn start(&self) {
-        for (_, hook) in self.table.hooks() {
+        for hook in self.table.hooks() {
             hook.transport.start();
         }
     }

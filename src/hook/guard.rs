@@ -34,7 +34,7 @@ impl Guard {
                 guards.push(Self::Policy(Arc::clone(policy)));
             }
         }
-        for (_, hook) in table.hooks() {
+        for hook in table.hooks() {
             if !hook.spec.proof.is_empty() {
                 guards.push(Self::Hook(Arc::clone(hook)));
             }

@@ -108,10 +108,9 @@ impl HookTable {
         deps: &TransportDeps,
         previous: Option<&Self>,
     ) -> Result<Self, Vec<Problem>> {
-        let previous = previous.iter().flat_map(|table| table.hooks());
         let mut builder = TableBuilder {
             deps,
-            previous: previous.map(|(_, hook)| hook).collect(),
+            previous: previous.into_iter().flat_map(Self::hooks).collect(),
             layers: &config.layers,
             tool_names: Arc::new(tool_names(config)),
             table: Self {
@@ -178,13 +177,10 @@ impl HookTable {
         self.groups.get(&event).map_or(&[], Vec::as_slice)
     }
 
-    /// Hooks with their event, in plan order.
-    pub fn hooks(&self) -> impl Iterator<Item = (EventName, &Arc<Hook>)> {
-        let events = self.groups.iter();
-        events.flat_map(|(event, groups)| {
-            let hooks = groups.iter().flat_map(|group| &group.hooks);
-            hooks.map(|hook| (*event, hook))
-        })
+    /// Hooks by event, in plan order.
+    pub fn hooks(&self) -> impl Iterator<Item = &Arc<Hook>> {
+        let groups = self.groups.values().flatten();
+        groups.flat_map(|group| &group.hooks)
     }
 }
 

@@ -62,10 +62,10 @@ fn workers_must_leave_a_free_slot() {
 fn check_reuse(expected: bool, other: &str) {
     let old = build(&config(WORKERS), None).unwrap();
     let new = build(&config(other), Some(&old)).unwrap();
-    let transport = &old.hooks().next().unwrap().1.transport;
+    let transport = &old.hooks().next().unwrap().transport;
     let reused = new
         .hooks()
-        .any(|(_, hook)| Arc::ptr_eq(&hook.transport, transport));
+        .any(|hook| Arc::ptr_eq(&hook.transport, transport));
     assert_eq!(reused, expected, "{other}");
 }
 
@@ -111,6 +111,6 @@ fn two_hooks_never_reuse_one_transport() {
 
     let new = build(&config(&two), Some(&old)).unwrap();
 
-    let hooks: Vec<_> = new.hooks().map(|(_, hook)| &hook.transport).collect();
+    let hooks: Vec<_> = new.hooks().map(|hook| &hook.transport).collect();
     assert!(!Arc::ptr_eq(hooks[0], hooks[1]));
 }
