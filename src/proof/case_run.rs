@@ -129,6 +129,9 @@ impl CaseRun<'_> {
     async fn call(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
         for event in example.events {
             match event {
+                EventName::BeforeModel | EventName::AfterModel if !self.concerns(*event) => {
+                    self.stages.push(Stage::new(*event));
+                }
                 EventName::BeforeAgent => self.before_agent(example).await,
                 EventName::AfterTool => self.after_tool(example).await?,
                 EventName::BeforeModel => self.before_model(example).await?,
@@ -157,10 +160,6 @@ impl CaseRun<'_> {
 
     async fn before_model(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
         let mut stage = Stage::new(EventName::BeforeModel);
-        if !self.concerns(EventName::BeforeModel) {
-            self.stages.push(stage);
-            return Ok(());
-        }
         let (engine, scope) = (&self.runner.engine, self.scope());
         let mut request = PolicyRequest {
             call: example.call.clone(),
@@ -202,10 +201,6 @@ impl CaseRun<'_> {
     /// Passes the answer through the guard, chunk by chunk or whole.
     async fn after_model(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
         let mut stage = Stage::new(EventName::AfterModel);
-        if !self.concerns(EventName::AfterModel) {
-            self.stages.push(stage);
-            return Ok(());
-        }
         let (engine, scope) = (&self.runner.engine, self.scope());
         let (call, document) = (&example.call, &example.document);
         let subject = ConditionSubject::Call { call, document };
