@@ -5,7 +5,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
-use http::{Extensions, HeaderMap, HeaderValue, header};
+use http::{Extensions, HeaderMap, header};
 use maud::html;
 
 use super::{form::FormFields, page::Page};
@@ -54,7 +54,8 @@ pub(super) async fn log_in(
     match access.log_in(settings, address, token.as_bytes()) {
         Ok(login) => {
             tracing::info!(user.name = &*login.user, "admin user logged in");
-            with_cookie(Redirect::to(next), &cookie(settings, &login.session_id))
+            let cookie = cookie(settings, &login.session_id);
+            ([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response()
         }
         Err(error) => rejected_login(error, next),
     }
@@ -78,7 +79,8 @@ pub(super) async fn log_out(
         app.resources.admin_access.log_out(id);
     }
     let expired = format!("{}; Max-Age=0", cookie(settings, ""));
-    Ok(with_cookie(Redirect::to("/console/login"), &expired))
+    let login_page = Redirect::to("/console/login");
+    Ok(([(header::SET_COOKIE, expired)], login_page).into_response())
 }
 
 fn login_form(next: &str, problem: Option<&str>) -> Page {
@@ -124,12 +126,4 @@ fn cookie(settings: &AdminSettings, session_id: &str) -> String {
         ""
     };
     format!("{name}={session_id}; HttpOnly{secure}; SameSite=Strict; Path=/")
-}
-
-fn with_cookie(response: impl IntoResponse, cookie: &str) -> Response {
-    let mut response = response.into_response();
-    if let Ok(cookie) = HeaderValue::from_str(cookie) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
-    }
-    response
 }

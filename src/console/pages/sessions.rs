@@ -214,12 +214,7 @@ fn caller(session: &SessionInfo) -> Markup {
         } @else if session.caller.is_empty() {
             "without authentication"
         } @else {
-            code { (short_key(&session.caller)) }
+            code { (session.caller.chars().take(12).collect::<String>()) }
         }
     }
-}
-
-/// Returns the begin of a caller's key.
-fn short_key(key: &str) -> String {
-    key.chars().take(12).collect()
 }
