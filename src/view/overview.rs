@@ -152,15 +152,13 @@ fn upstreams(snapshot: &Snapshot) -> Vec<UpstreamStatus> {
             circuit_open: open.contains(&api.as_str()),
         })
         .collect();
-    let is_listed = |name: &&&str| statuses.iter().any(|status| status.name == ***name);
-    let others: Vec<&&str> = open.iter().filter(|name| !is_listed(name)).collect();
-    let others: Vec<UpstreamStatus> = others
-        .into_iter()
-        .map(|name| UpstreamStatus {
-            name: (*name).to_owned(),
-            circuit_open: true,
-        })
-        .collect();
-    statuses.extend(others);
+    for name in open {
+        if !statuses.iter().any(|status| status.name == name) {
+            statuses.push(UpstreamStatus {
+                name: name.to_owned(),
+                circuit_open: true,
+            });
+        }
+    }
     statuses
 }
