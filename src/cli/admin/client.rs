@@ -102,6 +102,12 @@ async fn receive(request: RequestBuilder) -> Result<Value, Failure> {
 }
 
 /// Words an error and its causes, without its URL.
+/// Returns the text of a field; empty if the object has none.
+pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    let value = object.get(field).and_then(Value::as_str);
+    value.unwrap_or_default()
+}
+
 fn unreachable(error: reqwest::Error) -> Failure {
     let error = error.without_url();
     let chain = iter::successors(Some(&error as &dyn Error), |&error| error.source());

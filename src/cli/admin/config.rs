@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 
-use super::client::AdminArgs;
+use super::client::{AdminArgs, text};
 use crate::cli::{failure::Failure, output::print};
 
 pub(in crate::cli) const EXAMPLES: &str = "Examples:
@@ -137,9 +137,4 @@ fn print_history(history: &Value) -> Result<(), Failure> {
 fn print_change(change: &Value) -> Result<(), Failure> {
     let (from, to) = (text(change, "from"), text(change, "to"));
     Ok(print(&format!("in use: {to} (before: {from})"))?)
-}
-
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    let value = object.get(field).and_then(Value::as_str);
-    value.unwrap_or_default()
 }

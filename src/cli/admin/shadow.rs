@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 use url::form_urlencoded;
 
-use super::client::AdminArgs;
+use super::client::{AdminArgs, text};
 use crate::{
     cli::{
         failure::Failure,
@@ -130,11 +130,6 @@ fn progress(status: &Value) -> String {
         number(status, "dropped"),
         text(status, "until"),
     )
-}
-
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    let value = object.get(field).and_then(Value::as_str);
-    value.unwrap_or_default()
 }
 
 fn number(object: &Value, field: &str) -> u64 {
