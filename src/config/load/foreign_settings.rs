@@ -22,11 +22,11 @@ const SWITCHES: [&str; 3] = ["enabled", "disabled", "notifications"];
 const DISPLAY_KEYS: [&str; 2] = ["statusMessage", "visibilityHint"];
 
 /// A settings file with the names of hookgate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Translation {
-    /// The document, which finds the positions of translated values.
-    pub(super) document: SpannedYaml,
     pub(super) value: Value,
+    /// JSON pointers after the translation, each with that in the document.
+    pub(super) moves: Vec<(String, String)>,
     /// JSON pointers of groups, each with the agents for which its hooks run.
     pub(super) scopes: Vec<(String, AgentScope)>,
     pub(super) problems: Vec<Problem>,
@@ -62,18 +62,15 @@ pub(super) fn detect<'a>(
 
 /// Translates a settings file of a family.
 pub(super) fn translate(
-    mut document: SpannedYaml,
+    document: &SpannedYaml,
     protocol: &str,
     format: &SettingsFormat,
 ) -> Translation {
     let mut translator = Translator {
-        document: &document,
+        document,
         protocol,
         events: BTreeMap::new(),
-        moves: Vec::new(),
-        scopes: Vec::new(),
-        problems: Vec::new(),
-        warnings: Vec::new(),
+        translation: Translation::default(),
     };
     let mut value = document.value();
     translator.disable_all(&mut value);
@@ -91,20 +88,9 @@ pub(super) fn translate(
         let events = std::mem::take(&mut translator.events).into_iter();
         hooks.extend(events.map(|(event, groups)| (event.as_str().to_owned(), groups)));
     }
-    let Translator {
-        moves,
-        scopes,
-        problems,
-        warnings,
-        ..
-    } = translator;
-    document.set_moves(moves);
     Translation {
-        document,
         value,
-        scopes,
-        problems,
-        warnings,
+        ..translator.translation
     }
 }
 
@@ -112,11 +98,7 @@ struct Translator<'a> {
     document: &'a SpannedYaml,
     protocol: &'a str,
     events: BTreeMap<EventName, Value>,
-    /// JSON pointers after the translation, each with that in the document.
-    moves: Vec<(String, String)>,
-    scopes: Vec<(String, AgentScope)>,
-    problems: Vec<Problem>,
-    warnings: Vec<Problem>,
+    translation: Translation,
 }
 
 impl Translator<'_> {
@@ -127,7 +109,9 @@ impl Translator<'_> {
         };
         if fields.shift_remove("disableAllHooks") == Some(Value::Bool(true)) {
             let switch = ("/hooksConfig/enabled", "/disableAllHooks");
-            self.moves.push((switch.0.to_owned(), switch.1.to_owned()));
+            self.translation
+                .moves
+                .push((switch.0.to_owned(), switch.1.to_owned()));
             fields.insert("hooksConfig".to_owned(), json!({ "enabled": false }));
         }
     }
@@ -138,13 +122,13 @@ impl Translator<'_> {
         if format.unsupported.contains(&name) {
             let message =
                 format!("`{protocol}` hooks on {name} never run: a gateway does not see the event");
-            self.warnings.push(Problem::at(&span, message));
+            self.translation.warnings.push(Problem::at(&span, message));
             return;
         }
         let known = format.events.iter().map(|alias| alias.name);
         let hint = did_you_mean(name, known);
         let message = format!("unknown event `{name}` of the protocol `{protocol}`{hint}");
-        self.problems.push(Problem::at(&span, message));
+        self.translation.problems.push(Problem::at(&span, message));
     }
 
     fn add_event(&mut self, alias: &EventAlias, groups: Value) {
@@ -153,7 +137,7 @@ impl Translator<'_> {
             format!("/hooks/{}", alias.name),
         );
         let Value::Array(groups) = groups else {
-            self.moves.push((own, foreign));
+            self.translation.moves.push((own, foreign));
             self.events.insert(alias.event, groups);
             return;
         };
@@ -165,11 +149,11 @@ impl Translator<'_> {
             let own = format!("{own}/{}", translated.len());
             let foreign = format!("{foreign}/{index}");
             self.translate_group(alias, &mut group, &foreign);
-            self.scopes.push((own.clone(), alias.agents));
-            self.moves.push((own, foreign));
+            self.translation.scopes.push((own.clone(), alias.agents));
+            self.translation.moves.push((own, foreign));
             translated.push(group);
         }
-        self.moves.push((own, foreign));
+        self.translation.moves.push((own, foreign));
         self.events.insert(alias.event, Value::Array(translated));
     }
 
@@ -229,7 +213,7 @@ impl Translator<'_> {
 
     fn warn(&mut self, pointer: &str, message: &str) {
         let span = self.document.span(pointer);
-        self.warnings.push(Problem::at(&span, message));
+        self.translation.warnings.push(Problem::at(&span, message));
     }
 }
 

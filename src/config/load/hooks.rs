@@ -149,7 +149,7 @@ impl Loader {
     fn translate_settings(
         &mut self,
         file: &HookFile,
-        document: SpannedYaml,
+        mut document: SpannedYaml,
         registry: &Registry,
         defaults: &mut Map<String, Value>,
     ) -> (SpannedYaml, Value, Vec<(String, AgentScope)>) {
@@ -163,10 +163,11 @@ impl Loader {
         let Some(format) = protocol.and_then(|shape| shape.settings) else {
             return (document, value, Vec::new());
         };
-        let translation = foreign_settings::translate(document, name, format);
+        let translation = foreign_settings::translate(&document, name, format);
+        document.set_moves(translation.moves);
         self.problems.extend(translation.problems);
         self.warnings.extend(translation.warnings);
-        (translation.document, translation.value, translation.scopes)
+        (document, translation.value, translation.scopes)
     }
 
     /// Completes the policies for deserialization.
