@@ -87,35 +87,28 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     {
         return unavailable("the decision log cannot be written");
     }
-    let mut status = "ok".to_owned();
+    let mut notes = vec!["ok".to_owned()];
     if app.refused_reload().is_some() {
-        status.push_str("; last config reload failed, previous config in use");
+        notes.push("last config reload failed, previous config in use".to_owned());
     }
+    let listed = |label: &str, names: &[String]| {
+        (!names.is_empty()).then(|| format!("{label}: {}", names.join(", ")))
+    };
     let outdated = app.resources.bundles.outdated();
-    if !outdated.is_empty() {
-        status.push_str("; bundles may be out of date: ");
-        status.push_str(&outdated.join(", "));
-    }
-    let unproven = snapshot.unproven_guards();
-    if !unproven.is_empty() {
-        status.push_str("; guards not proven: ");
-        status.push_str(&unproven.join(", "));
-    }
-    if let Some(limits) = &snapshot.shared.limits {
-        status.push_str(&limits_status(limits.mode()));
-    }
-    let open: Vec<&str> = snapshot.upstreams.open_circuits().collect();
-    if !open.is_empty() {
-        status.push_str("; circuit breaker open: ");
-        status.push_str(&open.join(", "));
-    }
-    Json(Health { status }).into_response()
+    notes.extend(listed("bundles may be out of date", &outdated));
+    notes.extend(listed("guards not proven", &snapshot.unproven_guards()));
+    let limits = snapshot.shared.limits.as_ref();
+    notes.extend(limits.map(|limits| limits_status(limits.mode())));
+    let open = snapshot.upstreams.open_circuits().map(str::to_owned);
+    let open: Vec<String> = open.collect();
+    notes.extend(listed("circuit breaker open", &open));
+    Json(Health::new(&notes.join("; "))).into_response()
 }
 
 /// Describes limits that replicas share.
 fn limits_status(mode: LimitsMode) -> String {
     match mode {
-        LimitsMode::Shared => "; caller limits shared".to_owned(),
+        LimitsMode::Shared => "caller limits shared".to_owned(),
         LimitsMode::Lost(mode) => {
             let applied = match mode {
                 LossMode::Divided(1) => "each replica applies all of each".to_owned(),
@@ -123,7 +116,7 @@ fn limits_status(mode: LimitsMode) -> String {
                 LossMode::Unlimited => "none is applied".to_owned(),
                 LossMode::Refused => "limited callers are refused".to_owned(),
             };
-            format!("; caller limits not shared, Redis is unavailable: {applied}")
+            format!("caller limits not shared, Redis is unavailable: {applied}")
         }
     }
 }
