@@ -1,7 +1,6 @@
 //! The handle through which records are appended and committed.
 
 use std::{
-    fmt,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -29,7 +28,7 @@ use crate::{
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The decision log of one config: a file, a collector, or both.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AuditLog {
     /// Version of the config, which records name.
     config: Arc<str>,
@@ -48,7 +47,7 @@ pub enum AuditError {
     Client(#[from] ClientError),
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct FileSink {
     settings: AuditSettings,
     log: Arc<OpenLog>,
@@ -266,14 +265,5 @@ impl AuditLog {
     fn durable_log(&self) -> Option<&Log> {
         let file = self.file.as_ref()?;
         (file.settings.mode == AuditMode::Durable).then_some(&file.log.file)
-    }
-}
-
-impl fmt::Debug for AuditLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.file.as_ref().map(|file| &file.settings.path);
-        f.debug_struct("AuditLog")
-            .field("path", &path)
-            .finish_non_exhaustive()
     }
 }

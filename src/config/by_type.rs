@@ -3,14 +3,13 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    fmt,
     sync::Arc,
 };
 
 use crate::mutex::Mutex;
 
 /// One value for each type that was asked for.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct ByType(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl ByType {
@@ -27,11 +26,5 @@ impl ByType {
         let value = Arc::new(make());
         values.insert(TypeId::of::<T>(), value.clone());
         value
-    }
-}
-
-impl fmt::Debug for ByType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByType").finish_non_exhaustive()
     }
 }

@@ -1,23 +1,22 @@
 //! Matchers: select the subjects on which a group's hooks run (hook protocol,
 //! section 5).
 
-use std::fmt;
-
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use crate::event::MatcherSubject;
 
-/// A compiled matcher of a group of hooks.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A compiled matcher of a group of hooks. The default matches everything.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Matcher {
     text: String,
     rule: Rule,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 enum Rule {
+    #[default]
     All,
     Pattern(js_regex::Regex),
     Glob(Regex),
@@ -29,14 +28,6 @@ enum Rule {
 const BACKTRACK_LIMIT: usize = 100_000;
 
 impl Matcher {
-    /// Returns the matcher that matches everything.
-    pub const fn all() -> Self {
-        Self {
-            text: String::new(),
-            rule: Rule::All,
-        }
-    }
-
     /// Checks whether the matcher was written to match everything.
     pub const fn is_all(&self) -> bool {
         matches!(self.rule, Rule::All)
@@ -78,12 +69,6 @@ impl Matcher {
     }
 }
 
-impl Default for Matcher {
-    fn default() -> Self {
-        Self::all()
-    }
-}
-
 impl From<String> for Matcher {
     fn from(text: String) -> Self {
         Self::parse(&text).0
@@ -93,13 +78,6 @@ impl From<String> for Matcher {
 impl From<Matcher> for String {
     fn from(matcher: Matcher) -> Self {
         matcher.text
-    }
-}
-
-/// Displays the matcher as it was written, without surrounding whitespace.
-impl fmt::Display for Matcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

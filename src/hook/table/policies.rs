@@ -18,7 +18,7 @@ impl TableBuilder<'_> {
     /// Adds a policy on all of its events.
     pub(super) fn add_policy(&mut self, spec: &PolicySpec) {
         let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
-        let matcher = self.matcher(&Matcher::all(), "");
+        let matcher = self.matcher(&Matcher::default(), "");
         self.add_policy_on(events, &matcher, spec);
     }
 

@@ -196,7 +196,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
 }
 
 fn tool_matcher() -> ToolMatcher {
-    ToolMatcher::new(Matcher::all(), ToolFamily::Gemini, Arc::default())
+    ToolMatcher::new(Matcher::default(), ToolFamily::Gemini, Arc::default())
 }
 
 /// Execution order of hooks.
