@@ -15,6 +15,7 @@ mod masking;
 mod model;
 mod sessions;
 mod stored_responses;
+mod stream_errors;
 mod tool_calls;
 mod views;
 

@@ -18,6 +18,8 @@ pub const ARGUMENTS: &[&str] = &["args"];
 /// Original block of a part that has no other form.
 pub const BLOCK: &[&str] = &["block"];
 pub const ID: &[&str] = &["id"];
+/// Error of the API that ends an answer.
+pub const ERROR: &[&str] = &["error"];
 pub const INLINE_DATA: &[&str] = &["inlineData"];
 /// Present if the block of a part is an event or a piece of a block, which no message can hold.
 pub const EVENT: &[&str] = &["event"];

@@ -8,6 +8,7 @@ mod chunk_reader;
 mod chunk_writer;
 mod denied_step;
 pub mod document;
+pub mod ending_error;
 pub mod envelope;
 mod function_calls;
 mod partial_function_calls;

@@ -63,7 +63,7 @@ pub async fn decide(
 ) -> Result<AnswerDecision, ApiError> {
     if let Some(reason) = denied(&buffer.calls).find_map(|call| call.refusal.as_deref()) {
         turn.context.record_action(ExchangeAction::Edit);
-        if buffer.has_alternatives {
+        if buffer.has_alternatives || buffer.turn_effect == TurnEffect::Fails {
             return Ok(AnswerDecision::Accept);
         }
         return decide_denied(turn, buffer, Reason::new(Some(reason)));

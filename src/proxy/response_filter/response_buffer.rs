@@ -59,6 +59,8 @@ pub enum TurnEffect {
     Ends,
     /// The model continues the response when the agent has sent it back.
     Pauses,
+    /// An error of the model API ended the response, which is no answer.
+    Fails,
 }
 
 /// Part of a response that waits for the decision at its end.
@@ -180,7 +182,9 @@ impl<'a> ResponseBuffer<'a> {
             self.usage = usage;
         }
         self.has_alternatives |= chunk.has_alternatives();
-        if chunk.is_paused()? {
+        if chunk.has_error()? {
+            self.turn_effect = TurnEffect::Fails;
+        } else if chunk.is_paused()? {
             self.turn_effect = TurnEffect::Pauses;
         }
         self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;

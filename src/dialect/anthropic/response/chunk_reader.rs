@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         fields::{
-            BLOCK, EVENT, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT, USAGE_METADATA,
-            field_part, type_of,
+            BLOCK, ERROR, EVENT, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT,
+            USAGE_METADATA, field_part, type_of,
         },
         response::{
             chunk_form::{ChunkEvents, chunk, complete_call, structural, text_end, text_part},
@@ -24,7 +24,7 @@ use crate::dialect::{
     content_form::TextTemplate,
     document::Document,
     error::{DialectError, field_error},
-    google::response::document::ResponseDocument,
+    google::response::{document::ResponseDocument, ending_error::is_error},
     text_edit::TextStream,
 };
 
@@ -46,7 +46,7 @@ pub struct MessageReader {
     /// Events of the end.
     end: ChunkEvents,
     stop_reason: Option<String>,
-    /// True if an error ended the stream.
+    /// True if an error ended the stream. What follows is not read.
     has_failed: bool,
     has_started: bool,
     is_stopped: bool,
@@ -86,7 +86,7 @@ impl OpenBlock {
 
 impl ReadChunks for MessageReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
-        if *data == *b"[DONE]" {
+        if *data == *b"[DONE]" || self.has_failed {
             return Ok(None);
         }
         if let Some(chunk) = self.read_alike(&data) {
@@ -116,7 +116,11 @@ impl ReadChunks for MessageReader {
             MessageEventKind::Ping => structural(events).map(Some),
             MessageEventKind::Error => {
                 self.has_failed = true;
-                structural(events).map(Some)
+                let mut form = Document::empty();
+                let error = event.document.bytes_of(ERROR)?;
+                let error = error.filter(|error| is_error(error));
+                form.set_bytes(ERROR, error.unwrap_or_else(|| Bytes::from_static(b"{}")))?;
+                events.into_chunk(form).map(Some)
             }
             MessageEventKind::Other => chunk(event_part(&event.document)?, 0, events).map(Some),
         }

@@ -40,7 +40,7 @@ pub struct ResponseDocument {
     text: Option<TextChunk>,
     document: Document,
     pub(crate) candidates: Vec<CandidateDocument>,
-    envelope: Option<Box<Document>>,
+    pub(super) envelope: Option<Box<Document>>,
     /// Original body or events, if the API does not use the content form.
     pub(crate) wire: Option<Vec<Bytes>>,
     /// True if a text of the first candidate ends with this chunk.

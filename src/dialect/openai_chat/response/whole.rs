@@ -10,7 +10,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_chat::{
-        fields::{CHOICES, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
+        fields::{CHOICES, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
         response::{
             answer::{AnswerPlace, EditedAnswer, PlacedAnswer, read_message},
             answer_objects::visit_answer,
@@ -41,6 +41,9 @@ pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
     }
     let mut response = read_envelope(body)?;
     response.insert("candidates".to_owned(), candidates.into());
+    if let Some(error @ Value::Object(_)) = body.get(ERROR)? {
+        response.insert("error".to_owned(), error);
+    }
     response.extend(AnswerLabels::of(body, visit_answer)?.to_fields());
     Ok(Value::Object(response))
 }

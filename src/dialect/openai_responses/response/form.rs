@@ -7,7 +7,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_responses::{
-        fields::{ID, MODEL, OUTPUT, OUTPUT_TEXT},
+        fields::{ERROR, ID, MODEL, OUTPUT, OUTPUT_TEXT},
         response::{
             item::{OutputKind, item_parts_with, item_texts},
             object::finish_reason,
@@ -46,6 +46,9 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
     for (key, field) in [("modelVersion", MODEL), ("responseId", ID)] {
         let value = body.string(field)?;
         form.extend(value.map(|value| (key.to_owned(), value.into())));
+    }
+    if let Some(error @ Value::Object(_)) = body.get(ERROR)? {
+        form.insert("error".to_owned(), error);
     }
     form.extend(AnswerLabels::of(body, visit_response)?.to_fields());
     Ok(Value::Object(form))

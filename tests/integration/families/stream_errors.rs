@@ -1,0 +1,207 @@
+//! Errors of the model API that end a stream, on every API family.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use serde_json::{Value, json};
+
+use super::family::{self, ALL, Family, Turn};
+use crate::harness::{Answer, Upstream, hook, respond};
+
+/// The events of a stream that have these texts, up to its end.
+fn texts(family: Family, texts: &[&str]) -> Vec<Value> {
+    let mut events = beginning(family);
+    events.extend(texts.iter().map(|text| piece(family, text)));
+    events
+}
+
+fn beginning(family: Family) -> Vec<Value> {
+    match family {
+        Family::Gemini | Family::Chat => Vec::new(),
+        Family::Anthropic => {
+            let message = json!({ "id": "m", "type": "message", "role": "assistant", "model": "m",
+                "content": [], "stop_reason": null, "usage": { "input_tokens": 1 } });
+            let block = json!({ "type": "text", "text": "" });
+            vec![
+                json!({ "type": "message_start", "message": message }),
+                json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+            ]
+        }
+        Family::Responses => {
+            let response =
+                json!({ "id": "r", "status": "in_progress", "model": "m", "output": [] });
+            let item = json!({ "type": "message", "id": "i", "role": "assistant", "content": [] });
+            let part = json!({ "type": "output_text", "text": "", "annotations": [] });
+            vec![
+                json!({ "type": "response.created", "response": response }),
+                json!({ "type": "response.output_item.added", "output_index": 0, "item": item }),
+                json!({ "type": "response.content_part.added", "item_id": "i", "output_index": 0,
+                    "content_index": 0, "part": part }),
+            ]
+        }
+    }
+}
+
+/// An event with a piece of the text.
+fn piece(family: Family, text: &str) -> Value {
+    match family {
+        Family::Gemini => {
+            let content = json!({ "role": "model", "parts": [{ "text": text }] });
+            json!({ "candidates": [{ "content": content }] })
+        }
+        Family::Anthropic => json!({ "type": "content_block_delta", "index": 0,
+            "delta": { "type": "text_delta", "text": text } }),
+        Family::Responses => json!({ "type": "response.output_text.delta", "item_id": "i",
+            "output_index": 0, "content_index": 0, "delta": text }),
+        Family::Chat => {
+            let choice = json!({ "index": 0, "delta": { "content": text }, "finish_reason": null });
+            json!({ "id": "c", "object": "chat.completion.chunk", "model": "m",
+                "choices": [choice] })
+        }
+    }
+}
+
+/// The event of an error.
+fn error(family: Family, message: &str) -> Value {
+    match family {
+        Family::Gemini | Family::Chat => json!({ "error": { "code": 500, "message": message } }),
+        Family::Anthropic => json!({ "type": "error",
+            "error": { "type": "overloaded_error", "message": message } }),
+        Family::Responses => {
+            let error = json!({ "code": "server_error", "message": message });
+            json!({ "type": "response.failed", "response": { "id": "r", "status": "failed",
+                "model": "m", "output": [], "error": error } })
+        }
+    }
+}
+
+/// Each family with each event of an error that it has.
+fn each_error(message: &str) -> Vec<(Family, Value)> {
+    let errors = ALL.iter().map(|family| (*family, error(*family, message)));
+    let own = json!({ "type": "error", "code": "server_error", "message": message, "param": null });
+    errors.chain([(Family::Responses, own)]).collect()
+}
+
+/// A model API that sends these streams in order.
+async fn upstream(streams: Vec<Vec<Value>>) -> Upstream {
+    let count = Arc::new(AtomicUsize::new(0));
+    Upstream::with(move |_| {
+        let index = count.fetch_add(1, Ordering::Relaxed) % streams.len();
+        let events = streams[index]
+            .iter()
+            .map(|event| format!("data: {event}\n\n"));
+        respond(200, "text/event-stream", events.collect::<String>())
+    })
+    .await
+}
+
+async fn ask(family: Family, upstream: &Upstream, config: &str) -> Answer {
+    let gateway = family.gateway(upstream, config).await;
+    family.ask(&gateway, true, &[Turn::User("hi")]).await
+}
+
+/// The events of a stream.
+#[track_caller]
+fn sent(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let data = family::events(answer).into_iter().map(|(_, data)| data);
+    let data = data.filter(|data| data != "[DONE]");
+    data.map(|data| serde_json::from_str(&data).unwrap())
+        .collect()
+}
+
+/// The text in the pieces of a stream.
+fn text_of(events: &[Value]) -> String {
+    let places = [
+        "/candidates/0/content/parts/0/text",
+        "/delta/text",
+        "/delta",
+        "/choices/0/delta/content",
+    ];
+    let texts = events.iter().map(|event| {
+        let mut texts = places
+            .iter()
+            .filter_map(|place| event.pointer(place)?.as_str());
+        texts.next().unwrap_or_default()
+    });
+    texts.collect()
+}
+
+#[tokio::test]
+async fn an_answer_that_an_error_ends_does_not_end_the_turn() {
+    let deny = json!({ "decision": "deny", "reason": "no" });
+    let hooks = hook::config(&[("AfterAgent", hook::printing("seen", &deny))]);
+    for (family, error) in each_error("boom") {
+        for mode in ["", "after_model: buffered\n"] {
+            let mut events = texts(family, &["Hello ", "world"]);
+            events.push(error.clone());
+            let upstream = upstream(vec![events]).await;
+
+            let answer = ask(family, &upstream, &format!("{hooks}{mode}")).await;
+
+            let events = sent(&answer);
+            assert_eq!(upstream.requests().len(), 1, "{family:?}");
+            assert_eq!(text_of(&events), "Hello world", "{family:?}");
+            let last = events.last().unwrap().to_string();
+            assert!(last.contains("boom"), "{family:?}: {last}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_with_an_error_does_not_end_the_turn() {
+    let deny = json!({ "decision": "deny", "reason": "no" });
+    let hooks = hook::config(&[("AfterAgent", hook::printing("seen", &deny))]);
+    let content = json!([{ "type": "output_text", "text": "Hello", "annotations": [] }]);
+    let item = json!({ "type": "message", "id": "i", "role": "assistant", "content": content });
+    let error = json!({ "code": "server_error", "message": "boom" });
+    let response = json!({ "id": "r", "object": "response", "status": "failed", "model": "m",
+        "output": [item], "error": error });
+    let message = json!({ "role": "assistant", "content": "Hello" });
+    let choice = json!({ "index": 0, "message": message, "finish_reason": "error" });
+    let completion = json!({ "id": "c", "object": "chat.completion", "model": "m",
+        "choices": [choice], "error": error });
+    for (family, body) in [(Family::Responses, response), (Family::Chat, completion)] {
+        let upstream = Upstream::answering(&body).await;
+        let gateway = family.gateway(&upstream, &hooks).await;
+
+        let answer = family.ask(&gateway, false, &[Turn::User("hi")]).await;
+
+        assert_eq!(answer.json(), body, "{family:?}");
+        assert_eq!(upstream.requests().len(), 1, "{family:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_denied_call_in_front_of_an_error_is_explained() {
+    let call = json!({ "name": "rm", "args": {} });
+    let content = json!({ "role": "model", "parts": [{ "functionCall": call }] });
+    let gemini = vec![json!({ "candidates": [{ "content": content }] })];
+    let block = json!({ "type": "tool_use", "id": "t", "name": "rm", "input": {} });
+    let mut anthropic = beginning(Family::Anthropic);
+    anthropic.extend([
+        json!({ "type": "content_block_stop", "index": 0 }),
+        json!({ "type": "content_block_start", "index": 1, "content_block": block }),
+        json!({ "type": "content_block_stop", "index": 1 }),
+    ]);
+    let config = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
+    for (family, mut events) in [(Family::Gemini, gemini), (Family::Anthropic, anthropic)] {
+        events.push(error(family, "boom"));
+        let upstream = upstream(vec![events]).await;
+
+        let answer = ask(family, &upstream, config).await;
+
+        assert_eq!(upstream.requests().len(), 1, "{family:?}");
+        let events = sent(&answer);
+        let (last, before) = events.split_last().unwrap();
+        assert_eq!(*last, error(family, "boom"), "{family:?}");
+        assert!(
+            text_of(before).contains("not here"),
+            "{family:?}: {before:?}"
+        );
+        assert!(!answer.text().contains("functionCall"), "{before:?}");
+        assert!(!answer.text().contains("tool_use"), "{before:?}");
+    }
+}
