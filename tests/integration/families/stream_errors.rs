@@ -7,7 +7,10 @@ use std::sync::{
 
 use serde_json::{Value, json};
 
-use super::family::{self, ALL, Family, Turn};
+use super::{
+    REDACT, SECRET,
+    family::{self, ALL, Family, Turn},
+};
 use crate::harness::{Answer, Upstream, hook, respond};
 
 /// The events of a stream that have these texts, up to its end.
@@ -203,5 +206,33 @@ async fn a_denied_call_in_front_of_an_error_is_explained() {
         );
         assert!(!answer.text().contains("functionCall"), "{before:?}");
         assert!(!answer.text().contains("tool_use"), "{before:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_ends_a_buffered_stream_that_is_masked() {
+    let config = format!("{REDACT}after_model: buffered\n");
+    for (family, error) in each_error(&format!("boom {SECRET}")) {
+        let mut events = texts(family, &[SECRET]);
+        events.push(error);
+        let upstream = upstream(vec![events]).await;
+
+        let answer = ask(family, &upstream, &config).await;
+
+        let last = sent(&answer).pop().unwrap().to_string();
+        assert!(
+            last.contains("boom [REDACTED:aws_key]"),
+            "{family:?}: {last}"
+        );
+        let text = answer.text();
+        assert!(!text.contains(SECRET), "{family:?}: {text}");
+        assert!(
+            text.matches("[REDACTED:aws_key]").count() > 1,
+            "{family:?}: {text}"
+        );
+        assert!(
+            !text.contains("end_turn") && !text.contains("completed\",\"resp"),
+            "{text}"
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::dialect::{
         response::{
             call_events::{collected_input, edited_input, with_input, write_block},
             message::own_message,
-            message_end::{MessageEnd, is_end},
+            message_end::{MessageEnd, is_end, own_error},
             message_event::{
                 BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind,
             },
@@ -93,7 +93,9 @@ impl WriteChunks for MessageWriter {
         } else {
             self.write_events(out, events, &mut parts)?;
         }
-        self.write_rest(out, parts, events.is_empty())
+        self.write_rest(out, parts, events.is_empty())?;
+        let error = own_error(events, &form)?;
+        error.map_or(Ok(()), |error| self.write_event(out, error, &mut None))
     }
 
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {

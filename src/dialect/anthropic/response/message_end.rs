@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        fields::{CANDIDATES, FINISH_REASON, USAGE_METADATA},
+        fields::{CANDIDATES, ERROR, FINISH_REASON, USAGE_METADATA},
         response::{
             message_event::{DELTA, MessageEvent, MessageEventKind},
             message_tokens::MessageTokens,
@@ -36,6 +36,17 @@ pub fn is_end(events: &[Bytes]) -> Result<bool, DialectError> {
         kind,
         None | Some(MessageEventKind::MessageDelta | MessageEventKind::MessageStop)
     ))
+}
+
+/// Returns the event of an error that ends an answer which is written anew.
+pub fn own_error(events: &[Bytes], form: &Document) -> Result<Option<MessageEvent>, DialectError> {
+    let error = form.bytes_of(ERROR)?.filter(|_| events.is_empty());
+    let Some(error) = error else {
+        return Ok(None);
+    };
+    let mut event = MessageEvent::from_json(&json!({ "type": "error" }))?;
+    event.document.set_bytes(ERROR, error)?;
+    Ok(Some(event))
 }
 
 impl MessageEnd {
