@@ -57,6 +57,9 @@ async fn filter_chunks(
                 output.flush().await;
             }
             let chunk = chunk.map_err(|error| unreadable_response(&error))?;
+            if let Break(refusal) = release_in_front(turn, buffer, &chunk, output).await? {
+                return Ok(Break(refusal));
+            }
             let position = position(buffer, &chunk, &mut source).await?;
             let admitted = buffer.push(chunk, position).await?;
             if let Break(refusal) = write(turn, buffer, admitted, output)? {
@@ -74,6 +77,27 @@ async fn filter_chunks(
     }
     let admitted = Box::pin(buffer.finish()).await?;
     write(turn, buffer, admitted, output)
+}
+
+/// Writes what policies hold back in front of an error that ends the response. Text in the error's
+/// chunk may complete a secret, so that policies then search both as one.
+async fn release_in_front(
+    turn: &mut TurnState<'_>,
+    buffer: &mut ResponseBuffer<'_>,
+    chunk: &ResponseDocument,
+    output: &mut Output,
+) -> Result<ControlFlow<Refusal>, ApiError> {
+    if !has_error(chunk)? || chunk.has_filled_part() {
+        return Ok(Continue(()));
+    }
+    let admitted = Box::pin(buffer.finish()).await?;
+    write(turn, buffer, admitted, output)
+}
+
+/// Returns whether an error of the model API ends the response with this chunk.
+fn has_error(chunk: &ResponseDocument) -> Result<bool, ApiError> {
+    let has_error = chunk.has_error();
+    has_error.map_err(|error| unreadable_response(&error))
 }
 
 /// Writes the chunks that are admitted, once what is held back is counted.
@@ -101,6 +125,9 @@ async fn position(
     chunk: &ResponseDocument,
     source: &mut ChunkSource,
 ) -> Result<ChunkPosition, ApiError> {
+    if has_error(chunk)? {
+        return Ok(ChunkPosition::Last);
+    }
     if buffer.filter.has_policies() && chunk.has_finish_reason() && !source.fill().await? {
         return Ok(ChunkPosition::Last);
     }

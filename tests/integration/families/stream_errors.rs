@@ -236,3 +236,79 @@ async fn an_error_ends_a_buffered_stream_that_is_masked() {
         );
     }
 }
+
+#[tokio::test]
+async fn text_that_a_policy_holds_back_precedes_an_error() {
+    for (family, error) in each_error("boom") {
+        let mut events = texts(family, &["Hello wor"]);
+        events.push(error);
+        let upstream = upstream(vec![events]).await;
+
+        let answer = ask(family, &upstream, "policies: [{ policy: redact }]\n").await;
+
+        let events = sent(&answer);
+        let (last, before) = events.split_last().unwrap();
+        assert_eq!(text_of(before), "Hello wor", "{family:?}");
+        assert!(last.to_string().contains("boom"), "{family:?}: {last}");
+        assert_eq!(text_of(std::slice::from_ref(last)), "", "{family:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_the_event_of_an_error_completes_is_masked() {
+    let with_text = |family: Family, text: &str| {
+        let mut event = piece(family, text);
+        event["error"] = json!({ "code": 500, "message": "boom" });
+        event
+    };
+    for family in [Family::Gemini, Family::Chat] {
+        let cuts = 1..SECRET.len();
+        let streams = cuts.clone().map(|cut| {
+            let (first, second) = SECRET.split_at(cut);
+            vec![piece(family, first), with_text(family, second)]
+        });
+        let upstream = upstream(streams.collect()).await;
+        for mode in ["", "after_model: buffered\n"] {
+            let gateway = family.gateway(&upstream, &format!("{REDACT}{mode}")).await;
+            for cut in cuts.clone() {
+                let answer = family.ask(&gateway, true, &[Turn::User("hi")]).await;
+                let events = sent(&answer);
+                assert_eq!(text_of(&events), "[REDACTED:aws_key]", "{family:?} {cut}");
+                assert!(answer.text().contains("boom"), "{family:?}: {events:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn text_behind_an_error_completes_no_secret() {
+    let (first, second) = SECRET.split_at(8);
+    for family in [Family::Gemini, Family::Anthropic, Family::Chat] {
+        let mut events = texts(family, &[first]);
+        events.extend([error(family, "boom"), piece(family, second)]);
+        let upstream = upstream(vec![events]).await;
+
+        let answer = ask(family, &upstream, REDACT).await;
+
+        let events = sent(&answer);
+        assert_eq!(text_of(&events), first, "{family:?}");
+        assert_eq!(*events.last().unwrap(), error(family, "boom"), "{family:?}");
+    }
+}
+
+#[tokio::test]
+async fn text_of_another_choice_precedes_an_error_with_text() {
+    let mut first = piece(Family::Chat, "Hello wor");
+    first["choices"][0]["index"] = json!(1);
+    let mut last = piece(Family::Chat, "bye");
+    last["error"] = json!({ "code": 500, "message": "boom" });
+    let upstream = upstream(vec![vec![first, last]]).await;
+
+    let answer = ask(Family::Chat, &upstream, "policies: [{ policy: redact }]\n").await;
+
+    let events = sent(&answer);
+    let (last, before) = events.split_last().unwrap();
+    assert_eq!(text_of(before), "Hello wor");
+    assert_eq!(last["error"]["message"], "boom");
+    assert_eq!(last["choices"][0]["delta"]["content"], "bye");
+}

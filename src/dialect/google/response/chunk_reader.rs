@@ -29,6 +29,8 @@ pub struct ChunkReader {
     envelope: ResponseEnvelope,
     /// The latest parsed chunk of text.
     template: Option<Arc<TextChunkTemplate>>,
+    /// True if an error ended the response. What follows is not read.
+    has_failed: bool,
 }
 
 impl ChunkReader {
@@ -37,6 +39,7 @@ impl ChunkReader {
         Self {
             envelope,
             template: None,
+            has_failed: false,
         }
     }
 
@@ -76,11 +79,15 @@ impl ChunkReader {
 
 impl ReadChunks for ChunkReader {
     fn read(&mut self, bytes: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+        if self.has_failed {
+            return Ok(None);
+        }
         let template = self.template.as_ref();
         if let Some(text) = template.and_then(|template| TextChunk::read(template, &bytes)) {
             return Ok(Some(ResponseDocument::from_text(text)));
         }
         let chunk = open_response(bytes.clone(), self.envelope)?;
+        self.has_failed = chunk.has_error()?;
         if let Some(template) = self.new_template(bytes, &chunk) {
             self.template = Some(Arc::new(template));
         }

@@ -2,7 +2,10 @@
 
 use crate::dialect::{
     error::DialectError,
-    google::response::document::ResponseDocument,
+    google::{
+        part::Part,
+        response::{candidate::CandidateDocument, document::ResponseDocument},
+    },
 };
 
 const ERROR: &[&str] = &["error"];
@@ -24,6 +27,13 @@ impl ResponseDocument {
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether any part is left that is not an empty text.
+    pub fn has_filled_part(&self) -> bool {
+        let mut parts = self.candidates.iter().flat_map(CandidateDocument::parts);
+        let is_filled = |part: &Part| part.text.as_ref().is_none_or(|text| !text.is_empty());
+        parts.any(is_filled)
     }
 }
 

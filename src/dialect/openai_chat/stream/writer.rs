@@ -1,5 +1,7 @@
 //! Writes chunks as the events of one answer, also if the model was asked several times.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
@@ -88,7 +90,7 @@ impl ChatChunkWriter {
         let (mut old, mut new) = (candidates(edit.before)?, candidates(edit.after)?);
         let mut documents = Vec::with_capacity(choices.len());
         // Of a blank text nothing is left to send.
-        let mut is_blank = !choices.is_empty() && !self.has_failed;
+        let mut is_blank = !choices.is_empty();
         for choice in choices.iter() {
             let before = old.remove(&choice.index).unwrap_or_default();
             let after = new.remove(&choice.index).unwrap_or_default();
@@ -99,10 +101,24 @@ impl ChatChunkWriter {
         if !choices.is_empty() {
             event.set_children(CHOICES, &documents)?;
         }
+        if self.has_failed {
+            // Nothing is read behind an error.
+            self.write_released(out, new)?;
+            return self.events.write_model_event(out, event);
+        }
         if !is_blank {
             self.events.write_model_event(out, event)?;
         }
-        for (index, candidates) in new {
+        self.write_released(out, new)
+    }
+
+    /// Writes candidates that an event does not have: texts that policies held back.
+    fn write_released(
+        &mut self,
+        out: &mut BytesMut,
+        candidates: BTreeMap<u64, Vec<Document>>,
+    ) -> Result<(), DialectError> {
+        for (index, candidates) in candidates {
             for candidate in candidates {
                 let choice = OwnChoice::read(&candidate)?;
                 self.events
