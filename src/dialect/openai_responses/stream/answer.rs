@@ -1,11 +1,11 @@
 //! State of an answer while it is written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::dialect::{
     document::Document,
     openai_responses::{
-        response::object::NewIds,
+        response::{item::ItemSlot, object::NewIds},
         stream::{ending::Ending, open_items::OpenItem, piece::WrittenPiece, sender::EventSender},
     },
 };
@@ -27,6 +27,8 @@ pub struct EventWriter {
     pub(super) open: Vec<OpenItem>,
     /// Complete items as sent, by output index.
     pub(super) done: BTreeMap<u64, Document>,
+    /// Texts of complete items that are sent otherwise than upstream sent them, by output index.
+    pub(super) edited: HashSet<(u64, ItemSlot)>,
     pub(super) ending: Option<Ending>,
     /// The latest piece of a text that was written as it came.
     pub(super) alike: Option<WrittenPiece>,

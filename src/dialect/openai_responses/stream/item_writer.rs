@@ -138,7 +138,7 @@ impl EventWriter {
         item.note(event)?;
         self.sender.is_changed |= item.write_copies(event)?;
         if event.class == EventClass::ItemDone {
-            return self.end_item(out, event, item.index);
+            return self.end_item(out, event, &item);
         }
         self.sender.send(out, event, Some(item.index))?;
         self.open.insert(position, item);
@@ -165,7 +165,7 @@ impl EventWriter {
         let released = take_texts(&mut item, event, view)?;
         self.sender.is_changed |= released.is_some();
         self.sender.is_changed |= item.write_copies(event)?;
-        self.end_item(out, event, index)
+        self.end_item(out, event, &item)
     }
 
     /// Sends the end of an item.
@@ -173,10 +173,13 @@ impl EventWriter {
         &mut self,
         out: &mut BytesMut,
         event: &mut StreamEvent,
-        index: u64,
+        item: &OpenItem,
     ) -> Result<(), DialectError> {
-        self.done.insert(index, event.item()?);
-        self.sender.send(out, event, Some(index))
+        let slots = item.texts.iter().map(|text| text.slot);
+        let edited = slots.filter(|slot| !item.is_unedited(*slot));
+        self.edited.extend(edited.map(|slot| (item.index, slot)));
+        self.done.insert(item.index, event.item()?);
+        self.sender.send(out, event, Some(item.index))
     }
 
     /// Writes an item that arrives as one chunk, or text in its place.
@@ -236,15 +239,23 @@ impl EventWriter {
         };
         let index = self.indexes.get(&upstream).copied();
         let slot = event.slot()?;
-        let mut open = self.open.iter();
         // Annotations refer to places in the model's text.
-        let is_kept = !event.name.contains("annotation")
-            || open.any(|item| item.upstream == Some(upstream) && item.is_unedited(slot));
-        if let Some(index) = index.filter(|_| is_kept) {
+        let is_kept =
+            |index: &u64| !event.name.contains("annotation") || self.is_unedited(*index, slot);
+        if let Some(index) = index.filter(is_kept) {
             return self.sender.send(out, event, Some(index));
         }
         self.sender.is_changed = true;
         Ok(())
+    }
+
+    /// Returns whether a text of the model is sent as upstream sent it, as far as it is sent.
+    fn is_unedited(&self, index: u64, slot: ItemSlot) -> bool {
+        let mut open = self.open.iter();
+        match open.find(|item| item.index == index) {
+            Some(item) => item.is_unedited(slot),
+            None => !self.edited.contains(&(index, slot)),
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const ITEM_DONE: &str = "response.output_item.done";
+
 #[test]
 fn a_masked_text_is_masked_in_every_copy() {
     let data = stream_of("r1", &[text(&["as", "", "ks"]), text(&["yes"])]);
@@ -18,23 +20,29 @@ fn thoughts_are_masked_in_every_copy() {
     checked(&stream);
 }
 
-/// A stream of two messages with an annotation behind the text of each.
-fn annotated(texts: [&str; 2]) -> Vec<Bytes> {
+/// A stream of two messages with an annotation in front of an event of each, or behind its end.
+fn annotated(texts: [&str; 2], name: &str) -> Vec<Bytes> {
     let mut events = Vec::new();
     for data in stream_of("r1", &texts.map(|piece| text(&[piece, "b"]))) {
         let event: Value = serde_json::from_slice(&data).unwrap();
-        if event["type"] == "response.output_text.done" {
+        let ends_item = event["type"] == ITEM_DONE;
+        if ends_item {
+            events.push(event.clone());
+        }
+        if event["type"] == name {
             let annotation = json!({ "type": "url_citation", "url": "u", "title": "t" });
             events.push(json!({
                 "type": "response.output_text.annotation.added",
-                "item_id": event["item_id"],
+                "item_id": event.get("item_id").unwrap_or(&event["item"]["id"]),
                 "output_index": event["output_index"],
                 "content_index": 0,
                 "annotation_index": 0,
                 "annotation": annotation,
             }));
         }
-        events.push(event);
+        if !ends_item {
+            events.push(event);
+        }
     }
     let numbered = events.into_iter().enumerate().map(|(number, mut event)| {
         event["sequence_number"] = number.into();
@@ -45,9 +53,12 @@ fn annotated(texts: [&str; 2]) -> Vec<Bytes> {
 
 #[test]
 fn annotations_are_sent_with_a_text_of_which_the_end_is_held_back() {
-    let annotations = |texts: [&str; 2]| -> Vec<u64> {
-        let stream = masked(&annotated(texts));
-        checked(&stream);
+    let annotations = |texts: [&str; 2], name: &str| -> Vec<u64> {
+        let stream = masked(&annotated(texts, name));
+        if name != ITEM_DONE {
+            // Other events do not follow the end of their item.
+            checked(&stream);
+        }
         let events = parsed(&stream).into_iter();
         let events = events.filter(|event| {
             let name = event["type"].as_str().unwrap();
@@ -57,7 +68,9 @@ fn annotations_are_sent_with_a_text_of_which_the_end_is_held_back() {
             .map(|event| event["output_index"].as_u64().unwrap())
             .collect()
     };
-    assert_eq!(annotations(["ab", "cd"]), [0, 1]);
-    // Those of a masked text refer to places that it no longer has.
-    assert_eq!(annotations(["as", "cd"]), [1]);
+    for name in ["response.output_text.done", ITEM_DONE] {
+        assert_eq!(annotations(["ab", "cd"], name), [0, 1], "{name}");
+        // Those of a masked text refer to places that it no longer has.
+        assert_eq!(annotations(["as", "cd"], name), [1], "{name}");
+    }
 }
