@@ -18,6 +18,7 @@ use crate::dialect::{
             call_collector::call_piece,
             event::read_choices,
             held::{HeldChoice, HeldEvents},
+            waiting_details::{WaitingDetails, has_text},
         },
         tool_call::{rewrite_call, rewrite_function_call, write_call},
     },
@@ -51,9 +52,11 @@ pub struct LastChoice {
     /// An event with the choice.
     pub template: Document,
     content: String,
+    /// Thoughts as the model sent them.
+    read_thought: String,
     thought: String,
-    /// Name that the model's server has for the thought.
-    thought_name: &'static str,
+    /// Name that the model's server has for the thought, if the chunk has one.
+    thought_name: Option<&'static str>,
     refusal: String,
     labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
@@ -137,6 +140,7 @@ impl LastChoice {
         let mut choice = Self {
             index,
             content: answer.speech("\n\n")?,
+            read_thought: text_of_thoughts(&read),
             thought: answer.thought()?,
             thought_name: thought_name(&read),
             refusal: answer.text_at(AnswerPlace::Refusal)?,
@@ -148,10 +152,6 @@ impl LastChoice {
             has_regular_calls: held.has_regular_calls(),
             template: held.template.clone(),
         };
-        if choice.thought != text_of_thoughts(&read) {
-            choice.others.iter_mut().for_each(remove_texts);
-        }
-        choice.others.retain(|fields| !fields.is_empty());
         choice.add_blocks(&answer)?;
         choice.add_calls(&held, &answer)?;
         choice.finish = held
@@ -164,6 +164,24 @@ impl LastChoice {
                 after,
             });
         Ok(choice)
+    }
+
+    /// Adds the details of thoughts that wait for the end of these. Details of changed thoughts
+    /// lose their texts.
+    pub fn add_details(&mut self, waiting: WaitingDetails) -> Result<(), DialectError> {
+        self.thought_name = self.thought_name.or(waiting.name);
+        let last = waiting.finish(&self.read_thought, &self.thought);
+        if !last.has_texts {
+            self.others.iter_mut().for_each(remove_texts);
+        }
+        if !last.details.is_empty() {
+            let details = last.details.iter().map(|detail| read_json(detail));
+            let details: Vec<Value> = details.collect::<Result<_, _>>()?;
+            let fields = [("reasoning_details".to_owned(), details.into())];
+            self.others.insert(0, fields.into_iter().collect());
+        }
+        self.others.retain(|fields| !fields.is_empty());
+        Ok(())
     }
 
     /// Adds the texts of blocks, in the order of the parts.
@@ -222,7 +240,10 @@ impl LastChoice {
     pub fn text_delta(&self) -> Map<String, Value> {
         let mut delta = self.labels.clone();
         let texts = [
-            (self.thought_name, &self.thought),
+            (
+                self.thought_name.unwrap_or("reasoning_content"),
+                &self.thought,
+            ),
             ("content", &self.content),
             ("refusal", &self.refusal),
         ];
@@ -283,16 +304,16 @@ fn is_opening(key: &str) -> bool {
 }
 
 /// Returns the name of the first thought.
-fn thought_name(read: &[PlacedAnswer]) -> &'static str {
+pub fn thought_name(read: &[PlacedAnswer]) -> Option<&'static str> {
     let mut names = read.iter().filter_map(|(place, _)| match place {
         AnswerPlace::Thought(name) => Some(*name),
         _ => None,
     });
-    names.next().unwrap_or("reasoning_content")
+    names.next()
 }
 
 /// Returns the texts of all thoughts.
-fn text_of_thoughts(read: &[PlacedAnswer]) -> String {
+pub fn text_of_thoughts(read: &[PlacedAnswer]) -> String {
     let thoughts = read
         .iter()
         .filter(|(place, _)| matches!(place, AnswerPlace::Thought(_)));
@@ -304,8 +325,7 @@ fn text_of_thoughts(read: &[PlacedAnswer]) -> String {
 /// Removes the details of a thought that repeat its text.
 fn remove_texts(fields: &mut Map<String, Value>) {
     if let Some(Value::Array(details)) = fields.get_mut("reasoning_details") {
-        let has = |detail: &Value, name: &str| detail.get(name).is_some_and(Value::is_string);
-        details.retain(|detail| !has(detail, "text") && !has(detail, "summary"));
+        details.retain(|detail| !has_text(detail));
         if details.is_empty() {
             fields.remove("reasoning_details");
         }

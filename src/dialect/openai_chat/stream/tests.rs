@@ -658,3 +658,84 @@ proptest! {
         prop_assert_eq!(received.roles, 1);
     }
 }
+
+/// Thoughts in pieces with details and a signature, then an answer.
+fn thinking() -> Vec<Bytes> {
+    let thought = |text: &str| json!({ "reasoning": text, "reasoning_details": [detail(text)] });
+    let deltas = [
+        thought("think a"),
+        thought("bout"),
+        thought(" it"),
+        json!({ "reasoning_details": [signature()] }),
+        json!({ "content": "ok" }),
+    ];
+    let choice = |delta: Value| json!({ "index": 0, "delta": delta, "finish_reason": null });
+    let tail = deltas.into_iter().map(choice).chain([finish("stop")]);
+    events(&[], &tail.collect::<Vec<_>>())
+}
+
+fn detail(text: &str) -> Value {
+    json!({ "type": "reasoning.text", "index": 0, "format": "f", "text": text })
+}
+
+fn signature() -> Value {
+    json!({ "type": "reasoning.text", "index": 0, "signature": "s" })
+}
+
+/// Returns the thoughts that are sent, and their details, if the end of each thought is held back
+/// and `b` becomes `mask`.
+fn held_thoughts(mask: &str) -> (String, Vec<Value>) {
+    let mut held = String::new();
+    let sent = rewritten(&thinking(), &mut |chunk| {
+        let is_last = chunk["candidates"][0]["finishReason"].is_string();
+        let parts = chunk.pointer_mut("/candidates/0/content/parts");
+        let Some(parts) = parts.and_then(Value::as_array_mut) else {
+            return true;
+        };
+        for part in parts.iter_mut().filter(|part| part["thought"] == true) {
+            let mut text = std::mem::take(&mut held) + part["text"].as_str().unwrap();
+            held = text.split_off(text.len() - 1);
+            part["text"] = text.replace('b', mask).into();
+        }
+        if is_last {
+            parts.push(json!({ "text": held, "thought": true }));
+        }
+        true
+    });
+    let (mut thoughts, mut details) = (String::new(), Vec::new());
+    for event in sent.iter().filter(|data| *data != "[DONE]") {
+        let event: Value = serde_json::from_str(event).unwrap();
+        let delta = &event["choices"][0]["delta"];
+        thoughts += delta["reasoning"].as_str().unwrap_or_default();
+        details.extend(
+            delta["reasoning_details"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default(),
+        );
+    }
+    (thoughts, details)
+}
+
+#[test]
+fn details_of_thoughts_are_kept_if_only_the_ends_of_these_are_held_back() {
+    let (thoughts, details) = held_thoughts("b");
+    assert_eq!(thoughts, "think about it");
+    assert_eq!(
+        details,
+        [
+            detail("think a"),
+            detail("bout"),
+            detail(" it"),
+            signature()
+        ]
+    );
+}
+
+#[test]
+fn details_of_masked_thoughts_lose_their_texts() {
+    let (thoughts, details) = held_thoughts("*");
+    assert_eq!(thoughts, "think a*out it");
+    assert!(details.contains(&signature()));
+    assert!(!json!(details).to_string().contains("bout"), "{details:?}");
+}

@@ -13,17 +13,19 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai::is_set,
     openai_chat::{
-        fields::{CHOICES, DELTA, ERROR, LOGPROBS, parse},
+        fields::{CHOICES, ERROR, parse},
         response::{
-            answer::EditedAnswer,
+            answer::REASONING_DETAILS,
             answer_objects::visit_event,
             envelope::{own_usage, write_usage},
             own::{OwnChoice, own_choices, own_envelope},
         },
         stream::{
+            delta_edit::write_delta,
             event::{DONE, EventChoice, is_blank_choice, is_usage, read_choices},
             event_writer::ChatEventWriter,
-            last_chunk::{ChunkEdit, LastChoice, candidates, last_chunk, parts_of},
+            last_chunk::{ChunkEdit, LastChoice, candidates, last_chunk, thought_name},
+            waiting_details::WaitingDetails,
         },
     },
     sse_event::write_plain_event,
@@ -38,6 +40,8 @@ pub struct ChatChunkWriter {
     events: ChatEventWriter,
     /// The latest event with nothing but a text.
     alike: Option<TextEvent>,
+    /// Details of thoughts that wait for their texts, by choice.
+    details: BTreeMap<u64, WaitingDetails>,
     /// Token counts of an answer whose end the agent does not receive.
     usage: Option<Bytes>,
     /// True if an error was written. Nothing follows it.
@@ -84,7 +88,7 @@ impl ChatChunkWriter {
         }
         self.events.use_template(&event, choices)?;
         self.keep_alike(&event, choices);
-        if !edit.is_edited() {
+        if !edit.is_edited() && !choices.iter().any(|choice| self.delays(choice)) {
             return self.events.write_model_event(out, event);
         }
         let (mut old, mut new) = (candidates(edit.before)?, candidates(edit.after)?);
@@ -94,7 +98,8 @@ impl ChatChunkWriter {
         for choice in choices.iter() {
             let before = old.remove(&choice.index).unwrap_or_default();
             let after = new.remove(&choice.index).unwrap_or_default();
-            let written = write_delta(choice, &before, &after)?;
+            let details = self.details.entry(choice.index).or_default();
+            let written = write_delta(choice, &before, &after, details)?;
             is_blank &= is_blank_choice(&written)?;
             documents.push(written);
         }
@@ -110,6 +115,15 @@ impl ChatChunkWriter {
             self.events.write_model_event(out, event)?;
         }
         self.write_released(out, new)
+    }
+
+    /// Returns whether a choice has thoughts, or details of them, behind a thought whose end is
+    /// not sent yet.
+    fn delays(&self, choice: &EventChoice) -> bool {
+        let details = self.details.get(&choice.index);
+        let has_thoughts = thought_name(&choice.texts).is_some();
+        details.is_some_and(WaitingDetails::waits)
+            && (has_thoughts || choice.delta.has(REASONING_DETAILS))
     }
 
     /// Writes candidates that an event does not have: texts that policies held back.
@@ -144,6 +158,10 @@ impl ChatChunkWriter {
         let [data] = chunk.wire()? else {
             return None;
         };
+        let waits = self.details.get(&0).is_some_and(WaitingDetails::waits);
+        if waits && chunk.plain_texts().next().is_none() {
+            return None;
+        }
         alike.text_of(data)?;
         if !chunk.is_edited() {
             write_plain_event(out, data);
@@ -166,7 +184,13 @@ impl ChatChunkWriter {
         events: &[Bytes],
         edit: ChunkEdit<'_>,
     ) -> Result<(), DialectError> {
-        let last = last_chunk(events, edit)?;
+        let mut last = last_chunk(events, edit)?;
+        let mut waits = false;
+        for choice in &mut last.choices {
+            let details = self.details.remove(&choice.index).unwrap_or_default();
+            waits |= details.waits();
+            choice.add_details(details)?;
+        }
         let has_calls = self.events.choices.values().any(|choice| choice.calls > 0);
         let is_complete = last.choices.iter().any(LastChoice::is_finished);
         if let (None, Some(choice)) = (&self.events.template, last.choices.first()) {
@@ -177,7 +201,7 @@ impl ChatChunkWriter {
             self.events.note_answer(event, &read_choices(event)?)?;
         }
         let is_regular = last.choices.iter().all(|choice| choice.has_regular_calls);
-        if !edit.is_edited() && !has_calls && is_regular {
+        if !edit.is_edited() && !has_calls && is_regular && !waits {
             for event in events {
                 self.write_held(out, parse(event.clone())?)?;
             }
@@ -344,23 +368,4 @@ fn with_labels(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<Vec<Bytes>, Dial
         Ok(event.to_bytes())
     });
     events.collect()
-}
-
-/// Returns a choice of an event with the edits of its candidates.
-fn write_delta(
-    choice: &EventChoice,
-    before: &[Document],
-    after: &[Document],
-) -> Result<Document, DialectError> {
-    let (old, new) = (parts_of(before)?, parts_of(after)?);
-    let answer = EditedAnswer::new(&choice.texts, &old, &new);
-    let mut delta = choice.delta.clone();
-    let mut document = choice.document.clone();
-    if answer.write_texts(&mut delta, "")? && document.has(LOGPROBS) {
-        document.set(LOGPROBS, &Value::Null)?;
-    }
-    if delta.is_edited() {
-        document.set_child(DELTA, &delta)?;
-    }
-    Ok(document)
 }

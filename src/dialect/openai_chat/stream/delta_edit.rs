@@ -1,0 +1,58 @@
+//! A choice of an event with its edits: texts, and the details of thoughts.
+
+use serde_json::Value;
+
+use crate::dialect::{
+    document::{Document, write_array},
+    error::DialectError,
+    openai_chat::{
+        fields::{DELTA, LOGPROBS},
+        response::answer::{EditedAnswer, REASONING_DETAILS},
+        stream::{
+            event::EventChoice,
+            last_chunk::{parts_of, text_of_thoughts, thought_name},
+            waiting_details::WaitingDetails,
+        },
+    },
+};
+
+/// Returns a choice of an event with the edits of its candidates.
+pub fn write_delta(
+    choice: &EventChoice,
+    before: &[Document],
+    after: &[Document],
+    waiting: &mut WaitingDetails,
+) -> Result<Document, DialectError> {
+    let (old, new) = (parts_of(before)?, parts_of(after)?);
+    let answer = EditedAnswer::new(&choice.texts, &old, &new);
+    let mut delta = choice.delta.clone();
+    let mut document = choice.document.clone();
+    if answer.write_texts(&mut delta, "")? && document.has(LOGPROBS) {
+        document.set(LOGPROBS, &Value::Null)?;
+    }
+    write_details(choice, &mut delta, &answer, waiting)?;
+    if delta.is_edited() {
+        document.set_child(DELTA, &delta)?;
+    }
+    Ok(document)
+}
+
+/// Writes the details of thoughts whose texts are sent now.
+fn write_details(
+    choice: &EventChoice,
+    delta: &mut Document,
+    answer: &EditedAnswer<'_>,
+    waiting: &mut WaitingDetails,
+) -> Result<(), DialectError> {
+    waiting.name = thought_name(&choice.texts).or(waiting.name);
+    let known = choice.delta.list(REASONING_DETAILS)?.unwrap_or_default();
+    let read = text_of_thoughts(&choice.texts);
+    let sent = waiting.pass(known.clone(), &read, &answer.thought()?);
+    if sent.is_empty() && !known.is_empty() {
+        return delta.remove(REASONING_DETAILS);
+    }
+    if sent != known || !sent.is_empty() && !delta.has(REASONING_DETAILS) {
+        delta.set_bytes(REASONING_DETAILS, write_array(sent))?;
+    }
+    Ok(())
+}
