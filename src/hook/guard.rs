@@ -105,12 +105,14 @@ impl Guard {
     }
 
     /// Returns whether it is this hook, or one that runs instead of it (hook protocol,
-    /// section 4).
+    /// section 4). An equal hook that is less strict proves nothing of it.
     pub(super) fn is_hook(&self, other: &Hook) -> bool {
         let Self::Hook(hook) = self else {
             return false;
         };
-        hook.event == other.event && hook.spec.identity() == other.spec.identity()
+        hook.event == other.event
+            && hook.spec.identity() == other.spec.identity()
+            && hook.spec.strictness() <= other.spec.strictness()
     }
 }
 

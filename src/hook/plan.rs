@@ -157,18 +157,29 @@ impl Plan {
         conditions: &mut ConditionContext<'_>,
     ) {
         for hook in hooks {
-            let mut planned = self.hooks.iter();
-            let skipped = if !hook.spec.agents.includes(conditions.is_sub_agent()) {
-                SkipReason::Matcher
-            } else if planned.any(|planned| planned.spec.identity() == hook.spec.identity()) {
-                SkipReason::Duplicate
-            } else if !conditions.holds(&hook.name, hook.when.as_ref()) {
-                SkipReason::Condition
-            } else {
-                self.hooks.push(Arc::clone(hook));
-                continue;
+            let mut planned = self.hooks.iter_mut();
+            let equal = planned.find(|planned| planned.spec.identity() == hook.spec.identity());
+            let skipped = match equal {
+                _ if !hook.spec.agents.includes(conditions.is_sub_agent()) => {
+                    (hook.rule, SkipReason::Matcher)
+                }
+                Some(planned) if planned.precedence() >= hook.precedence() => {
+                    (hook.rule, SkipReason::Duplicate)
+                }
+                _ if !conditions.holds(&hook.name, hook.when.as_ref()) => {
+                    (hook.rule, SkipReason::Condition)
+                }
+                // INVARIANT: a verdict is never loosened by another copy of the hook.
+                Some(planned) => {
+                    let replaced = std::mem::replace(planned, Arc::clone(hook));
+                    (replaced.rule, SkipReason::Duplicate)
+                }
+                None => {
+                    self.hooks.push(Arc::clone(hook));
+                    continue;
+                }
             };
-            self.skipped.push((hook.rule, skipped));
+            self.skipped.push(skipped);
         }
     }
 
@@ -183,8 +194,8 @@ impl Plan {
 }
 
 /// Selects the policies and hooks whose matcher matches and whose condition holds.
-/// Of equal hooks the first is kept. One sequential group makes the whole plan
-/// sequential. With `only`, nothing but this guard is selected.
+/// Of equal hooks the strictest is kept, in the place of the first. One sequential group
+/// makes the whole plan sequential. With `only`, nothing but this guard is selected.
 pub(super) fn plan(
     policies: &[Arc<ConfiguredPolicy>],
     (groups, disabled): (&[MatcherGroup], &[RuleId]),
@@ -209,3 +220,6 @@ pub(super) fn plan(
     plan.failed_conditions = conditions.failed;
     plan
 }
+
+#[cfg(test)]
+mod tests;

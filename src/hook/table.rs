@@ -5,7 +5,10 @@ mod policies;
 use std::{
     collections::BTreeMap,
     path::{self, PathBuf},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{
@@ -18,8 +21,8 @@ use super::{
 use crate::{
     condition::Condition,
     config::{
-        BUILTIN, Config, HookGroup, HookSpec, Matcher, PolicyLayer, Problem, SourceSpan,
-        ToolMeaning, When,
+        BUILTIN, Config, FailureMode, HookGroup, HookSpec, Matcher, PolicyLayer, Problem,
+        SourceSpan, ToolMeaning, When,
     },
     event::{EventKind, EventName, MatcherSubject, RuleId},
     observe::trace::RuleIdentity,
@@ -62,6 +65,13 @@ impl Hook {
             == (event, &deps.directory, deps.output_limit)
             && (own.label(), &own.kind, &own.protocol, &own.settings)
                 == (spec.label(), &spec.kind, &spec.protocol, &spec.settings)
+    }
+
+    /// Returns its precedence among equal hooks. One that is not proven counts, because it
+    /// refuses its events if it fails closed.
+    pub(super) fn precedence(&self) -> (Option<FailureMode>, bool) {
+        let is_unproven = self.is_unproven.load(Ordering::Relaxed);
+        (self.spec.strictness(), is_unproven)
     }
 
     /// Returns the name that the hook receives for the tool of an event, if it is not that

@@ -76,15 +76,14 @@ fn unused_matcher(matcher: &Matcher, event: EventName) -> Option<String> {
     }
 }
 
-/// Returns warnings about hooks of one event that are repeated in their group, or that
-/// share a name with another hook.
+/// Returns warnings about hooks of one event that are repeated in their group, that are
+/// repeated anywhere with other strictness, or that share a name with another hook.
 pub(super) fn duplicate_hooks(event: EventName, groups: &[HookGroup]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for group in groups {
         for (index, hook) in group.hooks.iter().enumerate() {
-            let is_same = |other: &&HookSpec| {
-                other.identity() == hook.identity() && condition(other) == condition(hook)
-            };
+            let is_same =
+                |other: &&HookSpec| is_equal(other, hook) && condition(other) == condition(hook);
             if let Some(first) = group.hooks.iter().take(index).rev().find(is_same) {
                 let label = hook.label();
                 let message = format!(
@@ -98,7 +97,16 @@ pub(super) fn duplicate_hooks(event: EventName, groups: &[HookGroup]) -> Vec<Pro
     let hooks: Vec<&HookSpec> = groups.iter().flat_map(|group| &group.hooks).collect();
     for (index, hook) in hooks.iter().enumerate() {
         let earlier = || hooks.iter().take(index);
-        if hook.name.is_none() || earlier().any(|other| other.identity() == hook.identity()) {
+        let mut equal = earlier().filter(|other| other.identity() == hook.identity());
+        if let Some(first) = equal.clone().find(|other| !is_equal(other, hook)) {
+            let label = hook.label();
+            let message = format!(
+                "hook `{label}` on {event} is also at {}, with another `mode` or `on_failure`: where both match, the stricter one runs",
+                first.span
+            );
+            problems.push(Problem::at(&hook.span, message));
+        }
+        if hook.name.is_none() || equal.next().is_some() {
             continue;
         }
         if let Some(first) = earlier().find(|other| other.name == hook.name) {
@@ -111,6 +119,11 @@ pub(super) fn duplicate_hooks(event: EventName, groups: &[HookGroup]) -> Vec<Pro
         }
     }
     problems
+}
+
+/// Returns whether hooks are equal, and equally strict.
+fn is_equal(one: &HookSpec, other: &HookSpec) -> bool {
+    (one.identity(), one.strictness()) == (other.identity(), other.strictness())
 }
 
 fn condition(hook: &HookSpec) -> Option<&str> {

@@ -279,3 +279,20 @@ hook_files:
     broken.json:2:8: neither YAML nor JSON: mismatched bracket '[' closed by '}'
     ");
 }
+
+#[test]
+fn equal_hooks_with_other_strictness_are_warned_of_in_all_groups_and_files() {
+    let text = "\
+hooks:
+  BeforeTool:
+    - hooks: [{ name: g, command: x, mode: observe }, { name: h, command: y }]
+    - { matcher: rm, hooks: [{ name: g, command: x, on_failure: closed }, { name: h, command: y }] }
+";
+    let file = r#"{ "hooks": { "BeforeTool": [{ "hooks": [
+        { "name": "g", "command": "x", "on_failure": "closed" }
+    ] }] } }"#;
+    let with_file = messages(text, &[("s.json", file)]);
+
+    assert_snapshot!(messages(text, &[]), @"");
+    assert_snapshot!(with_file, @"");
+}

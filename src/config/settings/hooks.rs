@@ -139,7 +139,9 @@ struct TransportFields {
 }
 
 /// The effect of a hook's failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum FailureMode {
     /// Continue as without the hook.
@@ -246,10 +248,16 @@ impl HookSpec {
             .unwrap_or(&self.kind)
     }
 
-    /// Returns the name (empty without one), and the command or URL. Hooks with equal
-    /// identities run once.
+    /// Returns the name (empty without one), and the command or URL. Of hooks with equal
+    /// identities the strictest runs, once.
     pub fn identity(&self) -> (&str, &str) {
         (self.name.as_deref().unwrap_or_default(), self.address())
+    }
+
+    /// Returns the effect of a failure, or `None` if the hook only observes. `Ord` is the
+    /// precedence of hooks with equal identities.
+    pub fn strictness(&self) -> Option<FailureMode> {
+        (self.mode == HookMode::Enforce).then_some(self.on_failure)
     }
 
     /// Returns the policy of a hook of type `builtin`.

@@ -12,6 +12,11 @@ impl HookTable {
             ..Self::default()
         }
     }
+
+    /// The table of a config with these hooks.
+    pub(in crate::hook) fn of_hooks(hooks: &str) -> Self {
+        build(&config(hooks), None).unwrap()
+    }
 }
 
 fn config(hooks: &str) -> Config {
