@@ -79,6 +79,10 @@ pub struct SettingsFormat {
     pub events: &'static [EventAlias],
     /// Events of the family that a gateway cannot see.
     pub unsupported: &'static [&'static str],
+    /// Characters between the names of a matcher without regular expression.
+    pub name_separators: &'static [char],
+    /// Characters of these names, beside ASCII letters and digits.
+    pub name_symbols: &'static [char],
 }
 
 impl EventName {

@@ -47,6 +47,8 @@ const FORMAT: SettingsFormat = SettingsFormat {
         "WorktreeCreate",
         "WorktreeRemove",
     ],
+    name_separators: &['|', ','],
+    name_symbols: &['_', '-', ' '],
 };
 
 impl Protocol for ClaudeProtocol {

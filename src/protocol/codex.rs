@@ -33,6 +33,8 @@ const FORMAT: SettingsFormat = SettingsFormat {
         "StopFailure",
         "SubagentStart",
     ],
+    name_separators: &['|'],
+    name_symbols: &['_'],
 };
 
 impl Protocol for CodexProtocol {

@@ -12,7 +12,7 @@ use crate::{
         source_span::Problem,
         spanned_yaml::{SpannedYaml, escape},
     },
-    event::{AgentScope, EventAlias, EventName, SettingsFormat, SubjectKind},
+    event::{AgentScope, EventAlias, EventName, SettingsFormat},
 };
 
 /// Keys of the `hooks` block that are no events.
@@ -69,6 +69,7 @@ pub(super) fn translate(
     let mut translator = Translator {
         document,
         protocol,
+        format,
         events: BTreeMap::new(),
         translation: Translation::default(),
     };
@@ -82,7 +83,7 @@ pub(super) fn translate(
             } else if SWITCHES.contains(&name.as_str()) {
                 hooks.insert(name, groups);
             } else {
-                translator.report_unknown(&name, format);
+                translator.report_unknown(&name);
             }
         }
         let events = std::mem::take(&mut translator.events).into_iter();
@@ -97,6 +98,7 @@ pub(super) fn translate(
 struct Translator<'a> {
     document: &'a SpannedYaml,
     protocol: &'a str,
+    format: &'a SettingsFormat,
     events: BTreeMap<EventName, Value>,
     translation: Translation,
 }
@@ -116,9 +118,9 @@ impl Translator<'_> {
         }
     }
 
-    fn report_unknown(&mut self, name: &str, format: &SettingsFormat) {
+    fn report_unknown(&mut self, name: &str) {
         let span = self.document.key_span(&format!("/hooks/{}", escape(name)));
-        let protocol = self.protocol;
+        let (protocol, format) = (self.protocol, self.format);
         if format.unsupported.contains(&name) {
             let message =
                 format!("`{protocol}` hooks on {name} never run: a gateway does not see the event");
@@ -169,10 +171,8 @@ impl Translator<'_> {
             let message = "a gateway does not see the types of sub-agents, so the matcher is ignored and the hooks run for all";
             self.warn(&format!("{pointer}/matcher"), message);
         }
-        if let Some(Value::String(matcher)) = group.get_mut("matcher")
-            && alias.event.subjects() == SubjectKind::Tools
-        {
-            *matcher = exact(matcher);
+        if let Some(Value::String(matcher)) = group.get_mut("matcher") {
+            *matcher = exact(matcher, self.format);
         }
         if let Some(Value::Array(hooks)) = group.get_mut("hooks") {
             for (index, hook) in hooks.iter_mut().enumerate() {
@@ -228,13 +228,23 @@ fn translate_seconds(timeout: &mut Value) {
     }
 }
 
-/// Writes a matcher of nothing but names as a regular expression for these names.
-fn exact(matcher: &str) -> String {
-    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '|';
-    if matcher.is_empty() || !matcher.chars().all(is_name) {
+/// Writes a matcher of nothing but names as a regular expression for these names. One without
+/// any name matches everything: a guard that runs too often is safer than one that never runs.
+fn exact(matcher: &str, format: &SettingsFormat) -> String {
+    let is_separator = |char: char| format.name_separators.contains(&char);
+    let is_name = |char: char| char.is_ascii_alphanumeric() || format.name_symbols.contains(&char);
+    if !matcher
+        .chars()
+        .all(|char| is_name(char) || is_separator(char))
+    {
         return matcher.to_owned();
     }
-    format!("^(?:{matcher})$")
+    let names = matcher.split(is_separator).map(str::trim);
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("^(?:{})$", names.join("|"))
 }
 
 /// Quotes a word for bash. Only `${CLAUDE_PROJECT_DIR}` is replaced in it.
@@ -258,12 +268,46 @@ fn quote(word: &str) -> String {
 mod tests {
     use super::*;
 
+    const CLAUDE: SettingsFormat = SettingsFormat {
+        folder: ".claude",
+        events: &[EventAlias::new(
+            "PreToolUse",
+            EventName::BeforeTool,
+            AgentScope::All,
+        )],
+        unsupported: &[],
+        name_separators: &['|', ','],
+        name_symbols: &['_', '-', ' '],
+    };
+
     #[test]
     fn a_matcher_of_names_matches_whole_names() {
-        assert_eq!(exact("Edit|Write"), "^(?:Edit|Write)$");
-        assert_eq!(exact("mcp__gh__.*"), "mcp__gh__.*");
-        assert_eq!(exact("*"), "*");
-        assert_eq!(exact(""), "");
+        for (matcher, expected) in [
+            ("Edit|Write", "^(?:Edit|Write)$"),
+            ("Edit, Write", "^(?:Edit|Write)$"),
+            (" Bash | Write,", "^(?:Bash|Write)$"),
+            ("mcp__my-srv__a", "^(?:mcp__my-srv__a)$"),
+            ("mcp__gh__.*", "mcp__gh__.*"),
+            ("Edit, Write.*", "Edit, Write.*"),
+            ("*", "*"),
+            ("", ""),
+            (" , |", ""),
+        ] {
+            assert_eq!(exact(matcher, &CLAUDE), expected, "{matcher}");
+        }
+    }
+
+    #[test]
+    fn names_and_separators_are_those_of_the_format() {
+        let codex = SettingsFormat {
+            name_separators: &['|'],
+            name_symbols: &['_'],
+            ..CLAUDE
+        };
+        assert_eq!(exact("Edit|Write", &codex), "^(?:Edit|Write)$");
+        for pattern in ["Edit, Write", "my-srv"] {
+            assert_eq!(exact(pattern, &codex), pattern);
+        }
     }
 
     #[test]
