@@ -229,16 +229,29 @@ impl HookOutput {
 
     /// Reads `permissionDecision` and its reason, an older spelling of the
     /// decision on `BeforeTool` (hook protocol, section 11). The stricter of both
-    /// counts.
+    /// counts, with its own reason if it has one.
     fn read_permission(&mut self, reader: &mut FieldReader) {
         let specific = &mut self.hook_specific_output;
         let decision = specific.shift_remove("permissionDecision");
         let reason = specific.shift_remove("permissionDecisionReason");
-        self.decision = self.decision.max(reader.decision(decision.as_ref()));
-        if let (None, Some(Value::String(reason))) = (&self.reason, reason) {
-            self.reason = Some(reason);
-        }
+        let decision = reader.decision(decision.as_ref());
+        let reason = match reason {
+            Some(Value::String(reason)) => Some(reason),
+            _ => None,
+        };
+        let general = self.reason.take();
+        let (own, other) = if decision > self.decision {
+            (reason, general)
+        } else {
+            (general, reason)
+        };
+        self.decision = self.decision.max(decision);
+        self.reason = own.filter(|reason| !is_blank(reason)).or(other);
     }
+}
+
+fn is_blank(reason: &str) -> bool {
+    reason.trim().is_empty()
 }
 
 /// Reads typed fields and collects diagnostics.
@@ -272,5 +285,43 @@ impl FieldReader {
     fn wrong_type<T: Default>(&mut self, key: &str) -> T {
         self.diagnostics.push(DiagnosticCode::WrongType.with(key));
         T::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Reads an output on `BeforeTool`.
+    fn read(output: Value) -> HookOutput {
+        let Value::Object(fields) = output else {
+            panic!("{output} is no object");
+        };
+        HookOutput::read(fields, EventName::BeforeTool).0
+    }
+
+    #[test]
+    fn the_reason_is_that_of_the_stricter_decision() {
+        for (decision, reason, permission, permission_reason, expected) in [
+            ("allow", "fine", "deny", "secret", "secret"),
+            ("ask", "fine", "deny", " ", "fine"),
+            ("deny", "no", "allow", "fine", "no"),
+            ("deny", "", "allow", "fine", "fine"),
+            ("deny", "no", "deny", "secret", "no"),
+        ] {
+            let output = read(json!({
+                "decision": decision,
+                "reason": reason,
+                "hookSpecificOutput": {
+                    "permissionDecision": permission,
+                    "permissionDecisionReason": permission_reason,
+                },
+            }));
+
+            let denial = output.deny().unwrap();
+            assert_eq!(denial.as_str(), expected, "{decision} {permission}");
+        }
     }
 }
