@@ -103,8 +103,51 @@ impl Protocol for ClaudeProtocol {
         if is_refused && result.status != HookStatus::Failed {
             output.decision = None;
             let context = output.additional_context().map(str::to_owned);
-            let texts = [context, output.reason.take()].into_iter().flatten();
+            let reason = match output.r#continue {
+                // Without a `stopReason`, the reason is the text of the stop.
+                Some(false) => output.reason.clone(),
+                None | Some(true) => output.reason.take(),
+            };
+            let texts = [context, reason].into_iter().flatten();
             output.interpretation.added = texts.map(|text| AddedContext::tagged(&text)).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::event::AfterTool;
+
+    /// Returns what a hook's output on a tool result means.
+    fn interpreted(output: &Value) -> HookResult {
+        let event = AfterTool {
+            tool_name: "Bash".to_owned(),
+            tool_input: Map::new(),
+            tool_response: Map::new(),
+            mcp_context: None,
+            original_request_name: None,
+        };
+        let output = ProcessOutput::success(output.to_string().into_bytes());
+        let mut result = ClaudeProtocol.read(&output, EventName::AfterTool);
+        ClaudeProtocol.interpret(&mut result, Event::AfterTool(&event));
+        result
+    }
+
+    #[test]
+    fn the_reason_of_a_refused_result_is_also_the_text_of_a_stop() {
+        let mut output = json!({ "decision": "block", "reason": "rr", "continue": false });
+        let stopped = interpreted(&output).output;
+        output["continue"] = json!(true);
+        let refused = interpreted(&output).output;
+
+        let stop = stopped.stop().unwrap();
+        assert_eq!(stop.as_str(), "rr");
+        assert_eq!(refused.reason, None);
+        for output in [stopped, refused] {
+            assert_eq!(output.plain_context().as_deref(), Some("rr"));
         }
     }
 }

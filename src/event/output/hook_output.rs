@@ -159,7 +159,9 @@ impl HookOutput {
     /// Returns the reason for the end of the agent's loop, if it ends:
     /// `stopReason`, else `reason`.
     pub fn stop(&self) -> Option<Reason> {
-        let reason = self.stop_reason.as_deref().or(self.reason.as_deref());
+        let stop_reason = self.stop_reason.as_deref();
+        let stop_reason = stop_reason.filter(|reason| !is_blank(reason));
+        let reason = stop_reason.or(self.reason.as_deref());
         (self.r#continue == Some(false)).then(|| Reason::new(reason))
     }
 
@@ -323,5 +325,16 @@ mod tests {
             let denial = output.deny().unwrap();
             assert_eq!(denial.as_str(), expected, "{decision} {permission}");
         }
+    }
+
+    #[test]
+    fn the_reason_of_a_stop_is_the_first_that_is_not_blank() {
+        let stop = |stop_reason, reason| {
+            let fields = json!({ "continue": false, "stopReason": stop_reason, "reason": reason });
+            read(fields).stop().unwrap().as_str().to_owned()
+        };
+        assert_eq!(stop("enough", "rr"), "enough");
+        assert_eq!(stop("", "rr"), "rr");
+        assert_eq!(stop(" ", ""), "No reason provided");
     }
 }
