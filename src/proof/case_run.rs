@@ -95,6 +95,7 @@ impl CaseRunner<'_> {
                 ..Caller::default()
             },
             call,
+            sub_agent: sub_agent(input),
             ..Context::default()
         }
     }
@@ -315,6 +316,14 @@ impl CaseRun<'_> {
             stage.add_content(&after.unwrap_or(before));
         }
         self.stages.push(stage);
+    }
+}
+
+/// Returns the sub-agent that a reported event names.
+fn sub_agent(input: &CaseInput) -> Option<String> {
+    match input {
+        CaseInput::Event(_, fields) => fields.get("agent_id")?.as_str().map(str::to_owned),
+        CaseInput::Call(_) => None,
     }
 }
 

@@ -335,6 +335,48 @@ fn hooks_of_a_settings_file_are_proven() {
 }
 
 #[test]
+fn hooks_of_sub_agents_are_proven_by_events_of_sub_agents() {
+    let settings = r#"{ "hooks": { "SubagentStop": [{ "hooks": [
+        { "command": "exit 2", "must_deny": [{ "event": {
+            "hook_event_name": "AfterAgent", "agent_id": "a", "prompt": "p",
+            "prompt_response": "r", "stop_hook_active": false
+        } }] }
+    ] }] } }"#;
+    let config = "hook_files: [{ path: settings.json }]\n";
+
+    assert_proven(config, &[("settings.json", settings)]);
+    let of_main_agent = settings.replace(r#""agent_id": "a", "#, "");
+    let (_, problems) = prove(config, &[("settings.json", &of_main_agent)]);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+}
+
+#[test]
+fn a_hook_that_only_observes_does_not_prove_an_equal_guard() {
+    assert_problem(
+        "\
+hooks:
+  BeforeTool:
+    - hooks: [{ name: g, command: exit 2, mode: observe }]
+    - { matcher: ^rm$, hooks: [{ name: g, command: exit 2, must_deny: [{ tool_call: { name: ls } }] }] }
+",
+        "did not run: its matcher does not match",
+    );
+}
+
+#[test]
+fn a_matcher_of_keywords_that_does_not_match_fails_the_proof() {
+    assert_problem(
+        "\
+hooks:
+  SessionStart:
+    - matcher: startup
+      hooks: [{ command: exit 2, must_deny: [{ event: { hook_event_name: SessionStart, source: resume } }] }]
+",
+        "did not run: its matcher does not match",
+    );
+}
+
+#[test]
 fn wrong_cases_are_reported_with_their_position() {
     let policy = |case: &str| {
         format!("policies: [{{ policy: prompt_guard, deny: [x], must_deny: [{case}] }}]\n")
