@@ -17,7 +17,7 @@ use crate::{
     event::{
         Action, AfterAgent, AfterModel, BeforeAgent, BeforeModel, BeforeModelVerdict, BeforeTool,
         CallContext, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, FlowVerdict,
-        HookOutput, HookRun, MatcherSubject, Verdict, mcp_context, merge_outputs,
+        HookOutput, HookRun, Verdict, mcp_context, merge_outputs,
     },
     hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks},
     observe::recorder::{Exchange, Recorder},
@@ -299,14 +299,12 @@ impl CaseRun<'_> {
 
     async fn fire_from<E: EventKind>(&mut self, event: E, origin: EventOrigin) {
         let mut stage = Stage::new(E::NAME);
-        stage.tool = match event.subject() {
-            MatcherSubject::Tool(name) => Some(name.to_owned()),
-            MatcherSubject::None | MatcherSubject::Keyword(_) => None,
-        };
+        let CaseRunner { engine, guard, .. } = self.runner;
+        stage.is_matched = guard.matches(engine.table(), event.subject());
         if self.concerns(E::NAME) {
             // Events are made of strings and JSON values, which always become JSON.
             let before = serde_json::to_value(&event).unwrap_or_default();
-            let outcome = self.runner.engine.fire(self.scope(), event, origin).await;
+            let outcome = engine.fire(self.scope(), event, origin).await;
             let (verdict, output) = evaluate::<E>(&outcome.runs);
             let action = verdict.action();
             stage.add(&outcome.runs, action);

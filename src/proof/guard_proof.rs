@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::{Config, Problem},
-    event::{EventName, MatcherSubject},
+    event::EventName,
     hook::{Engine, Guard},
     mutex::Mutex,
 };
@@ -228,17 +228,11 @@ impl GuardProof {
             let fired = names(stages.iter().map(|stage| stage.event));
             return format!("it is on {on}, and the case fires {fired}");
         }
-        let table = engine.table();
-        let is_matched = |stage: &Stage| {
-            let tool = stage.tool.as_deref();
-            let subject = tool.map_or(MatcherSubject::None, MatcherSubject::Tool);
-            self.guard.matches(table, subject)
-        };
         let when = match &self.guard {
             Guard::Policy(policy) => &policy.when,
             Guard::Hook(hook) => &hook.when,
         };
-        if !fired.any(is_matched) {
+        if !fired.any(|stage| stage.is_matched) {
             "its matcher does not match".to_owned()
         } else if when.is_some() {
             "its `when` is false".to_owned()

@@ -8,8 +8,8 @@ use crate::event::{Action, Diagnostic, EventName, HookRun, HookStatus};
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) event: EventName,
-    /// The tool of a tool event.
-    pub(super) tool: Option<String>,
+    /// True if the matcher of the guard matches the event.
+    pub(super) is_matched: bool,
     /// True if the guard was selected, and ran.
     pub(super) has_run: bool,
     /// Cause of a failed run.
@@ -27,7 +27,7 @@ impl Stage {
     pub(super) const fn new(event: EventName) -> Self {
         Self {
             event,
-            tool: None,
+            is_matched: true,
             has_run: false,
             failure: None,
             diagnostic: None,
