@@ -43,11 +43,14 @@ impl Stage {
             self.has_run = true;
             self.is_edited |= run.edited;
             self.is_denied |= !run.refused.is_empty();
-            let detail = run.answer.diagnostics.last().map(describe);
             match run.status() {
-                HookStatus::Failed => self.failure = Some(detail.unwrap_or_default()),
+                HookStatus::Failed => {
+                    let failure = run.answer.failure().map(describe);
+                    self.failure = Some(failure.unwrap_or_default());
+                }
                 HookStatus::Ok | HookStatus::Block => {
-                    self.diagnostic = self.diagnostic.take().or(detail);
+                    let last = run.answer.diagnostics.last().map(describe);
+                    self.diagnostic = self.diagnostic.take().or(last);
                 }
             }
         }

@@ -51,18 +51,23 @@ impl HookResult {
         }
     }
 
+    /// Returns the cause of a failure, or the unreliable output of a hook that has not failed.
+    pub fn failure(&self) -> Option<&Diagnostic> {
+        let mut diagnostics = self.diagnostics.iter();
+        let unreliable = diagnostics.find(|diagnostic| diagnostic.code.is_unreliable_output());
+        match self.status {
+            HookStatus::Block => None,
+            HookStatus::Failed => unreliable.or(self.diagnostics.last()),
+            HookStatus::Ok => unreliable,
+        }
+    }
+
     /// Turns a failure of `hook`, or unreliable output, into a denial
     /// (`on_failure: closed`). A stop and a message for the user are kept.
     pub fn fail_closed(&mut self, hook: &str) {
-        let failure = match self.status {
-            HookStatus::Block => None,
-            HookStatus::Failed => self.diagnostics.last(),
-            HookStatus::Ok => {
-                let mut diagnostics = self.diagnostics.iter();
-                diagnostics.find(|diagnostic| diagnostic.code.is_unreliable_output())
-            }
+        let Some(failure) = self.failure() else {
+            return;
         };
-        let Some(failure) = failure else { return };
         let reason = failure_reason(hook, failure);
         let output = std::mem::take(&mut self.output);
         self.output = HookOutput {
@@ -85,4 +90,30 @@ impl HookResult {
 
 fn failure_reason(hook: &str, failure: &Diagnostic) -> String {
     format!("Hook {hook} failed: {}", failure.detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_denial_remains_the_cause_of_the_failure() {
+        let mut result = HookResult {
+            status: HookStatus::Ok,
+            output: HookOutput::default(),
+            diagnostics: vec![
+                DiagnosticCode::WrongType.with("reason"),
+                DiagnosticCode::UnknownDecision.with("unknown decision"),
+                DiagnosticCode::WrongType.with("continue"),
+            ],
+        };
+
+        result.fail_closed("h");
+
+        let cause = "unknown decision";
+        let failure = result.failure().map(|failure| failure.detail.as_str());
+        assert_eq!(failure, Some(cause));
+        let reason = format!("Hook h failed: {cause}");
+        assert_eq!(result.output.reason, Some(reason));
+    }
 }

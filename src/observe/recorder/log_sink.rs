@@ -71,7 +71,8 @@ fn log_exchange(exchange: &Exchange) {
 
 fn log_hook(request_id: &str, event: EventName, run: &HookRun) {
     let diagnostics = &run.answer.diagnostics;
-    let error = diagnostics.last().map_or("", |last| last.detail.as_str());
+    let failure = run.answer.failure();
+    let error = failure.map_or("", |failure| failure.detail.as_str());
     let codes = || {
         let codes = diagnostics
             .iter()
