@@ -45,7 +45,7 @@ const DURATION_UNITS_MS: &[(&str, u64)] =
     &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
 /// The largest integer that all JSON tools represent exactly.
-const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+pub(super) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 impl Size {
     /// Deserializes a number of bytes into an integer.

@@ -1,7 +1,7 @@
 //! Settings files of Claude Code and Codex, written as those of gemini-cli: other names
 //! of events, timeouts in seconds, and matchers that are names.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,7 @@ use crate::{
         schema::did_you_mean::did_you_mean,
         source_span::Problem,
         spanned_yaml::{SpannedYaml, escape},
+        units,
     },
     event::{AgentScope, EventAlias, EventName, SettingsFormat},
 };
@@ -20,6 +21,9 @@ const SWITCHES: [&str; 3] = ["enabled", "disabled", "notifications"];
 
 /// Keys of a hook that change only what its agent displays.
 const DISPLAY_KEYS: [&str; 2] = ["statusMessage", "visibilityHint"];
+
+/// Keys of a hook whose agent does not wait for it.
+const ASYNC_KEYS: [&str; 2] = ["async", "asyncRewake"];
 
 /// A settings file with the names of hookgate.
 #[derive(Debug, Default)]
@@ -187,28 +191,67 @@ impl Translator<'_> {
         for key in DISPLAY_KEYS {
             hook.shift_remove(key);
         }
-        if let Some(timeout) = hook.get_mut("timeout") {
-            translate_seconds(timeout);
-        }
-        if hook.shift_remove("async") == Some(Value::Bool(true)) {
-            hook.insert("mode".to_owned(), json!("observe"));
-            let message = "the hook is `async`, so its decision is not applied";
-            self.warn(&format!("{pointer}/async"), message);
+        self.translate_timeout(hook, pointer);
+        for key in ASYNC_KEYS {
+            if hook.shift_remove(key) == Some(Value::Bool(true)) {
+                hook.insert("mode".to_owned(), json!("observe"));
+                let message = format!(
+                    "the hook is `{key}`, so its decision is not applied; events still wait until it has ended"
+                );
+                self.warn(&format!("{pointer}/{key}"), &message);
+            }
         }
         if hook.shift_remove("if").is_some() {
             let message = "`if` is ignored: the hook runs on all that its matcher matches";
             self.warn(&format!("{pointer}/if"), message);
         }
-        let args = hook.get("args").and_then(Value::as_array).cloned();
-        if let (Some(args), Some(Value::String(program))) = (args, hook.get("command")) {
-            let words = args.iter().filter_map(Value::as_str);
-            let words: Vec<String> = std::iter::once(program.as_str())
-                .chain(words)
-                .map(quote)
-                .collect();
-            hook.insert("command".to_owned(), json!(words.join(" ")));
-            hook.shift_remove("args");
+        self.translate_arguments(hook, pointer);
+    }
+
+    /// Writes a timeout in seconds as one in milliseconds.
+    fn translate_timeout(&mut self, hook: &mut Map<String, Value>, pointer: &str) {
+        let Some(written) = hook.shift_remove("timeout") else {
+            return;
+        };
+        if let Some(timeout) = milliseconds(&written) {
+            hook.insert("timeout".to_owned(), timeout);
+            return;
         }
+        let written = match written {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let message = format!(
+            "`timeout` must be a number of seconds above 0, or a duration such as `5s`, not `{written}`"
+        );
+        self.report(&format!("{pointer}/timeout"), message);
+    }
+
+    /// Writes a program and its arguments as a command for bash.
+    fn translate_arguments(&mut self, hook: &mut Map<String, Value>, pointer: &str) {
+        let Some(Value::String(program)) = hook.get("command") else {
+            return;
+        };
+        let Some(args) = hook.get("args") else {
+            return;
+        };
+        let args = args.as_array();
+        let args = args.and_then(|args| args.iter().map(Value::as_str).collect());
+        let args: Option<Vec<&str>> = args;
+        if let Some(args) = args {
+            let words = std::iter::once(program.as_str()).chain(args);
+            let words: Vec<String> = words.map(quote).collect();
+            hook.insert("command".to_owned(), json!(words.join(" ")));
+        } else {
+            let message = "`args` must be a list of strings".to_owned();
+            self.report(&format!("{pointer}/args"), message);
+        }
+        hook.shift_remove("args");
+    }
+
+    fn report(&mut self, pointer: &str, message: String) {
+        let span = self.document.span(pointer);
+        self.problems.push(Problem::at(&span, message));
     }
 
     fn warn(&mut self, pointer: &str, message: &str) {
@@ -217,15 +260,16 @@ impl Translator<'_> {
     }
 }
 
-/// Writes a number of seconds as milliseconds.
-fn translate_seconds(timeout: &mut Value) {
-    if let Some(seconds) = timeout.as_u64() {
-        *timeout = json!(seconds.saturating_mul(1_000));
-    } else if let Some(seconds) = timeout.as_f64()
-        && let Ok(duration) = std::time::Duration::try_from_secs_f64(seconds)
-    {
-        *timeout = json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
-    }
+/// Returns a timeout, in seconds or with a unit, as an integer of milliseconds; `None` if it is
+/// not valid.
+fn milliseconds(timeout: &Value) -> Option<Value> {
+    let duration = match timeout {
+        Value::String(text) => units::duration(text)?,
+        number => Duration::try_from_secs_f64(number.as_f64()?).ok()?,
+    };
+    let milliseconds = u64::try_from(duration.as_millis()).ok()?;
+    let is_valid = (1..=units::MAX_SAFE_INTEGER).contains(&milliseconds);
+    is_valid.then(|| json!(milliseconds))
 }
 
 /// Writes a matcher of nothing but names as a regular expression for these names. One without
@@ -310,6 +354,50 @@ mod tests {
         }
     }
 
+    /// Translates a file of Claude Code with one hook. Returns the hook, and all problems and
+    /// warnings.
+    fn translated(hook: &str) -> (Value, Vec<String>) {
+        let text = format!(r#"{{"hooks": {{"PreToolUse": [{{"hooks": [{hook}]}}]}}}}"#);
+        let document = SpannedYaml::parse(&text, "s.json".as_ref()).unwrap();
+        let translation = translate(document, "claude", &CLAUDE);
+        let messages = [translation.problems, translation.warnings].concat();
+        let hook = &translation.value["hooks"]["BeforeTool"][0]["hooks"][0];
+        let messages = messages.iter().map(|problem| problem.message.clone());
+        (hook.clone(), messages.collect())
+    }
+
+    #[test]
+    fn wrong_settings_of_a_hook_are_reported_as_they_are_written() {
+        for (key, value, message) in [
+            (
+                "timeout",
+                "0",
+                "`timeout` must be a number of seconds above 0, or a duration such as `5s`, not `0`",
+            ),
+            ("args", r#"["a", 3]"#, "`args` must be a list of strings"),
+            ("args", r#""a""#, "`args` must be a list of strings"),
+        ] {
+            let hook = format!(r#"{{"command": "c", "{key}": {value}}}"#);
+
+            let (translated, messages) = translated(&hook);
+
+            assert_eq!(translated, json!({ "command": "c" }));
+            assert_eq!(messages, [message]);
+        }
+    }
+
+    #[test]
+    fn hooks_that_run_in_the_background_only_observe() {
+        for key in ["async", "asyncRewake"] {
+            let (on, warnings) = translated(&format!(r#"{{"command": "c", "{key}": true}}"#));
+            let (off, none) = translated(&format!(r#"{{"command": "c", "{key}": false}}"#));
+
+            assert_eq!(on, json!({ "command": "c", "mode": "observe" }));
+            assert!(warnings[0].contains("events still wait"), "{warnings:?}");
+            assert_eq!((off, none), (json!({ "command": "c" }), Vec::new()));
+        }
+    }
+
     #[test]
     fn arguments_are_quoted_for_bash() {
         assert_eq!(
@@ -321,13 +409,18 @@ mod tests {
     #[test]
     fn timeouts_are_in_seconds() {
         for (written, expected) in [
-            (json!(5), json!(5000)),
-            (json!(0.5), json!(500)),
-            (json!("5s"), json!("5s")),
+            (json!(5), Some(5000)),
+            (json!(0.5), Some(500)),
+            (json!("5s"), Some(5000)),
+            (json!(0), None),
+            (json!(-1), None),
+            (json!(1e300), None),
+            (json!(u64::MAX), None),
+            (json!("soon"), None),
+            (json!(null), None),
         ] {
-            let mut timeout = written;
-            translate_seconds(&mut timeout);
-            assert_eq!(timeout, expected);
+            let timeout = milliseconds(&written);
+            assert_eq!(timeout, expected.map(Value::from), "{written}");
         }
     }
 }
