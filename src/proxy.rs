@@ -72,15 +72,13 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let unit = authenticated
         .snapshot
         .rollout_unit(&authenticated.identity.name);
+    let exchange = recording::exchange(&authenticated, &request);
     let (authenticated, request) = match unit {
         None => (authenticated, request),
-        Some(unit) => match Box::pin(route::assign(unit, authenticated, request)).await {
-            Ok(assigned) => assigned,
-            Err(error) => return error.into_response(),
-        },
+        Some(unit) => Box::pin(route::assign(unit, authenticated, request)).await,
     };
     let (head, body) = request.into_parts();
-    let recorder = recording::start(app, &authenticated, &head);
+    let recorder = recording::start(app, &authenticated, exchange, &head);
     let body = recording::record_body(&recorder, BodySide::Request, body);
     let routed = route::resolve(app, authenticated, head, &recorder);
     let handled = match routed {

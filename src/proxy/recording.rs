@@ -1,7 +1,7 @@
 //! Records requests: starts a recorder, passes bodies and errors to it, and writes its summary
 //! into response headers.
 
-use axum::{body::Body, response::Response};
+use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 use http_body_util::BodyExt;
 
@@ -26,14 +26,23 @@ const SESSION_HEADER: HeaderName = HeaderName::from_static("x-hookgate-session")
 const HOOKS_HEADER: HeaderName = HeaderName::from_static("x-hookgate-hooks");
 const SYSTEM_MESSAGE_HEADER: HeaderName = HeaderName::from_static("x-hookgate-system-message");
 
-/// Starts to record a request.
-pub(super) fn start(app: &App, authenticated: &Authenticated, head: &Parts) -> Recorder {
-    let Authenticated { identity, snapshot } = authenticated;
+/// The summary of a request that has just arrived.
+pub(super) fn exchange(authenticated: &Authenticated, request: &Request) -> Exchange {
     let caller = Caller {
-        name: identity.name.to_string(),
+        name: authenticated.identity.name.to_string(),
         ..Caller::default()
     };
-    let exchange = Exchange::new(RequestId::from_extensions(&head.extensions), caller);
+    Exchange::new(RequestId::from_extensions(request.extensions()), caller)
+}
+
+/// Starts to record a request.
+pub(super) fn start(
+    app: &App,
+    authenticated: &Authenticated,
+    exchange: Exchange,
+    head: &Parts,
+) -> Recorder {
+    let Authenticated { identity, snapshot } = authenticated;
     let rejected = || {
         let mut rejected = RejectedRequest::from_parts(head).into_record(ListenerKind::Agents);
         rejected.caller = CallerRecord::from(&identity.caller());

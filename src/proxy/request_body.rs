@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     config::Limits,
     dialect::{self, Call},
-    error::{ApiError, ErrorReason},
+    error::{ApiError, BodyTooSlow, ErrorReason},
     middleware::reserve_memory,
     observe::recorder::ExchangeEvent,
     upstream::{
@@ -33,7 +34,7 @@ const MAX_RESERVED_BYTES: usize = 1024 * 1024;
 
 /// Number of bytes of a body that is in memory and counted before it is read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PreloadedLength(pub(super) usize);
+struct PreloadedLength(usize);
 
 /// Reads the request of a hooked call.
 ///
@@ -74,6 +75,48 @@ pub(super) async fn read_request(
         call,
         session_name,
     })
+}
+
+/// Reads a body of known length, which is read again later. Returns its bytes if it arrives as a
+/// whole, and a body that is the same to a later reader: one that breaks off or is late fails there.
+pub(super) async fn preload(
+    mut body: Body,
+    head: &mut Parts,
+    limits: &Limits,
+    read_timeout: Duration,
+) -> (Option<Bytes>, Body) {
+    let expected = content_length(&head.headers).unwrap_or_default();
+    let mut received = BytesMut::with_capacity(expected.min(MAX_RESERVED_BYTES));
+    let mut reserved = 0;
+    let rest = loop {
+        let piece = match timeout(read_timeout, body.frame()).await {
+            Ok(None) => break None,
+            Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+            Ok(Some(Err(error))) => break Some(failing_body(error)),
+            Err(_elapsed) => break Some(failing_body(axum::Error::new(BodyTooSlow))),
+        };
+        received.extend_from_slice(&piece);
+        if reserve_memory(head, received.len() - reserved, limits.memory).is_err() {
+            // The later reader needs the memory, too, or none.
+            break Some(body);
+        }
+        reserved = received.len();
+    };
+    head.extensions.insert(PreloadedLength(reserved));
+    let received = received.freeze();
+    match rest {
+        None => (Some(received.clone()), Body::from(received)),
+        Some(rest) => {
+            let received = stream::iter([Ok(received)]);
+            let body = Body::from_stream(received.chain(rest.into_data_stream()));
+            (None, body)
+        }
+    }
+}
+
+/// Body that fails at once.
+fn failing_body(error: axum::Error) -> Body {
+    Body::from_stream(stream::iter([Err::<Bytes, _>(error)]))
 }
 
 /// Reads the whole body and decodes it. `read_timeout` is for each piece.

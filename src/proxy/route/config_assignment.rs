@@ -1,18 +1,14 @@
 //! Assigns a request to one of two configs while one of them is rolled out.
 
-use axum::{body::Body, extract::Request};
+use axum::extract::Request;
 use bytes::Bytes;
 use http::request::Parts;
 use serde_json::Value;
 
 use crate::{
     config::RolloutUnit,
-    error::ApiError,
     middleware::Authenticated,
-    proxy::{
-        request_body::{self, PreloadedLength},
-        session_name,
-    },
+    proxy::{request_body, session_name},
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
@@ -23,16 +19,13 @@ const CONVERSATIONS: [&str; 4] = ["/contents", "/request/contents", "/messages",
 const TEXTS: [&str; 3] = ["text", "content", "parts"];
 
 /// Replaces the snapshot of a request by that of its session. A session without a name is
-/// assigned by its caller and the text of its first prompt, for which the body is read here.
-///
-/// # Errors
-///
-/// Returns an error if the body is too large or late.
+/// assigned by its caller and the text of its first prompt, for which the body is read here. A
+/// body that breaks off or is late is assigned by its caller, and fails when it is read again.
 pub(in crate::proxy) async fn assign(
     unit: RolloutUnit,
     authenticated: Authenticated,
     request: Box<Request>,
-) -> Result<(Authenticated, Box<Request>), ApiError> {
+) -> (Authenticated, Box<Request>) {
     let Authenticated { identity, snapshot } = authenticated;
     let (mut head, mut body) = request.into_parts();
     // A malformed name is refused later.
@@ -45,11 +38,9 @@ pub(in crate::proxy) async fn assign(
             let config = &snapshot.config;
             if has_readable_conversation(&head, config.limits.body) {
                 let (limits, timeout) = (&config.limits, config.timeouts.body);
-                let bytes = request_body::read(body, &head, limits, timeout).await?;
-                head.extensions.insert(PreloadedLength(bytes.len()));
-                let prompt = first_prompt(&bytes);
-                body = Body::from(bytes);
-                prompt
+                let (read, same) = request_body::preload(body, &mut head, limits, timeout).await;
+                body = same;
+                read.as_ref().map(first_prompt).unwrap_or_default()
             } else {
                 String::new()
             }
@@ -57,7 +48,7 @@ pub(in crate::proxy) async fn assign(
     };
     let snapshot = snapshot.for_session(&identity.caller().key, &session);
     let request = Box::new(Request::from_parts(head, body));
-    Ok((Authenticated { identity, snapshot }, request))
+    (Authenticated { identity, snapshot }, request)
 }
 
 /// Returns whether the body is JSON that can be read here and again later.

@@ -10,8 +10,11 @@ use std::{
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 
-use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, prompt, run};
+use crate::harness::{
+    Agent, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, prompt, run, send_and_read,
+};
 
 /// A gateway that rolls out `next.yaml`, which denies prompts with "banana".
 struct Rollout {
@@ -77,13 +80,16 @@ async fn is_denied(agent: &Agent, word: &str) -> bool {
     !answer.text().contains("You said")
 }
 
-/// Writes `hookgate.yaml`, which denies "apple", and the candidate `next.yaml`.
+/// Writes `hookgate.yaml`, which denies "apple", and the candidate `next.yaml`. The lines behind
+/// the first one of `rollout` are settings of both.
 fn write_configs(folder: &Path, upstream: &Upstream, rollout: &str) {
     let policy = |word: &str| format!("policies: [{{ policy: prompt_guard, deny: [{word}] }}]\n");
+    let (rollout, settings) = rollout.split_once('\n').unwrap_or((rollout, ""));
+    let url = format!("{{ url: \"http://{}\" }}", upstream.addr);
     let rest = format!(
-        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
-         audit: {{ path: audit.jsonl, mode: best_effort }}\nrevisions: {{ path: revisions }}\n",
-        upstream.addr
+        "upstreams: {{ gemini: {url}, code_assist: {url}, anthropic: {url}, openai: {url} }}\n\
+         audit: {{ path: audit.jsonl, mode: best_effort }}\n\
+         revisions: {{ path: revisions }}\n{settings}\n"
     );
     let next = format!("{}{rest}", policy("banana"));
     fs::write(folder.join("next.yaml"), next).unwrap();
@@ -175,6 +181,40 @@ async fn a_body_that_is_read_for_the_assignment_counts_once_in_the_memory() {
         .await;
 
     assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_breaks_off_or_is_late_is_recorded_as_without_a_rollout() {
+    let settings = "timeouts: { body: 300ms }\nrecord: { path: recordings, what: { sample: 1 } }";
+    let gateway = Rollout::start(&format!("{{ to: next.yaml, percent: 50 }}\n{settings}")).await;
+    let head = "POST /v1beta/models/m:generateContent HTTP/1.1\r\nhost: x\r\n\
+                connection: close\r\ncontent-type: application/json\r\n\
+                content-length: 100\r\n\r\n{\"contents\":";
+    let addr = gateway.agent.base.trim_start_matches("http://").to_owned();
+
+    let mut broken = TcpStream::connect(&addr).await.unwrap();
+    broken.write_all(head.as_bytes()).await.unwrap();
+    broken.shutdown().await.unwrap();
+    let late = send_and_read(addr.parse().unwrap(), head.as_bytes()).await;
+
+    assert!(late.contains("\"BODY_TIMEOUT\""), "{late}");
+    let recorded = "hookgate_recording_exchanges_total";
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while gateway.operator.metric(recorded).await < 2 {
+        assert!(Instant::now() < deadline, "calls are not recorded");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let lines = gateway.stop();
+    let outcomes = lines.iter().filter(|line| line["kind"] == "outcome");
+    let mut errors: Vec<(&Value, bool)> = outcomes
+        .map(|line| (&line["error"], line["duration_ms"].as_u64() >= Some(300)))
+        .collect();
+    errors.sort_by_key(|(error, _)| error.to_string());
+    assert_eq!(
+        errors,
+        [(&json!("BODY_BROKEN"), false), (&json!("BODY_TIMEOUT"), true)],
+        "{lines:#?}"
+    );
 }
 
 /// Makes calls in many sessions, a third of them with "banana". Returns the number of denials.
