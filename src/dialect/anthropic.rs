@@ -54,9 +54,12 @@ impl Dialect for Anthropic {
     fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
         Ok(Unwrapped {
             document: request::open_body(call, &body)?,
-            session: request::agent_session(&body)?,
             envelope: Some(body),
         })
+    }
+
+    fn session_in(&self, body: &Document) -> Result<Option<String>, DialectError> {
+        request::agent_session(body)
     }
 
     fn close_request(

@@ -57,6 +57,15 @@ pub trait Dialect: Debug + Send + Sync {
     /// hooks cannot see through.
     fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError>;
 
+    /// Returns the name that a request body gives its session, if the API has a field for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is no text.
+    fn session_in(&self, _body: &Document) -> Result<Option<String>, DialectError> {
+        Ok(None)
+    }
+
     /// Returns the body for upstream: `envelope` with the edits of `document`. Unedited parts
     /// keep their bytes.
     ///
@@ -130,8 +139,6 @@ pub struct Unwrapped {
     pub document: Document,
     /// The body that it was read from, if that has another form.
     pub envelope: Option<Document>,
-    /// Session named in the body.
-    pub session: Option<String>,
 }
 
 /// Reads the chunks of one response.

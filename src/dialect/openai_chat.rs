@@ -27,7 +27,7 @@ use crate::{
             Operation::{Generate, Other},
             method_table,
         },
-        openai::openai_error,
+        openai::{openai_error, request_fields::session_in},
     },
     model::ErrorInfo,
 };
@@ -58,6 +58,10 @@ impl Dialect for OpenAiChat {
 
     fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
         request::open_request(call, body)
+    }
+
+    fn session_in(&self, body: &Document) -> Result<Option<String>, DialectError> {
+        session_in(body)
     }
 
     fn close_request(

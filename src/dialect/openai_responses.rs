@@ -36,7 +36,7 @@ use crate::{
         method::{Api, Framing, MethodSpec, Operation},
         openai::{
             openai_error,
-            request_fields::{no_model, read_model, read_stream, unwrapped},
+            request_fields::{no_model, read_model, read_stream, session_in, unwrapped},
         },
     },
     model::ErrorInfo,
@@ -85,7 +85,11 @@ impl Dialect for OpenAiResponses {
             }
         };
         read_stream(call, &body)?;
-        unwrapped(document, body)
+        Ok(unwrapped(document, body))
+    }
+
+    fn session_in(&self, body: &Document) -> Result<Option<String>, DialectError> {
+        session_in(body)
     }
 
     fn close_request(

@@ -53,10 +53,9 @@ pub(super) async fn read_request(
     let opened = context
         .dialect
         .open_request(&mut call, context.dialect.parse_request(bytes)?)?;
-    let named = context.session_name.clone();
-    let api = call.method.api;
-    let in_body = |id| SessionName::from_body(api, id);
-    let session_name = named.or_else(|| opened.session.and_then(in_body));
+    let body = opened.envelope.as_ref().unwrap_or(&opened.document);
+    let in_body = SessionName::in_body(context.dialect, body)?;
+    let session_name = context.session_name.clone().or(in_body);
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
     context.record(&ExchangeEvent::CallRead {
         operation: call.label(),
@@ -66,7 +65,6 @@ pub(super) async fn read_request(
     if let Some(cache) = dialect::cached_content(&opened.document)? {
         cache_owner::check(context, &cache)?;
     }
-    let body = opened.envelope.as_ref().unwrap_or(&opened.document);
     earlier_responses::check(context, body, &opened.document)?;
     Ok(ModelRequest {
         expectation: dialect::expected_response(&opened.document)?,

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName};
 use uuid::Uuid;
 
 use crate::{
-    dialect::Api,
+    dialect::{Api, Dialect, DialectError, Document},
     error::{ApiError, ErrorReason},
     event::Context,
     session::SessionSource,
@@ -49,8 +49,21 @@ impl SessionName {
         context.session_id.clone_from(&self.id);
     }
 
-    /// Returns the name in the body of a call, or `None` if it is malformed.
-    pub(super) fn from_body(api: Api, id: String) -> Option<Self> {
+    /// Returns the name in the body of a call, or `None` if there is none, or it is malformed.
+    ///
+    /// # Errors
+    ///
+    /// If the name is no text.
+    pub(super) fn in_body(
+        dialect: &dyn Dialect,
+        body: &Document,
+    ) -> Result<Option<Self>, DialectError> {
+        let id = dialect.session_in(body)?;
+        Ok(id.and_then(|id| Self::from_body(dialect.api(), id)))
+    }
+
+    /// Returns the name in a field of the body, or `None` if it is malformed.
+    fn from_body(api: Api, id: String) -> Option<Self> {
         let source = match api {
             Api::CodeAssist => SessionSource::CodeAssist,
             _ => SessionSource::Body,

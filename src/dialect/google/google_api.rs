@@ -78,6 +78,13 @@ impl Dialect for GoogleApi {
         (self.open_request)(call, body)
     }
 
+    fn session_in(&self, body: &Document) -> Result<Option<String>, DialectError> {
+        match self.envelope {
+            ResponseEnvelope::None => Ok(None),
+            ResponseEnvelope::ResponseField => request::session_in(body),
+        }
+    }
+
     fn close_request(
         &self,
         call: &Call,

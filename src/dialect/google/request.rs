@@ -16,7 +16,7 @@ mod tool_selection;
 
 pub use self::{
     contents_edit::{append_contents, replace_contents},
-    envelope::{close_request, open_bare, open_wrapped},
+    envelope::{close_request, open_bare, open_wrapped, session_in},
     expectation::{ResponseExpectation, ResponseFormat, expected_response},
     model::check_model,
     parameters::generation_parameters,

@@ -49,14 +49,18 @@ pub fn read_stream(call: &mut Call, body: &Document) -> Result<(), DialectError>
 }
 
 /// Returns a request in the content form, with the body that it was read from.
+pub const fn unwrapped(document: Document, body: Document) -> Unwrapped {
+    Unwrapped {
+        document,
+        envelope: Some(body),
+    }
+}
+
+/// Returns the key that agents set to the id of a session.
 ///
 /// # Errors
 ///
-/// Fails if the session that the body names is no text.
-pub fn unwrapped(document: Document, body: Document) -> Result<Unwrapped, DialectError> {
-    Ok(Unwrapped {
-        document,
-        session: body.string(&["prompt_cache_key"])?,
-        envelope: Some(body),
-    })
+/// Fails if it is no text.
+pub fn session_in(body: &Document) -> Result<Option<String>, DialectError> {
+    Ok(body.string(&["prompt_cache_key"])?)
 }

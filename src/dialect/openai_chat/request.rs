@@ -48,7 +48,7 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
         let allowed = call.allowed_fields;
         allowed.check(Api::OpenAiChat, RequestField::StoredFile)?;
     }
-    unwrapped(read_chat(&body)?, body)
+    Ok(unwrapped(read_chat(&body)?, body))
 }
 
 /// Returns whether a message names a file or a sound that is stored upstream.

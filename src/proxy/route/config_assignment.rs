@@ -7,8 +7,13 @@ use serde_json::Value;
 
 use crate::{
     config::RolloutUnit,
+    dialect::{self, RequestLine},
     middleware::Authenticated,
-    proxy::{request_body, session_name},
+    proxy::{
+        request_body,
+        session_name::{self, SessionName},
+    },
+    state::Snapshot,
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
@@ -18,9 +23,9 @@ const CONVERSATIONS: [&str; 4] = ["/contents", "/request/contents", "/messages",
 /// Keys of texts in the items of a conversation, and of lists of such items.
 const TEXTS: [&str; 3] = ["text", "content", "parts"];
 
-/// Replaces the snapshot of a request by that of its session. A session without a name is
-/// assigned by its caller and the text of its first prompt, for which the body is read here. A
-/// body that breaks off or is late is assigned by its caller, and fails when it is read again.
+/// Replaces the snapshot of a request by that of its session. Without a name in path or headers,
+/// the body is read here: a session without a name in it, too, is assigned by its caller and the
+/// text of its first prompt. A body that breaks off or is late is assigned by its caller, and fails when it is read again.
 pub(in crate::proxy) async fn assign(
     unit: RolloutUnit,
     authenticated: Authenticated,
@@ -40,7 +45,11 @@ pub(in crate::proxy) async fn assign(
                 let (limits, timeout) = (&config.limits, config.timeouts.body);
                 let (read, same) = request_body::preload(body, &mut head, limits, timeout).await;
                 body = same;
-                read.as_ref().map(first_prompt).unwrap_or_default()
+                let read = read.as_ref();
+                read.map(|read| {
+                    name_in_body(&head, &snapshot, read).unwrap_or_else(|| first_prompt(read))
+                })
+                .unwrap_or_default()
             } else {
                 String::new()
             }
@@ -57,6 +66,20 @@ fn has_readable_conversation(head: &Parts, limit: usize) -> bool {
     length.is_some_and(|length| (1..=limit).contains(&length))
         && content_headers::media_type(&head.headers) == MediaType::Json
         && content_headers::encoding(&head.headers) == ContentEncoding::Identity
+}
+
+/// Returns the name that the body gives its session.
+fn name_in_body(head: &Parts, snapshot: &Snapshot, body: &Bytes) -> Option<String> {
+    let dialect = dialect::dialect_of(RequestLine {
+        method: &head.method,
+        path: head.uri.path(),
+        query: "",
+        api: dialect::named_api(&head.headers).filter(|api| snapshot.has_upstream(*api)),
+    });
+    // A body that cannot be read is refused later.
+    let body = dialect.parse_request(body.clone()).ok()?;
+    let name = SessionName::in_body(dialect, &body).ok()?;
+    name.map(|name| name.id)
 }
 
 /// Returns the text of the first prompt of a user; empty if there is none. Cache marks and other

@@ -183,6 +183,64 @@ async fn a_body_that_is_read_for_the_assignment_counts_once_in_the_memory() {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
+/// Returns path and body of a call of each API that names its session in the body.
+fn calls_named_in_the_body(session: &str, word: &str) -> [(&'static str, Value); 5] {
+    let messages = json!([{ "role": "user", "content": word }]);
+    let claude = |user: String| {
+        json!({ "model": "m", "max_tokens": 9, "metadata": { "user_id": user },
+            "messages": messages })
+    };
+    let older = format!("user_u_account_a_session_{session}");
+    let newer = json!({ "device_id": "d", "session_id": format!("claude-{session}") });
+    let mut request = prompt(word);
+    request["session_id"] = json!(format!("gemini-{session}"));
+    [
+        ("/v1/messages", claude(older)),
+        ("/v1/messages", claude(newer.to_string())),
+        (
+            "/v1/chat/completions",
+            json!({ "model": "m", "prompt_cache_key": session, "messages": messages }),
+        ),
+        (
+            "/v1/responses",
+            json!({ "model": "m", "prompt_cache_key": session, "input": word }),
+        ),
+        (
+            "/v1internal:generateContent",
+            json!({ "model": "m", "request": request }),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_named_in_the_body_runs_under_one_config() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 50 }").await;
+
+    for number in 0..12 {
+        let session = format!("2e5bf39a-41ec-499f-9883-d64499ab60{number:02}");
+        for word in ["quota", "fix it", "sum up"] {
+            for (path, body) in calls_named_in_the_body(&session, word) {
+                let answer = gateway.agent.post(path, body.to_string()).await;
+                assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+            }
+        }
+        let event = json!({
+            "hook_event_name": "BeforeAgent", "session_id": session, "prompt": "fix it"
+        });
+        assert_eq!(gateway.agent.report(&event, "").await.status, 200);
+    }
+
+    let lines = gateway.stop();
+    let configs = configs_of_sessions(&lines);
+    assert_eq!(configs.len(), 36, "{configs:#?}");
+    assert!(
+        configs.values().all(|versions| versions.len() == 1),
+        "{configs:#?}"
+    );
+    let versions: BTreeSet<&&str> = configs.values().flatten().collect();
+    assert_eq!(versions.len(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_breaks_off_or_is_late_is_recorded_as_without_a_rollout() {
     let settings = "timeouts: { body: 300ms }\nrecord: { path: recordings, what: { sample: 1 } }";

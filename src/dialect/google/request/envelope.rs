@@ -45,7 +45,6 @@ pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped, DialectEr
     Ok(Unwrapped {
         document: body,
         envelope: None,
-        session: None,
     })
 }
 
@@ -67,10 +66,19 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
     check_model(call, &document)?;
     refuse_private_fields(&document)?;
     Ok(Unwrapped {
-        session: document.string(SESSION)?,
         document,
         envelope: Some(body),
     })
+}
+
+/// Returns the session that an envelope names.
+///
+/// # Errors
+///
+/// Fails if the name is no text.
+pub fn session_in(envelope: &Document) -> Result<Option<String>, DialectError> {
+    let request = envelope.child(REQUEST)?.unwrap_or_default();
+    Ok(request.string(SESSION)?)
 }
 
 /// Returns the body for upstream. Unedited parts keep their bytes.
