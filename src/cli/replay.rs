@@ -77,7 +77,8 @@ impl ReplayArgs {
             print_error(&format!("damaged: {part}"));
         }
         print(&render(&report, format, condition.as_ref()))?;
-        check_condition(condition, &report)
+        check_condition(condition, &report)?;
+        check_read(&report)
     }
 
     async fn replay(self) -> Result<ReplayReport, Failure> {
@@ -145,6 +146,16 @@ pub(super) fn check_condition(
             condition.text
         ))),
         None => Ok(()),
+    }
+}
+
+/// Returns a failure if no call could be read of a damaged recording.
+fn check_read(report: &ReplayReport) -> Result<(), Failure> {
+    match (report.counts.calls, report.damaged.count) {
+        (1.., _) | (0, 0) => Ok(()),
+        (0, damaged) => Err(Failure::Failed(format!(
+            "no call could be read; damaged parts of the recording: {damaged}"
+        ))),
     }
 }
 

@@ -150,6 +150,47 @@ async fn segments_encrypted_to_other_keys_are_reported_and_the_rest_is_replayed(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_that_reads_no_call_fails_and_so_do_the_jobs_for_ci() {
+    let encrypted = format!(", encrypt_to: [{RECIPIENT}]");
+    let call = Call::single(ALL[0], true, Topic::Text, "dev");
+    let recorded = RecordedCalls::record_with(&encrypted, &base(), [call]).await;
+    fs::write(recorded.path().join("key.txt"), IDENTITY).unwrap();
+    fs::write(recorded.path().join("other.txt"), OTHER_IDENTITY).unwrap();
+    let later = ["--identity", "key.txt", "--since", "2999-01-01T00:00:00Z"];
+
+    let (code, _, err) = recorded.replay("base.yaml", &["--identity", "other.txt"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("no call could be read"), "{err}");
+    assert_eq!(recorded.replay("base.yaml", &later).0, 0);
+
+    for job in ["github", "gitlab"] {
+        let condition = fail_on_of_job(job);
+        let fails = |arguments: &[&str]| {
+            let arguments = [arguments, &["--fail-on", condition.as_str()]].concat();
+            let (code, _, err) = recorded.replay("base.yaml", &arguments);
+            assert_eq!(code == 1, err.contains("`--fail-on` holds"), "{err}");
+            code == 1
+        };
+        assert!(!fails(&["--identity", "key.txt"]), "{job}");
+        assert!(fails(&["--identity", "other.txt"]), "{job}");
+        assert!(fails(&later), "{job}");
+    }
+}
+
+/// Returns the expression of `FAIL_ON` in a job of `config/ci`.
+fn fail_on_of_job(name: &str) -> String {
+    let file = format!("{}/config/ci/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(file).unwrap();
+    let mut lines = text.lines().skip_while(|line| !line.contains("FAIL_ON:"));
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let first = lines.next().unwrap();
+    assert!(first.ends_with("FAIL_ON: >-"), "{first}");
+    let folded = lines.take_while(|line| indent(line) > indent(first));
+    let folded: Vec<&str> = folded.map(str::trim).collect();
+    folded.join(" ")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_before_the_since_time_are_skipped() {
     let recorded = record_calls().await;
 
