@@ -4,6 +4,7 @@
 //! config file is that at the time of the promotion; a change of the file ends it.
 
 mod read_files;
+mod source_error;
 
 use std::{
     ffi::OsStr,
@@ -12,9 +13,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use thiserror::Error;
-
-pub use self::read_files::ReadFiles;
+pub use self::{read_files::ReadFiles, source_error::SourceError};
 use super::revision_store::{
     ActiveRevision, RevisionError, RevisionStore, StoredRevision, is_version,
 };
@@ -38,47 +37,6 @@ pub enum ConfigInput<'a> {
     Other(&'a Path),
     /// The files of a stored revision.
     Stored(Arc<ConfigFiles>),
-}
-
-/// Reason why there is no config.
-#[derive(Debug, Error)]
-pub enum SourceError {
-    /// The config file has problems.
-    #[error(transparent)]
-    File(#[from] ConfigError),
-    /// The revision cannot be stored or read.
-    #[error(transparent)]
-    Revision(#[from] RevisionError),
-    /// The stored revision has problems.
-    #[error("revision `{version}`: {source}")]
-    Stored {
-        /// Version of the revision.
-        version: String,
-        /// Its problems, with positions in its stored files.
-        source: ConfigError,
-    },
-}
-
-impl SourceError {
-    /// Returns whether no revision of a version is kept here.
-    pub const fn is_unknown_version(&self) -> bool {
-        matches!(self, Self::Revision(RevisionError::Unknown(_)))
-    }
-
-    /// Returns whether a text that an operator has written is wrong: a config, or its `rollout.to`.
-    pub const fn is_invalid_config(&self) -> bool {
-        match self {
-            Self::File(_)
-            | Self::Stored { .. }
-            | Self::Revision(RevisionError::Unknown(_) | RevisionError::Elsewhere(_)) => true,
-            Self::Revision(
-                RevisionError::NotKept
-                | RevisionError::Bundles(_)
-                | RevisionError::Io { .. }
-                | RevisionError::Damaged { .. },
-            ) => false,
-        }
-    }
 }
 
 /// Source of the config in use. Clones share their state.
@@ -254,10 +212,10 @@ impl ConfigSource {
         store.save(config, "rollout", &needed)
     }
 
-    /// Returns whether the rollout of a version under the config in use was aborted.
+    /// Returns whether the rollout of a version was aborted since the config file changed.
     pub(super) fn is_aborted(&self, version: &str) -> bool {
-        let active = self.active();
-        active.is_some_and(|active| active.aborted.as_deref() == Some(version))
+        let state = self.state();
+        state.aborted().is_some_and(|aborted| aborted == version)
     }
 
     /// Stores that the rollout of a version was aborted, so that a restart does not begin it
@@ -305,7 +263,7 @@ impl ConfigSource {
             Some(before) => before.previous,
             None => None,
         };
-        let active = ActiveRevision {
+        let mut active = ActiveRevision {
             revision: config.version.clone(),
             file: state.file_version.clone(),
             previous,
@@ -319,6 +277,7 @@ impl ConfigSource {
         store.save(config, cause, &needed)?;
         // Locked, because a rollout that is aborted meanwhile stores the active revision, too.
         let mut state = self.lock();
+        active.aborted = state.aborted().map(str::to_owned);
         store.set_active(&active)?;
         state.active = Some(active);
         Ok(())
@@ -386,6 +345,13 @@ impl SourceState {
         let active = self.active.as_ref()?;
         let is_unchanged = active.file == self.file_version;
         (is_unchanged && active.revision != self.file_version).then_some(active)
+    }
+
+    /// Returns the version whose rollout was aborted under the config file as it is.
+    fn aborted(&self) -> Option<&str> {
+        let active = self.active.as_ref();
+        let active = active.filter(|active| active.file == self.file_version);
+        active?.aborted.as_deref()
     }
 }
 

@@ -57,7 +57,7 @@ pub struct ActiveRevision {
     pub by: String,
     /// SHA-256 of the report on which the promotion is based.
     pub report: Option<String>,
-    /// Version whose rollout was aborted under this revision.
+    /// Version whose rollout was aborted since the config file changed.
     #[serde(default)]
     pub aborted: Option<String>,
 }

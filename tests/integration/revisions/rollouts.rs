@@ -51,6 +51,13 @@ impl Rollout {
         is_denied(&agent, word).await
     }
 
+    /// Runs `hookgate config`.
+    fn command(&self, arguments: &[&str]) {
+        let command = [&["config"], arguments, &["--url", &self.operator.base]].concat();
+        let (code, out, err) = run(&command, self.folder.path());
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    }
+
     /// Stops the gateway and returns the lines of its decision log, whose hash chain is verified.
     fn stop(self) -> Vec<Value> {
         self.served.terminate();
@@ -313,6 +320,18 @@ async fn a_regression_aborts_the_rollout_permanently() {
     assert_eq!(gateway.state().await["is_aborted"], true);
     assert_eq!(denied_calls(&gateway, 100).await, 0);
 
+    let state = gateway.state().await;
+    gateway.command(&["promote", state["to"].as_str().unwrap()]);
+    assert_eq!(gateway.state().await, Value::Null);
+    gateway.command(&["rollback"]);
+    let state = gateway.state().await;
+    assert_eq!((&state["is_aborted"], &state["percent"]), (&json!(true), &json!(0)));
+
+    write_configs(gateway.folder.path(), &gateway.upstream, "{ to: next.yaml, percent: 49 }");
+    assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
+    let state = gateway.state().await;
+    assert_eq!((&state["is_aborted"], &state["percent"]), (&json!(false), &json!(49)));
+
     let lines = gateway.stop();
     let aborts: Vec<&Value> = lines
         .iter()
@@ -338,10 +357,7 @@ async fn the_share_grows_in_steps_and_the_candidate_can_be_promoted() {
         .wait_until("whole share", |state| state["percent"] == 100)
         .await;
     assert!(gateway.denies("any", "banana").await);
-    let to = state["to"].as_str().unwrap().to_owned();
-    let promote = ["config", "promote", &to, "--url", &gateway.operator.base];
-    let (code, out, err) = run(&promote, gateway.folder.path());
-    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    gateway.command(&["promote", state["to"].as_str().unwrap()]);
 
     assert_eq!(gateway.state().await, Value::Null);
     assert!(gateway.denies("any", "banana").await && !gateway.denies("any", "apple").await);
