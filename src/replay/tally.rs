@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::compare::{Change, Comparison, DifferenceKind, UnknownReason};
-use crate::recording::RecordedExchange;
+use crate::{observe::trace::DurationHistogram, recording::RecordedExchange};
 
 /// Samples of one kind that are kept.
 const MAX_SAMPLES: usize = 20;
@@ -123,8 +123,8 @@ pub struct Tally {
     pub asked: BTreeSet<String>,
     /// Numbers of calls of each tool.
     pub called_tools: BTreeMap<String, u64>,
-    before: DurationBuckets,
-    after: DurationBuckets,
+    before: DurationHistogram,
+    after: DurationHistogram,
 }
 
 impl Tally {
@@ -168,8 +168,8 @@ impl Tally {
 
     /// Adds the durations of one call.
     pub fn add_times(&mut self, before: Duration, after: Duration) {
-        self.before.add(before);
-        self.after.add(after);
+        self.before.add(1, before);
+        self.after.add(1, after);
     }
 
     /// Adds a call of a tool by the model.
@@ -179,11 +179,13 @@ impl Tally {
 
     /// Returns the percentiles of the durations.
     pub fn times(&self) -> CallTimes {
+        let percentile =
+            |times: &DurationHistogram, percent| times.percentile(percent).unwrap_or_default();
         CallTimes {
-            before_p50_us: self.before.percentile(50),
-            before_p99_us: self.before.percentile(99),
-            after_p50_us: self.after.percentile(50),
-            after_p99_us: self.after.percentile(99),
+            before_p50_us: percentile(&self.before, 50),
+            before_p99_us: percentile(&self.before, 99),
+            after_p50_us: percentile(&self.after, 50),
+            after_p99_us: percentile(&self.after, 99),
         }
     }
 
@@ -236,47 +238,6 @@ fn row<'a, T: Default>(rows: &'a mut BTreeMap<String, T>, name: &str) -> &'a mut
         OTHER_ROW
     };
     rows.entry(name.to_owned()).or_default()
-}
-
-/// Number of buckets: four for each power of two of microseconds, up to half an hour.
-const BUCKETS: usize = 128;
-
-/// Durations in buckets. A percentile is at most a quarter above the true value.
-#[derive(Debug, Clone)]
-struct DurationBuckets([u64; BUCKETS]);
-
-impl Default for DurationBuckets {
-    fn default() -> Self {
-        Self([0; BUCKETS])
-    }
-}
-
-impl DurationBuckets {
-    fn add(&mut self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let at = (0..BUCKETS).find(|at| micros < upper_bound(*at));
-        if let Some(count) = self.0.get_mut(at.unwrap_or(BUCKETS - 1)) {
-            *count += 1;
-        }
-    }
-
-    /// Returns the upper bound of the bucket that holds this share of all durations.
-    fn percentile(&self, percent: u64) -> u64 {
-        let total: u64 = self.0.iter().sum();
-        let rank = total.saturating_mul(percent).div_ceil(100).max(1);
-        let mut seen = 0;
-        let at = self.0.iter().position(|count| {
-            seen += count;
-            total > 0 && seen >= rank
-        });
-        at.map_or(0, upper_bound)
-    }
-}
-
-const fn upper_bound(bucket: usize) -> u64 {
-    let (power, quarter) = (bucket / 4, bucket as u64 % 4);
-    let base = 1_u64 << power;
-    base + (base * (quarter + 1)).div_ceil(4)
 }
 
 #[cfg(test)]
@@ -332,18 +293,5 @@ mod tests {
 
         assert_eq!(tally.tools.len(), MAX_ROWS + 1);
         assert_eq!(tally.tools[OTHER_ROW].newly_denied, MAX_ROWS as u64);
-    }
-
-    #[test]
-    fn percentiles_are_near_the_true_values() {
-        let mut buckets = DurationBuckets::default();
-        for micros in 1..=10_000 {
-            buckets.add(Duration::from_micros(micros));
-        }
-
-        for (percent, exact) in [(50, 5000), (99, 9900)] {
-            let found = buckets.percentile(percent);
-            assert!((exact..=exact * 5 / 4 + 1).contains(&found), "{found}");
-        }
     }
 }

@@ -245,7 +245,7 @@ impl RolloutProgress {
         let slow = limits.hook_p99.and_then(|increase| {
             let increase = u64::try_from(increase.as_micros()).ok()?;
             let bound = current.hook_times.percentile(99)?.saturating_add(increase);
-            Some([current, candidate].map(|arm| arm.proportion(arm.hook_times.count_above(bound))))
+            Some([current, candidate].map(|arm| arm.proportion(arm.hook_times.count_from(bound))))
         });
         let above = slow.is_some().then_some(ABOVE_P99);
         let slow = (above, "hook_p99", slow.unwrap_or_default());

@@ -5,11 +5,14 @@ use std::{
     time::Duration,
 };
 
-/// Number of buckets. The last one begins at about nine minutes.
-const BUCKETS: usize = 60;
+/// Buckets of each power of two, all of the same width.
+const BUCKETS_PER_POWER: usize = 16;
 
-/// Durations in buckets whose bounds grow by the square root of two, from one microsecond. A
-/// percentile is at most 42 % above the true value.
+/// Number of buckets. The last one begins at about half an hour.
+const BUCKETS: usize = 28 * BUCKETS_PER_POWER;
+
+/// Durations in buckets, 16 for each power of two of microseconds. A percentile is at most 1/16
+/// above the true value.
 #[derive(Debug)]
 pub struct DurationHistogram {
     counts: [AtomicU64; BUCKETS],
@@ -19,6 +22,14 @@ impl Default for DurationHistogram {
     fn default() -> Self {
         Self {
             counts: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+}
+
+impl Clone for DurationHistogram {
+    fn clone(&self) -> Self {
+        Self {
+            counts: self.counts().map(AtomicU64::new),
         }
     }
 }
@@ -36,8 +47,7 @@ impl DurationHistogram {
     /// Returns the upper bound in microseconds of the bucket that holds this share of all
     /// durations; `None` if there are none.
     pub fn percentile(&self, percent: u64) -> Option<u64> {
-        let counts = self.counts.each_ref();
-        let counts = counts.map(|count| count.load(Ordering::Relaxed));
+        let counts = self.counts();
         let total: u64 = counts.iter().sum();
         let rank = total.saturating_mul(percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -48,29 +58,33 @@ impl DurationHistogram {
         position.map(upper_bound)
     }
 
-    /// Returns the number of durations in buckets above that of `micros`.
-    pub fn count_above(&self, micros: u64) -> u64 {
-        let above = self.counts.iter().skip(bucket(micros) + 1);
-        above.map(|count| count.load(Ordering::Relaxed)).sum()
+    /// Returns the number of durations from the bucket of `micros` on. It counts some that are
+    /// smaller, by at most 1/16.
+    pub fn count_from(&self, micros: u64) -> u64 {
+        let counts = self.counts();
+        counts.iter().skip(bucket(micros)).sum()
+    }
+
+    fn counts(&self) -> [u64; BUCKETS] {
+        let counts = self.counts.each_ref();
+        counts.map(|count| count.load(Ordering::Relaxed))
     }
 }
 
-/// Two buckets for each power of two: from 2ⁿ, and from about 1.41 × 2ⁿ.
+/// Returns the bucket of a duration. Durations below 16 microseconds have one each.
 fn bucket(micros: u64) -> usize {
-    let micros = micros.max(1);
-    let exponent = micros.ilog2();
-    let half = (1_u64 << exponent).saturating_mul(1414) / 1000;
-    let index = (exponent as usize) * 2 + usize::from(micros > half);
-    index.min(BUCKETS - 1)
+    let per_power = BUCKETS_PER_POWER as u64;
+    let power = (micros / per_power).max(1).ilog2();
+    let index = u64::from(power) * per_power + (micros >> power);
+    usize::try_from(index).map_or(BUCKETS - 1, |index| index.min(BUCKETS - 1))
 }
 
-fn upper_bound(bucket: usize) -> u64 {
-    let start = 1_u64 << (bucket / 2);
-    if bucket.is_multiple_of(2) {
-        start.saturating_mul(1414) / 1000
-    } else {
-        start.saturating_mul(2)
-    }
+/// Returns the least duration in microseconds above a bucket.
+const fn upper_bound(bucket: usize) -> u64 {
+    let next = bucket as u64 + 1;
+    let per_power = BUCKETS_PER_POWER as u64;
+    let power = (next / per_power).saturating_sub(1);
+    (next - power * per_power) << power
 }
 
 #[cfg(test)]
@@ -80,29 +94,44 @@ mod tests {
     #[test]
     fn percentiles_are_near_the_true_values() {
         let histogram = DurationHistogram::default();
+        for micros in 1..=10_000 {
+            histogram.add(1, Duration::from_micros(micros));
+        }
+
+        for (percent, exact) in [(50, 5000), (99, 9900)] {
+            let found = histogram.percentile(percent).unwrap();
+            assert!((exact..=exact * 17 / 16 + 1).contains(&found), "{found}");
+        }
+        assert_eq!(DurationHistogram::default().percentile(50), None);
+    }
+
+    #[test]
+    fn durations_are_counted_from_the_bucket_of_a_bound() {
+        let histogram = DurationHistogram::default();
         for millis in 1..=100 {
             histogram.add(1, Duration::from_millis(millis));
         }
 
-        let median = histogram.percentile(50).unwrap();
-        let p99 = histogram.percentile(99).unwrap();
-
-        assert!((50_000..=71_000).contains(&median), "{median}");
-        assert!((99_000..=141_000).contains(&p99), "{p99}");
-        assert_eq!(DurationHistogram::default().percentile(50), None);
-        assert_eq!(histogram.count_above(1000), 99);
-        assert_eq!(histogram.count_above(200_000), 0);
+        for bound in [1, 7, 40, 90] {
+            let found = histogram.count_from(bound * 1000);
+            let exact = 101 - bound;
+            assert!((exact..=exact + bound / 16).contains(&found), "{found}");
+        }
+        assert_eq!(histogram.count_from(110_000), 0);
     }
 
     #[test]
-    fn every_duration_is_below_the_bound_of_its_bucket() {
-        for micros in (0..40_u32).flat_map(|bit| [1_u64 << bit, (1 << bit) * 141 / 100]) {
+    fn every_duration_is_in_its_bucket() {
+        let durations = (0..40_u32).flat_map(|bit| {
+            [0, 1, 3, 9, 15].map(|part| (1_u64 << bit) + (part << bit) / 16)
+        });
+        for micros in (0..100).chain(durations) {
             let bucket = bucket(micros);
-            assert!(bucket < BUCKETS);
-            assert!(
-                bucket == BUCKETS - 1 || micros <= upper_bound(bucket) + 1,
-                "{micros}"
-            );
+            let lower = bucket.checked_sub(1).map_or(0, upper_bound);
+            let is_last = bucket == BUCKETS - 1;
+            assert!(lower <= micros, "{micros}: from {lower}");
+            assert!(is_last || micros < upper_bound(bucket), "{micros}");
         }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
     }
 }

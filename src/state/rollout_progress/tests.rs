@@ -109,6 +109,30 @@ fn a_regression_ends_the_rollout_at_the_two_hundredth_call() {
 }
 
 #[test]
+fn hooks_slower_than_the_limit_end_the_rollout_and_faster_ones_do_not() {
+    let rollout = |slowest: u64| {
+        let limits = json!({ "hook_p99": "+20ms" });
+        let rollout = progress(json!({ "to": "b", "percent": 50, "abort_if": limits }));
+        let call = |millis| CallOutcome {
+            hook_time: Duration::from_millis(millis),
+            ..CallOutcome::default()
+        };
+        // The 99th percentile of the config in use is 139 ms.
+        let aborted = (0..400).find_map(|number| {
+            rollout.record(RolloutArm::Current, call(100 + number % 40));
+            let slower = slowest - 40 + number % 41;
+            rollout.record(RolloutArm::Candidate, call(slower))
+        });
+        aborted.is_some()
+    };
+
+    assert!(rollout(190));
+    assert!(rollout(175));
+    assert!(!rollout(139));
+    assert!(!rollout(150));
+}
+
+#[test]
 fn without_a_regression_the_rollout_continues() {
     for chances in [
         NORMAL,
