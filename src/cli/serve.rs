@@ -19,7 +19,8 @@ use super::{
 use crate::{
     bundle::Replica,
     config::{
-        Config, ConfigError, LogLevel, Overrides, PolicyLayer, Problem, Registry, SourceSettings,
+        Config, ConfigError, ConfigFiles, LogLevel, Overrides, PolicyLayer, Problem, Registry,
+        SourceSettings,
     },
     hook,
     observe::{self, LogGuard},
@@ -30,6 +31,9 @@ use crate::{
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate serve --config config/hookgate.yaml
   hookgate serve --upstream https://generativelanguage.googleapis.com --hooks .gemini/settings.json";
+
+/// Name of a posted config in its problems.
+const POSTED: &str = "posted config";
 
 /// Arguments of `serve`. They take precedence over the config file.
 #[derive(Debug, Args)]
@@ -161,6 +165,7 @@ pub(super) fn config_source(
             ConfigInput::File(layers) => overrides.layers = layers,
             ConfigInput::Other(other) => file = Some(other),
             ConfigInput::Stored(files) => overrides.stored = Some(files),
+            ConfigInput::Posted(text) => return read_posted(file, text, overrides, &registry),
         }
         let config = read_file(file, &overrides, &registry)?;
         // INVARIANT: a config with `source` is never in use without its bundles.
@@ -172,6 +177,28 @@ pub(super) fn config_source(
         Ok(config)
     };
     ConfigSource::new(Arc::new(read))
+}
+
+/// Reads a posted config, whose relative paths start from the directory of the config file.
+fn read_posted(
+    file: Option<&Path>,
+    text: String,
+    overrides: Overrides,
+    registry: &Registry,
+) -> Result<Config, ConfigError> {
+    let posted = file.map_or_else(|| POSTED.into(), |file| file.with_file_name(POSTED));
+    let overrides = Overrides {
+        stored: Some(Arc::new(ConfigFiles::of_config(text))),
+        ..overrides
+    };
+    let read = Config::load(&posted, &overrides, registry);
+    read.map_err(|mut error| {
+        let spans = error.problems.iter_mut().flat_map(|problem| &mut problem.span);
+        for span in spans.filter(|span| span.file == posted) {
+            span.file = POSTED.into();
+        }
+        error
+    })
 }
 
 fn read_file(

@@ -13,7 +13,7 @@ use tokio::{
 use super::worker::{EXCHANGE_TIMEOUT, EndReason, ThreadEnd, Worker, WorkerPlan};
 use crate::{
     audit_log::{AuditRecord, ShadowChange, ShadowEnd, ShadowRecord},
-    config::{Config, ConfigFiles, RecordSelection, ShadowSettings},
+    config::{Config, RecordSelection, ShadowSettings},
     observe::Metrics,
     recording::{CollectedExchange, ExchangeCollector},
     state::{App, ConfigInput, ShadowAction, ShadowError, ShadowRequest, ShadowStatus},
@@ -135,8 +135,7 @@ impl ShadowTask {
         by: &str,
     ) -> Result<(), String> {
         let app = self.app.clone();
-        let files = Arc::new(ConfigFiles::of_config(text));
-        let mut config = read(move || app.read_other(ConfigInput::Stored(files))).await?;
+        let mut config = read(move || app.read_other(ConfigInput::Posted(text))).await?;
         // INVARIANT: requests choose nothing that is executed.
         config.remove_shadow_hooks();
         self.end(EndReason::Operator).await;

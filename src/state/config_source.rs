@@ -37,6 +37,8 @@ pub enum ConfigInput<'a> {
     Other(&'a Path),
     /// The files of a stored revision.
     Stored(Arc<ConfigFiles>),
+    /// A text that an operator has posted, which names no other file.
+    Posted(String),
 }
 
 /// Source of the config in use. Clones share their state.
