@@ -25,14 +25,29 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for a thread to end, beyond which it is given up.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Starts and ends shadows until the shutdown.
-pub async fn run_shadow(app: App) {
-    let Some(mut requests) = app.resources.shadow.take_requests() else {
-        return;
-    };
+/// Starts and ends shadows until the shutdown. Exchanges are collected for the shadow of the config
+/// in use from this call on, before the future is polled.
+pub fn run_shadow(app: App) -> impl Future<Output = ()> + Send {
+    let requests = app.resources.shadow.take_requests();
+    let settings = app.snapshot().config.shadow.clone();
+    let settings = settings.filter(|_| requests.is_some());
+    let collection = settings.map(|settings| Collection::start(&app, settings));
+    async move {
+        if let Some(requests) = requests {
+            run(app, requests, collection).await;
+        }
+    }
+}
+
+async fn run(
+    app: App,
+    mut requests: mpsc::Receiver<ShadowRequest>,
+    collection: Option<Collection>,
+) {
     let shutdown = app.resources.shutdown.clone();
     let mut task = ShadowTask {
         app,
+        collection,
         running: None,
         status: ShadowStatus {
             state: "none",
@@ -55,6 +70,8 @@ pub async fn run_shadow(app: App) {
 
 struct ShadowTask {
     app: App,
+    /// The exchanges of a shadow that is not started yet.
+    collection: Option<Collection>,
     running: Option<RunningShadow>,
     /// The state at the last start or end.
     status: ShadowStatus,
@@ -71,6 +88,32 @@ struct RunningShadow {
     until: Option<Instant>,
     /// Exchanges that earlier shadows dropped.
     dropped_before: u64,
+}
+
+/// Exchanges that are collected for a shadow before it is built.
+struct Collection {
+    settings: ShadowSettings,
+    collector: Arc<ExchangeCollector>,
+    queue: mpsc::Receiver<CollectedExchange>,
+    /// Exchanges that earlier shadows dropped.
+    dropped_before: u64,
+}
+
+impl Collection {
+    /// Collects the exchanges that begin from now on, instead of another shadow.
+    fn start(app: &App, settings: ShadowSettings) -> Self {
+        let metrics = &app.resources.metrics;
+        let dropped_before = metrics.shadow_dropped.get();
+        let (collector, queue) = collector(&settings, metrics);
+        let slot = &app.resources.shadow;
+        slot.set_collector(Some(Arc::clone(&collector)));
+        Self {
+            settings,
+            collector,
+            queue,
+            dropped_before,
+        }
+    }
 }
 
 impl ShadowTask {
@@ -101,6 +144,9 @@ impl ShadowTask {
             if let Err(error) = started {
                 self.fail(error);
             }
+        }
+        if self.collection.take().is_some() {
+            self.app.resources.shadow.set_collector(None);
         }
     }
 
@@ -150,7 +196,10 @@ impl ShadowTask {
     ) -> Result<(), String> {
         let metrics = Arc::clone(&self.app.resources.metrics);
         metrics.clear_shadow_verdicts();
-        let (collector, queue) = collector(&settings, &metrics);
+        let collection = self.collection.take();
+        let collection = collection.filter(|collection| collection.settings == settings);
+        let collection =
+            collection.unwrap_or_else(|| Collection::start(&self.app, settings.clone()));
         let record = ShadowRecord {
             action: ShadowChange::Start,
             from: self.app.snapshot().config.version.clone(),
@@ -172,22 +221,24 @@ impl ShadowTask {
         let plan = WorkerPlan {
             config,
             settings,
-            collector: Arc::clone(&collector),
-            queue,
+            collector: Arc::clone(&collection.collector),
+            queue: collection.queue,
             metrics: Arc::clone(&metrics),
         };
+        let slot = &self.app.resources.shadow;
+        let worker = Worker::start(plan).await;
+        let worker = worker.inspect_err(|_| slot.set_collector(None))?;
         let running = RunningShadow {
-            dropped_before: metrics.shadow_dropped.get(),
-            worker: Worker::start(plan).await?,
+            dropped_before: collection.dropped_before,
+            worker,
             until: Instant::now().checked_add(time),
-            collector: Arc::clone(&collector),
+            collector: collection.collector,
             record,
         };
         let (from, to) = (&running.record.from, &running.record.to);
         tracing::info!(config.from = from, config.to = to, "shadow started");
         self.append(&running.record);
         metrics.shadow_running.set(1);
-        self.app.resources.shadow.set_collector(Some(collector));
         (self.status, self.running) = (status, Some(running));
         Ok(())
     }

@@ -249,6 +249,8 @@ async fn run_worker(
         // A rest that takes longer is not judged.
         timeout(REST_TIMEOUT, judge.judge_rest()).await.ok();
     }
+    // That whose judgement was interrupted, and those that still wait for it.
+    plan.metrics.shadow_dropped.inc_by(judge.held.len() as u64);
     end
 }
 

@@ -40,6 +40,17 @@ impl ShadowGateway {
     /// Starts with the config `live` and the shadow's config `next`. `shadow` has the shadow's
     /// settings, or is empty for none.
     async fn start(live: &str, next: &str, shadow: &str) -> Self {
+        let gateway = Self::launch(live, next, shadow).await;
+        if !shadow.is_empty() {
+            gateway
+                .wait_until("a shadow", |status| status["state"] != "none")
+                .await;
+        }
+        gateway
+    }
+
+    /// Starts the gateway like [`Self::start`], and does not wait for its shadow.
+    async fn launch(live: &str, next: &str, shadow: &str) -> Self {
         let upstream = upstream().await;
         let folder = TempDir::new().unwrap();
         write_config(folder.path(), &upstream, "next.yaml", next);
@@ -50,19 +61,13 @@ impl ShadowGateway {
             &config_with_shadow(live, shadow),
         );
         let mut served = ServerProcess::folder(folder.path());
-        let gateway = Self {
+        Self {
             agent: Agent::at(served.addr()),
             operator: Agent::at(served.operators()),
             folder,
             upstream,
             served,
-        };
-        if !shadow.is_empty() {
-            gateway
-                .wait_until("a shadow", |status| status["state"] != "none")
-                .await;
         }
-        gateway
     }
 
     /// Writes a config file.

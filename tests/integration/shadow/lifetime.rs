@@ -1,7 +1,14 @@
 //! End of a shadow: time limit, reload, and a config that cannot be loaded.
 
 use super::{AMPLE_BUDGET, ShadowGateway, config_with_shadow, judged_calls, make_calls};
-use crate::replay::{changes::base, conversations::Call};
+use crate::{
+    families::family::ALL,
+    harness::{TEST_TIMEOUT, eventually},
+    replay::{
+        changes::base,
+        conversations::{Call, Topic},
+    },
+};
 
 fn few_calls() -> Vec<Call> {
     Call::every().into_iter().take(4).collect()
@@ -22,6 +29,43 @@ async fn a_shadow_ends_at_its_time_limit_and_keeps_its_report() {
     assert_eq!(judged_calls(&gateway.status().await), 4);
     let ends = "hookgate_shadow_ends_total{reason=\"until\"}";
     assert_eq!(gateway.operator.metric(ends).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_calls_after_a_start_are_judged() {
+    let shadow = format!("sample: 1, {AMPLE_BUDGET}");
+    let gateway = ShadowGateway::launch(&base(), &base(), &shadow).await;
+
+    make_calls(&gateway.agent, &few_calls()).await;
+    let status = gateway.wait_until_judged(4).await;
+
+    assert_eq!(status["dropped"], 0, "{status:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_judgement_is_interrupted_counts_as_dropped() {
+    let hook = "hooks:\n  BeforeTool: [{ hooks: [{ name: slow, \
+                command: \"touch started; sleep 60\", shadow: true }] }]\n";
+    let next = format!("{}{hook}", base());
+    let gateway = ShadowGateway::start(&base(), &next, &format!("sample: 1, {AMPLE_BUDGET}")).await;
+    let started = gateway.folder.path().join("started");
+
+    make_calls(
+        &gateway.agent,
+        &[Call::single(ALL[0], true, Topic::Look, "ci")],
+    )
+    .await;
+    eventually("the hook is started", 10 * TEST_TIMEOUT, || {
+        started.exists()
+    })
+    .await;
+    let ended = gateway.end_shadow().await;
+
+    assert_eq!(
+        (judged_calls(&ended), &ended["dropped"]),
+        (0, &1.into()),
+        "{ended:#}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
