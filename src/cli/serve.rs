@@ -193,7 +193,10 @@ fn read_posted(
     };
     let read = Config::load(&posted, &overrides, registry);
     read.map_err(|mut error| {
-        let spans = error.problems.iter_mut().flat_map(|problem| &mut problem.span);
+        let spans = error
+            .problems
+            .iter_mut()
+            .flat_map(|problem| &mut problem.span);
         for span in spans.filter(|span| span.file == posted) {
             span.file = POSTED.into();
         }

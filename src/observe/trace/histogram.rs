@@ -122,9 +122,8 @@ mod tests {
 
     #[test]
     fn every_duration_is_in_its_bucket() {
-        let durations = (0..40_u32).flat_map(|bit| {
-            [0, 1, 3, 9, 15].map(|part| (1_u64 << bit) + (part << bit) / 16)
-        });
+        let durations = (0..40_u32)
+            .flat_map(|bit| [0, 1, 3, 9, 15].map(|part| (1_u64 << bit) + (part << bit) / 16));
         for micros in (0..100).chain(durations) {
             let bucket = bucket(micros);
             let lower = bucket.checked_sub(1).map_or(0, upper_bound);

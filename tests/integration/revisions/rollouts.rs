@@ -277,7 +277,10 @@ async fn a_body_that_breaks_off_or_is_late_is_recorded_as_without_a_rollout() {
     errors.sort_by_key(|(error, _)| error.to_string());
     assert_eq!(
         errors,
-        [(&json!("BODY_BROKEN"), false), (&json!("BODY_TIMEOUT"), true)],
+        [
+            (&json!("BODY_BROKEN"), false),
+            (&json!("BODY_TIMEOUT"), true)
+        ],
         "{lines:#?}"
     );
 }
@@ -325,12 +328,22 @@ async fn a_regression_aborts_the_rollout_permanently() {
     assert_eq!(gateway.state().await, Value::Null);
     gateway.command(&["rollback"]);
     let state = gateway.state().await;
-    assert_eq!((&state["is_aborted"], &state["percent"]), (&json!(true), &json!(0)));
+    assert_eq!(
+        (&state["is_aborted"], &state["percent"]),
+        (&json!(true), &json!(0))
+    );
 
-    write_configs(gateway.folder.path(), &gateway.upstream, "{ to: next.yaml, percent: 49 }");
+    write_configs(
+        gateway.folder.path(),
+        &gateway.upstream,
+        "{ to: next.yaml, percent: 49 }",
+    );
     assert_eq!(gateway.operator.post("/reload", "").await.status, 200);
     let state = gateway.state().await;
-    assert_eq!((&state["is_aborted"], &state["percent"]), (&json!(false), &json!(49)));
+    assert_eq!(
+        (&state["is_aborted"], &state["percent"]),
+        (&json!(false), &json!(49))
+    );
 
     let lines = gateway.stop();
     let aborts: Vec<&Value> = lines

@@ -21,7 +21,10 @@ async fn an_invalid_config_or_parameter_is_rejected_and_keeps_the_shadow() {
     let wrong = "polices: 1\npolicies: [{ policy: none }]";
     let refused = gateway.operator.post("/shadow", wrong).await;
     let problems = refused.text();
-    assert!(problems.contains("posted config:1:1: unknown key"), "{problems}");
+    assert!(
+        problems.contains("posted config:1:1: unknown key"),
+        "{problems}"
+    );
     assert!(!problems.contains("hookgate.yaml"), "{problems}");
     for (query, body) in [
         ("", "policies: [{ policy: none }]"),
