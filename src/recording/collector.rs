@@ -19,7 +19,7 @@ use crate::{
     observe::recorder::ExchangeAction,
 };
 
-/// Sessions whose collected calls are counted.
+/// Sessions whose calls are counted.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// Puts an exchange into a queue without waiting. Returns false if the queue is full or closed.
@@ -29,8 +29,8 @@ pub type QueueExchange = dyn Fn(CollectedExchange) -> bool + Send + Sync;
 pub struct ExchangeCollector {
     what: RecordSelection,
     memory: Arc<MemoryBudget>,
-    /// Number of collected calls by session.
-    places: Mutex<LruCache<String, u64>>,
+    /// Number of calls so far by caller and id of the session.
+    places: Mutex<LruCache<(String, String), u64>>,
     queue: Box<QueueExchange>,
     dropped: Counter,
 }
@@ -75,6 +75,14 @@ impl ExchangeCollector {
         is_in_sample(key, self.what.sample)
     }
 
+    /// Returns whether calls of a session can be in the sample.
+    pub(super) fn samples_session(&self, session: &str) -> bool {
+        match self.what.sessions {
+            SampleUnit::Whole => is_in_sample(session, self.what.sample),
+            SampleUnit::Calls => true,
+        }
+    }
+
     /// Returns whether exchanges with this outcome are collected.
     pub(super) fn collects(&self, action: ExchangeAction, is_tool_denied: bool) -> bool {
         self.what.only.iter().any(|kind| match kind {
@@ -88,10 +96,10 @@ impl ExchangeCollector {
         })
     }
 
-    /// Returns the number of collected calls of a session before this one.
-    pub(super) fn next_place(&self, session: &str) -> u64 {
+    /// Returns the number of calls of a session before this one, collected or not.
+    pub(super) fn next_place(&self, caller: &str, session: &str) -> u64 {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = places.get_or_insert_mut(session.to_owned(), || 0);
+        let next = places.get_or_insert_mut((caller.to_owned(), session.to_owned()), || 0);
         *next += 1;
         *next - 1
     }

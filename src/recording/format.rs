@@ -57,8 +57,8 @@ pub struct RecordedExchange {
 pub struct RecordedSession {
     /// Id of the session.
     pub id: String,
-    /// Number of the call among the recorded ones of the session since the gateway started,
-    /// from 0.
+    /// Number of the call in its session since the gateway started, from 0. Calls that are not
+    /// recorded count, too.
     pub place: u64,
     /// Method of session identification, such as `history` or `header`.
     pub source: String,

@@ -24,17 +24,10 @@ pub struct RecordingSink {
     collector: Arc<ExchangeCollector>,
     rules: Arc<[RuleDefinition]>,
     revision: Arc<str>,
-    state: SinkState,
-}
-
-#[derive(Debug)]
-enum SinkState {
-    /// It is not known yet whether the exchange is in the sample.
-    Undecided(Box<RawExchange>),
-    Sampled(Box<RawExchange>),
-    NotSampled,
-    /// There is no memory for the exchange.
-    Lost,
+    /// The exchange, unless it is not in the sample, or there is no memory for it.
+    raw: Option<Box<RawExchange>>,
+    /// True if the exchange is in the sample; `None` until its session is known.
+    is_sampled: Option<bool>,
 }
 
 impl RecordingSink {
@@ -62,46 +55,41 @@ impl RecordingSink {
             collector: Arc::clone(collector),
             rules: Arc::clone(rules),
             revision: Arc::clone(revision),
-            state: SinkState::Undecided(Box::new(raw)),
+            raw: Some(Box::new(raw)),
+            is_sampled: None,
         }
     }
 
     /// Returns the exchange, once there is memory for `bytes` more of it.
     fn raw(&mut self, bytes: usize) -> Option<&mut RawExchange> {
-        let has_memory = match &mut self.state {
-            SinkState::Undecided(raw) | SinkState::Sampled(raw) => {
-                raw.memory.grow(bytes + ITEM_BYTES)
-            }
-            SinkState::NotSampled | SinkState::Lost => return None,
-        };
-        if !has_memory {
-            self.state = SinkState::Lost;
+        if !self.raw.as_mut()?.memory.grow(bytes + ITEM_BYTES) {
+            self.raw = None;
         }
-        match &mut self.state {
-            SinkState::Undecided(raw) | SinkState::Sampled(raw) => Some(raw),
-            SinkState::NotSampled | SinkState::Lost => None,
-        }
+        self.raw.as_deref_mut()
     }
 
     /// Decides whether the exchange is recorded, unless that is decided. `session` is how its
-    /// session was found.
+    /// session was found. Also a call that is not recorded has its place in the session, so that
+    /// the gap can be seen.
     fn decide(&mut self, exchange: &Exchange, session: Option<(&'static str, &'static str)>) {
-        if !matches!(self.state, SinkState::Undecided(_)) {
+        if self.is_sampled.is_some() {
             return;
         }
-        let state = std::mem::replace(&mut self.state, SinkState::NotSampled);
         let (id, request) = (&exchange.session_id, &*exchange.request_id);
-        if let SinkState::Undecided(mut raw) = state
-            && self.collector.is_sampled(id, request)
-        {
+        let is_sampled = self.collector.is_sampled(id, request);
+        self.is_sampled = Some(is_sampled);
+        let is_counted = !id.is_empty() && self.collector.samples_session(id);
+        let caller = &exchange.caller.name;
+        let place = is_counted.then(|| self.collector.next_place(caller, id));
+        self.raw.take_if(|_| !is_sampled);
+        if let Some(raw) = &mut self.raw {
             let (match_kind, source) = session.unwrap_or(("named", "named"));
-            raw.session = (!id.is_empty()).then(|| RecordedSession {
+            raw.session = place.map(|place| RecordedSession {
                 id: id.clone(),
-                place: self.collector.next_place(id),
+                place,
                 source: source.to_owned(),
                 match_kind: match_kind.to_owned(),
             });
-            self.state = SinkState::Sampled(raw);
         }
     }
 
@@ -235,16 +223,11 @@ impl RecordingSink {
 
     fn finish(&mut self, exchange: &Exchange) {
         self.decide(exchange, None);
-        let raw = match std::mem::replace(&mut self.state, SinkState::NotSampled) {
-            SinkState::Undecided(raw) | SinkState::Sampled(raw) => raw,
-            SinkState::NotSampled => return,
-            SinkState::Lost => {
-                let (id, request) = (&exchange.session_id, &*exchange.request_id);
-                if self.collector.is_sampled(id, request) {
-                    self.collector.count_dropped();
-                }
-                return;
+        let Some(raw) = self.raw.take() else {
+            if self.is_sampled == Some(true) {
+                self.collector.count_dropped();
             }
+            return;
         };
         if !self.collector.collects(exchange.action, raw.is_tool_denied) {
             return;
@@ -298,8 +281,7 @@ impl Sink for RecordingSink {
     }
 
     fn needs(&self, what: SinkNeed) -> bool {
-        let is_recorded = !matches!(self.state, SinkState::NotSampled | SinkState::Lost);
-        is_recorded && matches!(what, SinkNeed::Bodies | SinkNeed::Upstream)
+        self.raw.is_some() && matches!(what, SinkNeed::Bodies | SinkNeed::Upstream)
     }
 }
 

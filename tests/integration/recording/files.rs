@@ -300,3 +300,27 @@ async fn a_config_with_a_wrong_recipient_is_rejected() {
     assert_eq!(code, 78);
     assert!(error.contains("must be an age recipient"), "{error}");
 }
+
+#[tokio::test]
+async fn a_call_that_is_lost_has_its_place_in_the_session() {
+    let upstream = Upstream::mock().await;
+    let config = format!(
+        "{RECORD}policies: [{{ policy: model_allow, models: ['*'] }}]\n\
+         limits: {{ body: 40MiB, memory: 200MiB }}\n"
+    );
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "s");
+    let large = "x".repeat(17 * 1024 * 1024);
+    for text in ["small", &large, "small"] {
+        let answer = agent.generate("m", &prompt(text)).await;
+        assert_eq!(answer.status, 200);
+    }
+
+    let folder = gateway.stop_and_keep_files().await;
+
+    let recorded = exchanges(&folder.path().join("recordings")).into_iter();
+    let places: Vec<u64> = recorded
+        .map(|exchange| exchange.session.unwrap().place)
+        .collect();
+    assert_eq!(places, [0, 2]);
+}

@@ -101,3 +101,26 @@ async fn recording_can_be_limited_to_denied_exchanges() {
 
     assert_eq!(actions, ["deny"]);
 }
+
+#[tokio::test]
+async fn calls_outside_of_the_sample_have_their_places_in_the_session() {
+    let upstream = Upstream::mock().await;
+    let config = format!(
+        "record: {{ path: recordings, what: {{ sample: 0.5, sessions: calls }} }}\n{GUARD}"
+    );
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let agent = gateway.agent().sending("x-hookgate-session", "s");
+    let mut calls = Vec::new();
+    for _ in 0..40 {
+        let answer = agent.generate("m", &prompt("hi")).await;
+        calls.push(answer.header("x-hookgate-request-id").to_owned());
+    }
+
+    let recorded = recorded(gateway).await;
+
+    assert!((5..36).contains(&recorded.len()), "{}", recorded.len());
+    for exchange in recorded {
+        let place = calls.iter().position(|id| *id == exchange.id).unwrap();
+        assert_eq!(exchange.session.unwrap().place, place as u64);
+    }
+}
