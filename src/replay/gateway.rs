@@ -2,6 +2,7 @@
 //! no model API.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::{
     config::{Config, StoreSettings},
+    error::ErrorReason,
     event::{EventName, HookOutput, HookResult, HookStatus},
     middleware::{Authenticated, RequestId},
     proxy,
@@ -111,8 +113,7 @@ impl ReplayGateway {
         recorded: &RecordedExchange,
     ) -> Result<Replayed, UnknownReason> {
         let snapshot = self.app.snapshot();
-        let body = recorded.request.bytes();
-        let body = body.ok_or(UnknownReason::RequestNotRecorded)?.into_owned();
+        let body = whole_body(recorded).ok_or(UnknownReason::RequestNotRecorded)?;
         let mut request = request(recorded, body).ok_or(UnknownReason::NotReplayed)?;
         let (authenticator, metrics) = (&snapshot.authenticator, &self.app.resources.metrics);
         let caller = authenticator.recorded_caller(&recorded.caller, request.headers(), metrics);
@@ -184,6 +185,19 @@ fn isolated(mut config: Config) -> Config {
         hook.settings.0.shift_remove("prewarm");
     }
     config
+}
+
+/// Returns the body of a request; `None` if it is not recorded, or did not arrive completely.
+fn whole_body(recorded: &RecordedExchange) -> Option<Vec<u8>> {
+    let error = recorded.outcome.error.as_deref();
+    let is_cut = |reason: &ErrorReason| error == Some(reason.as_str());
+    if [ErrorReason::BodyBroken, ErrorReason::BodyTimeout]
+        .iter()
+        .any(is_cut)
+    {
+        return None;
+    }
+    recorded.request.bytes().map(Cow::into_owned)
 }
 
 fn request(recorded: &RecordedExchange, body: Vec<u8>) -> Option<Request> {

@@ -1,8 +1,9 @@
 //! Replay under the recorded config: streams, denied tools, secrets split over chunks, resumed and
 //! forked sessions, in every dialect.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::Write};
 
+use flate2::{Compression, write::GzEncoder};
 use hookgate::recording::RecordedExchange;
 use serde_json::Value;
 
@@ -11,7 +12,10 @@ use super::{
     conversations::{Call, SECRET, sessions, split_secrets},
     recorded::RecordedCalls,
 };
-use crate::families::family::ALL;
+use crate::{
+    families::family::{ALL, Family},
+    harness::{Agent, prompt},
+};
 
 /// Hooks on all events of a session; their outputs are recorded.
 const HOOKS: &str = "hooks:
@@ -116,4 +120,25 @@ async fn a_replay_with_recorded_hook_outputs_changes_nothing() {
         count,
     );
     assert_unchanged(&recorded.report("base.yaml", &[]), count);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_body_did_not_arrive_completely_is_unknown() {
+    let send_cut_body = async |agent: &Agent| {
+        let agent = agent.clone().sending("x-hookgate-key", "ci");
+        let agent = agent.sending("content-encoding", "gzip");
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let body = prompt(&"hello ".repeat(100)).to_string();
+        encoder.write_all(body.as_bytes()).unwrap();
+        let mut body = encoder.finish().unwrap();
+        body.truncate(body.len() - 9);
+        let answer = agent.post(Family::Gemini.path(false), body).await;
+        assert!(answer.text().contains("BODY_BROKEN"), "{}", answer.text());
+    };
+    let recorded = RecordedCalls::record_requests("", &base(), send_cut_body).await;
+
+    let report = recorded.report("base.yaml", &[]);
+
+    assert_eq!(report["counts"]["unknown"], 1, "{report:#}");
+    assert_eq!(report["unknown"]["request_not_recorded"], 1, "{report:#}");
 }

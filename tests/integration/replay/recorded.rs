@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::conversations::{Call, upstream};
-use crate::harness::{TestGateway, hookgate};
+use crate::harness::{Agent, TestGateway, hookgate};
 
 /// The upstreams of every config, which come before its policies.
 pub const UPSTREAMS: &str = "upstreams:
@@ -35,23 +35,37 @@ impl RecordedCalls {
         config: &str,
         calls: impl IntoIterator<Item = Call>,
     ) -> Self {
+        let mut made = BTreeMap::new();
+        let make = async |agent: &Agent| {
+            for call in calls {
+                made.insert(call.make(agent).await, call);
+            }
+        };
+        let recorded = Self::record_requests(settings, config, make).await;
+        Self {
+            calls: made,
+            ..recorded
+        }
+    }
+
+    /// Records the requests that `make` sends.
+    pub async fn record_requests(
+        settings: &str,
+        config: &str,
+        make: impl AsyncFnOnce(&Agent),
+    ) -> Self {
         let model = upstream().await;
         let record = format!(
             "record: {{ path: recordings, what: {{ sample: 1 }}, redact: none{settings} }}\n"
         );
         let gateway = TestGateway::start(&model, &format!("{UPSTREAMS}{record}{config}")).await;
-        let agent = gateway.agent();
-        let mut made = BTreeMap::new();
-        for call in calls {
-            made.insert(call.make(&agent).await, call);
-        }
+        make(&gateway.agent()).await;
         let folder = gateway.stop_and_keep_files().await;
-        Self::in_folder(folder, config, made)
-    }
-
-    fn in_folder(folder: TempDir, config: &str, calls: BTreeMap<String, Call>) -> Self {
         fs::write(folder.path().join("base.yaml"), complete_config(config)).unwrap();
-        Self { folder, calls }
+        Self {
+            folder,
+            calls: BTreeMap::new(),
+        }
     }
 
     pub fn path(&self) -> &Path {
