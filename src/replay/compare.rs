@@ -194,6 +194,11 @@ impl Comparer<'_> {
             let Some(kind) = difference(old, new) else {
                 continue;
             };
+            let is_undecided = name == EventName::AfterModel || old.count < new.count;
+            if kind != DifferenceKind::NewlyAllowed && is_undecided && self.is_left(round, name) {
+                self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
+                return Rest::Skipped;
+            }
             let is_tool = matches!(name, EventName::BeforeTool | EventName::AfterTool);
             self.result.changes.push(Change {
                 kind,
@@ -212,6 +217,16 @@ impl Comparer<'_> {
             }
         }
         rest
+    }
+
+    /// Returns whether the agent disconnected before all events of this name were decided.
+    fn is_left(&self, round: u32, name: EventName) -> bool {
+        let before = self.before.exchange;
+        let decided = before
+            .rounds
+            .len()
+            .saturating_sub(usize::from(RESPONSE.contains(&name)));
+        is_left(before) && round as usize >= decided
     }
 
     /// Returns whether an event depends on a hook that could not be asked.
@@ -278,11 +293,7 @@ impl Comparer<'_> {
     /// Compares how the exchanges ended, and what the agent received.
     fn end(&mut self) {
         let (before, after) = (self.before.exchange, self.after.exchange);
-        let is_left = matches!(
-            before.outcome.end.as_str(),
-            "client_disconnected" | "aborted"
-        );
-        if !self.result.changes.is_empty() || is_left {
+        if !self.result.changes.is_empty() || is_left(before) {
             return;
         }
         let ended = |exchange: &RecordedExchange| {
@@ -373,8 +384,91 @@ fn is_rejected(exchange: &RecordedExchange) -> bool {
     exchange.outcome.error.is_some() && exchange.events.is_empty() && exchange.rounds.is_empty()
 }
 
+/// Returns whether the agent disconnected before the end.
+fn is_left(exchange: &RecordedExchange) -> bool {
+    let end = exchange.outcome.end.as_str();
+    matches!(end, "client_disconnected" | "aborted")
+}
+
 /// Returns whether the response of the model API was not read to its end.
 fn is_cut(round: &RecordedRound) -> bool {
     let response = round.response.as_ref();
     response.is_none_or(|response| !response.complete)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// An exchange of one round with these events, which ended so.
+    fn exchange(end: &str, events: &[Value]) -> RecordedExchange {
+        let response =
+            json!({ "ms": 0, "status": 200, "head": [], "chunks": [], "complete": true });
+        let line = json!({
+            "v": 1, "id": "i", "time": "T", "revision": "", "caller": "", "dialect": "gemini",
+            "operation": "", "method": "POST", "target": "/", "headers": [],
+            "request": { "text": "{}" },
+            "rounds": [{ "ms": 0, "target": "/", "sent": "same", "response": response }],
+            "events": events,
+            "outcome": { "action": "pass", "end": end, "ms": 0 },
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    fn event(name: &str, round: u32, verdict: &str) -> Value {
+        let run = json!({
+            "name": "rule", "kind": "builtin", "definition": "", "status": "ok", "ms": 0,
+            "action": verdict,
+        });
+        json!({
+            "name": name, "ms": 0, "round": round, "origin": "call", "subject": "rm",
+            "hooks": [run], "verdict": verdict,
+        })
+    }
+
+    fn compared(before: &RecordedExchange, after: &RecordedExchange) -> Comparison {
+        let unanswered = BTreeSet::new();
+        let [before, after] = [before, after].map(|exchange| ComparedExchange {
+            exchange,
+            unanswered: &unanswered,
+        });
+        compare(before, after, ComparisonLimits::default())
+    }
+
+    #[test]
+    fn decisions_after_the_agent_disconnected_are_unknown() {
+        for end in ["client_disconnected", "aborted"] {
+            let before = exchange(end, &[]);
+            for name in ["AfterModel", "BeforeTool"] {
+                let after = exchange("complete", &[event(name, 1, "deny")]);
+                let comparison = compared(&before, &after);
+                assert_eq!(comparison.kind(), None, "{name}");
+                let reason = UnknownReason::AnswerNotRecorded;
+                assert_eq!(comparison.unknown, Some(reason), "{name}");
+            }
+        }
+        let (before, after) = (
+            exchange("complete", &[]),
+            exchange("complete", &[event("BeforeTool", 1, "deny")]),
+        );
+        let kind = compared(&before, &after).kind();
+        assert_eq!(kind, Some(DifferenceKind::NewlyDenied));
+    }
+
+    #[test]
+    fn decisions_before_the_agent_disconnected_are_compared() {
+        let tool = |verdict| exchange("client_disconnected", &[event("BeforeTool", 1, verdict)]);
+        let kind = compared(&tool("proceed"), &tool("deny")).kind();
+        assert_eq!(kind, Some(DifferenceKind::NewlyDenied));
+        let kind = compared(&tool("deny"), &tool("proceed")).kind();
+        assert_eq!(kind, Some(DifferenceKind::NewlyAllowed));
+
+        // The model was called, so the request had been decided.
+        let before = exchange("client_disconnected", &[]);
+        let after = exchange("complete", &[event("BeforeAgent", 0, "deny")]);
+        let kind = compared(&before, &after).kind();
+        assert_eq!(kind, Some(DifferenceKind::NewlyDenied));
+    }
 }

@@ -32,6 +32,8 @@ pub(super) struct SubjectDecision<'a> {
     pub(super) rule: &'a str,
     /// Number of denials: an answer may call a tool several times.
     pub(super) denials: usize,
+    /// Number of decisions.
+    pub(super) count: usize,
 }
 
 /// Returns the decisions of an event in one round, by subject.
@@ -103,6 +105,7 @@ fn add<'a>(
 ) {
     let decision = decisions.entry(subject).or_default();
     decision.denials += usize::from(is_denial(verdict));
+    decision.count += 1;
     if strictness(verdict) > strictness(decision.verdict) {
         (decision.verdict, decision.rule) = (verdict, rule);
     }
