@@ -64,18 +64,18 @@ impl Replayer {
         })
     }
 
-    /// Replays a call whose turn it is, and compares it. `diverged` has the sessions in which an
-    /// earlier call went otherwise.
+    /// Replays a call whose turn it is, and compares it. `diverged` has callers and ids of the
+    /// sessions in which an earlier call went otherwise.
     pub(super) async fn judge(
         &self,
         call: &OrderedCall,
-        diverged: &mut HashSet<String>,
+        diverged: &mut HashSet<(String, String)>,
     ) -> Comparison {
         let session = call.exchange.session.as_ref();
-        let session = session.map(|session| session.id.clone());
+        let session = session.map(|session| (call.exchange.caller.clone(), session.id.clone()));
         let limits = ComparisonLimits {
             caveat: caveat(call).filter(|_| self.before.is_none()),
-            has_diverged: session.as_ref().is_some_and(|id| diverged.contains(id)),
+            has_diverged: session.as_ref().is_some_and(|key| diverged.contains(key)),
             needs_all_hooks: self.hooks == ReplayedHooks::Recorded,
         };
         let comparison = Box::pin(self.replay(&call.exchange, limits)).await;

@@ -19,7 +19,8 @@ const MAX_DIVERGED_SESSIONS: usize = 100_000;
 pub struct SerialReplay {
     replayer: Arc<Replayer>,
     order: SessionOrder,
-    diverged: HashSet<String>,
+    /// Callers and ids of sessions.
+    diverged: HashSet<(String, String)>,
 }
 
 /// The report of a [`SerialReplay`], which another thread may read.

@@ -74,7 +74,7 @@ impl SessionOrder {
                 caveat: None,
             }];
         };
-        let key = self.hasher.hash_one(&session.id);
+        let key = self.hasher.hash_one((&exchange.caller, &session.id));
         let progress = self
             .sessions
             .get_or_insert_mut(key, SessionProgress::default);
@@ -265,5 +265,23 @@ mod tests {
         }
         assert_eq!(replayed, 1000 - MAX_WAITING_CALLS);
         assert_eq!(order.finish().len(), MAX_WAITING_CALLS);
+    }
+
+    #[test]
+    fn sessions_of_two_callers_with_the_same_id_are_different_ones() {
+        let mut order = SessionOrder::default();
+        let mut push = |caller: &str, place, match_kind| {
+            let exchange = RecordedExchange {
+                caller: caller.to_owned(),
+                ..call("main", place, match_kind)
+            };
+            let calls = order.push(exchange);
+            calls.iter().map(|call| call.caveat).collect::<Vec<_>>()
+        };
+        let incomplete = Some(UnknownReason::SessionIncomplete);
+
+        assert_eq!(push("a", 40, "continued"), [incomplete]);
+        assert_eq!(push("b", 0, "new"), [None]);
+        assert_eq!(push("a", 41, "continued"), [incomplete]);
     }
 }

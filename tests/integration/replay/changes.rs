@@ -10,9 +10,10 @@ use sha2::{Digest, Sha256};
 
 use self::cases::{content_and_callers, models_and_prompts, tools};
 use super::{
-    conversations::{Call, REASON, sessions},
+    conversations::{Call, REASON, Topic, sessions},
     recorded::RecordedCalls,
 };
+use crate::families::family::Family;
 
 const MASK: &str = "{ policy: redact, name: mask, detect: [aws_key] }";
 
@@ -148,4 +149,22 @@ async fn the_first_policy_of_a_gateway_denies_calls_of_named_sessions() {
 
     assert_eq!(report["counts"]["newly_denied"], count, "{report:#}");
     assert_eq!(report["counts"]["unknown"], 0, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_difference_in_a_session_of_another_caller_hides_no_edit() {
+    let calls = [(Topic::Aurora, "ci"), (Topic::SecretPrompt, "dev")].map(|(topic, caller)| Call {
+        session: "main".to_owned(),
+        ..Call::single(Family::Gemini, true, topic, caller)
+    });
+    let recorded = RecordedCalls::record(&base(), calls).await;
+    let prompts = "{ policy: prompt_guard, name: prompts, deny: [aurora] }";
+    let next = config(CALLERS, &[prompts, &guard("deny: [rm]")]);
+    recorded.write_config("next.yaml", &next);
+
+    let report = recorded.report("next.yaml", &[]);
+
+    let counts = &report["counts"];
+    assert_eq!(counts["newly_denied"], 1, "{report:#}");
+    assert_eq!(counts["edited"], 1, "{report:#}");
 }
