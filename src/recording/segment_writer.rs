@@ -18,6 +18,7 @@ use stream_redact::Mask;
 use zstd::bulk::Compressor;
 
 use super::{
+    format::RecordedExchange,
     raw_exchange::CollectedExchange,
     reader::{ENCRYPTED_SUFFIX, MAX_FRAME_BYTES, SEGMENT_SUFFIX, segment_files},
 };
@@ -34,6 +35,9 @@ const MAX_SEGMENT_AGE: Duration = Duration::from_mins(10);
 
 /// Bytes of lines that are compressed together.
 const FRAME_BYTES: usize = 1024 * 1024;
+
+/// Bytes of a line. With the lines before it, one of this length still fits into a frame.
+const MAX_LINE_BYTES: u64 = MAX_FRAME_BYTES - FRAME_BYTES as u64;
 
 /// Time after which lines are written although the frame is small.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
@@ -113,13 +117,20 @@ impl SegmentWriter {
     }
 
     fn add(&mut self, CollectedExchange { raw, summary }: CollectedExchange) {
-        let line = raw.into_line(summary, self.mask.as_ref());
+        self.add_line(&raw.into_line(summary, self.mask.as_ref()));
+    }
+
+    /// Adds a line to the frame. One that is too large is dropped and counted.
+    fn add_line(&mut self, line: &RecordedExchange) {
         if self.frame.is_empty() {
             self.frame_since = Instant::now();
         }
         let start = self.frame.len();
-        if serde_json::to_writer(&mut self.frame, &line).is_err() {
+        let is_written = serde_json::to_writer(&mut self.frame, line).is_ok();
+        let length = self.frame.len() - start;
+        if !is_written || length as u64 >= MAX_LINE_BYTES {
             self.frame.truncate(start);
+            self.frame.shrink_to(FRAME_BYTES);
             self.metrics.recording_dropped.inc();
             return;
         }
@@ -152,9 +163,6 @@ impl SegmentWriter {
     }
 
     fn write(&mut self, frame: &[u8]) -> io::Result<()> {
-        if frame.len() as u64 > MAX_FRAME_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
         let compressed = compress(frame)?;
         if self.segment.is_none() {
             self.segment = Some(self.open()?);
@@ -269,6 +277,10 @@ fn remove_old(folder: &Path, keep: RecordRetention, current: Option<&Path>) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        config::{RecordRedaction, RecordSelection},
+        recording::read,
+    };
 
     fn segment(folder: &Path, name: &str, bytes: usize, age: Duration) {
         let path = folder.join(name);
@@ -303,5 +315,42 @@ mod tests {
             names(folder.path()),
             ["notes.txt", "rec-3-0.hgr", "rec-4-0.hgr"]
         );
+    }
+
+    fn writer(folder: &Path) -> SegmentWriter {
+        let settings = RecordSettings {
+            path: folder.to_owned(),
+            what: RecordSelection::default(),
+            redact: RecordRedaction::None,
+            encrypt_to: Vec::new(),
+            keep: RecordRetention::default(),
+        };
+        SegmentWriter::new(settings, None, Arc::default())
+    }
+
+    fn exchange(id: &str, bytes: usize) -> RecordedExchange {
+        let line = serde_json::json!({
+            "v": 1, "id": id, "time": "T", "revision": "r", "caller": "", "dialect": "gemini",
+            "operation": "o", "method": "POST", "target": "/", "headers": [],
+            "request": { "text": "x".repeat(bytes) }, "rounds": [], "events": [],
+            "outcome": { "action": "pass", "end": "complete", "ms": 1 },
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn a_line_that_is_too_large_for_a_frame_is_dropped_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let too_large = usize::try_from(MAX_LINE_BYTES).unwrap();
+        for (id, bytes) in [("a", 1), ("b", too_large), ("c", 1)] {
+            writer.add_line(&exchange(id, bytes));
+        }
+        writer.flush();
+
+        let read = read(folder.path(), None).unwrap();
+        let ids: Vec<String> = read.map(|exchange| exchange.unwrap().id).collect();
+        assert_eq!(ids, ["a", "c"]);
+        assert_eq!(writer.metrics.recording_dropped.get(), 1);
     }
 }
