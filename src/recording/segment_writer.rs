@@ -225,7 +225,8 @@ impl SegmentWriter {
         }
     }
 
-    /// Creates the folder and removes old segments.
+    /// Creates the folder and removes old segments. Those that cannot be removed are counted and
+    /// logged.
     fn prepare_folder(&self) -> io::Result<()> {
         let folder = &self.settings.path;
         DirBuilder::new()
@@ -233,7 +234,12 @@ impl SegmentWriter {
             .mode(0o700)
             .create(folder)?;
         let current = self.segment.as_ref().map(|segment| &*segment.path);
-        remove_old(folder, self.settings.keep, current)
+        if let Err(error) = remove_old(folder, self.settings.keep, current) {
+            self.metrics.recording_failures.inc();
+            let path = folder.display();
+            tracing::warn!(%error, recording.path = %path, "recording: old segments not removed");
+        }
+        Ok(())
     }
 
     fn fail(&mut self, error: &io::Error) {
@@ -251,7 +257,12 @@ fn compress(frame: &[u8]) -> io::Result<Vec<u8>> {
     compressor.compress(frame)
 }
 
-/// Removes segments that are too old, and the oldest while all of them are too large.
+/// Removes segments that are too old, and the oldest while all of them are too large. Another
+/// gateway may remove them at the same time.
+///
+/// # Errors
+///
+/// The last failure. The other segments are removed nonetheless.
 fn remove_old(folder: &Path, keep: RecordRetention, current: Option<&Path>) -> io::Result<()> {
     let age = Duration::from_hours(24) * keep.days;
     let oldest = SystemTime::now().checked_sub(age);
@@ -263,19 +274,25 @@ fn remove_old(folder: &Path, keep: RecordRetention, current: Option<&Path>) -> i
             segments.push((path, metadata.len(), metadata.modified()?));
         }
     }
+    let mut removed = Ok(());
     let mut total: u64 = segments.iter().map(|(_, bytes, _)| bytes).sum();
     for (path, bytes, modified) in segments {
         let is_old = oldest.is_some_and(|oldest| modified < oldest);
         if is_old || total > keep.size {
             total -= bytes;
-            fs::remove_file(path)?;
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => removed = Err(error),
+                Ok(()) | Err(_) => (),
+            }
         }
     }
-    Ok(())
+    removed
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::{
         config::{RecordRedaction, RecordSelection},
@@ -352,5 +369,41 @@ mod tests {
         let ids: Vec<String> = read.map(|exchange| exchange.unwrap().id).collect();
         assert_eq!(ids, ["a", "c"]);
         assert_eq!(writer.metrics.recording_dropped.get(), 1);
+    }
+
+    #[test]
+    fn two_gateways_remove_old_segments_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            let name = format!("rec-{number}-0.hgr");
+            segment(folder.path(), &name, 1, Duration::from_hours(72));
+        }
+        let keep = RecordRetention { days: 1, size: 1 };
+
+        thread::scope(|scope| {
+            let removals = [(); 4].map(|()| scope.spawn(|| remove_old(folder.path(), keep, None)));
+            for removal in removals {
+                removal.join().unwrap().unwrap();
+            }
+        });
+
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_removed_prevents_neither_others_nor_writing() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("rec-1-0.hgr")).unwrap();
+        let old = File::open(folder.path().join("rec-1-0.hgr")).unwrap();
+        let month = Duration::from_hours(24 * 30);
+        old.set_modified(SystemTime::now() - month).unwrap();
+        segment(folder.path(), "rec-2-0.hgr", 10, month);
+        let mut writer = writer(folder.path());
+        writer.add_line(&exchange("a", 1));
+        writer.flush();
+
+        assert!(!names(folder.path()).contains(&"rec-2-0.hgr".to_owned()));
+        assert_eq!(writer.metrics.recording_failures.get(), 1);
+        assert_eq!(writer.metrics.recording_exchanges.get(), 1);
     }
 }
