@@ -13,6 +13,7 @@ mod memory_budget;
 mod raw_exchange;
 mod reader;
 mod recorder;
+mod recording_mask;
 mod request_head;
 mod segment_writer;
 mod sink;

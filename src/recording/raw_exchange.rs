@@ -4,7 +4,6 @@ use std::{fmt, io::Read, mem, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use stream_redact::Mask;
 
 use super::{
     format::{
@@ -13,6 +12,7 @@ use super::{
     },
     input_hash::input_hash,
     memory_budget::{MAX_EXCHANGE_BYTES, ReservedBytes},
+    recording_mask::RecordingMask,
     request_head::RequestHead,
 };
 use crate::observe::redaction::Redactor;
@@ -136,9 +136,9 @@ impl RawExchange {
     pub(super) fn into_line(
         self,
         summary: ExchangeSummary,
-        mask: Option<&Mask>,
+        mask: Option<&RecordingMask>,
     ) -> RecordedExchange {
-        let mut redactor = mask.map(Redactor::new);
+        let mut redactor = mask.map(RecordingMask::redactor);
         let redactor = &mut redactor;
         let received = match self.request {
             Some(request) => WireBody::whole(&request),
@@ -163,11 +163,12 @@ impl RawExchange {
         let events = self.events.into_iter();
         let events = events.map(|(event, inputs)| masked_event(event, &inputs, redactor));
         let events = events.collect();
-        let mut head = self.head;
-        if let Some(redactor) = redactor {
-            redactor.text(&mut head.target);
-            let values = head.headers.iter_mut();
-            values.for_each(|(_, value)| redactor.text(value));
+        let (mut head, mut session) = (self.head, self.session);
+        if let (Some(mask), Some(redactor)) = (mask, &mut *redactor) {
+            mask.mask_head(&mut head, redactor);
+            if let Some(session) = &mut session {
+                mask.mask_session(session, redactor);
+            }
         }
         let request = received.into_body(redactor);
         RecordedExchange {
@@ -176,7 +177,7 @@ impl RawExchange {
             time: timestamp(self.started),
             revision: summary.revision.to_string(),
             caller: summary.caller,
-            session: self.session,
+            session,
             dialect: summary.dialect,
             operation: summary.operation,
             method: head.method,
@@ -365,6 +366,8 @@ fn timestamp(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stream_redact::Mask;
+
     use super::*;
 
     fn pieces(texts: &[&[u8]]) -> Vec<WirePiece> {

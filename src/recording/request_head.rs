@@ -25,6 +25,16 @@ const REQUEST_HEADERS: [&str; 17] = [
     "version",
 ];
 
+/// Those of them that name a session or a sub-agent.
+pub(super) const SESSION_HEADERS: [&str; 6] = [
+    "session-id",
+    "thread-id",
+    "x-claude-code-agent-id",
+    "x-claude-code-session-id",
+    "x-hookgate-session",
+    "x-session-id",
+];
+
 /// Headers of responses that describe the body.
 const RESPONSE_HEADERS: [&str; 3] = ["content-type", "content-encoding", "retry-after"];
 

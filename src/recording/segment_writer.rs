@@ -21,6 +21,7 @@ use super::{
     format::RecordedExchange,
     raw_exchange::CollectedExchange,
     reader::{ENCRYPTED_SUFFIX, MAX_FRAME_BYTES, SEGMENT_SUFFIX, segment_files},
+    recording_mask::RecordingMask,
 };
 use crate::{
     config::{RecordRetention, RecordSettings},
@@ -48,7 +49,7 @@ const COMPRESSION_LEVEL: i32 = 1;
 /// Writes exchanges into segments.
 pub(super) struct SegmentWriter {
     settings: RecordSettings,
-    mask: Option<Mask>,
+    mask: Option<RecordingMask>,
     metrics: Arc<Metrics>,
     /// Lines that are not written yet.
     frame: Vec<u8>,
@@ -78,7 +79,7 @@ impl SegmentWriter {
     pub(super) fn new(settings: RecordSettings, mask: Option<Mask>, metrics: Arc<Metrics>) -> Self {
         Self {
             settings,
-            mask,
+            mask: mask.map(RecordingMask::new),
             metrics,
             frame: Vec::new(),
             lines: 0,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{RECORD, plain_text};
+use super::{RECORD, exchanges, plain_text};
 use crate::{
     families::family::{Family, Part, Turn, each},
     harness::{TestGateway, Upstream, prompt},
@@ -155,5 +155,39 @@ async fn credentials_are_never_recorded() {
         for canary in CANARIES {
             assert!(!text.contains(canary), "{canary}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_secret_in_the_name_of_a_session_is_masked_and_the_name_stays_valid() {
+    let upstream = Upstream::mock().await;
+    let policy = "policies: [{ policy: model_allow, models: ['*'] }]\n";
+    let gateway = TestGateway::start(&upstream, &format!("{RECORD}{policy}")).await;
+    let agent = gateway.agent().sending("x-hookgate-session", SECRET);
+    for _ in 0..2 {
+        agent.generate("m", &prompt("hi")).await;
+    }
+    let path = format!("/s/{SECRET}/v1beta/models/m:generateContent");
+    let body = prompt("hi").to_string();
+    assert_eq!(gateway.agent().post(&path, body).await.status, 200);
+
+    let folder = gateway.stop_and_keep_files().await;
+
+    let recordings = folder.path().join("recordings");
+    assert!(!plain_text(&recordings).contains(SECRET));
+    let exchanges = exchanges(&recordings);
+    let name = exchanges[0].session.as_ref().unwrap().id.clone();
+    let is_allowed = |char: char| char.is_ascii_alphanumeric() || char == '-';
+    assert!(name.chars().all(is_allowed), "{name}");
+    let header = ("x-hookgate-session".to_owned(), name.clone());
+    for (place, exchange) in exchanges.iter().enumerate() {
+        let session = exchange.session.as_ref().unwrap();
+        assert_eq!((&session.id, session.place), (&name, place as u64));
+        let prefix = format!("/s/{name}/v1beta/");
+        assert!(
+            exchange.headers.contains(&header) || exchange.target.starts_with(&prefix),
+            "{exchange:?}"
+        );
+        assert_eq!(exchange.masked, ["aws_key"]);
     }
 }

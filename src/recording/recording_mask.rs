@@ -1,0 +1,68 @@
+//! Mask of a recording: of texts, and of names of sessions.
+
+use std::hash::{BuildHasher, RandomState};
+
+use stream_redact::Mask;
+
+use super::{
+    format::RecordedSession,
+    request_head::{RequestHead, SESSION_HEADERS},
+};
+use crate::observe::redaction::Redactor;
+
+/// Masks texts, and replaces names of sessions that contain a secret by labels.
+#[derive(Debug)]
+pub(super) struct RecordingMask {
+    mask: Mask,
+    /// Hash function of the labels. Its key is random, so that names cannot be guessed.
+    hasher: RandomState,
+}
+
+impl RecordingMask {
+    pub(super) fn new(mask: Mask) -> Self {
+        Self {
+            mask,
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Returns a redactor that has found nothing.
+    pub(super) const fn redactor(&self) -> Redactor<'_> {
+        Redactor::new(&self.mask)
+    }
+
+    /// Masks the head of a request.
+    pub(super) fn mask_head(&self, head: &mut RequestHead, redactor: &mut Redactor<'_>) {
+        let prefixed = head.target.strip_prefix("/s/");
+        match prefixed.and_then(|rest| rest.split_once('/')) {
+            Some((name, rest)) => {
+                let (mut name, mut rest) = (name.to_owned(), rest.to_owned());
+                self.mask_name(&mut name, redactor);
+                redactor.text(&mut rest);
+                head.target = format!("/s/{name}/{rest}");
+            }
+            None => redactor.text(&mut head.target),
+        }
+        for (header, value) in &mut head.headers {
+            if SESSION_HEADERS.contains(&header.as_str()) {
+                self.mask_name(value, redactor);
+            } else {
+                redactor.text(value);
+            }
+        }
+    }
+
+    pub(super) fn mask_session(&self, session: &mut RecordedSession, redactor: &mut Redactor<'_>) {
+        self.mask_name(&mut session.id, redactor);
+    }
+
+    /// Replaces a name with a secret by a label, which is a name, too, and the same for equal
+    /// names: a replay finds the session by it.
+    fn mask_name(&self, name: &mut String, redactor: &mut Redactor<'_>) {
+        let mut masked = name.clone();
+        redactor.text(&mut masked);
+        if masked != *name {
+            *name = format!("masked-{:016x}", self.hasher.hash_one(&*name));
+        }
+    }
+}
