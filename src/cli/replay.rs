@@ -86,7 +86,13 @@ impl ReplayArgs {
         let log = self.from.as_deref();
         let log = log.or(self.path.as_deref().filter(|path| is_decision_log(path)));
         if let Some(log) = log {
-            return Ok(Box::pin(replay_names(log, after)).await?);
+            let is_default = self.hooks == ReplayedHooks::Policies;
+            if !is_default || self.against.is_some() || self.identity.is_some() {
+                let message = "`--against`, `--hooks` and `--identity` need a recording; a \
+                               decision log has only names";
+                return Err(Failure::Failed(message.to_owned()));
+            }
+            return Ok(Box::pin(replay_names(log, after, self.since)).await?);
         }
         let configs = ReplayConfigs {
             after,

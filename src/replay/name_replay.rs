@@ -3,6 +3,7 @@
 
 use std::{borrow::Cow, path::Path};
 
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
     decisions::is_denial,
     gateway::{ReplayGateway, ReplayedHooks},
     report::{Effort, JudgedRule, ReplayReport},
-    schedule::ReplayError,
+    schedule::{ReplayError, is_since},
     tally::{CallName, Tally},
 };
 use crate::{
@@ -23,12 +24,17 @@ use crate::{
     policy::{InspectionPass, PolicyRequest},
 };
 
-/// Replays the names in a decision log, rotated files included, under a config.
+/// Replays the names in a decision log, rotated files included, under a config. Lines before
+/// `since` are skipped.
 ///
 /// # Errors
 ///
 /// Returns an error if the log cannot be read, or the config cannot be built.
-pub async fn replay_names(log: &Path, config: Config) -> Result<ReplayReport, ReplayError> {
+pub async fn replay_names(
+    log: &Path,
+    config: Config,
+    since: Option<Timestamp>,
+) -> Result<ReplayReport, ReplayError> {
     let started = std::time::Instant::now();
     let lines = chained_log::lines(log)?;
     let (config, rules) = names_only(config);
@@ -44,7 +50,12 @@ pub async fn replay_names(log: &Path, config: Config) -> Result<ReplayReport, Re
     let snapshot = gateway.app.snapshot();
     for line in lines {
         match line?.json() {
-            Ok(line) => judge(&snapshot.engine, &line, &mut tally).await,
+            Ok(line) => {
+                let time = line.get("time").and_then(Value::as_str);
+                if is_since(time.unwrap_or_default(), since) {
+                    judge(&snapshot.engine, &line, &mut tally).await;
+                }
+            }
             Err(error) => report.damaged.add(&error),
         }
     }

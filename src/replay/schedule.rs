@@ -220,7 +220,7 @@ impl Dispatcher {
     fn replay_segment(&mut self, exchanges: Exchanges, since: Option<Timestamp>) {
         for exchange in exchanges {
             match exchange {
-                Ok(exchange) if is_since(&exchange, since) => {
+                Ok(exchange) if is_since(&exchange.time, since) => {
                     let calls = self.order.push(exchange);
                     self.queue(calls);
                 }
@@ -237,8 +237,9 @@ impl Dispatcher {
     }
 }
 
-fn is_since(exchange: &RecordedExchange, since: Option<Timestamp>) -> bool {
+/// Returns whether a time is not before `since`, if that is given.
+pub(super) fn is_since(time: &str, since: Option<Timestamp>) -> bool {
     let Some(since) = since else { return true };
-    let time = exchange.time.parse::<Timestamp>();
+    let time = time.parse::<Timestamp>();
     time.is_ok_and(|time| time >= since)
 }

@@ -361,3 +361,47 @@ fn trace_system_calls(recorded: &RecordedCalls, hooks: &str) -> Vec<String> {
     });
     lines.map(str::to_owned).collect()
 }
+
+/// Returns a folder with a decision log of these models, and `next.yaml` with these policies.
+fn log_of_models(models: &[&str], policies: &str) -> tempfile::TempDir {
+    let folder = tempfile::TempDir::new().unwrap();
+    let lines = models.iter().map(|model| {
+        let line = serde_json::json!({
+            "kind": "request", "request": model, "round": 1, "requested_model": model,
+            "time": "2026-11-22T00:00:00Z", "caller": { "name": "ci" },
+        });
+        format!("{line}\n")
+    });
+    let log: String = lines.collect();
+    fs::write(folder.path().join("decisions.jsonl"), log).unwrap();
+    let upstreams = "upstreams: { gemini: { url: \"http://127.0.0.1:9\" } }\n";
+    fs::write(
+        folder.path().join("next.yaml"),
+        format!("{upstreams}policies:\n{policies}"),
+    )
+    .unwrap();
+    folder
+}
+
+#[test]
+fn options_apply_to_decision_logs_or_are_refused() {
+    let allow = "  - { policy: model_allow, models: [m] }\n";
+    let folder = log_of_models(&["m", "n"], allow);
+    let replay = |arguments: &[&str]| {
+        let command = ["replay", "--config", "next.yaml", "--format", "json"];
+        run(&[&command, arguments].concat(), folder.path())
+    };
+
+    let (_, out, err) = replay(&["--since", "2999-01-01T00:00:00Z", "decisions.jsonl"]);
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
+    assert_eq!(report["counts"]["calls"], 0, "{report:#}");
+    for option in [
+        ["--against", "next.yaml"],
+        ["--hooks", "run"],
+        ["--identity", "next.yaml"],
+    ] {
+        let (code, _, err) = replay(&[&option[..], &["decisions.jsonl"]].concat());
+        assert_eq!(code, 1, "{option:?}");
+        assert!(err.contains("need a recording"), "{err}");
+    }
+}
