@@ -84,6 +84,7 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
         add(spec.label(), Some("hooks need the content of events"));
     }
     config.hooks.clear();
+    let mut is_model_known = true;
     config.policies.retain_mut(|spec| {
         let has_arguments = spec.settings.0.shift_remove("rules").is_some();
         let lists = ["allow", "deny"];
@@ -91,7 +92,10 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
         let not_judged = match spec.policy.as_str() {
             _ if spec.mode == HookMode::Observe => Some("it only observes"),
             _ if spec.when.is_some() => Some("its condition needs facts of the call"),
-            "model_allow" => None,
+            "model_allow" if is_model_known => None,
+            "model_allow" => Some("a `model_swap` before it is not judged"),
+            "model_swap" if !has_arguments => None,
+            "model_swap" => Some("its `rules` need facts of the call"),
             "tool_guard" if has_names => {
                 add(
                     spec.label(),
@@ -102,6 +106,8 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
             "tool_guard" => Some("its `rules` need arguments"),
             _ => Some("it needs the content of calls"),
         };
+        let is_swap = spec.policy == "model_swap" && spec.mode == HookMode::Enforce;
+        is_model_known &= !is_swap || not_judged.is_none();
         add(spec.label(), not_judged);
         not_judged.is_none()
     });

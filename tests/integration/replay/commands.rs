@@ -384,6 +384,30 @@ fn log_of_models(models: &[&str], policies: &str) -> tempfile::TempDir {
 }
 
 #[test]
+fn models_of_a_decision_log_are_judged_after_they_are_swapped() {
+    let allow = "  - { policy: model_allow, models: ['gemini-*'] }\n";
+    let swap = "swap: { other: gemini-pro, gemini-old: evil }";
+    let report = |policies: &str| {
+        let folder = log_of_models(&["other", "gemini-old", "gemini-pro"], policies);
+        let command = ["replay", "--config", "next.yaml", "--format", "json"];
+        let from = [&command[..], &["--from", "decisions.jsonl"]].concat();
+        let (_, out, err) = run(&from, folder.path());
+        serde_json::from_str::<Value>(&out).unwrap_or_else(|error| panic!("{error}: {err}"))
+    };
+
+    let judged = report(&format!("  - {{ policy: model_swap, {swap} }}\n{allow}"));
+    assert_eq!(judged["counts"]["newly_denied"], 1, "{judged:#}");
+    let sample = &judged["samples"]["newly_denied"][0];
+    assert_eq!(sample["request"], "gemini-old", "{judged:#}");
+
+    let rules = "rules: [{ model: 'other', to: gemini-pro }]";
+    let unknown = report(&format!("  - {{ policy: model_swap, {rules} }}\n{allow}"));
+    assert_eq!(unknown["counts"]["newly_denied"], 0, "{unknown:#}");
+    let rules = unknown["judged_rules"].to_string();
+    assert!(rules.contains("before it is not judged"), "{rules}");
+}
+
+#[test]
 fn options_apply_to_decision_logs_or_are_refused() {
     let allow = "  - { policy: model_allow, models: [m] }\n";
     let folder = log_of_models(&["m", "n"], allow);
