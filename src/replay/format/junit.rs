@@ -1,4 +1,5 @@
-//! The report as a test suite of `JUnit`: a case for each rule, and one for `--fail-on`.
+//! The report as a test suite of `JUnit`: a case for each rule and one for unknown calls, or a case
+//! for `--fail-on`.
 
 use super::{rows::plain, text};
 use crate::replay::{fail_on::FailCondition, report::ReplayReport, tally::ChangeCounts};
@@ -31,14 +32,11 @@ pub(super) fn report(report: &ReplayReport, condition: Option<&FailCondition>) -
             for (rule, counts) in &report.rules {
                 case(&format!("rule {rule}"), Some(difference(counts)));
             }
+            let unknown = report.counts.unknown;
+            let failure = (unknown > 0).then(|| format!("{unknown} calls cannot be compared"));
+            case("every call is known", failure);
         }
     }
-    case(
-        "every call is known",
-        (report.counts.unknown > 0)
-            .then(|| format!("{} calls cannot be compared", report.counts.unknown))
-            .filter(|_| condition.is_none()),
-    );
     let output = escaped(&text::report(report));
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hookgate \
@@ -73,4 +71,36 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::tally::CallCounts;
+
+    #[test]
+    fn unknown_calls_fail_a_report_without_condition_and_are_no_case_of_one_with_it() {
+        let report_of_unknown = ReplayReport {
+            counts: CallCounts {
+                calls: 5,
+                unknown: 5,
+                ..CallCounts::default()
+            },
+            ..ReplayReport::default()
+        };
+        let text = "newly_denied > 0";
+        let condition = FailCondition {
+            text: text.to_owned(),
+            expression: text.parse().unwrap(),
+        };
+
+        let without = report(&report_of_unknown, None);
+        let with = report(&report_of_unknown, Some(&condition));
+
+        assert!(
+            without.contains("<failure message=\"5 calls cannot"),
+            "{without}"
+        );
+        assert!(!with.contains("every call is known"), "{with}");
+    }
 }
