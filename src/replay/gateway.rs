@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     config::{Config, StoreSettings},
+    dialect,
     error::ErrorReason,
     event::{EventName, HookOutput, HookResult, HookStatus},
     middleware::{Authenticated, RequestId},
@@ -155,6 +156,24 @@ impl ReplayGateway {
             unanswered: runs.unanswered,
             elapsed,
         })
+    }
+
+    /// Returns whether a call refers to a response that this gateway has not given its caller.
+    pub(super) fn lacks_earlier_response(&self, recorded: &RecordedExchange) -> bool {
+        let (snapshot, resources) = (self.app.snapshot(), &self.app.resources);
+        let mut dialects = dialect::ALL.iter();
+        let dialect = dialects.find(|dialect| dialect.api().as_str() == recorded.dialect);
+        let body = whole_body(recorded).map(Bytes::from);
+        let references = dialect.zip(body).and_then(|(dialect, body)| {
+            let body = dialect.parse_request(body).ok()?;
+            dialect.request_references(&body).ok()
+        });
+        let headers = header_map(&recorded.headers);
+        let authenticator = &snapshot.authenticator;
+        let caller = authenticator.recorded_caller(&recorded.caller, &headers, &resources.metrics);
+        let key = caller.map_or_else(String::new, |identity| identity.caller().key);
+        let mut references = references.into_iter().flatten();
+        references.any(|reference| !resources.earlier_responses.is_owner(&reference.key(), &key))
     }
 
     /// Handles a call, and returns the body of its response as far as it went.

@@ -16,7 +16,7 @@ use super::{
     tally::Tally,
     tool_coverage::ToolCoverage,
 };
-use crate::{config::Config, recording::RecordedExchange, state::BuildError};
+use crate::{config::Config, error::ErrorReason, recording::RecordedExchange, state::BuildError};
 
 /// Revision in reports without a config to compare with.
 const RECORDED: &str = "recorded";
@@ -92,6 +92,14 @@ impl Replayer {
             Ok(after) => after,
             Err(reason) => return Comparison::unknown(reason),
         };
+        let is_new_error = after.exchange.outcome.error != recorded.outcome.error;
+        let error = after.exchange.outcome.error.as_deref();
+        if is_new_error
+            && error == Some(ErrorReason::BadDocument.as_str())
+            && self.after.lacks_earlier_response(recorded)
+        {
+            return Comparison::unknown(UnknownReason::SessionIncomplete);
+        }
         let before = match &self.before {
             None => None,
             Some(before) => match before.replay(recorded).await {

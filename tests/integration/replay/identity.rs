@@ -1,7 +1,7 @@
 //! Replay under the recorded config: streams, denied tools, secrets split over chunks, resumed and
 //! forked sessions, in every dialect.
 
-use std::{collections::BTreeMap, io::Write};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
 use hookgate::recording::RecordedExchange;
@@ -13,7 +13,7 @@ use super::{
     recorded::RecordedCalls,
 };
 use crate::{
-    families::family::{ALL, Family},
+    families::family::{ALL, Family, Turn},
     harness::{Agent, prompt},
 };
 
@@ -141,4 +141,31 @@ async fn a_call_whose_body_did_not_arrive_completely_is_unknown() {
 
     assert_eq!(report["counts"]["unknown"], 1, "{report:#}");
     assert_eq!(report["unknown"]["request_not_recorded"], 1, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_continues_a_response_which_is_not_recorded_is_unknown() {
+    let config = format!("{}coverage: {{ allow: [responses.state] }}\n", base());
+    let send = async |agent: &Agent| {
+        let agent = agent.clone().sending("x-hookgate-key", "ci");
+        for previous in [Value::Null, "resp_1".into()] {
+            let mut body = Family::Responses.request(false, &[Turn::User("hello [[text|ok]]")]);
+            body["store"] = true.into();
+            body["previous_response_id"] = previous;
+            let path = Family::Responses.path(false);
+            let answer = agent.post(path, body.to_string()).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            // The first call is older than the time from which on calls are replayed.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let recorded = RecordedCalls::record_requests("", &config, send).await;
+    let since = recorded.exchanges()[1].time.clone();
+
+    let all = recorded.report("base.yaml", &[]);
+    let second = recorded.report("base.yaml", &["--since", &since]);
+
+    assert_eq!(all["counts"]["newly_denied"], 0, "{all:#}");
+    assert_eq!(second["counts"]["calls"], 1, "{second:#}");
+    assert_eq!(second["unknown"]["session_incomplete"], 1, "{second:#}");
 }
