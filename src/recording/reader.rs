@@ -9,7 +9,7 @@ use std::{
 };
 
 use age_file::{DecryptError, Decryptor, Identity, KeyError};
-use memchr::memmem;
+use memchr::{memchr, memmem};
 use thiserror::Error;
 
 use super::format::RecordedExchange;
@@ -226,9 +226,13 @@ pub struct SegmentReader {
     bytes: Vec<u8>,
     /// Position of the next frame.
     next: usize,
-    /// Position of the frame that `lines` is of.
+    /// Position of the frame that `text` is of.
     frame: usize,
-    lines: VecDeque<Vec<u8>>,
+    /// Lines of the frame.
+    text: Vec<u8>,
+    /// Position of the next line in `text`.
+    next_line: usize,
+    /// Number of lines that were read.
     line: u64,
     /// Reason why the segment is incomplete, until it is reported.
     damage: Option<DamageCause>,
@@ -243,17 +247,22 @@ impl SegmentReader {
             bytes,
             next: 0,
             frame: 0,
-            lines: VecDeque::new(),
+            text: Vec::new(),
+            next_line: 0,
             line: 0,
             damage: None,
             damaged_frames: 0,
         }
     }
 
-    fn next_line(&mut self) -> Option<Result<RecordedExchange, DamageCause>> {
-        let line = self.lines.pop_front()?;
+    fn read_line(&mut self) -> Option<Result<RecordedExchange, DamageCause>> {
+        let rest = self.text.get(self.next_line..)?;
+        let start = rest.iter().position(|byte| *byte != b'\n')?;
+        let rest = rest.get(start..)?;
+        let length = memchr(b'\n', rest).unwrap_or(rest.len());
+        let exchange = parse(rest.get(..length)?);
+        self.next_line += start + length;
         self.line += 1;
-        let exchange = parse(&line);
         Some(exchange.map_err(|error| DamageCause::Line {
             line: self.line,
             error,
@@ -267,15 +276,11 @@ impl SegmentReader {
         if rest.is_empty() {
             return self.damage.take().map_or(Ok(false), Err);
         }
-        self.line = 0;
+        (self.text, self.next_line, self.line) = (Vec::new(), 0, 0);
         match decode(rest) {
             Ok((text, length)) => {
                 self.next += length;
-                let lines = text.split(|byte| *byte == b'\n');
-                self.lines = lines
-                    .filter(|line| !line.is_empty())
-                    .map(<[u8]>::to_vec)
-                    .collect();
+                self.text = text;
                 Ok(true)
             }
             Err(cause) => {
@@ -298,7 +303,7 @@ impl Iterator for SegmentReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = loop {
-            if let Some(next) = self.next_line() {
+            if let Some(next) = self.read_line() {
                 break next;
             }
             match self.next_frame() {

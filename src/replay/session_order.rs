@@ -160,7 +160,7 @@ impl SessionOrder {
             } else if !is_next && !is_restarted {
                 progress.is_incomplete = true;
             }
-            progress.next_place = session.place + 1;
+            progress.next_place = session.place.saturating_add(1);
         }
         let caveat = UnknownReason::SessionIncomplete;
         OrderedCall {
@@ -283,5 +283,12 @@ mod tests {
         assert_eq!(push("a", 40, "continued"), [incomplete]);
         assert_eq!(push("b", 0, "new"), [None]);
         assert_eq!(push("a", 41, "continued"), [incomplete]);
+    }
+
+    #[test]
+    fn the_last_possible_place_is_followed_by_none() {
+        let calls = [("a", u64::MAX, "new"), ("a", u64::MAX, "continued")];
+
+        assert_eq!(order(&calls).split(' ').count(), 2);
     }
 }
