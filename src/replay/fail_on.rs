@@ -1,6 +1,6 @@
 //! Expressions of `--fail-on`, such as `newly_denied > 0.1% || newly_allowed > 0`. Pure.
 
-use std::str::FromStr;
+use std::{cmp::Ordering, str::FromStr};
 
 use thiserror::Error;
 
@@ -23,14 +23,14 @@ impl FailCondition {
 }
 
 /// An expression over the counts of a report.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum FailOn {
     /// True if both are.
     And(Box<Self>, Box<Self>),
     /// True if one is.
     Or(Box<Self>, Box<Self>),
-    /// A comparison of a count with a bound.
-    Compare(CountName, Relation, Bound),
+    /// A comparison of a count with a bound: true for some orders of them.
+    Compare(CountName, fn(Ordering) -> bool, Bound),
 }
 
 /// A count of a report.
@@ -52,23 +52,6 @@ pub enum CountName {
     Calls,
     /// Parts of the recording that cannot be read.
     Damaged,
-}
-
-/// Comparison operator between a count and its bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    /// The count is smaller.
-    Less,
-    /// The count is smaller or equal.
-    AtMost,
-    /// The count is greater.
-    Greater,
-    /// The count is greater or equal.
-    AtLeast,
-    /// The count is equal.
-    Equal,
-    /// The count is another one.
-    Unequal,
 }
 
 /// Bound of a count.
@@ -102,13 +85,13 @@ const COUNTS: &[(&str, CountName)] = &[
 ];
 
 /// Longer relations first, because shorter ones are their prefixes.
-const RELATIONS: &[(&str, Relation)] = &[
-    ("<=", Relation::AtMost),
-    (">=", Relation::AtLeast),
-    ("==", Relation::Equal),
-    ("!=", Relation::Unequal),
-    ("<", Relation::Less),
-    (">", Relation::Greater),
+const RELATIONS: &[(&str, fn(Ordering) -> bool)] = &[
+    ("<=", Ordering::is_le),
+    (">=", Ordering::is_ge),
+    ("==", Ordering::is_eq),
+    ("!=", Ordering::is_ne),
+    ("<", Ordering::is_lt),
+    (">", Ordering::is_gt),
 ];
 
 /// Deepest nesting of parentheses.
@@ -126,7 +109,7 @@ impl FailOn {
                     Bound::Number(number) => *number,
                     Bound::Percent(percent) => as_float(counts.calls) * percent / 100.0,
                 };
-                relation.holds(count, bound)
+                relation(count.total_cmp(&bound))
             }
         }
     }
@@ -143,20 +126,6 @@ impl CountName {
             Self::Stale => counts.stale,
             Self::Calls => counts.calls,
             Self::Damaged => damaged,
-        }
-    }
-}
-
-impl Relation {
-    fn holds(self, count: f64, bound: f64) -> bool {
-        let order = count.total_cmp(&bound);
-        match self {
-            Self::Less => order.is_lt(),
-            Self::AtMost => order.is_le(),
-            Self::Greater => order.is_gt(),
-            Self::AtLeast => order.is_ge(),
-            Self::Equal => order.is_eq(),
-            Self::Unequal => order.is_ne(),
         }
     }
 }
