@@ -52,6 +52,22 @@ pub fn read_content(value: &Value) -> Option<String> {
     }
 }
 
+/// Returns the messages of a later edit over those of an earlier one: texts for the system
+/// instruction are added to those before, and a conversation without text replaces none.
+pub(super) fn merge_messages(earlier: Vec<Message>, later: Vec<Message>) -> Vec<Message> {
+    let is_system = |message: &Message| message.role == Role::System;
+    let (mut merged, conversation): (Vec<_>, Vec<_>) = earlier.into_iter().partition(is_system);
+    let (mut added, replacement): (Vec<_>, Vec<_>) = later.into_iter().partition(is_system);
+    // A sequential hook returns the texts of hooks before it as well.
+    added.retain(|message| !merged.contains(message));
+    merged.extend(added);
+    let has_text = replacement
+        .iter()
+        .any(|message| !message.content.is_empty());
+    merged.extend(if has_text { replacement } else { conversation });
+    merged
+}
+
 fn read_item(item: &Value) -> String {
     let text = item
         .as_str()

@@ -1,10 +1,10 @@
 //! `LLMRequest`: a model request in the stable form (hook protocol, section 6).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
-    message::{Message, Role, read_content},
+    message::{Message, Role, merge_messages, read_content},
     message_parts::{self, MessageParts},
     name::ModelName,
     tools::ToolConfig,
@@ -67,6 +67,16 @@ pub fn unite_config(fields: &mut Map<String, Value>) {
     }
 }
 
+/// Returns whether a generation parameter has a value that can be written; `null` deletes it.
+pub fn is_valid_parameter(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Number(_) => name != STOP_SEQUENCES,
+        Value::Array(list) => name == STOP_SEQUENCES && list.iter().all(Value::is_string),
+        Value::Bool(_) | Value::String(_) | Value::Object(_) => false,
+    }
+}
+
 /// Names under which hooks return generation parameters.
 const CONFIG_KEYS: [&str; 2] = ["config", "generationConfig"];
 
@@ -95,6 +105,7 @@ impl LlmRequest {
             model.as_str().clone_into(&mut self.model);
         }
         if let Some(messages) = mutation.messages() {
+            let messages = merge_messages(self.messages.clone(), messages);
             self.message_parts =
                 message_parts::update(&self.message_parts, &self.messages, &messages);
             self.messages = messages;
@@ -103,7 +114,8 @@ impl LlmRequest {
         if let Some(system) = mutation.system() {
             self.system = Some(system);
         }
-        for (key, value) in mutation.config() {
+        let parameters = mutation.config();
+        for (key, value) in parameters.filter(|(key, value)| is_valid_parameter(key, value)) {
             if value.is_null() {
                 self.config.shift_remove(key);
             } else {
@@ -122,20 +134,49 @@ impl RequestMutation {
         self.fields.is_empty() && self.appended_text.is_none()
     }
 
-    /// Merges the fields of a later hook: later keys win, generation parameters
-    /// key by key.
-    pub fn merge(&mut self, later: &Map<String, Value>) {
-        let mut later = later.clone();
+    /// Merges the fields of a later hook: later keys win, generation parameters key by key, and
+    /// texts for the system instruction are added. A value that would change nothing on its own
+    /// does not replace an earlier one. Returns the keys of such values.
+    pub fn merge(&mut self, later: &Map<String, Value>) -> Vec<String> {
+        let mut later = Self {
+            fields: later.clone(),
+            appended_text: None,
+        };
         unite_config(&mut self.fields);
-        unite_config(&mut later);
-        for (key, value) in later {
-            let old = self.fields.get_mut(&key).and_then(Value::as_object_mut);
-            match (old, value) {
-                (Some(old), Value::Object(new)) if key == "config" => old.extend(new),
-                (_, value) => {
-                    self.fields.insert(key, value);
+        unite_config(&mut later.fields);
+        let (earlier, returned) = (self.messages(), later.messages());
+        let mut ignored = Vec::new();
+        for (key, value) in &later.fields {
+            let Some(old) = self.fields.get_mut(key) else {
+                self.fields.insert(key.clone(), value.clone());
+                continue;
+            };
+            match (key.as_str(), old, value) {
+                ("config", Value::Object(old), Value::Object(new)) => {
+                    ignored.extend(merge_parameters(old, new));
                 }
+                (_, old, _) if later.is_usable(key) => *old = value.clone(),
+                _ => ignored.push(key.clone()),
             }
+        }
+        if let (Some(earlier), Some(returned)) = (earlier, returned) {
+            let merged = json!(merge_messages(earlier, returned));
+            self.fields.insert("messages".to_owned(), merged);
+        }
+        ignored
+    }
+
+    /// Returns whether a field has a value of the right type.
+    fn is_usable(&self, key: &str) -> bool {
+        match key {
+            "model" => self.model().is_some(),
+            "messages" => self
+                .messages()
+                .is_some_and(|list| list.iter().any(|message| !message.content.is_empty())),
+            "config" => self.fields.get(key).is_some_and(Value::is_object),
+            "systemInstruction" => self.system().is_some(),
+            "toolConfig" => self.tool_config().is_some(),
+            _ => true,
         }
     }
 
@@ -176,6 +217,9 @@ impl RequestMutation {
             return;
         };
         let system = messages.remove(0);
+        if messages.is_empty() {
+            self.fields.shift_remove("messages");
+        }
         if let Some(content) = system.get("content").and_then(read_content) {
             self.fields
                 .insert("systemInstruction".to_owned(), Value::String(content));
@@ -214,6 +258,19 @@ fn read_tool_config<'de, D: Deserializer<'de>>(
     Ok(ToolConfig::read(&Value::deserialize(deserializer)?))
 }
 
+/// Merges generation parameters. Returns the names of invalid ones that did not replace others.
+fn merge_parameters(earlier: &mut Map<String, Value>, later: &Map<String, Value>) -> Vec<String> {
+    let mut ignored = Vec::new();
+    for (name, value) in later {
+        if earlier.contains_key(name) && !is_valid_parameter(name, value) {
+            ignored.push(name.clone());
+        } else {
+            earlier.insert(name.clone(), value.clone());
+        }
+    }
+    ignored
+}
+
 /// Returns the text of `{parts}`, or of bare parts.
 fn read_parts(value: &Value) -> Option<String> {
     read_content(value.get("parts").unwrap_or(value))
@@ -227,27 +284,4 @@ fn is_system(message: Option<&Value>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn fields(value: &Value) -> Map<String, Value> {
-        value.as_object().unwrap().clone()
-    }
-
-    #[test]
-    fn generation_parameters_merge_key_by_key() {
-        let mut mutation = RequestMutation::default();
-        mutation.merge(&fields(
-            &json!({"config": {"temperature": 0, "topK": 4}, "model": "a"}),
-        ));
-        mutation.merge(&fields(
-            &json!({"config": {"temperature": 1}, "model": "b"}),
-        ));
-        assert_eq!(
-            Value::Object(mutation.fields),
-            json!({"config": {"temperature": 1, "topK": 4}, "model": "b"})
-        );
-    }
-}
+mod tests;

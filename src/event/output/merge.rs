@@ -148,7 +148,11 @@ impl OutputMerger {
             return;
         }
         let mut edit = self.merged.request_edit();
-        edit.merge(&later.fields);
+        for key in edit.merge(&later.fields) {
+            let kept = format!("{key}: unusable; the edit of an earlier hook or policy is kept");
+            self.diagnostics
+                .push(DiagnosticCode::EditDropped.with(kept));
+        }
         self.set("llm_request", Value::Object(edit.fields));
         self.merged.interpretation.llm_request = None;
     }

@@ -340,6 +340,61 @@ async fn later_hooks_win_in_both_spellings_of_parameters() {
 }
 
 #[tokio::test]
+async fn a_later_edit_without_messages_keeps_the_mask_of_an_earlier_one() {
+    let mask = json!({ "messages": [{ "role": "user", "content": "***" }] });
+    let system = json!([{ "role": "system", "content": "be kind" }]);
+    for (later, sequential) in [
+        (&system, false),
+        (&system, true),
+        (&json!([]), false),
+        (&Value::Null, true),
+    ] {
+        let upstream = Upstream::mock().await;
+        let later_edit = hook::request(&json!({ "messages": later }));
+        let hooks = [
+            hook::printing("mask", &hook::request(&mask)),
+            hook::printing("later", &later_edit),
+        ];
+        let group = json!({ "sequential": sequential, "hooks": hooks });
+        let config = format!("hooks: {}", json!({ "BeforeModel": [group] }));
+        let gate = TestGateway::start(&upstream, &config).await;
+
+        gate.agent().generate(MODEL, &prompt("a secret")).await;
+
+        let sent = upstream.only_request().json();
+        assert_eq!(sent["contents"], prompt("***")["contents"], "{later}");
+        let instruction = &sent["systemInstruction"]["parts"][0]["text"];
+        assert_eq!(*instruction == "be kind", *later == system, "{later}");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_on_a_reported_request_keeps_the_masks_of_policies() {
+    let upstream = Upstream::mock().await;
+    let policy = "policies: [{ policy: redact, detect: [email] }]\n";
+    let edit = hook::request(&json!({ "messages": null, "config": { "temperature": 0 } }));
+    let hooks = hook::config(&[("BeforeModel", hook::printing("hook", &edit))]);
+    let gate = TestGateway::start(&upstream, &format!("{policy}{hooks}")).await;
+    let messages = json!([{ "role": "user", "content": "mail a@example.com" }]);
+    let event = json!({
+        "hook_event_name": "BeforeModel",
+        "llm_request": { "model": MODEL, "messages": messages, "config": {} },
+    });
+
+    let answer = gate.agent().report(&event, "").await.json();
+
+    let edited = &answer["hookSpecificOutput"]["llm_request"];
+    let text = edited["messages"][0]["content"]
+        .as_str()
+        .unwrap_or_default();
+    assert!(
+        !text.is_empty() && !text.contains("a@example.com"),
+        "{answer}"
+    );
+    assert_eq!(edited["config"], json!({ "temperature": 0 }));
+}
+
+#[tokio::test]
 async fn policies_limit_parameters_that_hooks_report_in_any_spelling() {
     for key in ["config", "generationConfig"] {
         let upstream = Upstream::mock().await;

@@ -14,31 +14,25 @@ pub struct Parameter {
     /// Name in the stable form.
     pub name: &'static str,
     pub spellings: [&'static str; 2],
-    pub is_valid: fn(&Value) -> bool,
     /// True if the stable form shows it.
     is_shown: bool,
 }
 
 pub const PARAMETERS: &[Parameter] = &[
-    shown("temperature", "temperature", Value::is_number),
-    shown("maxOutputTokens", "max_output_tokens", Value::is_number),
-    shown("topP", "top_p", Value::is_number),
-    shown("topK", "top_k", Value::is_number),
-    shown("stopSequences", "stop_sequences", is_string_list),
+    shown("temperature", "temperature"),
+    shown("maxOutputTokens", "max_output_tokens"),
+    shown("topP", "top_p"),
+    shown("topK", "top_k"),
+    shown("stopSequences", "stop_sequences"),
     hidden("candidateCount", "candidate_count"),
     hidden("presencePenalty", "presence_penalty"),
     hidden("frequencyPenalty", "frequency_penalty"),
 ];
 
-const fn shown(
-    name: &'static str,
-    snake_case: &'static str,
-    is_valid: fn(&Value) -> bool,
-) -> Parameter {
+const fn shown(name: &'static str, snake_case: &'static str) -> Parameter {
     Parameter {
         name,
         spellings: [name, snake_case],
-        is_valid,
         is_shown: true,
     }
 }
@@ -46,7 +40,7 @@ const fn shown(
 const fn hidden(name: &'static str, snake_case: &'static str) -> Parameter {
     Parameter {
         is_shown: false,
-        ..shown(name, snake_case, Value::is_number)
+        ..shown(name, snake_case)
     }
 }
 
@@ -89,9 +83,4 @@ pub fn read_integer(fields: &Map<String, Value>, name: &str) -> Result<Option<i6
     number
         .map(Some)
         .ok_or_else(|| field_error(name, "a whole number"))
-}
-
-fn is_string_list(value: &Value) -> bool {
-    let list = value.as_array();
-    list.is_some_and(|list| list.iter().all(Value::is_string))
 }

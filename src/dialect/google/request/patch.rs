@@ -21,7 +21,7 @@ use crate::{
         method::{Api, Operation},
     },
     event::{Diagnostic, DiagnosticCode},
-    model::{LlmRequest, Message, ModelName, RequestMutation, Role},
+    model::{LlmRequest, Message, ModelName, RequestMutation, Role, is_valid_parameter},
 };
 
 /// Keys of `llm_request` that hooks may edit.
@@ -118,17 +118,18 @@ impl Patch<'_> {
         document: &mut Document,
         mutation: &RequestMutation,
     ) -> Result<AppliedSelection, DialectError> {
-        if let Some(messages) = mutation.messages() {
-            self.messages(document, messages)?;
-        } else if mutation.fields.contains_key("messages") {
-            self.drop("messages", "the list is empty or has the wrong type");
-        }
+        // Replaces the instruction of the agent, not what other hooks append to it.
         if let Some(text) = mutation.system() {
             if self.takes_system_instruction() {
                 replace_system_instruction(document, &text)?;
             } else {
                 self.drop("systemInstruction", NO_SUCH_FIELD);
             }
+        }
+        if let Some(messages) = mutation.messages() {
+            self.messages(document, messages)?;
+        } else if mutation.fields.contains_key("messages") {
+            self.drop("messages", "the list is empty or has the wrong type");
         }
         if let Some(text) = &mutation.appended_text {
             self.system_message(document, text)?;
@@ -238,7 +239,9 @@ impl Patch<'_> {
             match parameters.find(|parameter| parameter.name == name) {
                 None => self.diagnostics.push(DiagnosticCode::UnknownKey.with(name)),
                 Some(known) if value.is_null() => config.remove(&known.spellings)?,
-                Some(known) if (known.is_valid)(value) => config.set(&known.spellings, value)?,
+                Some(known) if is_valid_parameter(name, value) => {
+                    config.set(&known.spellings, value)?
+                }
                 Some(_) => self.drop(name, "wrong type"),
             }
         }

@@ -1,0 +1,113 @@
+use proptest::{prelude::*, sample::select};
+
+use super::*;
+
+fn fields(value: &Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+fn merged(edits: &[Value]) -> RequestMutation {
+    let mut mutation = RequestMutation::default();
+    for edit in edits {
+        mutation.merge(&fields(edit));
+    }
+    mutation
+}
+
+/// A value that changes nothing on its own, for one key.
+fn edit_without_effect() -> impl Strategy<Value = Value> {
+    select(vec![
+        json!({ "model": null }),
+        json!({ "model": "../evil" }),
+        json!({ "messages": null }),
+        json!({ "messages": [] }),
+        json!({ "messages": "x" }),
+        json!({ "messages": [{ "role": "user" }] }),
+        json!({ "messages": [{ "role": "user", "content": "" }] }),
+        json!({ "config": null }),
+        json!({ "config": "x" }),
+        json!({ "config": { "temperature": "x" } }),
+        json!({ "generationConfig": { "stopSequences": 5 } }),
+        json!({ "generationConfig": null }),
+        json!({ "toolConfig": null }),
+        json!({ "toolConfig": { "mode": "weird" } }),
+        json!({ "systemInstruction": null }),
+    ])
+}
+
+proptest! {
+    #[test]
+    fn an_edit_without_effect_replaces_no_earlier_one(
+        useless in prop::collection::vec(edit_without_effect(), 1..4),
+    ) {
+        let edit = json!({
+            "model": "other",
+            "messages": [{ "role": "system", "content": "s" }, { "role": "user", "content": "***" }],
+            "config": { "temperature": 0, "stopSequences": ["END"] },
+            "systemInstruction": "S",
+            "toolConfig": { "mode": "NONE" },
+        });
+        let edits = [vec![edit.clone()], useless].concat();
+
+        prop_assert_eq!(Value::Object(merged(&edits).fields), edit);
+    }
+}
+
+#[test]
+fn generation_parameters_merge_key_by_key() {
+    let mutation = merged(&[
+        json!({"config": {"temperature": 0, "topK": 4}, "model": "a"}),
+        json!({"config": {"temperature": 1}, "model": "b"}),
+    ]);
+    assert_eq!(
+        Value::Object(mutation.fields),
+        json!({"config": {"temperature": 1, "topK": 4}, "model": "b"})
+    );
+}
+
+#[test]
+fn system_messages_of_a_later_edit_are_added_to_the_earlier_ones() {
+    let system = |text: &str| json!({ "role": "system", "content": text });
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let mask = json!({ "messages": [user("***"), system("a")] });
+
+    let alone = merged(&[mask.clone(), json!({ "messages": [system("b")] })]);
+    // A sequential hook returns the messages of the earlier one as well.
+    let again = merged(&[
+        mask,
+        json!({ "messages": [system("a"), system("b"), user("new")] }),
+    ]);
+
+    let expected = [system("a"), system("b"), user("***")];
+    assert_eq!(alone.fields["messages"], json!(expected));
+    let expected = [system("a"), system("b"), user("new")];
+    assert_eq!(again.fields["messages"], json!(expected));
+}
+
+#[test]
+fn an_unusable_value_is_reported_if_an_earlier_one_is_kept() {
+    let mut mutation = merged(&[json!({ "model": "a", "config": { "topK": 1 } })]);
+
+    let later = json!({ "model": 5, "config": { "topK": "x" }, "messages": [] });
+    let ignored = mutation.merge(&fields(&later));
+
+    assert_eq!(ignored, ["model", "topK"]);
+}
+
+#[test]
+fn a_system_message_alone_leaves_the_messages_that_the_next_hook_sees() {
+    let message = |role, content: &str| Message {
+        role,
+        content: content.to_owned(),
+    };
+    let mut request = LlmRequest {
+        messages: vec![message(Role::User, "***")],
+        ..LlmRequest::default()
+    };
+
+    let added = json!({ "messages": [{ "role": "system", "content": "s" }] });
+    request.apply(&merged(&[added]));
+
+    let expected = [message(Role::System, "s"), message(Role::User, "***")];
+    assert_eq!(request.messages, expected);
+}
