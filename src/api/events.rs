@@ -225,7 +225,7 @@ fn to_response<E: EventKind>(
     let action = masked.unwrap_or_else(|| outcome.verdict.action());
     let arguments = explain
         .as_ref()
-        .filter(|_| action == Action::Proceed)
+        .filter(|_| matches!(action, Action::Proceed | Action::Ask))
         .and_then(|input| edited_arguments::<E>(&input.body, &output));
     let added = output.plain_context().filter(|_| action == Action::Proceed);
     let specific = &mut output.hook_specific_output;

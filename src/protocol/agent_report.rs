@@ -175,7 +175,9 @@ impl AgentReport {
         if let Some((decision, reason)) = decision {
             specific.insert("permissionDecision".to_owned(), json!(decision));
             specific.insert("permissionDecisionReason".to_owned(), json!(reason));
-            return;
+            if decision == "deny" {
+                return;
+            }
         }
         let arguments = answer.0.pointer("/hookgate/arguments");
         if let Some(arguments) = arguments {

@@ -194,6 +194,31 @@ async fn an_output_has_only_fields_that_the_agent_supports() {
 }
 
 #[tokio::test]
+async fn the_user_is_asked_about_the_edited_arguments() {
+    let upstream = Upstream::mock().await;
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } } });
+    let ask = json!({ "decision": "ask", "reason": "check" });
+    let hooks = [
+        ("BeforeTool", hook::printing("edit", &edit)),
+        ("BeforeTool", hook::printing("ask", &ask)),
+    ];
+    let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
+
+    let claude = output(&gate, "claude", &bash("ls")).await;
+
+    let asked = json!({ "hookSpecificOutput": {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": "ask",
+        "permissionDecisionReason": "check",
+        "updatedInput": { "command": "ls -l" },
+    }});
+    assert_eq!(claude, asked);
+    let codex = output(&gate, "codex", &bash("ls")).await;
+    assert_eq!(codex["hookSpecificOutput"]["permissionDecision"], "deny");
+    assert_eq!(codex["hookSpecificOutput"].get("updatedInput"), None);
+}
+
+#[tokio::test]
 async fn an_event_without_a_counterpart_is_a_failure() {
     let gate = gate().await;
     let url = format!("http://{}", gate.agents);
