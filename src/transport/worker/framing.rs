@@ -1,5 +1,7 @@
 //! Line framing of a worker's calls and outputs: one JSON object per line. Pure.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -37,13 +39,29 @@ struct OutputLine<'a> {
 /// Returns the output as the worker wrote it, if the line has this id; empty if it
 /// has no output.
 pub(super) fn read(id: &str, line: &[u8]) -> Result<Vec<u8>, TransportError> {
-    let line: OutputLine<'_> =
-        serde_json::from_slice(line).map_err(|_| TransportError::UnexpectedLine)?;
-    if line.id != id {
+    let text = with_ascii_for_invalid_utf8(line);
+    let parsed: OutputLine<'_> =
+        serde_json::from_str(&text).map_err(|_| TransportError::UnexpectedLine)?;
+    if parsed.id != id {
         return Err(TransportError::UnexpectedLine);
     }
-    let output = line.output.map_or("", RawValue::get);
-    Ok(output.as_bytes().to_vec())
+    let output = parsed.output.map_or("", RawValue::get);
+    let start = output.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+    let written = line.iter().skip(start).take(output.len());
+    Ok(written.copied().collect())
+}
+
+/// Returns a line in which each byte that is not UTF-8 is a `?`, so that all offsets stay.
+fn with_ascii_for_invalid_utf8(line: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = str::from_utf8(line) {
+        return text.into();
+    }
+    let mut text = String::with_capacity(line.len());
+    for chunk in line.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| '?'));
+    }
+    text.into()
 }
 
 #[cfg(test)]
@@ -94,6 +112,14 @@ mod tests {
         );
         assert_eq!(output("{\"id\":\"7\",\"output\":null}"), "");
         assert_eq!(output("{\"id\":\"7\",\"error\":\"no\"}"), "");
+    }
+
+    #[test]
+    fn output_that_is_not_utf8_is_returned_as_written() {
+        let line = b"{\"x\":\"\xe2\x82\",\"id\":\"7\",\"output\":{\"reason\":\"\xc3\"}}\n";
+
+        assert_eq!(read("7", line).unwrap(), b"{\"reason\":\"\xc3\"}");
+        assert!(read("8", line).is_err());
     }
 
     #[test]

@@ -199,7 +199,7 @@ async fn two_documents_on_two_lines_are_malformed() {
 #[tokio::test]
 async fn a_denial_in_invalid_utf8_remains_a_denial() {
     const DENIAL: &[&[u8]] = &[b"{\"decision\":\"deny\",\"reason\":\"\xff\"}"];
-    for transport in ["command", "http"] {
+    for transport in ["command", "worker", "http"] {
         let guards = Guards::new(transport, DENIAL, "open").await;
 
         check(&guards.gate, DENIAL, "deny", transport).await;
