@@ -29,6 +29,9 @@ pub(super) const EVENTS: &[EventAlias] = &[
     EventAlias::new("Notification", EventName::Notification, AgentScope::All),
 ];
 
+/// Fields that replace a tool's result; the first one counts.
+const RESULT_KEYS: [&str; 2] = ["updatedToolOutput", "updatedMCPToolOutput"];
+
 /// Encodes the fields of a hook input.
 pub(super) fn encode(fields: Map<String, Value>, extras: InputExtras<'_>) -> Bytes {
     let mut fields = fields;
@@ -88,6 +91,7 @@ fn name_of(event: EventName, is_sub_agent: bool, aliases: &[EventAlias]) -> &'st
 /// for debug logs only on others.
 pub(super) fn read(output: &ProcessOutput, event: EventName) -> HookResult {
     let mut result = exit_code::read_translated(output, event, translate);
+    drop_unusable_results(&mut result);
     let mut diagnostics = result.diagnostics.iter();
     let is_text = diagnostics.any(|diagnostic| diagnostic.code == DiagnosticCode::PlainText);
     if is_text && output.exit == ProcessExit::Code(0) {
@@ -98,6 +102,21 @@ pub(super) fn read(output: &ProcessOutput, event: EventName) -> HookResult {
         };
     }
     result
+}
+
+/// Drops replacements of a tool's result that no tool has: `null` counts as absent.
+fn drop_unusable_results(result: &mut HookResult) {
+    for key in RESULT_KEYS {
+        let specific = &mut result.output.hook_specific_output;
+        match specific.get(key) {
+            Some(Value::Null) => (),
+            Some(Value::Bool(_) | Value::Number(_)) => {
+                result.diagnostics.push(DiagnosticCode::WrongType.with(key));
+            }
+            Some(Value::String(_) | Value::Array(_) | Value::Object(_)) | None => continue,
+        }
+        specific.shift_remove(key);
+    }
 }
 
 fn context_output(text: String) -> HookOutput {
@@ -143,9 +162,8 @@ fn translate(fields: &mut Map<String, Value>, event: EventName) {
 /// Built-in tools of Claude Code have results in shapes of their own; what the model
 /// reads of them is their text.
 pub(super) fn result_text(output: &HookOutput) -> Option<String> {
-    let replacement = output.specific("updatedToolOutput");
-    let replacement = replacement.or_else(|| output.specific("updatedMCPToolOutput"))?;
-    Some(tool_result::text(replacement))
+    let mut replacements = RESULT_KEYS.iter().filter_map(|key| output.specific(key));
+    replacements.next().map(tool_result::text)
 }
 
 /// Returns the fields of a JSON object.
@@ -184,6 +202,29 @@ mod tests {
         assert_eq!(denied.output.decision, Some(Decision::Deny));
         assert_eq!(denied.output.reason.as_deref(), Some("no"));
         assert_eq!(denied.status, HookStatus::Ok);
+    }
+
+    #[test]
+    fn a_result_is_replaced_by_text_or_json_alone() {
+        let replaced = |fields: &str| {
+            let output = format!(r#"{{"hookSpecificOutput":{fields}}}"#);
+            let result = read_text(&output, EventName::AfterTool);
+            (result_text(&result.output), result.diagnostics)
+        };
+        let mcp = Some("mcp".to_owned());
+
+        let absent = replaced(r#"{"updatedToolOutput":null,"updatedMCPToolOutput":"mcp"}"#);
+        assert_eq!(absent, (mcp.clone(), vec![]));
+        let (text, diagnostics) =
+            replaced(r#"{"updatedToolOutput":true,"updatedMCPToolOutput":"mcp"}"#);
+        assert_eq!(text, mcp);
+        let wrong_type = DiagnosticCode::WrongType.with("updatedToolOutput");
+        assert_eq!(diagnostics, [wrong_type]);
+        assert_eq!(replaced(r#"{"updatedToolOutput":null}"#).0, None);
+        assert_eq!(
+            replaced(r#"{"updatedToolOutput":""}"#).0.as_deref(),
+            Some("")
+        );
     }
 
     #[test]
