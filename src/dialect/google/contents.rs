@@ -137,22 +137,32 @@ impl<'a> ContentsWriter<'a> {
         new: Option<usize>,
     ) -> Result<(), DialectError> {
         let Some(index) = new else {
-            if let Some(content) = content.without_text()? {
-                self.push(content);
-            }
-            return Ok(());
+            return self.push_without_text(content);
         };
         self.insert_until(index)?;
         self.next = index + 1;
         match self.returned.get(index) {
+            Some(new) if new.content.is_empty() => self.push_without_text(content)?,
             Some(new) if new.content != old.content => self.push(content.with_text(&new.content)?),
             Some(_) | None => self.push(content.clone()),
         }
         Ok(())
     }
 
+    /// Adds what is left of a content whose text was deleted.
+    fn push_without_text(&mut self, content: &Content) -> Result<(), DialectError> {
+        if let Some(content) = content.without_text()? {
+            self.push(content);
+        }
+        Ok(())
+    }
+
     fn insert_until(&mut self, index: usize) -> Result<(), DialectError> {
-        for message in self.returned.get(self.next..index).unwrap_or_default() {
+        let inserted = self.returned.get(self.next..index).unwrap_or_default();
+        for message in inserted
+            .iter()
+            .filter(|message| !message.content.is_empty())
+        {
             self.pending.push(Content::from_message(message)?);
         }
         Ok(())

@@ -79,6 +79,21 @@ fn a_deleted_text_keeps_the_call_of_its_content() {
 }
 
 #[test]
+fn an_emptied_text_is_a_deleted_one() {
+    let deleted = write(&[(User, "my ssn is 1"), (Model, "done")]);
+
+    let emptied = write(&[(User, "my ssn is 1"), (Model, ""), (Model, "done")]);
+    assert_eq!(emptied, deleted);
+    let inserted = write(&[
+        (User, "my ssn is 1"),
+        (User, ""),
+        (Model, "calling"),
+        (Model, "done"),
+    ]);
+    assert_eq!(inserted, texts(&parse(TALK).unwrap()));
+}
+
+#[test]
 fn no_content_is_inserted_between_a_call_and_its_response() {
     let texts = write(&[
         (User, "my ssn is 1"),
@@ -111,7 +126,8 @@ fn a_response_with_text_still_follows_its_call() {
 fn an_edit_that_removes_all_contents_is_ignored() {
     let mut contents = parse(r#"[{"parts":[{"text":"a"}]}]"#).unwrap();
     assert!(!write_into(&mut contents, &[]));
-    assert_eq!(contents.elements().len(), 1);
+    assert!(!write_into(&mut contents, &[message(User, "")]));
+    assert_eq!(texts(&contents), [r#"{"parts":[{"text":"a"}]}"#]);
 }
 
 #[test]

@@ -157,11 +157,12 @@ impl Patch<'_> {
         if contents.messages() == messages {
             return Ok(());
         }
-        if messages.is_empty() || !contents.write(&messages)? {
+        if messages.is_empty() {
             // System messages alone leave the conversation as it is.
-            if system.is_empty() {
-                self.drop("messages", "no content would be left");
-            }
+            return Ok(());
+        }
+        if !contents.write(&messages)? {
+            self.drop("messages", "no content would be left");
             return Ok(());
         }
         self.set_contents(document, &contents)
