@@ -9,6 +9,8 @@
 //! Built on hyper's pooled client. `reqwest` adds a parsed URL, a copy of the headers
 //! and five layers to each call; calls that are rare may use it.
 
+mod interim_responses;
+
 use std::{
     error::Error,
     io, iter,
@@ -33,6 +35,8 @@ use tokio::{
 };
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use tower::{BoxError, Service, ServiceExt, timeout::Timeout};
+
+use self::interim_responses::{LimitedConnection, limit_interim_responses};
 
 /// Most idle connections per address and event loop.
 const MAX_IDLE_CONNECTIONS: usize = 256;
@@ -138,8 +142,9 @@ impl HttpClient {
     /// Dropping the future, or the response, ends the call. Needs a runtime.
     pub fn send(
         &self,
-        request: Request<Body>,
+        mut request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Incoming>, HttpClientError>> + use<> {
+        limit_interim_responses(&mut request);
         self.0.send(request).err_into()
     }
 }
@@ -173,7 +178,7 @@ fn connector(config: &PoolConfig) -> io::Result<Connector> {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = LimitedConnection<MaybeHttpsStream<TokioIo<TcpStream>>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -182,7 +187,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, address: Uri) -> Self::Future {
-        Box::pin(Timeout::clone(&self.0).oneshot(address))
+        let connected = Timeout::clone(&self.0).oneshot(address);
+        Box::pin(connected.map_ok(LimitedConnection::new))
     }
 }
 
