@@ -33,7 +33,7 @@ use crate::{
 /// Time that the pipes of an exited process are read, because its children may hold
 /// them open. Half of the 500 ms of the hook protocol (section 2), to stay below
 /// them on a busy machine.
-const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
+pub(super) const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Default time between SIGTERM and SIGKILL (hook protocol, section 2).
 pub(super) const TERMINATION_GRACE: Duration = Duration::from_secs(2);

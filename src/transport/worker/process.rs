@@ -1,6 +1,6 @@
 //! One process of a worker: started by the first call, restarted after failures.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -19,7 +19,7 @@ use super::{
 use crate::transport::{
     backoff::Backoff,
     error::TransportError,
-    process::{Process, TERMINATION_GRACE},
+    process::{PIPE_DRAIN_TIMEOUT, Process, TERMINATION_GRACE},
     shell::ShellCommand,
 };
 
@@ -101,7 +101,7 @@ impl WorkerProcess {
         };
         let ended = CancellationToken::new();
         let calls = async {
-            let end = self.handle_calls(pipes, first).await;
+            let end = self.handle_calls(&mut process, pipes, first).await;
             end.stop(process).await;
             ended.cancel();
             end
@@ -117,13 +117,18 @@ impl WorkerProcess {
     }
 
     /// Handles calls, from `call` on, until the process is to end.
-    async fn handle_calls(&mut self, mut pipes: WorkerPipes, mut call: QueuedCall) -> WorkerEnd {
+    async fn handle_calls(
+        &mut self,
+        process: &mut Process,
+        mut pipes: WorkerPipes,
+        mut call: QueuedCall,
+    ) -> WorkerEnd {
         loop {
             let QueuedCall {
                 input,
                 output: mut sender,
             } = call;
-            let mut exchange = Box::pin(pipes.exchange(&input));
+            let mut exchange = Box::pin(until_exit(process, pipes.exchange(&input)));
             let output = select! {
                 output = &mut exchange => output,
                 () = sender.closed() => select! {
@@ -148,6 +153,8 @@ impl WorkerProcess {
                     let error = if has_output { TransportError::UnexpectedLine } else { lost() };
                     return WorkerEnd::Failed(error.to_string());
                 }
+                // Its children may hold the pipes open.
+                _ = process.exited() => return WorkerEnd::Failed(lost().to_string()),
                 next = self.queue.next() => match next {
                     Some(call) => call,
                     None => return WorkerEnd::Closed,
@@ -190,6 +197,23 @@ impl WorkerPipes {
         };
         let ((), output) = tokio::try_join!(write, read)?;
         Ok(output)
+    }
+}
+
+/// Waits for the output of a call. That of an exited process is complete, although its children
+/// may hold the pipes open.
+async fn until_exit(
+    process: &mut Process,
+    exchange: impl Future<Output = Result<Vec<u8>, TransportError>>,
+) -> Result<Vec<u8>, TransportError> {
+    let mut exchange = pin!(exchange);
+    select! {
+        biased;
+        output = &mut exchange => output,
+        _ = process.exited() => {
+            let output = timeout(PIPE_DRAIN_TIMEOUT, exchange).await;
+            output.unwrap_or_else(|_elapsed| Err(lost()))
+        }
     }
 }
 

@@ -153,6 +153,7 @@ async fn an_output_that_is_not_an_object_fails_the_call_not_the_worker() {
 const FAULTS: &[(&str, &str)] = &[
     ("exit 0", "process exited unexpectedly"),
     ("kill -9 $$", "process exited unexpectedly"),
+    ("sleep 600 & exit 0", "process exited unexpectedly"),
     ("printf '{\"id\":'; exit", "process exited unexpectedly"),
     ("echo ready", "unexpected output line"),
     ("echo", "unexpected output line"),
@@ -221,6 +222,18 @@ async fn a_worker_with_unrequested_output_is_restarted_and_no_call_fails() {
     }
 
     fixture.assert_starts(3);
+}
+
+#[tokio::test]
+async fn the_exit_of_an_idle_worker_is_noticed_although_its_child_holds_the_pipes() {
+    let fixture = Fixture::new("sleep 600 & answer '{}'; exit").await;
+
+    for _ in 0..2 {
+        assert_eq!(fixture.call().await.status, 200);
+        fixture.until_no_process().await;
+    }
+
+    fixture.assert_starts(2);
 }
 
 #[tokio::test]
