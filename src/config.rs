@@ -55,7 +55,7 @@ pub use self::{
         hook_view::{HookView, SystemMessages},
         hooks::{AnswerBy, BUILTIN, FailureMode, HookGroup, HookSpec},
         limits::{Limits, Timeouts},
-        listeners::{AdminSettings, ClientCertificates, Tls},
+        listeners::{AdminSettings, ClientCertificates, ListenerSpans, Tls},
         policies::{HookMode, HookSettings, PolicySpec, When},
         proofs::{
             ProofCase, ProofCases, ProofEntry, ProofSettings, ProofToolCall, ProofToolResult,

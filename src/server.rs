@@ -22,7 +22,7 @@ use axum::{body::Body, extract::Request, response::Response};
 use futures_util::future::{BoxFuture, OptionFuture};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     admin_router::admin_router,
@@ -155,18 +155,23 @@ impl Server {
         let runtimes = self.runtimes;
         let (agents, operators) = listeners(&self.app, self.agents, self.operators, &runtimes);
         let close_admin = CancellationToken::new();
-        let shutdown_of = |close: &CancellationToken, drain_timeout| Shutdown {
+        let shutdown_of = |close: &CancellationToken, drain_timeout, tasks| Shutdown {
             close: close.clone(),
             drain_timeout,
+            tasks,
             abort: resources.abort.clone(),
         };
         let agents = Box::pin(agents.serve(
             MiddlewareStack::new(self.app.clone()),
-            shutdown_of(&resources.shutdown, timeouts.drain),
+            shutdown_of(
+                &resources.shutdown,
+                timeouts.drain,
+                resources.answered_events.clone(),
+            ),
         ));
         let operators = Box::pin(operators.serve(
             Arc::new(admin_router(&self.app, handle_agent_request)),
-            shutdown_of(&close_admin, ADMIN_DRAIN_TIMEOUT),
+            shutdown_of(&close_admin, ADMIN_DRAIN_TIMEOUT, TaskTracker::new()),
         ));
         let reloads = self
             .reload_trigger

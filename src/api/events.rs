@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
-    auth::Identity,
+    auth::{CallerInFlightGuard, Identity},
     config::RolloutUnit,
     dialect,
     error::{ApiError, ErrorReason},
@@ -103,11 +103,13 @@ pub(super) async fn report_event(
         sessions.record_reported_event(&caller, &id, name).await;
     }
     if name.is_advisory() && !has_option("wait=1") {
-        // The request stays in flight until its hooks have run.
+        // The request stays in flight until its hooks have run, in total and for its caller.
         let guard = head.extensions.get::<InFlightGuard>().cloned();
-        app.resources.tasks.spawn(async move {
+        let caller = head.extensions.get::<Option<Arc<CallerInFlightGuard>>>();
+        let guards = (guard, caller.cloned());
+        app.resources.spawn_event(async move {
             outcome.await;
-            drop(guard);
+            drop(guards);
         });
         return Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response());
     }

@@ -1,17 +1,23 @@
 //! The runtime of commands, and the signals that stop them.
 
-use std::io;
+use std::{io, time::Duration};
 
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Failure;
 
+/// Time for blocking operations that are left at the end, such as a read of a file on a disk that
+/// does not respond. The process ends without them.
+const BLOCKING_TASKS_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Runs a future to its end. Agents are served by threads of their own.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?
-        .block_on(future)
+        .build()?;
+    let output = runtime.block_on(future);
+    runtime.shutdown_timeout(BLOCKING_TASKS_TIMEOUT);
+    output
 }
 
 /// Returns a future that completes after `count` signals of SIGINT or SIGTERM. Signals

@@ -1,7 +1,7 @@
 //! `hookgate serve`: runs the gateway.
 
 use std::{
-    io,
+    fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -65,6 +65,9 @@ impl ServeArgs {
             ..Overrides::default()
         };
         let registry = hook::registry();
+        if let Some(file) = &self.config {
+            check_regular(file)?;
+        }
         let first = read_file(self.config.as_deref(), &overrides, &registry)?;
         let replica = first.source.as_ref().map(Replica::open).transpose()?;
         let replica = replica.map(Arc::new);
@@ -202,6 +205,19 @@ fn read_posted(
         }
         error
     })
+}
+
+/// Checks that a config file can be read again, which a pipe cannot. A missing file is reported
+/// when it is read.
+fn check_regular(file: &Path) -> Result<(), ConfigError> {
+    if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
+        let message = format!(
+            "`{}` is not a regular file: the config is read again at each reload",
+            file.display()
+        );
+        return Err(Problem::without_span(message).into());
+    }
+    Ok(())
 }
 
 fn read_file(

@@ -148,7 +148,7 @@ impl Config {
         let mut config: Self = loader.deserialize()?;
         config.override_addresses(overrides, &mut shown);
         loader.check_upstreams(&config.upstreams, &config.coverage, registry);
-        loader.check_listeners(config.listen, &config.admin, &config.auth);
+        loader.check_listeners(&mut config);
         loader.check_admin_users(&config.admin);
         loader.warn_of_missing_keys(&config.auth, &config.upstreams);
         loader.warn_of_plain_text(&config.auth, &config.upstreams);

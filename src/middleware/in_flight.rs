@@ -1,7 +1,8 @@
 //! Limits on concurrent requests and on the memory that they buffer.
 //!
-//! A request counts against `limits.in_flight` once its body is received, so that slow
-//! uploads take no slots of requests that can be processed. Requests that are still being
+//! A request counts against `limits.in_flight` once it is authenticated and its body is received,
+//! so that slow uploads, and tokens whose issuer does not respond, take no slots of requests that
+//! can be processed. Requests that are still being
 //! received are bounded by `limits.connections`, also if HTTP/2 has several of them on one
 //! connection, by the concurrency limit of their caller, and by `limits.memory`.
 
@@ -47,7 +48,8 @@ struct InFlightRequest {
 }
 
 impl InFlightGuard {
-    /// Counts a request, and from the end of its body on against `limits.in_flight`.
+    /// Counts a request, and from the end of its body on against `limits.in_flight`. One without
+    /// a body counts from [`Self::admit`] on.
     ///
     /// # Errors
     ///
@@ -72,16 +74,26 @@ impl InFlightGuard {
             memory: metrics.buffered_bytes.clone(),
             reserved: AtomicI64::new(0),
         }));
-        if request.body().is_end_stream() {
-            guard
-                .finish_receiving()
-                .map_err(|TooManyInFlight| ApiError::too_many_in_flight())?;
-        } else {
+        if !request.body().is_end_stream() {
             let body = mem::take(request.body_mut());
             let guard = guard.clone();
             *request.body_mut() = Body::new(CountedBody { body, guard });
         }
         Ok(guard)
+    }
+
+    /// Counts an authenticated request against `limits.in_flight` if it has no body: the
+    /// authentication may have waited for the keys of an issuer.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if too many requests are in flight already.
+    pub fn admit(&self, request: &Request) -> Result<(), ApiError> {
+        if !request.body().is_end_stream() {
+            return Ok(());
+        }
+        let counted = self.finish_receiving();
+        counted.map_err(|TooManyInFlight| ApiError::too_many_in_flight())
     }
 
     /// Counts the request as in flight from now on.

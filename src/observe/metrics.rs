@@ -89,9 +89,9 @@ metrics! {
     bundle_is_current: Family<Labels<1>, Gauge> = "bundle_is_current";
     /// Result of the last config reload: 1 if it succeeded, 0 if it was rejected.
     config_last_reload_successful: Gauge = "config_last_reload_successful", gauge_at(1);
-    /// Requests in flight, once their body is received.
+    /// Requests in flight, once they are authenticated and their body is received.
     pub in_flight: Gauge = "in_flight";
-    /// Requests whose body is being received.
+    /// Requests that are being authenticated, or whose body is being received.
     pub receiving: Gauge = "receiving";
     /// Bytes of requests and responses that are buffered.
     pub buffered_bytes: Gauge = "buffered_bytes";

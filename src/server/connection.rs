@@ -81,7 +81,7 @@ impl Connection {
         };
         // Boxed, so that the future of a plain-text connection has no space for it.
         Box::pin(async move {
-            let handshake = tls::accept(tls, stream);
+            let handshake = tls::accept(tls, requests.limits, stream);
             match self.close.run_until_cancelled(handshake).await {
                 Some(Ok((stream, certificate))) => {
                     requests.peer.certificate = certificate;

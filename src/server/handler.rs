@@ -18,7 +18,7 @@ pub(super) trait Handler: Send + Sync + 'static {
 pub(super) type HandlerResponse = (Response, Option<RequestGuard>);
 
 /// Counts a request as in flight, in total and for its caller.
-pub(super) type RequestGuard = (InFlightGuard, Option<CallerInFlightGuard>);
+pub(super) type RequestGuard = (InFlightGuard, Option<Arc<CallerInFlightGuard>>);
 
 impl Handler for Router {
     fn handle(self: Arc<Self>, request: Request) -> BoxFuture<'static, HandlerResponse> {

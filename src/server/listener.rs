@@ -15,7 +15,7 @@ use tokio::{
     net::TcpListener,
     sync::{OwnedSemaphorePermit, Semaphore},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     connection::Connection, handler::Handler, limits::ListenerLimits, runtime_pool::RuntimePool,
@@ -42,6 +42,8 @@ pub(super) struct Shutdown {
     pub(super) close: CancellationToken,
     /// Time for in-flight requests to complete afterwards.
     pub(super) drain_timeout: Duration,
+    /// Tasks that continue requests after their responses, and have the same time.
+    pub(super) tasks: TaskTracker,
     /// Cancelled when in-flight requests are aborted.
     pub(super) abort: CancellationToken,
 }
@@ -69,7 +71,12 @@ impl Listener {
             () = shutdown.close.cancelled() => (),
         }
         drop(self.socket);
-        let drained = tokio::time::timeout(shutdown.drain_timeout, graceful.shutdown());
+        let drained = async {
+            graceful.shutdown().await;
+            shutdown.tasks.close();
+            shutdown.tasks.wait().await;
+        };
+        let drained = tokio::time::timeout(shutdown.drain_timeout, drained);
         let drained = shutdown.abort.run_until_cancelled(drained).await;
         if !matches!(drained, Some(Ok(()))) {
             tracing::warn!("drain timeout exceeded; aborting in-flight requests");

@@ -104,8 +104,12 @@ impl MiddlewareStack {
             RequestKind::ModelCall
         };
         let (authenticated, caller) = authenticate(resources, snapshot, kind, &mut request).await?;
+        let admitted = in_flight.admit(&request);
+        admitted.map_err(IntoResponse::into_response)?;
+        let caller = caller.map(Arc::new);
         let response = if kind == RequestKind::Event {
             request.extensions_mut().insert(authenticated);
+            request.extensions_mut().insert(caller.clone());
             // Boxed, so that the future of a model call has no space for it.
             Box::pin(route(self.events.clone(), *request)).await
         } else {

@@ -47,13 +47,19 @@ impl ReloadTrigger {
         loop {
             // Created anew, because replaced files are no longer watched, and before the files
             // are compared, so that later changes are noticed.
-            let watcher = FileWatcher::new(&self.files.paths()).inspect_err(|error| {
+            let watched = tokio::task::spawn_blocking({
+                let files = self.files.clone();
+                move || (FileWatcher::new(&files.paths()), files.have_changed())
+            });
+            let watched = watched.await.map_err(io::Error::other);
+            let (watcher, have_changed) = watched.unwrap_or_else(|error| (Err(error), false));
+            if have_changed {
+                return ReloadCause::FileChange;
+            }
+            let watcher = watcher.inspect_err(|error| {
                 tracing::warn!(%error, "file watcher unavailable; reload with SIGHUP or POST /reload");
             });
             let mut watcher = watcher.ok();
-            if self.files.have_changed() {
-                return ReloadCause::FileChange;
-            }
             tokio::select! {
                 _ = self.hangups.recv() => return ReloadCause::Signal,
                 Some(Ok(())) = OptionFuture::from(watcher.as_mut().map(FileWatcher::changed)) => {

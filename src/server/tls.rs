@@ -13,22 +13,31 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
+use super::limits::ListenerLimits;
 use crate::{auth::PeerCertificate, config::Tls};
 
 /// Object identifier of a subject's common name (X.520).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// Performs the TLS handshake, whose timeout is that of the stream.
+/// Name of HTTP/2 in ALPN (RFC 9113, section 3.2).
+const HTTP2: &[u8] = b"h2";
+
+/// Performs the TLS handshake, whose timeout is that of the stream. The protocols are those of
+/// the listener's limits, which do not change with a reload.
 pub(super) async fn accept<S>(
     tls: Tls,
+    limits: ListenerLimits,
     stream: S,
 ) -> io::Result<(TlsStream<S>, Option<PeerCertificate>)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let stream = TlsAcceptor::from(Arc::clone(&tls.server))
-        .accept(stream)
-        .await?;
+    let mut server = tls.server;
+    if limits.http2_streams == 0 {
+        let protocols = &mut Arc::make_mut(&mut server).alpn_protocols;
+        protocols.retain(|name| name != HTTP2);
+    }
+    let stream = TlsAcceptor::from(server).accept(stream).await?;
     let certificates = stream.get_ref().1.peer_certificates();
     let certificate = match certificates.and_then(|chain| chain.first()) {
         // It was verified, so it should be readable; if not, the connection is refused.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::runtime::Handle;
 
 use super::{
-    config_source::{ConfigInput, ConfigSource},
+    config_source::{ConfigInput, ConfigSource, StartSettings},
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{self, ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
@@ -30,9 +30,9 @@ pub struct App {
     reloads: Arc<ReloadState>,
 }
 
-#[derive(Default)]
 struct ReloadState {
     source: Option<ConfigSource>,
+    start: StartSettings,
     revisions: Revisions,
     /// Locked during a reload: two at once would both take over transports of the same
     /// snapshot, and end them with the first of the two.
@@ -77,7 +77,9 @@ impl App {
     fn of(snapshot: Snapshot, resources: AppResources, source: Option<ConfigSource>) -> Self {
         let reloads = ReloadState {
             source,
-            ..ReloadState::default()
+            start: StartSettings::of(&snapshot.config),
+            revisions: Revisions::default(),
+            running: Mutex::default(),
         };
         let first = revision(&snapshot, ReloadCause::Start);
         reloads.revisions.add(first);
@@ -323,10 +325,7 @@ impl App {
 
     fn build_new_snapshot(&self, config: Config) -> Result<Snapshot, ReloadError> {
         let previous = self.snapshot();
-        let old = &previous.config;
-        if (config.listen, config.admin.listen) != (old.listen, old.admin.listen) {
-            tracing::warn!("listener addresses changed; restart to apply");
-        }
+        self.reloads.start.check(&config)?;
         let rejected = |error: BuildError| ReloadError(error.to_string());
         let built = Snapshot::build(config, &self.resources, Some(&previous)).map_err(rejected)?;
         self.prove(&built)?;

@@ -5,14 +5,15 @@
 
 mod read_files;
 mod source_error;
+mod start_settings;
 
 use std::{
-    ffi::OsStr,
     fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+pub(super) use self::start_settings::StartSettings;
 pub use self::{read_files::ReadFiles, source_error::SourceError};
 use super::revision_store::{
     ActiveRevision, RevisionError, RevisionStore, StoredRevision, is_version,
@@ -187,9 +188,6 @@ impl ConfigSource {
         let (state, _) = self.state_and_store()?;
         let directory = state.files.first().and_then(|file| file.parent());
         let path = directory.unwrap_or(Path::new("")).join(to);
-        if Path::new(to).file_name() != Some(OsStr::new(to)) {
-            return Err(RevisionError::Elsewhere(to.to_owned()).into());
-        }
         self.load(ConfigInput::Other(&path)).map_err(|source| {
             let version = to.to_owned();
             SourceError::Stored { version, source }

@@ -28,6 +28,8 @@ pub struct AppResources {
     pub traffic: Arc<Traffic>,
     /// Tracks every spawned task, so that shutdown can wait for them.
     pub tasks: TaskTracker,
+    /// Tracks those tasks that run the hooks of events after their responses.
+    pub answered_events: TaskTracker,
     /// Cancelled when readiness fails and agents should reconnect elsewhere: before
     /// `shutdown`, or with it.
     pub draining: CancellationToken,
@@ -69,6 +71,7 @@ impl Default for AppResources {
             metrics,
             trace: Arc::new(trace),
             tasks: TaskTracker::default(),
+            answered_events: TaskTracker::default(),
             draining: CancellationToken::default(),
             shutdown: CancellationToken::default(),
             abort: CancellationToken::default(),
@@ -85,6 +88,13 @@ impl Default for AppResources {
             tracer: None,
             recorded_runs: None,
         }
+    }
+}
+
+impl AppResources {
+    /// Spawns a task that runs the hooks of an event after its response.
+    pub fn spawn_event(&self, hooks: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(self.answered_events.track_future(hooks));
     }
 }
 

@@ -71,11 +71,6 @@ pub enum RevisionError {
     /// No revision has this version.
     #[error("no revision of the config has the version `{0}`")]
     Unknown(String),
-    /// The config of a rollout is not in the directory of the config file.
-    #[error(
-        "`rollout.to` must be a version, or the name of a file in the directory of the config file: `{0}`"
-    )]
-    Elsewhere(String),
     /// The bundles in use cannot be stored.
     #[error("{0}")]
     Bundles(String),

@@ -7,7 +7,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::harness::{Upstream, respond, run};
+use crate::harness::{Upstream, respond, run, run_with_input};
 
 const COMMANDS: [&str; 21] = [
     "serve",
@@ -50,6 +50,17 @@ fn every_command_has_help_with_an_example() {
         let help = stdout(&[command, "--help"]);
         assert!(help.contains("Example"), "{command}: {help}");
     }
+}
+
+#[test]
+fn a_config_that_cannot_be_read_twice_is_refused_with_the_reason() {
+    let (code, _, stderr) = run_with_input(&["serve", "--config", "/dev/stdin"], "upstreams: {}");
+
+    assert_eq!(code, 78, "{stderr}");
+    assert!(
+        stderr.contains("`/dev/stdin` is not a regular file"),
+        "{stderr}"
+    );
 }
 
 #[test]

@@ -17,7 +17,9 @@ use hookgate::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, hookgate, prompt};
+use crate::harness::{
+    Agent, Answer, ServerProcess, TEST_TIMEOUT, Upstream, assert_refused, hookgate, prompt,
+};
 
 /// A running gateway whose config file is in a temporary folder.
 struct Reloadable {
@@ -147,6 +149,75 @@ async fn an_invalid_config_changes_nothing_and_is_reported() {
     assert_eq!(
         gate.operator.get("/readyz").await.text(),
         r#"{"status":"ok"}"#
+    );
+}
+
+#[tokio::test]
+async fn a_bound_listener_that_is_open_keeps_its_authentication() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let open = config(&upstream, "auth: { keys: [{ name: ann, sha256: KEY }] }")
+        .replace("listen: 127.0.0.1:0\nadmin", "listen: 0.0.0.0:0\nadmin")
+        .replace("KEY", &"a".repeat(64));
+    write_config_file(folder.path(), &open);
+    let file = folder.path().join("hookgate.yaml");
+    let command = hookgate(&["serve", "--config", file.to_str().unwrap()]);
+    let mut served = ServerProcess::start(command);
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
+
+    write_config_file(folder.path(), &config(&upstream, ""));
+    let reloaded = operator.post("/reload", "").await;
+
+    assert_eq!(reloaded.status, 400, "{}", reloaded.text());
+    let problem = "hookgate.yaml:1:9: agents on other machines can connect without authentication";
+    assert!(reloaded.text().contains(problem), "{}", reloaded.text());
+    let answer = agent.generate("m", &prompt("hello")).await;
+    assert_refused(&answer, 401, "UNAUTHENTICATED");
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_to_its_end_stops_no_operator_and_no_signal() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "a key").unwrap();
+    let more = "policies: [{ policy: prompt_guard, deny: [x] }]";
+    let text = config(&upstream, more).replace("\" } }", "\", api_key: { file: secret } } }");
+    write_config_file(folder.path(), &text);
+    let mut served = ServerProcess::folder(folder.path());
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
+    assert_eq!(agent.generate("m", &prompt("hello")).await.status, 200);
+
+    fs::remove_file(&secret).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&secret).status();
+    assert!(made.unwrap().success());
+    // Longer than the delay after a change.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+
+    assert_eq!(operator.get("/healthz").await.status, 200);
+    served.terminate();
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
+    let (status, log) = ended.await.unwrap();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+#[tokio::test]
+async fn changed_settings_of_the_log_need_a_restart() {
+    let gate = Reloadable::start(write_config_file).await;
+
+    gate.write("log: { level: debug }");
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
+
+    let Reloadable { served, .. } = gate;
+    served.terminate();
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
+    let (_, log) = ended.await.unwrap();
+    assert!(
+        log.contains("log settings changed; restart to apply"),
+        "{log}"
     );
 }
 

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
     io::AsyncWriteExt,
@@ -21,8 +22,8 @@ use tokio::{
 use crate::{
     harness::{
         Agent, End, ReceivedRequest, ServerProcess, TEST_TIMEOUT, Upstream, chunked_head,
-        eventually, next_chunk, processes, prompt, read_to_end, wait_until_closed, write_chunk,
-        write_last_chunk,
+        decision_log, eventually, next_chunk, processes, prompt, read_to_end, wait_until_closed,
+        write_chunk, write_last_chunk,
     },
     tls::{self, Authority},
 };
@@ -87,7 +88,7 @@ struct Process {
     served: ServerProcess,
     agents: SocketAddr,
     operator: Agent,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Process {
@@ -103,7 +104,7 @@ impl Process {
             agents: served.addr(),
             operator: Agent::at(served.operators()),
             served,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -124,9 +125,14 @@ impl Process {
     }
 
     async fn wait_for_exit(self) -> (Option<i32>, String) {
-        let ended = spawn_blocking(move || self.served.ended(TEST_TIMEOUT));
+        self.wait_for_exit_and_keep_files().await.1
+    }
+
+    async fn wait_for_exit_and_keep_files(self) -> (TempDir, (Option<i32>, String)) {
+        let Self { served, folder, .. } = self;
+        let ended = spawn_blocking(move || served.ended(TEST_TIMEOUT));
         let (status, log) = ended.await.unwrap();
-        (status.code(), log)
+        (folder, (status.code(), log))
     }
 }
 
@@ -218,6 +224,27 @@ async fn a_response_that_begins_during_shutdown_closes_its_connection() {
 
     assert_eq!((answer.status, answer.is_last()), (200, true));
     assert_eq!(process.wait_for_exit().await.0, Some(0));
+}
+
+#[tokio::test]
+async fn the_drain_waits_for_the_hooks_of_events_that_are_answered() {
+    let upstream = Upstream::mock().await;
+    // Longer than hooks have after the drain timeout.
+    let config = "audit: { path: log }\nhooks: { SessionEnd: [{ hooks: [{ command: \
+         \"cat > /dev/null; sleep 6; touch ended\" }] }] }";
+    let process = Process::start(&upstream, config);
+    let event = json!({ "hook_event_name": "SessionEnd", "reason": "exit" });
+    let answer = Agent::at(process.agents).report(&event, "").await;
+
+    process.served.terminate();
+    let folder = process.folder.path().to_owned();
+    let (_folder, (code, log)) = process.wait_for_exit_and_keep_files().await;
+
+    assert_eq!((answer.status, code), (202, Some(0)), "{log}");
+    assert!(folder.join("ended").exists(), "{log}");
+    let records = decision_log(&folder.join("log"));
+    let is_event = |record: &Value| record.to_string().contains("SessionEnd");
+    assert!(records.iter().any(is_event), "{records:?}");
 }
 
 #[tokio::test]

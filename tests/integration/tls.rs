@@ -4,6 +4,7 @@ mod config_check;
 
 use std::{fs, path::Path, time::Duration};
 
+use http::Version;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, SanType, date_time_ymd,
@@ -233,10 +234,14 @@ struct ReloadableGateway {
 
 impl ReloadableGateway {
     fn start(upstream: &Upstream, authority: &Authority) -> Self {
+        Self::with(upstream, authority, "")
+    }
+
+    fn with(upstream: &Upstream, authority: &Authority, more: &str) -> Self {
         let folder = TempDir::new().unwrap();
         write_certificate(folder.path(), &authority.server());
         let config = format!(
-            "{TLS}upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+            "{TLS}{more}upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
             upstream.addr
         );
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
@@ -325,6 +330,29 @@ async fn certificates_are_reloaded_under_load() {
     assert!(!load.is_finished(), "existing connections continue");
     load.abort();
     gateway.served.terminate();
+}
+
+#[tokio::test]
+async fn a_reload_changes_no_protocol_of_a_listener() {
+    let (upstream, authority) = (Upstream::mock().await, Authority::new("ours"));
+    let gateway = ReloadableGateway::with(&upstream, &authority, "limits: { http2_streams: 0 }\n");
+
+    let file = gateway.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        config.replace("http2_streams: 0", "http2_streams: 9"),
+    )
+    .unwrap();
+    let reloaded = gateway.operator.post("/reload", "").await;
+
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    let agent = gateway.agent(&authority);
+    let answer = agent.open(SSE, prompt("hi").to_string()).await;
+    assert_eq!(
+        (answer.status().as_u16(), answer.version()),
+        (200, Version::HTTP_11)
+    );
 }
 
 #[tokio::test]

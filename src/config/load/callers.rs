@@ -1,4 +1,4 @@
-//! Authentication of callers: resolves `auth`, and checks it.
+//! Authentication of callers: resolves `auth`, and checks it and the listeners that it protects.
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
 
@@ -11,17 +11,56 @@ use super::{
 use crate::config::{
     settings::{
         auth::{Auth, CERTIFICATE_PREFIX, Grant, KeySpec, TOKEN_PREFIX},
+        config_file::Config,
         limits::Limits,
-        listeners::AdminSettings,
+        listeners::ListenerSpans,
         policies::{HookMode, HookSettings, PolicySpec, When},
         proofs::ProofCases,
         upstreams::UpstreamsConfig,
     },
+    source_span::{ConfigError, Problem},
     spanned_yaml::span_to_value,
 };
 
 /// The settings of `auth.limits` that are defaults for callers.
 const DEFAULT_LIMITS: [&str; 3] = ["requests_per_minute", "tokens_per_day", "in_flight"];
+
+impl Config {
+    /// Checks that other machines need a credential at listeners that are bound to these
+    /// addresses, which are those of the start and may differ from the ones of this config.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem for each listener that would be open.
+    pub fn check_bound_addresses(
+        &self,
+        agents: SocketAddr,
+        operators: SocketAddr,
+    ) -> Result<(), ConfigError> {
+        let mut problems = Vec::new();
+        let is_open = |bound: SocketAddr| !bound.ip().is_loopback();
+        // On loopback, `anonymous` permits nothing to other machines.
+        let allows_anonymous = self.auth.anonymous && is_open(self.listen);
+        if is_open(agents) && !self.auth.is_required() && !allows_anonymous {
+            let bound = still_bound(agents, self.listen);
+            let message = format!(
+                "agents on other machines can connect without authentication{bound}: configure callers in `auth`, or allow this by `auth: {{ anonymous: true }}`"
+            );
+            problems.push(Problem::at(&self.listener_spans.agents, message));
+        }
+        if is_open(operators) && !self.admin.requires_credential() {
+            let bound = still_bound(operators, self.admin.listen);
+            let message = format!(
+                "operators on other machines can connect{bound}: `admin.token` or `admin.users` is missing"
+            );
+            problems.push(Problem::at(&self.listener_spans.operators, message));
+        }
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(problems.into())
+    }
+}
 
 impl Loader {
     /// Resolves and checks `auth`. Returns the policies that restrict callers to
@@ -208,37 +247,38 @@ impl Loader {
         }
     }
 
-    /// Checks that the listeners have different addresses, and that they are not open
-    /// to other machines by accident.
-    pub(super) fn check_listeners(
-        &mut self,
-        listen: SocketAddr,
-        admin: &AdminSettings,
-        auth: &Auth,
-    ) {
-        let same_port = listen.port() != 0 && listen.port() == admin.listen.port();
-        let (ip, admin_ip) = (listen.ip(), admin.listen.ip());
-        let overlap = ip == admin_ip || ip.is_unspecified() || admin_ip.is_unspecified();
+    /// Checks that the listeners have different addresses, and that they are not open to other
+    /// machines by accident. Keeps their positions for later checks.
+    pub(super) fn check_listeners(&mut self, config: &mut Config) {
+        config.listener_spans = ListenerSpans {
+            agents: self.document.span("/listen"),
+            operators: self.document.span("/admin/listen"),
+        };
+        let (agents, operators) = (config.listen, config.admin.listen);
+        let same_port = agents.port() != 0 && agents.port() == operators.port();
+        let overlap = agents.ip() == operators.ip()
+            || agents.ip().is_unspecified()
+            || operators.ip().is_unspecified();
         if same_port && overlap {
-            let message = format!("agents and operators cannot share the address `{listen}`");
+            let message = format!("agents and operators cannot share the address `{agents}`");
             self.problem("/admin/listen", message);
         }
-        if !ip.is_loopback() && !auth.is_required() {
+        if !agents.ip().is_loopback() && config.auth.anonymous {
             let message = "agents on other machines can connect without authentication";
-            if auth.anonymous {
-                self.warning("/listen", message);
-            } else {
-                let message = format!(
-                    "{message}: configure callers in `auth`, or allow this by `auth: {{ anonymous: true }}`"
-                );
-                self.problem("/listen", message);
-            }
+            self.warning("/listen", message);
         }
-        if !admin_ip.is_loopback() && !admin.requires_credential() {
-            let message = "operators on other machines can connect: `admin.token` or `admin.users` is missing";
-            self.problem("/admin/listen", message);
+        if let Err(error) = config.check_bound_addresses(agents, operators) {
+            self.problems.extend(error.problems);
         }
     }
+}
+
+/// Returns the part of a message about an address that is not the one of the config.
+fn still_bound(bound: SocketAddr, configured: SocketAddr) -> String {
+    if bound == configured {
+        return String::new();
+    }
+    format!(" until a restart, because the listener stays at `{bound}`")
 }
 
 fn starts_with(prefix: &str) -> String {

@@ -1,6 +1,7 @@
 //! Checks of the directories and files that a config names.
 
 use std::{
+    ffi::OsStr,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -141,6 +142,13 @@ impl Loader {
         }
         if self.value.get("revisions").is_none() {
             self.problem("/rollout", "`rollout` needs `revisions`");
+        }
+        let to = &rollout.to;
+        if Path::new(to).file_name() != Some(OsStr::new(to)) {
+            let message = format!(
+                "`rollout.to` must be a version, or the name of a file in the directory of the config file, not `{to}`"
+            );
+            self.problem("/rollout/to", message);
         }
     }
 

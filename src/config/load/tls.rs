@@ -20,13 +20,10 @@ use x509_cert::{Certificate, der::Decode};
 use super::loader::Loader;
 use crate::config::{
     overrides::MissingSecrets,
-    settings::{
-        limits::Limits,
-        listeners::{ClientCertificates, Tls, TlsSection},
-    },
+    settings::listeners::{ClientCertificates, Tls, TlsSection},
 };
 
-/// Protocols spoken over TLS, the preferred one first. Without HTTP/2 it is the last.
+/// Protocols spoken over TLS, the preferred one first. A listener without HTTP/2 removes that.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The field of [`TlsSection`] with a problem, and the message.
@@ -55,12 +52,9 @@ impl Loader {
             (Some(file), Some(mode)) => verifier(file, mode).map(Some),
             _ => Ok(None),
         };
-        let streams = self.section("/limits/http2_streams");
-        let has_http2 = streams.unwrap_or(Limits::default().http2_streams) > 0;
         match verifier.and_then(|verifier| server(&certificate, &key, verifier)) {
             Ok(mut server) => {
-                let protocols = ALPN.iter().skip(usize::from(!has_http2));
-                server.alpn_protocols = protocols.map(|name| name.to_vec()).collect();
+                server.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
                 if let Some(warning) = validity_warning(&certificate) {
                     self.warning(&format!("{pointer}/certificate"), warning);
                 }

@@ -14,7 +14,7 @@ use super::{
         BUILTIN, FailureMode, HookDefaults, HookFile, HookGroup, HookSpec, HooksBlock, Switches,
     },
     limits::{Limits, Timeouts},
-    listeners::{AdminSettings, Tls, TlsSection, set_by_loader},
+    listeners::{AdminSettings, ListenerSpans, Tls, TlsSection, set_by_loader},
     policies::{HookMode, PolicySpec},
     proofs::{ProofCases, ProofSettings},
     record::RecordSettings,
@@ -148,6 +148,9 @@ pub struct Config {
     pub source: Option<SourceSettings>,
     /// Another config that judges a share of the live calls. Default: none.
     pub shadow: Option<ShadowSettings>,
+    /// Positions of the addresses of the listeners.
+    #[serde(skip)]
+    pub listener_spans: ListenerSpans,
     /// Policies made of the models and tools that each caller may use. They run after
     /// all others and see their edits.
     #[serde(skip)]

@@ -10,6 +10,7 @@ use super::admin_users::{AdminUser, LoginSettings};
 use crate::config::{
     schema::scalars::{AddressSchema, FilePathSchema},
     secret::Secret,
+    source_span::SourceSpan,
 };
 
 /// The listener for operators: health, metrics, reload and console.
@@ -40,6 +41,15 @@ impl AdminSettings {
     pub const fn requires_credential(&self) -> bool {
         self.token.is_some() || !self.users.is_empty()
     }
+}
+
+/// Positions of the listeners' addresses in the config, or of what is around them.
+#[derive(Debug, Clone, Default)]
+pub struct ListenerSpans {
+    /// Position of `listen`.
+    pub agents: SourceSpan,
+    /// Position of `admin.listen`.
+    pub operators: SourceSpan,
 }
 
 /// TLS of a listener, with certificates loaded.

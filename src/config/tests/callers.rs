@@ -27,6 +27,34 @@ fn listeners_that_collide_are_refused_and_open_ones_need_authentication() {
 }
 
 #[test]
+fn listeners_that_stay_bound_need_authentication_whatever_address_the_config_has() {
+    let bound = (
+        "0.0.0.0:80".parse().unwrap(),
+        "192.0.2.1:81".parse().unwrap(),
+    );
+    let checked = |text: &str| {
+        let config = parse_more(text).unwrap();
+        config.check_bound_addresses(bound.0, bound.1)
+    };
+    let local = "listen: 127.0.0.1:80\nadmin: { listen: 127.0.0.1:81 }\n";
+    let anonymous = format!("{local}auth: {{ anonymous: true }}\n");
+    let credentials = format!(
+        "listen: 127.0.0.1:80\nadmin: {{ listen: 127.0.0.1:81, token: {{ env: PATH }} }}\n\
+         auth: {{ keys: [{{ name: a, sha256: {} }}] }}\n",
+        "a".repeat(64)
+    );
+    let meant = "listen: 0.0.0.0:82\nadmin: { token: { env: PATH } }\nauth: { anonymous: true }\n";
+
+    assert_snapshot!(checked(local).unwrap_err(), @r"
+    hookgate.yaml:2:9: agents on other machines can connect without authentication until a restart, because the listener stays at `0.0.0.0:80`: configure callers in `auth`, or allow this by `auth: { anonymous: true }`
+    hookgate.yaml:3:18: operators on other machines can connect until a restart, because the listener stays at `192.0.2.1:81`: `admin.token` or `admin.users` is missing
+    ");
+    assert_eq!(checked(&anonymous).unwrap_err().problems.len(), 2);
+    assert!(checked(&credentials).is_ok());
+    assert!(checked(meant).is_ok());
+}
+
+#[test]
 fn callers_are_configured_in_one_way_only() {
     let zeros = "a".repeat(64);
     let refused = |auth: &str| {

@@ -25,6 +25,16 @@ hooks:
 }
 
 #[test]
+fn a_rollout_to_a_file_elsewhere_is_refused_at_its_position() {
+    let text = "\
+upstreams: { gemini: { url: https://example.org } }
+revisions: { path: revisions }
+rollout: { to: ../x.yaml, percent: 5 }
+";
+    assert_snapshot!(refusal(text), @"hookgate.yaml:3:16: `rollout.to` must be a version, or the name of a file in the directory of the config file, not `../x.yaml`");
+}
+
+#[test]
 fn every_kind_of_error_has_a_message() {
     let text = "\
 upstreams: { gemini: {} }

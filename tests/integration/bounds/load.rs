@@ -10,8 +10,11 @@ use tokio::{
 };
 
 use super::{GENERATE, HOOKED, until_metric};
-use crate::harness::{
-    Agent, Answer, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, wait_for_signal,
+use crate::{
+    callers::auth,
+    harness::{
+        Agent, Answer, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, wait_for_signal,
+    },
 };
 
 #[tokio::test]
@@ -75,6 +78,31 @@ async fn advisory_events_count_against_the_in_flight_limit() {
     let labels = r#"event="Notification",hook="cat > /dev/null; sleep 1",status="ok""#;
     let ran = format!("hookgate_hook_runs_total{{{labels}}} {accepted}");
     until_metric(&gate, &ran).await;
+}
+
+#[tokio::test]
+async fn advisory_events_count_against_the_limit_of_their_caller() {
+    let upstream = Upstream::mock().await;
+    let callers = auth(&[("a", ", in_flight: 1"), ("b", ", in_flight: 1")]);
+    let hook = "hooks: { Notification: [{ hooks: [{ command: \
+         \"cat > /dev/null; until [ -e go ]; do sleep 0.02; done\" }] }] }";
+    let gate = TestGateway::start(&upstream, &(callers + hook)).await;
+    let agent = |name: &str| {
+        gate.agent()
+            .sending("x-hookgate-key", format!("{name}-key"))
+    };
+    let event = json!({ "hook_event_name": "Notification", "notification_type": "ToolPermission",
+        "message": "x", "details": {} });
+
+    let accepted = agent("a").report(&event, "").await;
+    let refused = agent("a").report(&event, "").await;
+    let other = agent("b").report(&event, "").await;
+
+    assert_eq!((accepted.status, other.status), (202, 202));
+    assert_refused(&refused, 429, "CONCURRENCY_LIMIT_EXCEEDED");
+    std::fs::write(gate.path("go"), "").unwrap();
+    until_metric(&gate, "hookgate_in_flight 0").await;
+    assert_eq!(agent("a").report(&event, "").await.status, 202);
 }
 
 #[tokio::test]

@@ -20,8 +20,9 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tempfile::TempDir;
 
+use super::sha256;
 use crate::harness::{
-    Agent, ServerProcess, TestGateway, Upstream, assert_refused, prompt, respond,
+    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, respond,
 };
 
 /// Signing keys of an issuer, one for each algorithm.
@@ -380,6 +381,37 @@ async fn an_unreachable_issuer_keeps_its_keys_over_a_reload_of_its_grants() {
     assert_eq!(agent.generate("small", &prompt("hi")).await.status, 200);
     let denied = agent.generate("large", &prompt("hi")).await;
     assert!(!denied.text().contains("You said"), "{}", denied.text());
+}
+
+#[tokio::test]
+async fn tokens_that_wait_for_keys_take_no_slots_of_other_callers() {
+    let (upstream, signer) = (Upstream::mock().await, Issuer::new());
+    let issuer = issuer_of(&Arc::default(), Duration::from_mins(1)).await;
+    let key = sha256("ann-key");
+    let more = jwt_config(&issuer, "").replace(
+        "auth: {",
+        &format!("auth: {{ keys: [{{ name: ann, sha256: {key} }}],"),
+    );
+    let gate = TestGateway::start(&upstream, &format!("limits: {{ in_flight: 4 }}\n{more}")).await;
+    let token = signer.token(&json!({}), &json!({}));
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let agent = bearer(&gate, &token);
+            tokio::spawn(async move { agent.get("/v1beta/models").await })
+        })
+        .collect();
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while gate.operator().metric("hookgate_receiving").await < 8 {
+        assert!(Instant::now() < deadline, "no token waits");
+    }
+
+    let agent = gate.agent().sending("x-hookgate-key", "ann-key");
+    let answer = agent.generate("m", &prompt("hi")).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    for answer in waiting {
+        assert_refused(&answer.await.unwrap(), 401, "UNAUTHENTICATED");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
