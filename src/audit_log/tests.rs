@@ -186,8 +186,8 @@ async fn an_incomplete_line_is_moved_aside_wherever_it_ends() {
 
 #[tokio::test]
 async fn an_incomplete_first_line_is_moved_aside() {
-    let long = format!("{{\"seq\":1,\"prev\":\"{}", "x".repeat(100_000));
-    for line in ["{\"seq\":1,\"pre", &long] {
+    let thousands = format!("{{\"seq\":1,\"prev\":\"{}", "x".repeat(100_000));
+    for line in ["{\"seq\":1,\"pre", &thousands] {
         let log = TestLog::new();
         fs::write(log.path(), line).unwrap();
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{
     case::{CaseInput, Sender},
     example_call::ExampleCall,
-    stage::Stage,
+    stage::{GuardSelection, Stage},
 };
 use crate::{
     config::{AfterModelMode, AskMode, Config},
@@ -300,7 +300,9 @@ impl CaseRun<'_> {
     async fn fire_from<E: EventKind>(&mut self, event: E, origin: EventOrigin) {
         let mut stage = Stage::new(E::NAME);
         let CaseRunner { engine, guard, .. } = self.runner;
-        stage.is_matched = guard.matches(engine.table(), event.subject());
+        if !guard.matches(engine.table(), event.subject()) {
+            stage.selection = GuardSelection::Unmatched;
+        }
         if self.concerns(E::NAME) {
             // Events are made of strings and JSON values, which always become JSON.
             let before = serde_json::to_value(&event).unwrap_or_default();

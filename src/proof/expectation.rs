@@ -40,7 +40,7 @@ impl Expectation {
     /// Returns what the guard did instead.
     pub(super) fn verify(self, stages: &[Stage], secret: Option<&str>) -> Result<(), Mismatch> {
         let found = |what: &str| Err(Mismatch::Found(what.to_owned()));
-        let ran = || stages.iter().filter(|stage| stage.has_run);
+        let ran = || stages.iter().filter(|stage| stage.has_run());
         if let Some(failure) = ran().find_map(|stage| stage.failure.as_deref()) {
             return Err(Mismatch::Found(format!("failed: {failure}")));
         }
@@ -80,11 +80,11 @@ fn with_diagnostic(what: &str, stages: &[Stage]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::EventName;
+    use crate::{event::EventName, proof::stage::GuardSelection};
 
     fn ran() -> Stage {
         Stage {
-            has_run: true,
+            selection: GuardSelection::Ran,
             ..Stage::new(EventName::BeforeModel)
         }
     }

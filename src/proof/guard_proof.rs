@@ -10,7 +10,7 @@ use super::{
     case::GuardCase,
     case_run::CaseRunner,
     expectation::{Expectation, Mismatch},
-    stage::Stage,
+    stage::{GuardSelection, Stage},
 };
 use crate::{
     config::{Config, Problem},
@@ -132,7 +132,7 @@ impl GuardProof {
                 return problems;
             };
             let found = run.and_then(|stages| {
-                has_run |= stages.iter().any(|stage| stage.has_run);
+                has_run |= stages.iter().any(Stage::has_run);
                 self.verify(scope.engine, case, &stages)
             });
             problems.extend(found.err().map(|found| self.problem(case, &found)));
@@ -232,7 +232,7 @@ impl GuardProof {
             Guard::Policy(policy) => &policy.when,
             Guard::Hook(hook) => &hook.when,
         };
-        if !fired.any(|stage| stage.is_matched) {
+        if fired.all(|stage| stage.selection == GuardSelection::Unmatched) {
             "its matcher does not match".to_owned()
         } else if when.is_some() {
             "its `when` is false".to_owned()

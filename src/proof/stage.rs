@@ -8,10 +8,7 @@ use crate::event::{Action, Diagnostic, EventName, HookRun, HookStatus};
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) event: EventName,
-    /// True if the matcher of the guard matches the event.
-    pub(super) is_matched: bool,
-    /// True if the guard was selected, and ran.
-    pub(super) has_run: bool,
+    pub(super) selection: GuardSelection,
     /// Cause of a failed run.
     pub(super) failure: Option<String>,
     /// First problem of an output.
@@ -22,13 +19,23 @@ pub(super) struct Stage {
     pub(super) content: String,
 }
 
+/// Selection of the guard for one event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GuardSelection {
+    /// Its matcher does not match.
+    Unmatched,
+    /// Its matcher matches, but it did not run.
+    Matched,
+    /// It ran.
+    Ran,
+}
+
 impl Stage {
     /// An event on which nothing ran yet.
     pub(super) const fn new(event: EventName) -> Self {
         Self {
             event,
-            is_matched: true,
-            has_run: false,
+            selection: GuardSelection::Matched,
             failure: None,
             diagnostic: None,
             is_denied: false,
@@ -37,10 +44,15 @@ impl Stage {
         }
     }
 
+    /// Returns whether the guard ran.
+    pub(super) fn has_run(&self) -> bool {
+        self.selection == GuardSelection::Ran
+    }
+
     /// Adds runs of the guard and the action that came of them.
     pub(super) fn add(&mut self, runs: &[HookRun], action: Action) {
         for run in runs {
-            self.has_run = true;
+            self.selection = GuardSelection::Ran;
             self.is_edited |= run.edited;
             self.is_denied |= !run.refused.is_empty();
             match run.status() {

@@ -30,7 +30,7 @@ pub enum FailOn {
     /// True if one is.
     Or(Box<Self>, Box<Self>),
     /// A comparison of a count with a bound: true for some orders of them.
-    Compare(CountName, fn(Ordering) -> bool, Bound),
+    Compare(CountName, Relation, Bound),
 }
 
 /// A count of a report.
@@ -84,8 +84,11 @@ const COUNTS: &[(&str, CountName)] = &[
     ("damaged", CountName::Damaged),
 ];
 
+/// Relation of a count and a bound, by their order.
+type Relation = fn(Ordering) -> bool;
+
 /// Longer relations first, because shorter ones are their prefixes.
-const RELATIONS: &[(&str, fn(Ordering) -> bool)] = &[
+const RELATIONS: &[(&str, Relation)] = &[
     ("<=", Ordering::is_le),
     (">=", Ordering::is_ge),
     ("==", Ordering::is_eq),

@@ -47,12 +47,12 @@ impl ReloadTrigger {
         loop {
             // Created anew, because replaced files are no longer watched, and before the files
             // are compared, so that later changes are noticed.
-            let watched = tokio::task::spawn_blocking({
+            let compared = tokio::task::spawn_blocking({
                 let files = self.files.clone();
                 move || (FileWatcher::new(&files.paths()), files.have_changed())
             });
-            let watched = watched.await.map_err(io::Error::other);
-            let (watcher, have_changed) = watched.unwrap_or_else(|error| (Err(error), false));
+            let compared = compared.await.map_err(io::Error::other);
+            let (watcher, have_changed) = compared.unwrap_or_else(|error| (Err(error), false));
             if have_changed {
                 return ReloadCause::FileChange;
             }

@@ -251,7 +251,7 @@ impl Translator<'_> {
 
     fn report(&mut self, pointer: &str, message: String) {
         let span = self.document.span(pointer);
-        self.problems.push(Problem::at(&span, message));
+        self.translation.problems.push(Problem::at(&span, message));
     }
 
     fn warn(&mut self, pointer: &str, message: &str) {
@@ -359,7 +359,7 @@ mod tests {
     fn translated(hook: &str) -> (Value, Vec<String>) {
         let text = format!(r#"{{"hooks": {{"PreToolUse": [{{"hooks": [{hook}]}}]}}}}"#);
         let document = SpannedYaml::parse(&text, "s.json".as_ref()).unwrap();
-        let translation = translate(document, "claude", &CLAUDE);
+        let translation = translate(&document, "claude", &CLAUDE);
         let messages = [translation.problems, translation.warnings].concat();
         let hook = &translation.value["hooks"]["BeforeTool"][0]["hooks"][0];
         let messages = messages.iter().map(|problem| problem.message.clone());

@@ -62,5 +62,5 @@ pub const fn unwrapped(document: Document, body: Document) -> Unwrapped {
 ///
 /// Fails if it is no text.
 pub fn session_in(body: &Document) -> Result<Option<String>, DialectError> {
-    Ok(body.string(&["prompt_cache_key"])?)
+    body.string(&["prompt_cache_key"])
 }

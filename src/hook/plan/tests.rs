@@ -80,7 +80,7 @@ fn hooks_that_do_not_run_for_an_equal_one_are_recorded_as_duplicates() {
 
     let plan = plan_of(&table, None, "rm");
 
-    let first = table.hooks().next().unwrap().1.rule;
+    let first = table.hooks().next().unwrap().rule;
     assert_eq!(plan.skipped, [(first, SkipReason::Duplicate)]);
 }
 

@@ -21,21 +21,17 @@ pub(super) fn report(report: &ReplayReport, condition: Option<&FailCondition>) -
             None => cases.push(format!("{start}/>")),
         }
     };
-    match condition {
-        Some(condition) => {
-            let failure = condition
-                .holds(report)
-                .then(|| format!("{} holds", condition.text));
-            case(&format!("not {}", condition.text), failure);
+    if let Some(condition) = condition {
+        let holds = condition.holds(report);
+        let failure = holds.then(|| format!("{} holds", condition.text));
+        case(&format!("not {}", condition.text), failure);
+    } else {
+        for (rule, counts) in &report.rules {
+            case(&format!("rule {rule}"), Some(difference(counts)));
         }
-        None => {
-            for (rule, counts) in &report.rules {
-                case(&format!("rule {rule}"), Some(difference(counts)));
-            }
-            let unknown = report.counts.unknown;
-            let failure = (unknown > 0).then(|| format!("{unknown} calls cannot be compared"));
-            case("every call is known", failure);
-        }
+        let unknown = report.counts.unknown;
+        let failure = (unknown > 0).then(|| format!("{unknown} calls cannot be compared"));
+        case("every call is known", failure);
     }
     let output = escaped(&text::report(report));
     format!(

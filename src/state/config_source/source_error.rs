@@ -32,9 +32,7 @@ impl SourceError {
     /// Returns whether a text that an operator has written is wrong: a config, or its `rollout.to`.
     pub const fn is_invalid_config(&self) -> bool {
         match self {
-            Self::File(_)
-            | Self::Stored { .. }
-            | Self::Revision(RevisionError::Unknown(_) | RevisionError::Elsewhere(_)) => true,
+            Self::File(_) | Self::Stored { .. } | Self::Revision(RevisionError::Unknown(_)) => true,
             Self::Revision(
                 RevisionError::NotKept
                 | RevisionError::Bundles(_)

@@ -78,7 +78,7 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
 /// Fails if the name is no text.
 pub fn session_in(envelope: &Document) -> Result<Option<String>, DialectError> {
     let request = envelope.child(REQUEST)?.unwrap_or_default();
-    Ok(request.string(SESSION)?)
+    request.string(SESSION)
 }
 
 /// Returns the body for upstream. Unedited parts keep their bytes.

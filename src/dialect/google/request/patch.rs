@@ -241,7 +241,7 @@ impl Patch<'_> {
                 None => self.diagnostics.push(DiagnosticCode::UnknownKey.with(name)),
                 Some(known) if value.is_null() => config.remove(&known.spellings)?,
                 Some(known) if is_valid_parameter(name, value) => {
-                    config.set(&known.spellings, value)?
+                    config.set(&known.spellings, value)?;
                 }
                 Some(_) => self.drop(name, "wrong type"),
             }
