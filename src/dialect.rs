@@ -34,8 +34,8 @@ pub use self::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::{Call, ResponseStorage},
     content_form::{
-        Hidden, PRECEDING, SOURCE, SpliceElements, fallback_models, has_hosted_server,
-        is_hosted_server, shown_to_hooks, source_of, splice_list, without_private_fields,
+        PRECEDING, SOURCE, fallback_models, has_hosted_server, is_hosted_server, shown_to_hooks,
+        source_of, splice_list, without_private_fields,
     },
     content_reference::ContentReference,
     detection::{named_api, split_session},

@@ -24,7 +24,7 @@ pub use self::{
     object_search::{any_object, any_object_with},
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
     request_labels::RequestLabels,
-    splice::{Hidden, SpliceElements, numbered, source_of, splice_list, with_source},
+    splice::{numbered, source_of, splice_list, with_source},
     text_template::{TextEvent, TextTemplate},
 };
 pub use crate::dialect::google::fields::{PRECEDING, SOURCE};

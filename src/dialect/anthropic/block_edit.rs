@@ -16,9 +16,7 @@ use crate::dialect::{
         tool_result::{IS_ERROR, ResultContent, TOOL_USE_ID},
         tool_use::{INPUT, create_call},
     },
-    content_form::{
-        Hidden, PRECEDING, SOURCE, SpliceElements, source_of, splice_list, write_labels,
-    },
+    content_form::{PRECEDING, SOURCE, source_of, splice_list, write_labels},
     document::{Document, elements},
     error::DialectError,
 };
@@ -37,15 +35,13 @@ pub fn edit_blocks(
 ) -> Result<Vec<Bytes>, DialectError> {
     let after = without_emptied(before, after)?;
     let originals = move_cache_marks(originals, before, &after)?;
-    splice_list(
-        &originals,
-        before,
-        &after,
-        Hidden::First,
-        &mut BlockEditor {
-            originals: &originals,
-        },
-    )
+    let rewrite = |index: usize, before: &Document, after: &Document| {
+        let original = originals.get(index).cloned();
+        let mut block = Document::from_checked(original.unwrap_or_default())?;
+        write_part(&mut block, before, after)?;
+        Ok(vec![block.to_bytes()])
+    };
+    splice_list(&originals, before, &after, rewrite, create_block)
 }
 
 /// Returns the blocks of a message without original: of a denial or of a hook. A message with
@@ -83,28 +79,6 @@ fn without_emptied(before: &[Document], after: &[Document]) -> Result<Vec<Docume
 fn has_blank_text(part: &Document) -> Result<bool, DialectError> {
     let text = part.string(TEXT)?;
     Ok(text.is_some_and(|text| text.trim().is_empty()))
-}
-
-struct BlockEditor<'a> {
-    originals: &'a [Bytes],
-}
-
-impl SpliceElements for BlockEditor<'_> {
-    fn rewrite(
-        &mut self,
-        index: usize,
-        before: &Document,
-        after: &Document,
-    ) -> Result<Vec<Bytes>, DialectError> {
-        let original = self.originals.get(index).cloned();
-        let mut block = Document::from_checked(original.unwrap_or_default())?;
-        write_part(&mut block, before, after)?;
-        Ok(vec![block.to_bytes()])
-    }
-
-    fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
-        create_block(after)
-    }
 }
 
 /// Writes an edited part to its block.

@@ -17,7 +17,7 @@ use crate::{
             },
         },
         call::Call,
-        content_form::{FALLBACK_MODELS, Hidden, SpliceElements, splice_list, write_labels},
+        content_form::{FALLBACK_MODELS, splice_list, write_labels},
         document::{Document, write_array},
         error::DialectError,
     },
@@ -64,10 +64,11 @@ fn write_form(
         .write(body, form, &read.messages, &mut originals)?;
     let before = read.form.children(CONTENTS)?.unwrap_or_default();
     let after = form.children(CONTENTS)?.unwrap_or_default();
-    let mut editor = InputEditor {
-        messages: &read.messages,
+    let rewrite = |index: usize, before: &Document, after: &Document| {
+        let message = read.messages.get(index);
+        message.map_or_else(|| Ok(Vec::new()), |one| rewrite_message(one, before, after))
     };
-    let messages = splice_list(&originals, &before, &after, Hidden::First, &mut editor)?;
+    let messages = splice_list(&originals, &before, &after, rewrite, create_message)?;
     let messages: Vec<Bytes> = messages
         .into_iter()
         .filter(|message| !message.is_empty())
@@ -107,52 +108,44 @@ fn is_thinking(block: &Bytes) -> bool {
     kind.is_ok_and(|kind| matches!(kind.as_str(), "thinking" | "redacted_thinking"))
 }
 
-struct InputEditor<'a> {
-    messages: &'a [InputMessage],
+/// Returns a message with the edits of its content; none if nothing is left of it.
+fn rewrite_message(
+    message: &InputMessage,
+    before: &Document,
+    after: &Document,
+) -> Result<Vec<Bytes>, DialectError> {
+    let parts_of = |content: &Document| -> Result<Vec<Document>, DialectError> {
+        Ok(content.children(PARTS)?.unwrap_or_default())
+    };
+    let originals: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
+    let mut blocks = edit_blocks(&originals, &parts_of(before)?, &parts_of(after)?)?;
+    let ended_with_thinking = originals.last().is_some_and(is_thinking);
+    while !ended_with_thinking && blocks.last().is_some_and(is_thinking) {
+        // The API refuses it at the end of a message.
+        blocks.pop();
+    }
+    let written = message.with_blocks(&blocks)?;
+    if written.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut written = Document::from_checked(written)?;
+    write_labels(&mut written, before, after)?;
+    Ok(vec![written.to_bytes()])
 }
 
-impl SpliceElements for InputEditor<'_> {
-    fn rewrite(
-        &mut self,
-        index: usize,
-        before: &Document,
-        after: &Document,
-    ) -> Result<Vec<Bytes>, DialectError> {
-        let Some(message) = self.messages.get(index) else {
-            return Ok(Vec::new());
-        };
-        let parts_of = |content: &Document| -> Result<Vec<Document>, DialectError> {
-            Ok(content.children(PARTS)?.unwrap_or_default())
-        };
-        let originals: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
-        let mut blocks = edit_blocks(&originals, &parts_of(before)?, &parts_of(after)?)?;
-        let ended_with_thinking = originals.last().is_some_and(is_thinking);
-        while !ended_with_thinking && blocks.last().is_some_and(is_thinking) {
-            // The API refuses it at the end of a message.
-            blocks.pop();
-        }
-        let written = message.with_blocks(&blocks)?;
-        if written.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut written = Document::from_checked(written)?;
-        write_labels(&mut written, before, after)?;
-        Ok(vec![written.to_bytes()])
+/// Returns the message of a new content; none if the API has no block for it.
+fn create_message(content: &Document) -> Result<Vec<Bytes>, DialectError> {
+    let parts = content.children(PARTS)?.unwrap_or_default();
+    let blocks = create_blocks(&parts)?;
+    if blocks.is_empty() {
+        return Ok(Vec::new());
     }
-
-    fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
-        let parts = after.children(PARTS)?.unwrap_or_default();
-        let blocks = create_blocks(&parts)?;
-        if blocks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let role = match after.string(&["role"])?.as_deref() {
-            Some("model") => "assistant",
-            Some(_) | None => "user",
-        };
-        let mut message = Document::empty();
-        message.set(&["role"], &json!(role))?;
-        message.set_bytes(CONTENT, write_blocks(&blocks, blocks.len() == 1)?)?;
-        Ok(vec![message.to_bytes()])
-    }
+    let role = match content.string(&["role"])?.as_deref() {
+        Some("model") => "assistant",
+        Some(_) | None => "user",
+    };
+    let mut message = Document::empty();
+    message.set(&["role"], &json!(role))?;
+    message.set_bytes(CONTENT, write_blocks(&blocks, blocks.len() == 1)?)?;
+    Ok(vec![message.to_bytes()])
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{Hidden, SpliceElements, numbered, source_of, splice_list},
+    content_form::{numbered, source_of, splice_list},
     document::{Document, write_array},
     error::DialectError,
     openai_chat::{
@@ -89,18 +89,17 @@ impl ChatMessages {
         if is_system_edited {
             new_system = self.write_system(&mut originals, before, after)?;
         }
-        let mut editor = MessageEditor {
-            documents: &self.documents,
+        let list = |document: &Document, field| -> Result<Vec<Document>, DialectError> {
+            Ok(document.children(field)?.unwrap_or_default())
         };
-        let contents =
-            |document: &Document| document.children(CONTENTS).map(Option::unwrap_or_default);
-        let mut written = splice_list(
-            &originals,
-            &contents(before)?,
-            &contents(after)?,
-            Hidden::First,
-            &mut editor,
-        )?;
+        let rewrite = |index: usize, before: &Document, after: &Document| {
+            let Some(message) = self.documents.get(index) else {
+                return Ok(Vec::new());
+            };
+            rewrite_message(message, 0, &list(before, PARTS)?, &list(after, PARTS)?)
+        };
+        let (before, after) = (list(before, CONTENTS)?, list(after, CONTENTS)?);
+        let mut written = splice_list(&originals, &before, &after, rewrite, create_messages)?;
         written.retain(|message| !message.is_empty());
         if !self.has_text_between_results() {
             written = keep_results_together(written)?;
@@ -170,37 +169,6 @@ impl ChatMessages {
 fn same_bytes(old: &[Document], new: &[Document]) -> bool {
     let old = old.iter().map(Document::to_bytes);
     old.eq(new.iter().map(Document::to_bytes))
-}
-
-/// Writes edited contents of messages.
-struct MessageEditor<'a> {
-    documents: &'a [Document],
-}
-
-impl SpliceElements for MessageEditor<'_> {
-    fn rewrite(
-        &mut self,
-        index: usize,
-        before: &Document,
-        after: &Document,
-    ) -> Result<Vec<Bytes>, DialectError> {
-        match self.documents.get(index) {
-            Some(message) => {
-                let (before, after) = (before.children(PARTS)?, after.children(PARTS)?);
-                rewrite_message(
-                    message,
-                    0,
-                    &before.unwrap_or_default(),
-                    &after.unwrap_or_default(),
-                )
-            }
-            None => Ok(Vec::new()),
-        }
-    }
-
-    fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
-        create_messages(after)
-    }
 }
 
 /// Moves texts that follow one result of a step behind its other results: the API takes

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{Hidden, SOURCE, SpliceElements, source_of, splice_list, with_source},
+    content_form::{SOURCE, source_of, splice_list, with_source},
     document::{Document, write_array},
     error::DialectError,
     openai_responses::{
@@ -87,11 +87,16 @@ fn write_list(
     before: &[Document],
     after: &[Document],
 ) -> Result<Option<Document>, DialectError> {
-    let mut edit = BlockEdit {
-        originals,
-        text_type: text_type(&message)?,
+    let text_type = text_type(&message)?;
+    let rewrite = |index: usize, before: &Document, after: &Document| {
+        let original = originals.get(index).cloned().unwrap_or_default();
+        edit_block(Document::from_checked(original)?, before, after)
     };
-    let blocks = splice_list(originals, before, after, Hidden::First, &mut edit)?;
+    let create = |part: &Document| {
+        let block = new_block(text_type, part)?;
+        Ok(block.iter().map(|block| block.to_string().into()).collect())
+    };
+    let blocks = splice_list(originals, before, after, rewrite, create)?;
     if blocks.is_empty() {
         return Ok(None);
     }
@@ -118,47 +123,28 @@ pub fn text_type(message: &Document) -> Result<&'static str, DialectError> {
     })
 }
 
-/// Writes single blocks of a message.
-struct BlockEdit<'a> {
-    originals: &'a [Bytes],
-    text_type: &'static str,
-}
-
-impl SpliceElements for BlockEdit<'_> {
-    fn rewrite(
-        &mut self,
-        index: usize,
-        before: &Document,
-        after: &Document,
-    ) -> Result<Vec<Bytes>, DialectError> {
-        let original = self.originals.get(index).cloned().unwrap_or_default();
-        let mut block = Document::from_checked(original)?;
-        if let Some(field) = text_field(&block)? {
-            let text = after.string(TEXT)?.unwrap_or_default();
-            block.set(&[field], &text.into())?;
-            clear_marks(&mut block)?;
-        } else if let (Some(before), Some(after)) =
-            (before.child(&["block"])?, after.child(&["block"])?)
-        {
-            write_visible_fields(&mut block, &before, &after)?;
-        }
-        Ok(vec![block.to_bytes()])
+/// Returns a block with the edits of its part.
+fn edit_block(
+    mut block: Document,
+    before: &Document,
+    after: &Document,
+) -> Result<Vec<Bytes>, DialectError> {
+    if let Some(field) = text_field(&block)? {
+        let text = after.string(TEXT)?.unwrap_or_default();
+        block.set(&[field], &text.into())?;
+        clear_marks(&mut block)?;
+    } else if let (Some(before), Some(after)) =
+        (before.child(&["block"])?, after.child(&["block"])?)
+    {
+        write_visible_fields(&mut block, &before, &after)?;
     }
-
-    fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
-        let block = new_block(self.text_type, after)?;
-        Ok(block.into_iter().collect())
-    }
+    Ok(vec![block.to_bytes()])
 }
 
 /// Creates the block of a new part; `None` for parts that messages cannot hold.
-pub fn new_block(text_type: &str, part: &Document) -> Result<Option<Bytes>, DialectError> {
+pub fn new_block(text_type: &str, part: &Document) -> Result<Option<Value>, DialectError> {
     let text = part.string(TEXT)?;
-    Ok(text.map(|text| {
-        json!({ "type": text_type, "text": text })
-            .to_string()
-            .into()
-    }))
+    Ok(text.map(|text| json!({ "type": text_type, "text": text })))
 }
 
 /// Returns whether two lists of parts are equal.

@@ -79,9 +79,7 @@ impl<'a> NewItems<'a> {
                 (Some(call), _) => self.call(part, &call)?,
                 (None, Some(response)) => vec![self.result(&response)?],
                 (None, None) => {
-                    let block = new_block(text_type, part)?;
-                    let block = block.and_then(|block| serde_json::from_slice(&block).ok());
-                    blocks.extend(block);
+                    blocks.extend(new_block(text_type, part)?);
                     continue;
                 }
             };
