@@ -48,7 +48,7 @@ impl RequestLabels {
         after: &Document,
     ) -> Result<(), DialectError> {
         let objects_of = |form: &Document| -> Result<Vec<Map<String, Value>>, DialectError> {
-            let labels = form.child(LABELS)?.unwrap_or_else(Document::empty);
+            let labels = form.child(LABELS)?.unwrap_or_default();
             let objects = labels.bytes_of(&[self.inner])?;
             let objects = objects.map(|objects| read_json(&objects)).transpose()?;
             Ok(objects.unwrap_or_default())

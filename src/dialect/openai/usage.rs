@@ -46,14 +46,11 @@ impl CountFields {
     }
 
     /// Returns the counts of an answer of our own, whose counts in the content form may be absent.
-    pub fn create(self, counts: Option<&Document>) -> Result<Map<String, Value>, DialectError> {
+    pub fn create(self, counts: &Document) -> Result<Map<String, Value>, DialectError> {
         let mut usage = Map::new();
         for (name, field) in self.pairs() {
-            let count = counts.map(|counts| counts.get(&[name])).transpose()?;
-            usage.insert(
-                field.to_owned(),
-                count.flatten().unwrap_or_else(|| 0.into()),
-            );
+            let count = counts.get(&[name])?.unwrap_or_else(|| 0.into());
+            usage.insert(field.to_owned(), count);
         }
         Ok(usage)
     }

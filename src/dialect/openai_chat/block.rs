@@ -86,10 +86,10 @@ pub fn rewrite_block(
 fn read_image(block: &Document) -> Result<Option<Value>, DialectError> {
     let url = match block.get(IMAGE_URL)? {
         Some(Value::String(url)) => Some(url),
-        _ => match block.child(IMAGE_URL)? {
-            Some(image) => image.string(&["url"])?,
-            None => None,
-        },
+        _ => {
+            let image = block.child(IMAGE_URL)?.unwrap_or_default();
+            image.string(&["url"])?
+        }
     };
     Ok(url.map(|url| media(&url, "image/*")))
 }

@@ -71,7 +71,7 @@ pub fn close_request(
     envelope: Option<&Document>,
     document: &Document,
 ) -> Result<Bytes, DialectError> {
-    let mut body = envelope.cloned().unwrap_or_else(Document::empty);
+    let mut body = envelope.cloned().unwrap_or_default();
     let original = body.clone();
     if let Some(model) = &call.model
         && read_model(&original)?.as_ref() != Some(model)

@@ -103,11 +103,9 @@ pub fn rewrite_call(
     before: &Document,
     after: &Document,
 ) -> Result<Bytes, DialectError> {
-    let args = |part: &Document| -> Result<Option<Value>, DialectError> {
-        match part.child(&["functionCall"])? {
-            Some(call) => call.get(&["args"]),
-            None => Ok(None),
-        }
+    let args = |part: &Document| {
+        let call = part.child(&["functionCall"])?;
+        call.unwrap_or_default().get(&["args"])
     };
     let (before, after) = (args(before)?, args(after)?);
     let mut call = call.clone();

@@ -143,8 +143,7 @@ impl ToolCallKind {
                 Ok(Value::Object(fields))
             }
             Self::LocalShell | Self::Shell | Self::ApplyPatch => {
-                let fields = item.child(field)?.unwrap_or_else(Document::empty);
-                to_value(&fields)
+                to_value(&item.child(field)?.unwrap_or_default())
             }
         }
     }
@@ -200,10 +199,9 @@ pub fn call_id(item: &Document) -> Result<Option<String>, DialectError> {
 
 /// Returns whether the commands of a shell run in a container upstream.
 fn runs_in_container(item: &Document) -> Result<bool, DialectError> {
-    let environment = item.child(&["environment"])?;
-    let environment = environment.map(|environment| environment.string(TYPE));
-    let environment = environment.transpose()?.flatten();
-    Ok(environment.is_some_and(|environment| environment.starts_with("container")))
+    let environment = item.child(&["environment"])?.unwrap_or_default();
+    let named = environment.string(TYPE)?;
+    Ok(named.is_some_and(|named| named.starts_with("container")))
 }
 
 /// Returns whether the agent searches tools itself.

@@ -28,11 +28,11 @@ pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>, DialectError> 
     let data = parse(data.clone())?;
     let response = match data.string(TYPE)?.as_deref() {
         Some("response.output_item.done") => {
-            let item = data.child(ITEM)?.unwrap_or_else(Document::empty);
+            let item = data.child(ITEM)?.unwrap_or_default();
             return Ok(compaction(&item)?.into_iter().collect());
         }
         Some("response.completed" | "response.incomplete") => {
-            data.child(&["response"])?.unwrap_or_else(Document::empty)
+            data.child(&["response"])?.unwrap_or_default()
         }
         Some(_) => return Ok(Vec::new()),
         None => data,

@@ -20,7 +20,7 @@ use self::{
     usage::COUNTS,
 };
 use crate::dialect::{
-    document::{Document, write_array},
+    document::write_array,
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
@@ -66,7 +66,7 @@ pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Byte
         object::set_finish_reason(&mut edited, view.finish_reason.as_deref())?;
     }
     if let Some(usage) = &view.usage {
-        let mut counts = body.child(USAGE)?.unwrap_or_else(Document::empty);
+        let mut counts = body.child(USAGE)?.unwrap_or_default();
         COUNTS.write(&mut counts, usage)?;
         if counts.is_edited() {
             edited.set_child(USAGE, &counts)?;

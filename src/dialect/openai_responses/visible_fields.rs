@@ -63,15 +63,13 @@ pub fn write_item(
     after: &Document,
 ) -> Result<(), DialectError> {
     let Some(kind) = call else {
-        let block = |part: &Document| part.child(&["block"]);
-        let before = block(before)?.unwrap_or_else(Document::empty);
-        let after = block(after)?.unwrap_or_else(Document::empty);
+        let before = before.child(&["block"])?.unwrap_or_default();
+        let after = after.child(&["block"])?.unwrap_or_default();
         return write_visible_fields(item, &before, &after);
     };
     let arguments = |part: &Document| {
         let call = part.child(&["functionCall"])?;
-        let arguments = call.map(|call| call.get(&["args"])).transpose()?;
-        Ok::<_, DialectError>(arguments.flatten())
+        call.unwrap_or_default().get(&["args"])
     };
     let new = arguments(after)?;
     if arguments(before)? == new {

@@ -76,9 +76,10 @@ pub fn response_references(data: &Bytes) -> Result<Vec<ContentReference>, Dialec
         Some("content_block_delta") => data.child(&["delta"])?.into_iter().collect(),
         Some(_) | None => Vec::new(),
     };
-    let found = blocks.iter().map(compaction);
-    let found: Vec<Option<ContentReference>> = found.collect::<Result<_, _>>()?;
-    Ok(found.into_iter().flatten().collect())
+    let found = blocks.iter();
+    found
+        .filter_map(|block| compaction(block).transpose())
+        .collect()
 }
 
 /// Returns the reference to an encrypted summary; `None` for other blocks. A summary that is not

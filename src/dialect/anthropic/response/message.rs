@@ -134,7 +134,8 @@ fn edit_message(mut message: Document, form: &Document) -> Result<Bytes, Dialect
 }
 
 fn write_usage(message: &mut Document, form: &Document) -> Result<(), DialectError> {
-    let counts = MessageTokens::from_form(form.child(USAGE_METADATA)?.as_ref())?;
+    let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
+    let counts = MessageTokens::from_form(&counts)?;
     let mut usage = message.child(USAGE)?.unwrap_or_default();
     // They are part of the sum that hooks see.
     usage.remove(&["cache_creation_input_tokens"])?;
@@ -162,7 +163,7 @@ fn create_message(form: &Document) -> Result<Bytes, DialectError> {
 pub fn own_message(form: &Document) -> Result<Document, DialectError> {
     let id = form.string(RESPONSE_ID)?;
     let model = form.string(MODEL_VERSION)?.unwrap_or_default();
-    let usage = form.child(USAGE_METADATA)?;
+    let usage = form.child(USAGE_METADATA)?.unwrap_or_default();
     let message: Value = json!({
         "id": id.as_deref().unwrap_or("msg_hookgate"),
         "type": "message",
@@ -171,7 +172,7 @@ pub fn own_message(form: &Document) -> Result<Document, DialectError> {
         "content": [],
         "stop_reason": null,
         "stop_sequence": null,
-        "usage": MessageTokens::from_form(usage.as_ref())?,
+        "usage": MessageTokens::from_form(&usage)?,
     });
     Document::from_checked(message.to_string().into())
 }

@@ -61,8 +61,8 @@ impl MessageEnd {
         }
         self.finish = finish;
         if events.is_empty() {
-            let usage = form.child(USAGE_METADATA)?;
-            self.usage = Some(MessageTokens::from_form(usage.as_ref())?);
+            let usage = form.child(USAGE_METADATA)?.unwrap_or_default();
+            self.usage = Some(MessageTokens::from_form(&usage)?);
         } else {
             self.events = events.to_vec();
         }

@@ -41,12 +41,9 @@ impl MessageTokens {
     }
 
     /// Returns the counts of a content form as the API writes them.
-    pub fn from_form(usage: Option<&Document>) -> Result<Value, DialectError> {
+    pub fn from_form(usage: &Document) -> Result<Value, DialectError> {
         let count = |field: &str| -> Result<u64, DialectError> {
-            let value = match usage {
-                Some(usage) => usage.get(&[field])?,
-                None => None,
-            };
+            let value = usage.get(&[field])?;
             Ok(value.and_then(|value| value.as_u64()).unwrap_or_default())
         };
         Ok(json!({

@@ -79,17 +79,13 @@ fn write_content(message: &mut Document, parts: &[PlacedEdit]) -> Result<(), Dia
         MessageContent::Text(text) => write_text(message, Some(&text), parts)?,
         MessageContent::None => write_text(message, None, parts)?,
     }
-    let refusal = parts.iter().find(|part| part.is_at(PartPlace::Refusal));
     let Some(known) = message.get(REFUSAL)?.filter(|known| !known.is_null()) else {
         return Ok(());
     };
-    let edited = match refusal {
-        Some(part) => match part.part.child(&["block"])? {
-            Some(block) => block.get(REFUSAL)?.unwrap_or_default(),
-            None => Value::Null,
-        },
-        None => Value::Null,
-    };
+    let refusal = parts.iter().find(|part| part.is_at(PartPlace::Refusal));
+    let block = refusal.map(|refusal| refusal.part.child(&["block"]));
+    let block = block.transpose()?.flatten().unwrap_or_default();
+    let edited = block.get(REFUSAL)?.unwrap_or_default();
     if edited != known {
         message.set(REFUSAL, &edited)?;
     }

@@ -133,9 +133,8 @@ impl ChatMessages {
         after: &Document,
     ) -> Result<Vec<String>, DialectError> {
         let parts = |document: &Document| -> Result<Vec<Document>, DialectError> {
-            let instruction = document.child(SYSTEM_INSTRUCTION)?;
-            let parts = instruction.map(|instruction| instruction.children(PARTS));
-            Ok(parts.transpose()?.flatten().unwrap_or_default())
+            let instruction = document.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
+            Ok(instruction.children(PARTS)?.unwrap_or_default())
         };
         let before = parts(before)?;
         let (mut new, mut kept) = (Vec::new(), HashMap::new());

@@ -102,12 +102,9 @@ pub fn write_result(
             None => Ok(Value::Null),
         }
     };
-    let is_hidden = match after.child(FUNCTION_RESPONSE)? {
-        Some(result) => result
-            .child(RESPONSE)?
-            .is_some_and(|response| response.has(&["error"])),
-        None => false,
-    };
+    let new = after.child(FUNCTION_RESPONSE)?.unwrap_or_default();
+    let new = new.child(RESPONSE)?.unwrap_or_default();
+    let is_hidden = new.has(&["error"]);
     let (before, after) = (result(before)?, result(after)?);
     if before == after && !is_hidden {
         return Ok(());

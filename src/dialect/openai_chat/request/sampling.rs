@@ -82,11 +82,8 @@ pub fn write_sampling(
     if before.bytes_of(GENERATION_CONFIG)? == after.bytes_of(GENERATION_CONFIG)? {
         return Ok(());
     }
-    let config = |document: &Document| -> Result<Document, DialectError> {
-        let config = document.child(GENERATION_CONFIG)?;
-        Ok(config.unwrap_or_else(Document::empty))
-    };
-    let (before, after) = (config(before)?, config(after)?);
+    let before = before.child(GENERATION_CONFIG)?.unwrap_or_default();
+    let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
     let edited = |name: &str| -> Result<Option<Option<Value>>, DialectError> {
         let (old, new) = (before.get(&[name])?, after.get(&[name])?);
         Ok((old != new).then_some(new))

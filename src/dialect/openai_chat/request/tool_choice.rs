@@ -71,13 +71,10 @@ fn read_name(tool: &Document) -> Result<String, DialectError> {
         Some("function") => tool.child(FUNCTION)?,
         Some("custom") => tool.child(CUSTOM)?,
         Some(hosted) => return Ok(hosted.to_owned()),
-        None => match tool.child(FUNCTION)? {
-            Some(function) => Some(function),
-            None => Some(tool.clone()),
-        },
+        None => tool.child(FUNCTION)?.or_else(|| Some(tool.clone())),
     };
-    let name = named.map(|named| named.string(NAME)).transpose()?;
-    name.flatten().ok_or_else(unknown_choice)
+    let name = named.unwrap_or_default().string(NAME)?;
+    name.ok_or_else(unknown_choice)
 }
 
 /// Writes an edited choice. The deprecated form names one function at most.
@@ -95,9 +92,8 @@ pub fn write_tool_choice(
     } else {
         TOOL_CHOICE
     };
-    let config = after.child(TOOL_CONFIG)?;
-    let calling = config.map(|config| config.child(CALLING_CONFIG));
-    let Some(calling) = calling.transpose()?.flatten() else {
+    let config = after.child(TOOL_CONFIG)?.unwrap_or_default();
+    let Some(calling) = config.child(CALLING_CONFIG)? else {
         return body.remove(field);
     };
     let names = match calling.get(&["allowedFunctionNames"])? {

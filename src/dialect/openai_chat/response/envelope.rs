@@ -53,8 +53,8 @@ pub fn write_usage(
 
 /// Returns the token counts of an answer of our own.
 pub fn own_usage(document: &Document) -> Result<Value, DialectError> {
-    let counts = document.child(USAGE_METADATA)?;
-    COUNTS.create(counts.as_ref()).map(Value::Object)
+    let counts = document.child(USAGE_METADATA)?.unwrap_or_default();
+    COUNTS.create(&counts).map(Value::Object)
 }
 
 /// Returns parts with their numbers.

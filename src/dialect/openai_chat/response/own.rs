@@ -40,11 +40,8 @@ impl OwnChoice {
             index: index.unwrap_or_default(),
             ..Self::default()
         };
-        let content = candidate.child(&["content"])?;
-        let parts = content
-            .map(|content| content.children(&["parts"]))
-            .transpose()?;
-        for part in parts.flatten().unwrap_or_default() {
+        let content = candidate.child(&["content"])?.unwrap_or_default();
+        for part in content.children(&["parts"])?.unwrap_or_default() {
             choice.add(&part)?;
         }
         let reason = candidate.string(&["finishReason"])?;

@@ -58,7 +58,7 @@ struct Choice {
 
 impl Choice {
     fn read(position: usize, choice: &Document) -> Result<Self, DialectError> {
-        let message = choice.child(MESSAGE)?.unwrap_or_else(Document::empty);
+        let message = choice.child(MESSAGE)?.unwrap_or_default();
         let index = choice.get(INDEX)?.and_then(|index| index.as_u64());
         Ok(Self {
             index: index.unwrap_or(position as u64),
@@ -164,9 +164,8 @@ fn write_choice(
 }
 
 fn parts_of(candidate: &Document) -> Result<Vec<Document>, DialectError> {
-    let content = candidate.child(&["content"])?;
-    let parts = content.map(|content| content.children(PARTS)).transpose()?;
-    Ok(parts.flatten().unwrap_or_default())
+    let content = candidate.child(&["content"])?.unwrap_or_default();
+    Ok(content.children(PARTS)?.unwrap_or_default())
 }
 
 /// Returns the bytes of a body with the edits of the content form.

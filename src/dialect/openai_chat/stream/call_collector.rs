@@ -182,7 +182,7 @@ impl CallPieces {
         };
         let inner = call.child(field)?;
         if inner.is_some() || !call.has(TYPE) || self.has_function_type()? {
-            let mut inner = inner.unwrap_or_else(Document::empty);
+            let mut inner = inner.unwrap_or_default();
             inner.set(NAME, &self.name.as_str().into())?;
             inner.set(input, &self.input.as_str().into())?;
             call.set_child(field, &inner)?;

@@ -47,7 +47,7 @@ impl EventChoice {
         if index >= MAX_CHOICES {
             return Err(wrong_index());
         }
-        let delta = document.child(DELTA)?.unwrap_or_else(Document::empty);
+        let delta = document.child(DELTA)?.unwrap_or_default();
         let finish_reason = document.string(FINISH_REASON)?;
         Ok(Self {
             index,
@@ -114,7 +114,7 @@ pub fn is_usage(event: &Document) -> Result<bool, DialectError> {
 
 /// Returns whether a choice of an event holds nothing but empty texts.
 pub fn is_blank_choice(choice: &Document) -> Result<bool, DialectError> {
-    let delta = choice.child(DELTA)?.unwrap_or_else(Document::empty);
+    let delta = choice.child(DELTA)?.unwrap_or_default();
     let reason = choice.get(FINISH_REASON)?.unwrap_or_default();
     let delta = Document::from_checked(delta.to_bytes())?;
     let mut fields = delta.fields();

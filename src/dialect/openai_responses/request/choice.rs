@@ -88,11 +88,8 @@ pub fn write_choice(
     if before.bytes_of(TOOL_CONFIG)? == after.bytes_of(TOOL_CONFIG)? {
         return Ok(());
     }
-    let config = match after.child(TOOL_CONFIG)? {
-        Some(config) => config.child(CALLING_CONFIG)?,
-        None => None,
-    };
-    let Some(config) = config else {
+    let config = after.child(TOOL_CONFIG)?.unwrap_or_default();
+    let Some(config) = config.child(CALLING_CONFIG)? else {
         return body.remove(TOOL_CHOICE);
     };
     let choice = new_choice(declarations, &config)?;

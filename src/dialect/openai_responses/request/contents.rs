@@ -333,8 +333,7 @@ fn edit_item(
 
 /// Returns the result in a part.
 fn result_of(part: &Document) -> Result<Document, DialectError> {
-    let result = part.child(FUNCTION_RESPONSE)?;
-    Ok(result.unwrap_or_else(Document::empty))
+    Ok(part.child(FUNCTION_RESPONSE)?.unwrap_or_default())
 }
 
 /// Writes the only part of an item back.

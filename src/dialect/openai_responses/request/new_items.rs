@@ -163,8 +163,7 @@ impl<'a> NewItems<'a> {
     fn result(&mut self, response: &Document) -> Result<Value, DialectError> {
         let id = self.id(response)?;
         let kind = self.kinds.get(&id).copied();
-        let inner = response.child(&["response"])?;
-        let inner = inner.unwrap_or_else(Document::empty);
+        let inner = response.child(&["response"])?.unwrap_or_default();
         new_result(kind.unwrap_or(ToolCallKind::Function), &id, &inner)
     }
 

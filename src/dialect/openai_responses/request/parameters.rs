@@ -37,11 +37,8 @@ pub fn write_parameters(
     before: &Document,
     after: &Document,
 ) -> Result<(), DialectError> {
-    let config = |form: &Document| {
-        let config = form.child(GENERATION_CONFIG)?;
-        Ok::<_, DialectError>(config.unwrap_or_else(Document::empty))
-    };
-    let (before, after) = (config(before)?, config(after)?);
+    let before = before.child(GENERATION_CONFIG)?.unwrap_or_default();
+    let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
     for (name, field) in PARAMETERS {
         let value = after.get(&[name])?.filter(|value| !value.is_null());
         if value == before.get(&[name])? {
@@ -56,13 +53,10 @@ pub fn write_parameters(
 }
 
 fn wants_json(body: &Document) -> Result<bool, DialectError> {
-    let text = body.child(TEXT)?;
-    let format = match text {
+    let format = match body.child(TEXT)? {
         Some(text) => text.child(&["format"])?,
         None => body.child(&["response_format"])?,
     };
-    let named = format.map(|format| format.string(TYPE)).transpose()?;
-    Ok(named
-        .flatten()
-        .is_some_and(|named| named.starts_with("json")))
+    let named = format.unwrap_or_default().string(TYPE)?;
+    Ok(named.is_some_and(|named| named.starts_with("json")))
 }

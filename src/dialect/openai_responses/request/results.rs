@@ -41,9 +41,8 @@ pub fn read_result(
 }
 
 fn read_screenshot(item: &Document) -> Result<Vec<Value>, DialectError> {
-    let screenshot = item.child(OUTPUT)?;
-    let medium = screenshot.map(|screenshot| read_medium(&screenshot));
-    Ok(medium.transpose()?.flatten().into_iter().collect())
+    let screenshot = item.child(OUTPUT)?.unwrap_or_default();
+    Ok(read_medium(&screenshot)?.into_iter().collect())
 }
 
 /// Returns what hooks see of a list of blocks, a single text as a string, and its media.
@@ -81,7 +80,7 @@ pub fn write_result(
     after: &Document,
 ) -> Result<Document, DialectError> {
     let mut edited = item.clone();
-    let response = after.child(RESPONSE)?.unwrap_or_else(Document::empty);
+    let response = after.child(RESPONSE)?.unwrap_or_default();
     let output = response.get(OUTPUT)?;
     if response.has(&["error"]) {
         remove_result_labels(&mut edited)?;
@@ -130,7 +129,7 @@ pub fn write_screenshot(
     before: &Document,
     after: &Document,
 ) -> Result<Vec<Bytes>, DialectError> {
-    let response = after.child(RESPONSE)?.unwrap_or_else(Document::empty);
+    let response = after.child(RESPONSE)?.unwrap_or_default();
     let text = response_text(&response)?;
     let message = user_message(text.trim_start()).to_string().into();
     if hides_screenshot(after)? {

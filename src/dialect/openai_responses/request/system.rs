@@ -64,10 +64,9 @@ pub fn write_system(
     let places = numbered_parts(body, input)?;
     let places: Vec<SystemPlace> = places.into_iter().map(|(place, _)| place).collect();
     let mut edit = SystemEdit::new(input.items.len());
-    let after = after.child(SYSTEM_INSTRUCTION)?;
-    let after = after.unwrap_or_else(Document::empty).children(PARTS)?;
+    let after = after.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
     let mut last = None;
-    for part in after.unwrap_or_default() {
+    for part in after.children(PARTS)?.unwrap_or_default() {
         let place = match source_of(&part) {
             Some(number) => places.get(number).copied().flatten(),
             None => last,
@@ -112,9 +111,9 @@ impl SystemEdit {
     }
 
     fn write_instructions(&self, body: &mut Document) -> Result<(), DialectError> {
-        let texts = self.instructions.iter().map(|part| part.string(TEXT));
-        let texts: Vec<Option<String>> = texts.collect::<Result<_, _>>()?;
-        let texts: Vec<String> = texts.into_iter().flatten().collect();
+        let texts = self.instructions.iter();
+        let texts = texts.filter_map(|part| part.string(TEXT).transpose());
+        let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
         let old = body.string(INSTRUCTIONS)?;
         if texts.is_empty() {
             return match old {

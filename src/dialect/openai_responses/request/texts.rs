@@ -124,7 +124,7 @@ fn read_element(element: &Bytes) -> Result<Value, DialectError> {
             if let Some(medium) = read_medium(&block)? {
                 return Ok(medium);
             }
-            let image = block.child(&["image_url"])?.unwrap_or_else(Document::empty);
+            let image = block.child(&["image_url"])?.unwrap_or_default();
             Ok(json!({ "fileData": { "fileUri": image.string(&["url"])? } }))
         }
         Some(_) | None => Err(texts_expected()),
@@ -154,7 +154,7 @@ pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectEr
     let mut is_edited = false;
     let requests = form.children(REQUESTS)?.unwrap_or_default();
     for (request, element) in requests.iter().zip(&elements) {
-        let content = request.child(CONTENT)?.unwrap_or_else(Document::empty);
+        let content = request.child(CONTENT)?.unwrap_or_default();
         let new = write_element(element, content_text(&content)?)?;
         is_edited |= new != element;
         written.push(new);
@@ -168,11 +168,9 @@ pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectEr
 /// Returns the texts of a content as one.
 fn content_text(content: &Document) -> Result<Option<String>, DialectError> {
     let parts = content.children(PARTS)?.unwrap_or_default();
-    let texts: Vec<Option<String>> = parts
-        .iter()
-        .map(|part| part.string(TEXT))
-        .collect::<Result<_, _>>()?;
-    let texts: Vec<String> = texts.into_iter().flatten().collect();
+    let texts = parts.iter();
+    let texts = texts.filter_map(|part| part.string(TEXT).transpose());
+    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
     Ok((!texts.is_empty()).then(|| texts.join("\n\n")))
 }
 

@@ -30,9 +30,8 @@ const MAX_BASE_CHARS: usize = 40;
 
 /// Returns the finish reason of a response; `None` if it has not ended.
 pub fn finish_reason(response: &Document) -> Result<Option<&'static str>, DialectError> {
-    let details = response.child(INCOMPLETE_DETAILS)?;
-    let details = details.map(|details| details.string(&["reason"]));
-    let details = details.transpose()?.flatten();
+    let details = response.child(INCOMPLETE_DETAILS)?.unwrap_or_default();
+    let reason = details.string(&["reason"])?;
     Ok(match response.string(STATUS)?.as_deref() {
         Some("completed") | None => {
             for item in response.children(OUTPUT)?.unwrap_or_default() {
@@ -42,7 +41,7 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>, Dialec
             }
             Some("STOP")
         }
-        Some("incomplete") => Some(match details.as_deref() {
+        Some("incomplete") => Some(match reason.as_deref() {
             Some("max_output_tokens") => "MAX_TOKENS",
             Some("content_filter") => "SAFETY",
             Some(_) | None => "OTHER",
@@ -179,7 +178,7 @@ impl NewResponse {
             status,
             details,
             output,
-            usage: new_usage(view.usage.as_ref())?,
+            usage: new_usage(&view.usage.clone().unwrap_or_default())?,
         })
     }
 

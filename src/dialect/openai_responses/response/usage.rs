@@ -8,8 +8,8 @@ use crate::dialect::{document::Document, error::DialectError, openai::usage::Cou
 pub const COUNTS: CountFields = CountFields(["input_tokens", "output_tokens", "total_tokens"]);
 
 /// Returns the usage of a response of our own.
-pub fn new_usage(form: Option<&Document>) -> Result<Value, DialectError> {
-    let mut usage = COUNTS.create(form)?;
+pub fn new_usage(counts: &Document) -> Result<Value, DialectError> {
+    let mut usage = COUNTS.create(counts)?;
     for (field, detail) in [
         ("input_tokens_details", "cached_tokens"),
         ("output_tokens_details", "reasoning_tokens"),

@@ -100,8 +100,7 @@ impl EventWriter {
         event: &StreamEvent,
         view: &ChunkView,
     ) -> Result<(), DialectError> {
-        let response = event.document.child(RESPONSE)?;
-        let response = response.unwrap_or_else(Document::empty);
+        let response = event.document.child(RESPONSE)?.unwrap_or_default();
         let new = view.parts.iter().filter(|part| part.source.is_none());
         let new: Vec<ViewedPart> = new.cloned().collect();
         self.write_parts(out, &new, view)?;
@@ -192,11 +191,10 @@ impl EventWriter {
 
     /// Gives the response of a later round the id with which the stream began.
     fn keep_id(&self, response: &mut Document) -> Result<(), DialectError> {
-        let first = match &self.response {
-            Some(first) => first.string(ID)?,
-            None => None,
+        let Some(first) = &self.response else {
+            return Ok(());
         };
-        match first {
+        match first.string(ID)? {
             Some(first) if response.string(ID)?.as_ref() != Some(&first) => {
                 response.set(ID, &first.into())
             }
@@ -255,7 +253,7 @@ impl EventWriter {
         let items = self.done.values().map(Document::to_bytes);
         response.set_bytes(OUTPUT, write_array(items))?;
         set_finish_reason(&mut response, ending.finish_reason.as_deref())?;
-        let usage = new_usage(ending.usage.as_ref())?;
+        let usage = new_usage(&ending.usage.clone().unwrap_or_default())?;
         response.set(USAGE, &usage)?;
         if let Some(error) = &ending.error {
             response.set(&["status"], &json!("failed"))?;

@@ -91,8 +91,7 @@ impl StreamEvent {
 
     /// Returns the item in the event; an empty one if it has none.
     pub fn item(&self) -> Result<Document, DialectError> {
-        let item = self.document.child(ITEM)?;
-        Ok(item.unwrap_or_else(Document::empty))
+        Ok(self.document.child(ITEM)?.unwrap_or_default())
     }
 
     /// Returns the slot of the text or part that the event belongs to.

@@ -148,8 +148,7 @@ impl EventReader {
             ));
         };
         let wire = vec![event.document.original_bytes()];
-        let response = event.document.child(RESPONSE)?;
-        let response = response.unwrap_or_else(Document::empty);
+        let response = event.document.child(RESPONSE)?.unwrap_or_default();
         let parts = unseen_parts(&response, self.items.count())?;
         let is_failure = event.class == EventClass::Failed;
         let reason = match finish_reason(&response)? {

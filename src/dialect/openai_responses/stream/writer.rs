@@ -92,8 +92,7 @@ impl EventWriter {
         event: &mut StreamEvent,
     ) -> Result<(), DialectError> {
         if self.response.is_none() {
-            let response = event.document.child(RESPONSE)?;
-            let response = response.unwrap_or_else(Document::empty);
+            let response = event.document.child(RESPONSE)?.unwrap_or_default();
             self.ids = Some(NewIds::of_response(&response)?);
             self.response = Some(response);
             return self.sender.send(out, event, None);
