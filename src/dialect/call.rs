@@ -2,7 +2,8 @@
 
 use crate::{
     dialect::{
-        error::RequestLineError,
+        document::Document,
+        error::{DialectError, RequestLineError},
         method::{Access, Api, Framing, MethodSpec, Operation},
         query::{self, Query},
         request_field::AllowedFields,
@@ -173,6 +174,18 @@ impl Call {
     /// path.
     pub(crate) fn accepts_model(&self, model: &ModelName) -> bool {
         !self.method.api.is_google() || ModelName::is_path_segment(model.as_str())
+    }
+
+    /// Writes the model, which hooks may have changed, into a body that names another one.
+    pub(crate) fn write_model(&self, body: &mut Document) -> Result<(), DialectError> {
+        let named = body.string(&["model"])?;
+        let named = named.as_deref().and_then(ModelName::parse);
+        match &self.model {
+            Some(model) if named.as_ref() != Some(model) => {
+                body.set(&["model"], &model.as_str().into())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Returns the prefix of a fully qualified model name.

@@ -31,7 +31,7 @@ use crate::dialect::{
         request_fields::{no_model, read_model, read_stream, unwrapped},
         storage::write_storage,
     },
-    openai_chat::fields::{MESSAGES, MODEL, check_fields},
+    openai_chat::fields::{MESSAGES, check_fields},
     request_field::RequestField,
 };
 
@@ -73,11 +73,7 @@ pub fn close_request(
 ) -> Result<Bytes, DialectError> {
     let mut body = envelope.cloned().unwrap_or_default();
     let original = body.clone();
-    if let Some(model) = &call.model
-        && read_model(&original)?.as_ref() != Some(model)
-    {
-        body.set(MODEL, &model.as_str().into())?;
-    }
+    call.write_model(&mut body)?;
     let before = read_chat(&original)?;
     REQUEST_LABELS.write(&mut body, &before, document)?;
     if let Some(messages) = ChatMessages::read(&body)? {

@@ -18,29 +18,26 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 pub use self::{refused::refuse_references, texts::open_texts};
-use crate::{
-    dialect::{
-        call::Call,
-        document::Document,
-        error::DialectError,
-        method::Operation,
-        openai::{other_models::read_other_models, storage::write_storage},
-        openai_responses::{
-            fields::{MODEL, object},
-            request::{
-                choice::{read_choice, write_choice},
-                contents::{read_contents, write_contents},
-                declarations::Declarations,
-                input::Input,
-                item_labels::REQUEST_LABELS,
-                parameters::{read_parameters, write_parameters},
-                refused::refuse_unseen,
-                system::{read_system, write_system},
-                texts::close_texts,
-            },
+use crate::dialect::{
+    call::Call,
+    document::Document,
+    error::DialectError,
+    method::Operation,
+    openai::{other_models::read_other_models, storage::write_storage},
+    openai_responses::{
+        fields::object,
+        request::{
+            choice::{read_choice, write_choice},
+            contents::{read_contents, write_contents},
+            declarations::Declarations,
+            input::Input,
+            item_labels::REQUEST_LABELS,
+            parameters::{read_parameters, write_parameters},
+            refused::refuse_unseen,
+            system::{read_system, write_system},
+            texts::close_texts,
         },
     },
-    model::ModelName,
 };
 
 /// Returns the content form of a request.
@@ -81,15 +78,7 @@ pub fn read_request(body: &Document) -> Result<Document, DialectError> {
 /// Fails if an edit cannot be expressed in a request of the API.
 pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
     let mut edited = body.clone();
-    if let Some(model) = &call.model
-        && body
-            .string(MODEL)?
-            .and_then(|name| ModelName::parse(&name))
-            .as_ref()
-            != Some(model)
-    {
-        edited.set(MODEL, &model.as_str().into())?;
-    }
+    call.write_model(&mut edited)?;
     if form.is_edited() {
         match call.operation {
             Operation::Embed | Operation::BatchEmbed => close_texts(&mut edited, form)?,

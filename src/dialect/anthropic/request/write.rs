@@ -3,25 +3,22 @@
 use bytes::Bytes;
 use serde_json::json;
 
-use crate::{
-    dialect::{
-        anthropic::{
-            block_content::write_blocks,
-            block_edit::{create_blocks, edit_blocks},
-            fields::{CONTENT, CONTENTS, MODEL, PARTS, type_of},
-            request::{
-                input_messages::{InputMessage, MESSAGES},
-                parameters::write_parameters,
-                read::{FALLBACKS, ReadBody},
-                tools_edit::ToolsEdit,
-            },
+use crate::dialect::{
+    anthropic::{
+        block_content::write_blocks,
+        block_edit::{create_blocks, edit_blocks},
+        fields::{CONTENT, CONTENTS, MODEL, PARTS, type_of},
+        request::{
+            input_messages::{InputMessage, MESSAGES},
+            parameters::write_parameters,
+            read::{FALLBACKS, ReadBody},
+            tools_edit::ToolsEdit,
         },
-        call::Call,
-        content_form::{FALLBACK_MODELS, splice_list, write_labels},
-        document::{Document, write_array},
-        error::DialectError,
     },
-    model::ModelName,
+    call::Call,
+    content_form::{FALLBACK_MODELS, splice_list, write_labels},
+    document::{Document, write_array},
+    error::DialectError,
 };
 
 /// Returns the body for upstream. What is equal in `form` and the body keeps its bytes.
@@ -31,12 +28,7 @@ use crate::{
 /// Fails if the edits cannot be written.
 pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
     let mut edited = body.clone();
-    let named = body.string(MODEL)?.as_deref().and_then(ModelName::parse);
-    if let Some(model) = &call.model
-        && named.as_ref() != Some(model)
-    {
-        edited.set(MODEL, &json!(model.as_str()))?;
-    }
+    call.write_model(&mut edited)?;
     let read = ReadBody::read(body)?;
     let current = form.to_bytes();
     if current != read.form.to_bytes() {
