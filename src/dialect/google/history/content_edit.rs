@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
+    content_form::keep_fields,
     document::Document,
     error::DialectError,
     google::{
@@ -66,9 +67,9 @@ impl ContentEdit {
     fn set_response(&mut self, part: usize, response: &Value) -> Result<(), DialectError> {
         self.hides_result = true;
         self.edit_result(part, |part| {
-            retain_fields(part, &[FUNCTION_RESPONSE, SIGNATURE, &[SOURCE]].concat())?;
+            keep_fields(part, &[FUNCTION_RESPONSE, SIGNATURE, &[SOURCE]].concat())?;
             part.edit_child(FUNCTION_RESPONSE, |result| {
-                retain_fields(result, &["name", "id"])?;
+                keep_fields(result, &["name", "id"])?;
                 result.set(RESPONSE, response)
             })
         })
@@ -156,13 +157,6 @@ impl ContentEdit {
         }
         Ok(())
     }
-}
-
-/// Removes all fields but those in `kept`.
-fn retain_fields(document: &mut Document, kept: &[&str]) -> Result<(), DialectError> {
-    let keys = document.fields().map(|(key, _)| key.into_owned());
-    let removed: Vec<String> = keys.filter(|key| !kept.contains(&key.as_str())).collect();
-    removed.iter().try_for_each(|key| document.remove(&[key]))
 }
 
 /// Returns whether a part is neither text nor a call nor a result.
