@@ -67,6 +67,66 @@ pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, DialectError> {
     serde_json::from_slice(json).map_err(|error| DialectError::Json(error.to_string()))
 }
 
+/// Returns a document as JSON.
+///
+/// # Errors
+///
+/// Fails if an edit of the document is no JSON.
+pub fn to_value(document: &Document) -> Result<Value, DialectError> {
+    read_json(&document.to_bytes())
+}
+
+/// Creates a document from JSON of our own, or from JSON that was checked.
+///
+/// # Errors
+///
+/// Fails if the value is no object.
+pub fn to_document(value: &Value) -> Result<Document, DialectError> {
+    Document::from_checked(value.to_string().into())
+}
+
+/// Returns the first byte of a field's value; `None` for an absent field and for `null`.
+///
+/// # Errors
+///
+/// Fails if the document has the field in another spelling.
+pub fn first_byte(document: &Document, field: &[&str]) -> Result<Option<u8>, DialectError> {
+    let value = document.bytes_of(field)?;
+    let value = value.filter(|value| **value != *b"null");
+    Ok(value.and_then(|value| value.first().copied()))
+}
+
+/// Returns whether a field is present and not `null`.
+///
+/// # Errors
+///
+/// Fails if the document has the field in another spelling.
+pub fn is_set(document: &Document, field: &[&str]) -> Result<bool, DialectError> {
+    Ok(first_byte(document, field)?.is_some())
+}
+
+/// Refuses two fields of which a server reads one.
+///
+/// # Errors
+///
+/// Fails if both are set.
+pub fn refuse_pair(document: &Document, one: &[&str], other: &[&str]) -> Result<(), DialectError> {
+    if is_set(document, one)? && is_set(document, other)? {
+        let field = one.first().copied().unwrap_or_default();
+        return Err(DialectError::Ambiguous(field.to_owned()));
+    }
+    Ok(())
+}
+
+/// Returns a number that is no fraction and not negative.
+///
+/// # Errors
+///
+/// Fails if the document has the field in another spelling.
+pub fn integer(document: &Document, field: &[&str]) -> Result<Option<u64>, DialectError> {
+    Ok(document.get(field)?.and_then(|value| value.as_u64()))
+}
+
 /// Returns the elements of a JSON array, or the value itself if it is no array.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Shared by the two APIs of OpenAI: error bodies, fields of requests, and lookups.
+//! Shared by the two APIs of OpenAI: error bodies and fields of requests.
 
 pub mod other_models;
 pub mod request_fields;
@@ -7,10 +7,7 @@ pub mod usage;
 
 use serde_json::{Value, json};
 
-use crate::{
-    dialect::{document::Document, error::DialectError},
-    model::ErrorInfo,
-};
+use crate::model::ErrorInfo;
 
 /// Returns an error in the format of OpenAI's APIs.
 pub fn openai_error(error: &ErrorInfo) -> Value {
@@ -33,10 +30,4 @@ pub fn openai_error(error: &ErrorInfo) -> Value {
         "param": null,
         "code": code,
     }})
-}
-
-/// Returns whether a field is present and not `null`.
-pub fn is_set(document: &Document, field: &[&str]) -> Result<bool, DialectError> {
-    let value = document.bytes_of(field)?;
-    Ok(value.is_some_and(|value| *value != *b"null"))
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::labels::{LABELS, read_labels, write_next_labels};
 use crate::dialect::{
-    document::{Document, read_json},
+    document::{Document, first_byte, read_json},
     error::DialectError,
     google::fields::LOGPROBS_RESULT,
 };
@@ -96,9 +96,7 @@ impl AnswerLabels {
             if self.has_tokens || !has_tokens(object)? {
                 return Ok(());
             }
-            let is_list = object
-                .bytes_of(LOGPROBS)?
-                .is_some_and(|value| value.starts_with(b"["));
+            let is_list = first_byte(object, LOGPROBS)? == Some(b'[');
             let empty = if is_list { json!([]) } else { Value::Null };
             object.set(LOGPROBS, &empty)
         })

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, to_document},
     error::DialectError,
     google::fields::{FUNCTION_CALL, PARTIAL_ARGS, PRECEDING, SOURCE, WILL_CONTINUE},
 };
@@ -86,7 +86,7 @@ impl Part {
 
     /// Creates a part from JSON of our own.
     pub fn from_json(part: &Value) -> Result<Self, DialectError> {
-        Self::read(Document::from_checked(part.to_string().into())?)
+        Self::read(to_document(part)?)
     }
 
     /// Returns the text, unless it is a thought.

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, read_json},
+    document::{Document, refuse_pair, to_value},
     error::{DialectError, field_error},
-    openai_chat::fields::{TEXT, TYPE, refuse_pair},
+    openai_chat::fields::{TEXT, TYPE},
 };
 
 const IMAGE_URL: &[&str] = &["image_url"];
@@ -26,7 +26,7 @@ pub fn read_block(block: &Document) -> Result<Value, DialectError> {
     if let Some(medium) = read_medium(block)? {
         return Ok(medium);
     }
-    let original: Value = read_json(&block.to_bytes())?;
+    let original = to_value(block)?;
     Ok(match block.string(TEXT)? {
         // A server may read the text of a block whose type it does not know.
         Some(text) => json!({ "text": text, "block": original }),

@@ -4,9 +4,8 @@ use bytes::Bytes;
 use strict_json::{FreeField, FreeFields, Names};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, is_set},
     error::{DialectError, field_error},
-    openai::is_set,
 };
 
 /// Fields with free-form keys: schemas, labels, biases by token.
@@ -117,15 +116,6 @@ pub fn check_fields(body: &Document) -> Result<(), DialectError> {
     CHAT_FIELDS
         .iter()
         .try_for_each(|field| body.bytes_of(&[field]).map(drop))
-}
-
-/// Refuses two fields of which a server reads one.
-pub fn refuse_pair(document: &Document, one: &[&str], other: &[&str]) -> Result<(), DialectError> {
-    if is_set(document, one)? && is_set(document, other)? {
-        let field = one.first().copied().unwrap_or_default();
-        return Err(DialectError::Ambiguous(field.to_owned()));
-    }
-    Ok(())
 }
 
 /// Parses a body of the API, or the data of an event.

@@ -23,7 +23,7 @@ use crate::dialect::{
     api_dialect::Unwrapped,
     call::Call,
     content_form::{FALLBACK_MODELS, any_object_with},
-    document::Document,
+    document::{Document, to_document},
     error::DialectError,
     method::Api,
     openai::{
@@ -116,7 +116,7 @@ fn read_chat(body: &Document) -> Result<Document, DialectError> {
     if !labels.is_empty() {
         fields.insert("labels".to_owned(), labels.into());
     }
-    Document::from_checked(Value::Object(fields).to_string().into())
+    to_document(&Value::Object(fields))
 }
 
 #[cfg(test)]

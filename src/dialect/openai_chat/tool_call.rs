@@ -4,9 +4,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{self, Document, read_json},
+    document::{self, Document, read_json, refuse_pair},
     error::{DialectError, field_error},
-    openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE, refuse_pair},
+    openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE},
 };
 
 /// Marks the call of a custom tool in the content form, so that it can be written again.

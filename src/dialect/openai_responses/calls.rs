@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, parse},
+    document::{Document, parse, to_value},
     error::{DialectError, field_error},
-    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, NAME, TYPE, to_value},
+    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, NAME, TYPE},
 };
 
 /// Fields of a computer call that hold its arguments.

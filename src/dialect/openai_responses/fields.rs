@@ -1,13 +1,9 @@
 //! Field names and lookups that several files use, and the free-form fields of the API.
 
 use bytes::Bytes;
-use serde_json::Value;
 use strict_json::{FreeField, FreeFields, Names};
 
-use crate::dialect::{
-    document::{Document, read_json},
-    error::DialectError,
-};
+use crate::dialect::{document::Document, error::DialectError};
 
 /// Fields with free-form keys: arguments, schemas, labels. Below them only exact duplicates
 /// of keys are refused.
@@ -59,26 +55,4 @@ const fn free(name: &'static str) -> FreeField {
 /// Parses a body or the data of an event.
 pub fn parse(bytes: Bytes) -> Result<Document, DialectError> {
     Document::parse(bytes, NAMES)
-}
-
-/// Returns the first byte of a field's value; `None` for an absent field and for `null`.
-pub fn first_byte(document: &Document, field: &[&str]) -> Result<Option<u8>, DialectError> {
-    let value = document.bytes_of(field)?;
-    let value = value.filter(|value| **value != *b"null");
-    Ok(value.and_then(|value| value.first().copied()))
-}
-
-/// Returns a number that is no fraction and not negative.
-pub fn integer(document: &Document, field: &[&str]) -> Result<Option<u64>, DialectError> {
-    Ok(document.get(field)?.and_then(|value| value.as_u64()))
-}
-
-/// Returns a document as JSON.
-pub fn to_value(document: &Document) -> Result<Value, DialectError> {
-    read_json(&document.to_bytes())
-}
-
-/// Creates a document from JSON of our own.
-pub fn object(value: &Value) -> Result<Document, DialectError> {
-    Document::from_checked(value.to_string().into())
 }

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::dialect::{
-    document::Document, error::DialectError, openai_responses::fields::first_byte,
+    document::{Document, first_byte},
+    error::DialectError,
 };
 
 /// Removes what repeats or refers to a text that was changed: annotations and tokens.

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::PRECEDING,
-    document::Document,
+    document::{Document, to_value},
     error::DialectError,
     openai_responses::{
         calls::ToolCallKind,
-        fields::{ID, TYPE, to_value},
+        fields::{ID, TYPE},
     },
 };
 

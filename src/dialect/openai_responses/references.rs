@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use crate::dialect::{
     content_reference::ContentReference,
-    document::Document,
+    document::{Document, first_byte},
     error::DialectError,
-    openai_responses::fields::{ID, INPUT, ITEM, OUTPUT, TYPE, first_byte, parse},
+    openai_responses::fields::{ID, INPUT, ITEM, OUTPUT, TYPE, parse},
 };
 
 /// Returns what a request refers to.

@@ -20,23 +20,20 @@ use serde_json::{Map, Value};
 pub use self::{refused::refuse_references, texts::open_texts};
 use crate::dialect::{
     call::Call,
-    document::Document,
+    document::{Document, to_document},
     error::DialectError,
     method::Operation,
     openai::{other_models::read_other_models, storage::write_storage},
-    openai_responses::{
-        fields::object,
-        request::{
-            choice::{read_choice, write_choice},
-            contents::{read_contents, write_contents},
-            declarations::Declarations,
-            input::Input,
-            item_labels::REQUEST_LABELS,
-            parameters::{read_parameters, write_parameters},
-            refused::refuse_unseen,
-            system::{read_system, write_system},
-            texts::close_texts,
-        },
+    openai_responses::request::{
+        choice::{read_choice, write_choice},
+        contents::{read_contents, write_contents},
+        declarations::Declarations,
+        input::Input,
+        item_labels::REQUEST_LABELS,
+        parameters::{read_parameters, write_parameters},
+        refused::refuse_unseen,
+        system::{read_system, write_system},
+        texts::close_texts,
     },
 };
 
@@ -67,7 +64,7 @@ pub fn read_request(body: &Document) -> Result<Document, DialectError> {
         "labels",
         (!labels.is_empty()).then_some(Value::Object(labels)),
     );
-    object(&Value::Object(form))
+    to_document(&Value::Object(form))
 }
 
 /// Writes an edited content form back into its request. A request without edits keeps its

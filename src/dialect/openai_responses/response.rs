@@ -20,11 +20,11 @@ use self::{
     usage::COUNTS,
 };
 use crate::dialect::{
-    document::write_array,
+    document::{to_document, write_array},
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::{OUTPUT, OUTPUT_TEXT, object, parse},
+        fields::{OUTPUT, OUTPUT_TEXT, parse},
     },
 };
 
@@ -53,7 +53,7 @@ pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Byte
     }
     let mut body = parse(original.clone())?;
     view.labels.write(0, &mut body, visit_response)?;
-    let before = ChunkView::read(&object(&read_form(&body)?)?)?;
+    let before = ChunkView::read(&to_document(&read_form(&body)?)?)?;
     let mut edited = body.clone();
     if before.part_bytes() != view.part_bytes() {
         let items = body.children(OUTPUT)?.unwrap_or_default();

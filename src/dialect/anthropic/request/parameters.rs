@@ -7,7 +7,7 @@ use crate::dialect::{
         fields::{GENERATION_CONFIG, TYPE},
         request::tool_choice::TOOL_CHOICE,
     },
-    document::Document,
+    document::{Document, integer},
     error::DialectError,
 };
 
@@ -75,11 +75,9 @@ pub fn write_parameters(
 
 /// The API refuses a budget that is not below the token limit.
 fn lower_thinking_budget(body: &mut Document) -> Result<(), DialectError> {
-    let limit = body.get(MAX_TOKENS)?.and_then(|limit| limit.as_u64());
+    let limit = integer(body, MAX_TOKENS)?;
     body.edit_child(THINKING, |thinking| {
-        let budget = thinking.get(BUDGET_TOKENS)?;
-        let budget = budget.and_then(|budget| budget.as_u64());
-        match (limit, budget) {
+        match (limit, integer(thinking, BUDGET_TOKENS)?) {
             (Some(limit), Some(budget)) if budget >= limit && limit > MIN_BUDGET_TOKENS => {
                 thinking.set(BUDGET_TOKENS, &json!(limit - 1))
             }

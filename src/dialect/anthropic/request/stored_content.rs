@@ -10,7 +10,7 @@ use crate::dialect::{
     },
     content_form::any_object_with,
     content_reference::ContentReference,
-    document::Document,
+    document::{Document, first_byte, is_set},
     error::DialectError,
     method::Api,
     request_field::{AllowedFields, RequestField},
@@ -25,18 +25,14 @@ const ENCRYPTED: &str = "encrypted_content";
 /// Fails for content that is not allowed.
 pub fn refuse_stored(body: &Document, allowed: AllowedFields) -> Result<(), DialectError> {
     let check = |field| allowed.check(Api::Anthropic, field);
-    let is_set = |field: &str| {
-        let value = body.bytes_of(&[field])?;
-        Ok::<_, DialectError>(value.is_some_and(|value| *value != *b"null"))
-    };
-    if is_set("thread")? {
+    if is_set(body, &["thread"])? {
         check(RequestField::Thread)?;
     }
     let names = |kind: &'static str| {
         move |fields: &Map<String, Value>| fields.get("type").and_then(Value::as_str) == Some(kind)
     };
     let search = |kind| any_object_with((body, MESSAGES), "file_id", "input", &names(kind));
-    if is_set("container")? || search("container_upload")? {
+    if is_set(body, &["container"])? || search("container_upload")? {
         check(RequestField::Container)?;
     }
     if search("file")? {
@@ -53,8 +49,7 @@ pub fn refuse_stored(body: &Document, allowed: AllowedFields) -> Result<(), Dial
 pub fn request_references(body: &Document) -> Result<Vec<ContentReference>, DialectError> {
     let mut references = Vec::new();
     for message in body.children(MESSAGES)?.unwrap_or_default() {
-        let content = message.bytes_of(CONTENT)?.unwrap_or_default();
-        if content.first() == Some(&b'[') {
+        if first_byte(&message, CONTENT)? == Some(b'[') {
             for block in message.children(CONTENT)?.unwrap_or_default() {
                 references.extend(compaction(&block)?);
             }

@@ -7,14 +7,11 @@ use strict_json::Names;
 use crate::dialect::{
     anthropic::{
         fields::{CANDIDATES, PARTS, TEXT, field_part, with_source},
-        response::{
-            message_labels::visit_event,
-            response_part::{document, read_block},
-        },
+        response::{message_labels::visit_event, response_part::read_block},
         tool_use::INPUT,
     },
     content_form::AnswerLabels,
-    document::{Document, write_array},
+    document::{Document, to_document, write_array},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
 };
@@ -92,7 +89,7 @@ pub fn chunk(
     events: ChunkEvents,
 ) -> Result<ResponseDocument, DialectError> {
     let source = usize::try_from(source).unwrap_or(usize::MAX);
-    let mut content = document(&json!({ "role": "model" }))?;
+    let mut content = to_document(&json!({ "role": "model" }))?;
     content.set_bytes(PARTS, write_array([with_source(part, source)?]))?;
     let mut candidate = Document::empty();
     candidate.set_child(&["content"], &content)?;
@@ -109,6 +106,6 @@ pub fn structural(events: ChunkEvents) -> Result<ResponseDocument, DialectError>
 
 /// Returns a chunk with which a text ends.
 pub fn text_end(events: ChunkEvents) -> Result<ResponseDocument, DialectError> {
-    let form = document(&json!({ "candidates": [{ "index": 0 }] }))?;
+    let form = to_document(&json!({ "candidates": [{ "index": 0 }] }))?;
     Ok(events.into_chunk(form)?.ending_text())
 }

@@ -16,13 +16,13 @@ use crate::dialect::{
             message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
             message_tokens::MessageTokens,
             preceding::{PrecedingThinking, append_thinking},
-            response_part::{document, read_block},
+            response_part::read_block,
             stop_reason::finish_reason,
         },
     },
     api_dialect::ReadChunks,
     content_form::TextTemplate,
-    document::Document,
+    document::{Document, to_document},
     error::{DialectError, field_error},
     google::response::{document::ResponseDocument, ending_error::is_error},
     text_edit::TextStream,
@@ -143,7 +143,7 @@ impl ReadChunks for MessageReader {
         if let (Some(model), Some(fields)) = (&self.model, form.as_object_mut()) {
             fields.insert("modelVersion".to_owned(), json!(model));
         }
-        events.into_chunk(document(&form)?).map(Some)
+        events.into_chunk(to_document(&form)?).map(Some)
     }
 }
 

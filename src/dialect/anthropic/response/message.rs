@@ -19,7 +19,7 @@ use crate::dialect::{
         },
     },
     content_form::AnswerLabels,
-    document::{Document, write_array},
+    document::{Document, to_document, write_array},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
 };
@@ -174,7 +174,7 @@ pub fn own_message(form: &Document) -> Result<Document, DialectError> {
         "stop_sequence": null,
         "usage": MessageTokens::from_form(&usage)?,
     });
-    Document::from_checked(message.to_string().into())
+    to_document(&message)
 }
 
 fn has_calls(parts: &[Document]) -> bool {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::fields::{parse_strict, type_of},
-    document::Document,
+    document::{Document, integer},
     error::{DialectError, field_error},
     sse_event::{check_event_name, write_named_event},
 };
@@ -64,7 +64,7 @@ impl MessageEvent {
             "error" => MessageEventKind::Error,
             _ => MessageEventKind::Other,
         };
-        let index = document.get(INDEX)?.and_then(|index| index.as_u64());
+        let index = integer(&document, INDEX)?;
         let needs_index = matches!(
             kind,
             MessageEventKind::BlockStart

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{
+    document::{Document, integer},
+    error::DialectError,
+};
 
 /// Token counts, as far as they are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,7 +25,7 @@ impl MessageTokens {
             (&mut self.cache_read, "cache_read_input_tokens"),
             (&mut self.output, "output_tokens"),
         ] {
-            if let Some(new) = usage.get(&[field])?.and_then(|value| value.as_u64()) {
+            if let Some(new) = integer(usage, &[field])? {
                 *count = new;
             }
         }
@@ -43,8 +46,7 @@ impl MessageTokens {
     /// Returns the counts of a content form as the API writes them.
     pub fn from_form(usage: &Document) -> Result<Value, DialectError> {
         let count = |field: &str| -> Result<u64, DialectError> {
-            let value = usage.get(&[field])?;
-            Ok(value.and_then(|value| value.as_u64()).unwrap_or_default())
+            Ok(integer(usage, &[field])?.unwrap_or_default())
         };
         Ok(json!({
             "input_tokens": count("promptTokenCount")?,

@@ -33,11 +33,6 @@ pub fn read_block(block: &Document) -> Result<Option<Document>, DialectError> {
     Ok(Some(part))
 }
 
-/// Returns a value of our own, or one that was checked, as a document.
-pub fn document(value: &Value) -> Result<Document, DialectError> {
-    Document::from_checked(value.to_string().into())
-}
-
 /// Returns the arguments of the call in a part.
 pub fn arguments(part: &Document) -> Result<Option<Value>, DialectError> {
     part.child(FUNCTION_CALL)?

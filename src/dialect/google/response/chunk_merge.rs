@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use bytes::Bytes;
 
 use crate::dialect::{
-    document::{Document, write_array},
+    document::{Document, first_byte, write_array},
     error::DialectError,
     google::{
         fields::{CANDIDATES, LABELS},
@@ -119,8 +119,7 @@ impl ChunkMerger {
 
 /// Removes the labels of a chunk, which are a list with the labels of each event, and returns them.
 fn take_labels(chunk: &mut Document) -> Result<Vec<Bytes>, DialectError> {
-    let labels = chunk.bytes_of(LABELS)?;
-    if !labels.is_some_and(|labels| labels.starts_with(b"[")) {
+    if first_byte(chunk, LABELS)? != Some(b'[') {
         return Ok(Vec::new());
     }
     let labels = chunk.list(LABELS)?;

@@ -6,13 +6,11 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, numbered},
-    document::{Document, read_json},
+    document::{Document, refuse_pair, to_value},
     error::{DialectError, field_error},
     openai_chat::{
         block::{block_text, read_block, read_medium},
-        fields::{
-            CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS, refuse_pair,
-        },
+        fields::{CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS},
         tool_call::{read_call, read_function_call},
     },
 };
@@ -194,7 +192,7 @@ fn read_result_blocks(blocks: &[Document]) -> Result<(Value, Vec<Value>), Dialec
             Some(text) => texts.push_str(&text),
             None => has_others = true,
         }
-        list.push(read_json(&block.to_bytes())?);
+        list.push(to_value(block)?);
     }
     let output = if has_others {
         Value::Array(list)

@@ -3,10 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, is_set, refuse_pair},
     error::{DialectError, field_error},
-    openai::is_set,
-    openai_chat::fields::{TYPE, refuse_pair},
+    openai_chat::fields::TYPE,
 };
 
 const GENERATION_CONFIG: &[&str] = &["generationConfig"];

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, refuse_pair},
     error::{DialectError, field_error},
     openai_chat::fields::{
-        CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, TOOL_CHOICE, TOOLS, TYPE, refuse_pair,
+        CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, TOOL_CHOICE, TOOLS, TYPE,
     },
 };
 

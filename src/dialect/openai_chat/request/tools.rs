@@ -5,12 +5,11 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of},
-    document::{Document, write_array},
+    document::{Document, is_set, refuse_pair, write_array},
     error::{DialectError, field_error},
-    openai::is_set,
     openai_chat::fields::{
         CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, PARALLEL_TOOL_CALLS, TOOL_CHOICE, TOOLS,
-        TYPE, WEB_SEARCH, refuse_pair,
+        TYPE, WEB_SEARCH,
     },
 };
 

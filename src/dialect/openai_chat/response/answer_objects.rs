@@ -2,7 +2,7 @@
 
 use crate::dialect::{
     content_form::{ActOnObject, VisitObjects},
-    document::Document,
+    document::{Document, first_byte},
     error::DialectError,
     openai_chat::{
         block::{block_text, read_medium},
@@ -102,8 +102,7 @@ pub fn visit_object(
     visit: VisitObjects,
     act: ActOnObject<'_>,
 ) -> Result<&'static [&'static str], DialectError> {
-    let value = object.bytes_of(field)?;
-    if !value.is_some_and(|value| value.starts_with(b"{")) {
+    if first_byte(object, field)? != Some(b'{') {
         return Ok(&[]);
     }
     object.edit_child(field, |inner| visit(inner, act))?;
@@ -130,8 +129,7 @@ pub fn visit_message(
 }
 
 fn is_list(object: &Document, field: &[&str]) -> Result<bool, DialectError> {
-    let value = object.bytes_of(field)?;
-    Ok(value.is_some_and(|value| value.starts_with(b"[")))
+    Ok(first_byte(object, field)? == Some(b'['))
 }
 
 /// Visits a block. Of one that is neither a text nor a medium, hooks see all fields.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, integer},
     error::DialectError,
     openai_chat::{
         fields::{INDEX, TEXT},
@@ -35,7 +35,7 @@ pub struct OwnChoice {
 
 impl OwnChoice {
     pub fn read(candidate: &Document) -> Result<Self, DialectError> {
-        let index = candidate.get(INDEX)?.and_then(|index| index.as_u64());
+        let index = integer(candidate, INDEX)?;
         let mut choice = Self {
             index: index.unwrap_or_default(),
             ..Self::default()

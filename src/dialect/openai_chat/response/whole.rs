@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::AnswerLabels,
-    document::Document,
+    document::{Document, integer},
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
@@ -59,7 +59,7 @@ struct Choice {
 impl Choice {
     fn read(position: usize, choice: &Document) -> Result<Self, DialectError> {
         let message = choice.child(MESSAGE)?.unwrap_or_default();
-        let index = choice.get(INDEX)?.and_then(|index| index.as_u64());
+        let index = integer(choice, INDEX)?;
         Ok(Self {
             index: index.unwrap_or(position as u64),
             parts: read_message(&message)?,
@@ -108,7 +108,7 @@ pub fn write_whole(
     let (old, new) = (candidates(before)?, candidates(after)?);
     let mut added: HashMap<u64, Vec<Document>> = HashMap::new();
     for candidate in new.iter().skip(old.len()) {
-        let index = candidate.get(INDEX)?.and_then(|index| index.as_u64());
+        let index = integer(candidate, INDEX)?;
         let parts = added.entry(index.unwrap_or_default()).or_default();
         parts.extend(parts_of(candidate)?);
     }

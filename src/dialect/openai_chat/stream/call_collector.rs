@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::{Document, read_json},
+    document::{Document, integer, read_json},
     error::{DialectError, field_error},
     openai_chat::fields::{
         ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
@@ -56,7 +56,7 @@ impl CallCollector {
     }
 
     fn push_call(&mut self, piece: &Document) -> Result<(), DialectError> {
-        let index = piece.get(INDEX)?.and_then(|index| index.as_u64());
+        let index = integer(piece, INDEX)?;
         let id = piece.string(ID)?.filter(|id| !id.is_empty());
         let is_custom = piece.has(CUSTOM);
         let known = match index {

@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::read_labels,
-    document::Document,
+    document::{Document, is_set},
     error::{DialectError, field_error},
-    openai::is_set,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE},
         response::answer::{AnswerPlace, PlacedAnswer, known_fields, read_texts},

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::{Document, read_json},
+    document::{Document, integer, read_json},
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
@@ -103,7 +103,7 @@ pub fn last_chunk(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<LastChunk, Di
 pub fn candidates(chunk: &Document) -> Result<BTreeMap<u64, Vec<Document>>, DialectError> {
     let mut candidates: BTreeMap<u64, Vec<Document>> = BTreeMap::new();
     for candidate in chunk.children(&["candidates"])?.unwrap_or_default() {
-        let index = candidate.get(INDEX)?.and_then(|index| index.as_u64());
+        let index = integer(&candidate, INDEX)?;
         let index = index.unwrap_or_default();
         candidates.entry(index).or_default().push(candidate);
     }

@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::{AnswerLabels, TextTemplate},
-    document::Document,
+    document::{Document, is_set},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
-    openai::is_set,
     openai_chat::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
         response::{

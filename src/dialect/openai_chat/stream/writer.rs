@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 use crate::dialect::{
     api_dialect::WriteChunks,
     content_form::{AnswerLabels, TextEvent},
-    document::Document,
+    document::{Document, is_set},
     error::DialectError,
     google::response::document::ResponseDocument,
-    openai::is_set,
     openai_chat::{
         fields::{CHOICES, ERROR, parse},
         response::{

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, first_byte},
     error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{NAME, TOOL_CHOICE, TOOLS, TYPE, first_byte},
+        fields::{NAME, TOOL_CHOICE, TOOLS, TYPE},
         form_fields::TOOL_CONFIG,
         request::declarations::Declarations,
     },

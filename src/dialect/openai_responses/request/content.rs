@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of, splice_list, with_source},
-    document::{Document, write_array},
+    document::{Document, first_byte, write_array},
     error::DialectError,
     openai_responses::{
-        fields::{CONTENT, TEXT, TYPE, first_byte},
+        fields::{CONTENT, TEXT, TYPE},
         marks::clear_marks,
         request::media::read_medium,
         visible_fields::{visible_fields, write_visible_fields},

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::dialect::{
-    document::{Document, write_array},
+    document::{Document, first_byte, to_document, write_array},
     error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{CONTENT, INPUT, ROLE, TYPE, first_byte, object},
+        fields::{CONTENT, INPUT, ROLE, TYPE},
     },
 };
 
@@ -128,7 +128,7 @@ impl Input {
         let is_text = first_byte(body, INPUT)? == Some(b'"');
         let documents = if is_text {
             let text = body.string(INPUT)?.unwrap_or_default();
-            vec![object(&json!({ "role": "user", "content": text }))?]
+            vec![to_document(&json!({ "role": "user", "content": text }))?]
         } else {
             body.children(INPUT)?.unwrap_or_default()
         };

@@ -2,11 +2,11 @@
 
 use crate::dialect::{
     content_form::{ActOnObject, RequestLabels, keep_fields},
-    document::Document,
+    document::{Document, first_byte},
     error::DialectError,
     openai_responses::{
         calls::ToolCallKind,
-        fields::{CONTENT, INPUT, OUTPUT, first_byte},
+        fields::{CONTENT, INPUT, OUTPUT},
         request::{content::text_field, input::InputKind, media::read_medium},
         visible_fields::OPAQUE,
     },

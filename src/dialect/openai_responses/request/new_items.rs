@@ -6,11 +6,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, to_value},
     error::DialectError,
     openai_responses::{
         calls::{ToolCallKind, arguments_text, call_id, input_text},
-        fields::{ID, NAME, ROLE, to_value},
+        fields::{ID, NAME, ROLE},
         form_fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
         preceding::current_items,
         request::{

@@ -6,12 +6,11 @@ use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::{any_object, any_object_with},
-    document::Document,
+    document::{Document, is_set, refuse_pair, to_value},
     error::{DialectError, field_error},
     method::Api,
-    openai::is_set,
     openai_responses::{
-        fields::{INPUT, to_value},
+        fields::INPUT,
         request::{declarations::Declarations, input::Input},
     },
     request_field::{AllowedFields, RequestField},
@@ -136,9 +135,7 @@ pub fn refuse_unseen(body: &Document) -> Result<(), DialectError> {
         }
     }
     for (field, other) in SYNONYMS {
-        if is_set(body, &[field])? && is_set(body, &[other])? {
-            return Err(DialectError::Ambiguous((*field).to_owned()));
-        }
+        refuse_pair(body, &[field], &[other])?;
     }
     KNOWN
         .iter()

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, write_array},
+    document::{Document, first_byte, to_value, write_array},
     error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{OUTPUT, STATUS, TEXT, first_byte, to_value},
+        fields::{OUTPUT, STATUS, TEXT},
         request::{item_labels::remove_result_labels, media::read_medium},
     },
 };

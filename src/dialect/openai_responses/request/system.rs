@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of, with_source},
-    document::Document,
+    document::{Document, to_document},
     error::DialectError,
     openai_responses::{
-        fields::{INSTRUCTIONS, TEXT, object},
+        fields::{INSTRUCTIONS, TEXT},
         form_fields::{PARTS, SYSTEM_INSTRUCTION},
         request::{
             content::{are_equal, read_blocks, write_blocks},
@@ -138,7 +138,7 @@ fn write_message(input: &mut Input, index: usize, after: &[Document]) -> Result<
         return Ok(());
     }
     let before = read_blocks(&item.document)?;
-    let before = before.iter().map(object);
+    let before = before.iter().map(to_document);
     let before: Vec<Document> = before.collect::<Result<_, _>>()?;
     if are_equal(&before, after) {
         return Ok(());

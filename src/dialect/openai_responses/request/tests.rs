@@ -14,7 +14,7 @@ use crate::{
         recognize_call,
         text_edit::{TextEditor, TextKind},
     },
-    model::{RequestMutation, ToolConfig},
+    model::{ModelName, RequestMutation, ToolConfig},
 };
 
 fn call_to(path: &str) -> Call {

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{ActOnObject, RequestLabels, SOURCE},
-    document::{Document, write_array},
+    document::{Document, first_byte, to_document, write_array},
     error::{DialectError, field_error},
     method::Operation,
     openai_responses::{
-        fields::{INPUT, TEXT, first_byte, object},
+        fields::{INPUT, TEXT},
         form_fields::PARTS,
         request::{item_labels::MEDIUM_FIELDS, media::read_medium},
         visible_fields::OPAQUE,
@@ -82,7 +82,7 @@ pub fn open_texts(body: &Document) -> Result<(Operation, Document), DialectError
         }
         Some(_) | None => return Err(texts_expected()),
     };
-    Ok((operation, object(&Value::Object(form))?))
+    Ok((operation, to_document(&Value::Object(form))?))
 }
 
 /// Visits the elements of a list of texts that are objects.

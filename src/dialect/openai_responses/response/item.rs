@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, first_byte},
     error::DialectError,
     openai_responses::{
         calls::{ToolCallKind, call_id},
-        fields::{CONTENT, SUMMARY, TEXT, TYPE, first_byte},
+        fields::{CONTENT, SUMMARY, TEXT, TYPE},
         preceding::add_items,
         visible_fields::visible_fields,
     },

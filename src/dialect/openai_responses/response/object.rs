@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::remove_labels,
-    document::Document,
+    document::{Document, to_document, to_value},
     error::DialectError,
     openai_responses::{
         calls::arguments_text,
         chunk_view::{ChunkView, ViewedPart},
-        fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY, object, to_value},
+        fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY},
         preceding::current_items,
         response::{
             item::{OutputKind, has_refusal},
@@ -117,7 +117,7 @@ pub fn new_message(ids: &mut NewIds, text: &str) -> Value {
 /// a signature of the model.
 pub fn new_items(ids: &mut NewIds, part: &ViewedPart) -> Result<Vec<Document>, DialectError> {
     if let Some(text) = part.plain_text() {
-        return Ok(vec![object(&new_message(ids, text))?]);
+        return Ok(vec![to_document(&new_message(ids, text))?]);
     }
     let mut items = current_items(&part.document)?;
     if !items.is_empty() {
@@ -129,7 +129,7 @@ pub fn new_items(ids: &mut NewIds, part: &ViewedPart) -> Result<Vec<Document>, D
     };
     let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
     let id = call.string(ID)?;
-    Ok(vec![object(&json!({
+    Ok(vec![to_document(&json!({
         "id": ids.next("fc"),
         "type": "function_call",
         "status": "completed",

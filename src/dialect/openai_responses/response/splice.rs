@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::dialect::{
-    document::{Document, write_array},
+    document::{Document, to_document, write_array},
     error::DialectError,
     openai_responses::{
         chunk_view::ViewedPart,
@@ -42,7 +42,7 @@ pub fn splice_output(
     for item in items {
         let mut slots = Vec::new();
         for (slot, part) in item_parts(item)? {
-            let part = Document::from_checked(part.to_string().into())?;
+            let part = to_document(&part)?;
             slots.push((slot, owners.len(), part));
             owners.push(spliced.len());
         }

@@ -4,11 +4,11 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 
 use crate::dialect::{
-    document::{Document, write_array},
+    document::{Document, to_document, to_value, write_array},
     error::DialectError,
     openai_responses::{
         chunk_view::{ChunkView, ViewedPart},
-        fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE, object, to_value},
+        fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE},
         response::{
             agreement::agree,
             form::check_copy,
@@ -248,7 +248,7 @@ impl EventWriter {
         self.close_items(out, &[])?;
         let mut response = match &self.response {
             Some(response) => response.clone(),
-            None => object(&NewResponse::of_view(&ChunkView::default())?.to_value())?,
+            None => to_document(&NewResponse::of_view(&ChunkView::default())?.to_value())?,
         };
         let items = self.done.values().map(Document::to_bytes);
         response.set_bytes(OUTPUT, write_array(items))?;

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, first_byte, integer},
     error::{DialectError, field_error},
     openai_responses::{
-        fields::{ITEM, TYPE, first_byte, integer, parse},
+        fields::{ITEM, TYPE, parse},
         response::item::{ItemSlot, item_texts, text_field},
     },
     sse_event::check_event_name,

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, first_byte, to_value},
     error::DialectError,
     openai_responses::{
-        fields::{ARGUMENTS, INPUT, ITEM, TYPE, first_byte, to_value},
+        fields::{ARGUMENTS, INPUT, ITEM, TYPE},
         response::item::OutputKind,
         stream::event::{DELTA, EventClass, OBFUSCATION, SEQUENCE_NUMBER, StreamEvent},
     },

@@ -4,12 +4,12 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, first_byte, to_document, to_value},
     error::DialectError,
     openai_responses::{
         calls::{ToolCallKind, input_text},
         chunk_view::ViewedPart,
-        fields::{ARGUMENTS, INPUT, ITEM, STATUS, first_byte, to_value},
+        fields::{ARGUMENTS, INPUT, ITEM, STATUS},
         response::item::{OutputKind, item_parts},
         stream::{
             event::{DELTA, EventClass, StreamEvent},
@@ -25,7 +25,7 @@ pub fn edited_item(item: &Document, part: &ViewedPart) -> Result<Option<Document
     let Some((_, before)) = before else {
         return Ok(None);
     };
-    let before = Document::from_checked(before.to_string().into())?;
+    let before = to_document(&before)?;
     let mut edited = item.clone();
     let call = OutputKind::of(item)?.call();
     write_item(&mut edited, call, &before, &part.document)?;

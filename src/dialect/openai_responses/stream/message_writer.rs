@@ -4,11 +4,10 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, to_document, to_value},
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::{object, to_value},
         response::{
             item::{ItemSlot, OutputKind},
             object::{NewIds, NewResponse},
@@ -44,7 +43,7 @@ impl EventWriter {
             self.sender
                 .send_own(out, name, json!({ "response": response }));
         }
-        let response = object(&response)?;
+        let response = to_document(&response)?;
         self.ids = Some(NewIds::of_response(&response)?);
         self.response = Some(response);
         Ok(())

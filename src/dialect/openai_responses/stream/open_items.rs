@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, to_document},
     error::DialectError,
     openai_responses::{
-        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, object},
+        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY},
         marks::clear_marks,
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
         stream::event::{DELTA, EventClass, PART, StreamEvent},
@@ -268,7 +268,7 @@ pub fn write_delta(event: &mut StreamEvent, text: &str) -> Result<(), DialectErr
 
 /// Returns the beginning of a message of our own.
 pub fn new_message_start(id: &str) -> Result<Document, DialectError> {
-    object(&json!({
+    to_document(&json!({
         "id": id,
         "type": "message",
         "status": "in_progress",

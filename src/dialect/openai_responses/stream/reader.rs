@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::{SOURCE, numbered, with_source},
-    document::Document,
+    document::{Document, to_value},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
-        fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT, to_value},
+        fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT},
         response::{
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
             object::finish_reason,

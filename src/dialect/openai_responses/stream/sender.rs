@@ -6,11 +6,9 @@ use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use crate::dialect::{
+    document::integer,
     error::DialectError,
-    openai_responses::{
-        fields::integer,
-        stream::event::{OUTPUT_INDEX, SEQUENCE_NUMBER, StreamEvent},
-    },
+    openai_responses::stream::event::{OUTPUT_INDEX, SEQUENCE_NUMBER, StreamEvent},
     sse_event::write_named_event,
 };
 
