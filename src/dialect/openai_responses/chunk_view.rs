@@ -6,10 +6,8 @@ use crate::dialect::{
     content_form::{AnswerLabels, source_of},
     document::Document,
     error::DialectError,
-    openai_responses::{
-        fields::{CONTENT, ERROR, TEXT},
-        form_fields::{CANDIDATES, PARTS},
-    },
+    google::fields::{CANDIDATES, PARTS},
+    openai_responses::fields::{CONTENT, ERROR, TEXT},
 };
 
 /// A response or chunk of the content form.

@@ -10,6 +10,7 @@ use crate::dialect::{
     content_form::{numbered, source_of, splice_list},
     document::{Document, write_array},
     error::DialectError,
+    google::fields::{CONTENTS, PARTS, SYSTEM_INSTRUCTION},
     openai_chat::{
         fields::{MESSAGES, ROLE},
         request::{
@@ -19,10 +20,6 @@ use crate::dialect::{
         },
     },
 };
-
-const CONTENTS: &[&str] = &["contents"];
-const PARTS: &[&str] = &["parts"];
-const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction"];
 
 /// The messages of a request.
 #[derive(Debug)]

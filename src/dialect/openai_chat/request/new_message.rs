@@ -7,6 +7,7 @@ use crate::dialect::{
     content_form::{PRECEDING, keep_fields},
     document::{Document, write_array},
     error::DialectError,
+    google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
     openai_chat::{
         block::{block_text, read_medium, text_block},
         fields::{CONTENT, ID, NAME, ROLE, TEXT},
@@ -15,8 +16,6 @@ use crate::dialect::{
     },
 };
 
-const FUNCTION_CALL: &[&str] = &["functionCall"];
-const FUNCTION_RESPONSE: &[&str] = &["functionResponse"];
 const RESPONSE: &[&str] = &["response"];
 
 /// Returns the JSON of a message with one text.

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::{Document, is_set, refuse_pair},
     error::{DialectError, field_error},
+    google::fields::GENERATION_CONFIG,
     openai_chat::fields::TYPE,
 };
 
-const GENERATION_CONFIG: &[&str] = &["generationConfig"];
 const MAX_COMPLETION_TOKENS: &[&str] = &["max_completion_tokens"];
 /// Deprecated name of `max_completion_tokens`, which compatible servers know.
 const MAX_TOKENS: &[&str] = &["max_tokens"];

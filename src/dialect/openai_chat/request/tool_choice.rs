@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::{Document, refuse_pair},
     error::{DialectError, field_error},
+    google::fields::TOOL_CONFIG,
     openai_chat::fields::{
         CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, TOOL_CHOICE, TOOLS, TYPE,
     },
@@ -12,7 +13,6 @@ use crate::dialect::{
 
 const ALLOWED_TOOLS: &[&str] = &["allowed_tools"];
 const CALLING_CONFIG: &[&str] = &["functionCallingConfig"];
-const TOOL_CONFIG: &[&str] = &["toolConfig"];
 
 /// Returns the `toolConfig` of the content form, if the request chooses.
 ///

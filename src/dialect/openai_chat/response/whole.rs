@@ -9,6 +9,7 @@ use crate::dialect::{
     content_form::AnswerLabels,
     document::{Document, integer},
     error::DialectError,
+    google::fields::{CANDIDATES, PARTS},
     openai_chat::{
         fields::{CHOICES, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
         response::{
@@ -22,8 +23,6 @@ use crate::dialect::{
 };
 
 const ANNOTATIONS: &[&str] = &["annotations"];
-const CANDIDATES: &[&str] = &["candidates"];
-const PARTS: &[&str] = &["parts"];
 
 /// Separates a text of hooks from the text of the model.
 const PARAGRAPH: &str = "\n\n";

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::{Document, first_byte},
     error::{DialectError, field_error},
+    google::fields::TOOL_CONFIG,
     openai_responses::{
         calls::ToolCallKind,
         fields::{NAME, TOOL_CHOICE, TOOLS, TYPE},
-        form_fields::TOOL_CONFIG,
         request::declarations::Declarations,
     },
 };

@@ -9,10 +9,10 @@ use crate::dialect::{
     content_form::{SOURCE, source_of},
     document::Document,
     error::DialectError,
+    google::fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
         calls::{ToolCallKind, call_id},
         fields::NAME,
-        form_fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
         preceding::{is_same_reasoning, reasoning_of},
         request::{
             content::{is_original, read_blocks, write_blocks},

@@ -13,7 +13,6 @@ use crate::dialect::{
     openai_responses::{
         calls::ToolCallKind,
         fields::{NAME, TOOLS, TYPE},
-        form_fields::DECLARED_TOOLS,
         request::input::{Input, InputItem, InputKind},
     },
 };
@@ -222,7 +221,7 @@ impl Declarations {
         before: &Document,
         after: &Document,
     ) -> Result<bool, DialectError> {
-        if before.bytes_of(DECLARED_TOOLS)? == after.bytes_of(DECLARED_TOOLS)? {
+        if before.bytes_of(TOOLS)? == after.bytes_of(TOOLS)? {
             return Ok(!self.entries.is_empty());
         }
         let kept = KeptTools::read(after)?;
@@ -286,7 +285,7 @@ struct KeptTools {
 impl KeptTools {
     fn read(after: &Document) -> Result<Self, DialectError> {
         let mut tools = BTreeMap::new();
-        for tool in after.children(DECLARED_TOOLS)?.unwrap_or_default() {
+        for tool in after.children(TOOLS)?.unwrap_or_default() {
             let number = source_of(&tool);
             let number = number.ok_or_else(|| field_error("tools", "those of the request"))?;
             tools.insert(number, tool);

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::{Document, to_value},
     error::DialectError,
+    google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
         calls::{ToolCallKind, arguments_text, call_id, input_text},
         fields::{ID, NAME, ROLE},
-        form_fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
         preceding::current_items,
         request::{
             content::new_block,

@@ -5,10 +5,8 @@ use serde_json::{Map, Value};
 use crate::dialect::{
     document::Document,
     error::DialectError,
-    openai_responses::{
-        fields::{TEXT, TYPE},
-        form_fields::GENERATION_CONFIG,
-    },
+    google::fields::GENERATION_CONFIG,
+    openai_responses::fields::{TEXT, TYPE},
 };
 
 /// Names in the content form and in the API.

@@ -7,9 +7,9 @@ use crate::dialect::{
     content_form::{SOURCE, source_of, with_source},
     document::{Document, to_document},
     error::DialectError,
+    google::fields::{PARTS, SYSTEM_INSTRUCTION},
     openai_responses::{
         fields::{INSTRUCTIONS, TEXT},
-        form_fields::{PARTS, SYSTEM_INSTRUCTION},
         request::{
             content::{are_equal, read_blocks, write_blocks},
             input::{Input, InputKind},

@@ -8,10 +8,10 @@ use crate::dialect::{
     content_form::{ActOnObject, RequestLabels, SOURCE},
     document::{Document, first_byte, to_document, write_array},
     error::{DialectError, field_error},
+    google::fields::PARTS,
     method::Operation,
     openai_responses::{
         fields::{INPUT, TEXT},
-        form_fields::PARTS,
         request::{item_labels::MEDIUM_FIELDS, media::read_medium},
         visible_fields::OPAQUE,
     },
