@@ -1,7 +1,6 @@
 //! Whole responses: the content form of a body, edits of it written back, and responses of
 //! our own.
 
-pub mod agreement;
 pub mod form;
 pub mod item;
 pub mod object;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of},
+    content_form::{SOURCE, source_of, with_source},
     document::Document,
     error::DialectError,
     google::fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
@@ -21,6 +21,7 @@ use crate::dialect::{
             new_items::NewItems,
             results::{hides_screenshot, read_result, write_result, write_screenshot},
         },
+        response::item::call_part,
         visible_fields::{visible_fields, write_item},
     },
 };
@@ -34,7 +35,7 @@ pub fn read_contents(input: &Input) -> Result<Value, DialectError> {
         let (role, parts) = match item.kind {
             InputKind::User => ("user", read_blocks(document)?),
             InputKind::Assistant => ("model", read_blocks(document)?),
-            InputKind::Call(kind) => ("model", vec![read_call(kind, document)?]),
+            InputKind::Call(kind) => ("model", vec![with_source(call_part(kind, document)?, 0)]),
             InputKind::Result(kind) => ("user", vec![read_tool_result(kind, document, &names)?]),
             InputKind::Other => {
                 let block = visible_fields(document)?;
@@ -58,15 +59,6 @@ fn call_names(input: &Input) -> Result<HashMap<String, String>, DialectError> {
         }
     }
     Ok(names)
-}
-
-fn read_call(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError> {
-    let call = json!({
-        "id": call_id(item)?,
-        "name": kind.name(item)?,
-        "args": kind.arguments(item)?,
-    });
-    Ok(json!({ "functionCall": call, SOURCE: 0 }))
 }
 
 fn read_tool_result(

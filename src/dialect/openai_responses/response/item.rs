@@ -65,7 +65,7 @@ pub enum ItemSlot {
 }
 
 /// A list of an item, and the slots of its elements.
-type BlockList = (&'static [&'static str], fn(u64) -> ItemSlot);
+pub type BlockList = (&'static [&'static str], fn(u64) -> ItemSlot);
 
 /// The lists of an item that hold texts.
 pub const BLOCK_LISTS: [BlockList; 2] =
@@ -103,6 +103,11 @@ pub fn item_parts(item: &Document) -> Result<Vec<(ItemSlot, Value)>, DialectErro
     })
 }
 
+/// Returns whether two copies of an item hold the same texts and calls.
+pub fn agree(one: &Document, other: &Document) -> Result<bool, DialectError> {
+    Ok(one.to_bytes() == other.to_bytes() || item_parts(one)? == item_parts(other)?)
+}
+
 /// Returns the parts of an item as [`item_parts`] does. That of a call carries the reasoning
 /// in front of it.
 pub fn item_parts_with(
@@ -132,7 +137,8 @@ fn block_parts(
     parts.collect()
 }
 
-fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError> {
+/// Returns the part of a call.
+pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError> {
     let call = json!({
         "id": call_id(item)?,
         "name": kind.name(item)?,

@@ -9,10 +9,10 @@ use crate::dialect::{
     error::DialectError,
     openai_responses::{
         chunk_view::ViewedPart,
-        fields::{CONTENT, SUMMARY},
+        fields::CONTENT,
         marks::clear_marks,
         response::{
-            item::{ItemSlot, OutputKind, item_parts, text_field},
+            item::{BLOCK_LISTS, BlockList, ItemSlot, OutputKind, item_parts, text_field},
             object::{NewIds, new_items},
         },
         visible_fields::{write_item, write_visible_fields},
@@ -163,10 +163,11 @@ fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>, DialectError> {
     }
     let mut item = spliced.item.clone();
     match spliced.kind {
-        OutputKind::Message => edit_blocks(&mut item, spliced, CONTENT)?,
+        OutputKind::Message => edit_blocks(&mut item, spliced, (CONTENT, ItemSlot::Content))?,
         OutputKind::Reasoning => {
-            edit_blocks(&mut item, spliced, SUMMARY)?;
-            edit_blocks(&mut item, spliced, CONTENT)?;
+            for list in BLOCK_LISTS {
+                edit_blocks(&mut item, spliced, list)?;
+            }
         }
         OutputKind::Call(_) | OutputKind::Other => {
             let before = spliced.slots.first();
@@ -183,13 +184,8 @@ fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>, DialectError> {
 fn edit_blocks(
     item: &mut Document,
     spliced: &SplicedItem<'_>,
-    field: &[&str],
+    (field, slot): BlockList,
 ) -> Result<(), DialectError> {
-    let slot: fn(u64) -> ItemSlot = if field == SUMMARY {
-        ItemSlot::Summary
-    } else {
-        ItemSlot::Content
-    };
     let mut is_edited = false;
     let mut written = Vec::new();
     for (index, mut block) in (0..).zip(item.children(field)?.unwrap_or_default()) {

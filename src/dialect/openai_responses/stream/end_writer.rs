@@ -10,9 +10,8 @@ use crate::dialect::{
         chunk_view::{ChunkView, ViewedPart},
         fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE},
         response::{
-            agreement::agree,
             form::check_copy,
-            item::item_parts,
+            item::{agree, item_parts},
             object::{NewIds, NewResponse, finish_reason, new_items, set_finish_reason},
             splice::splice_output,
             usage::{COUNTS, new_usage},

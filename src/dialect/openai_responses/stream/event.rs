@@ -183,10 +183,5 @@ fn classify_other(name: &str, document: &Document) -> Result<EventClass, Dialect
     if first_byte(document, DELTA)? == Some(b'"') {
         return Ok(EventClass::Delta);
     }
-    for field in ["text", "refusal", "transcript"] {
-        if first_byte(document, &[field])? == Some(b'"') {
-            return Ok(EventClass::TextDone(field));
-        }
-    }
-    Ok(EventClass::Other)
+    Ok(text_field(document)?.map_or(EventClass::Other, EventClass::TextDone))
 }
