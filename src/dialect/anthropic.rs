@@ -43,10 +43,6 @@ impl Dialect for Anthropic {
         methods::METHODS
     }
 
-    fn versions(&self) -> &'static [&'static str] {
-        &["v1"]
-    }
-
     fn parse_request(&self, body: Bytes) -> Result<Document, DialectError> {
         fields::parse_strict(body)
     }

@@ -32,7 +32,9 @@ pub trait Dialect: Debug + Send + Sync {
     fn methods(&self) -> &'static [MethodSpec];
 
     /// Returns the versions that a path may begin with.
-    fn versions(&self) -> &'static [&'static str];
+    fn versions(&self) -> &'static [&'static str] {
+        &["v1"]
+    }
 
     /// Returns the version of a path that names none, if a path may do so.
     fn default_version(&self) -> Option<&'static str> {

@@ -44,10 +44,6 @@ impl Dialect for OpenAiChat {
         METHODS
     }
 
-    fn versions(&self) -> &'static [&'static str] {
-        &["v1"]
-    }
-
     fn default_version(&self) -> Option<&'static str> {
         Some("v1")
     }

@@ -54,10 +54,6 @@ impl Dialect for OpenAiResponses {
         methods::METHODS
     }
 
-    fn versions(&self) -> &'static [&'static str] {
-        &["v1"]
-    }
-
     // Agents append a method to their base URL, with or without a version.
     fn default_version(&self) -> Option<&'static str> {
         Some("v1")
