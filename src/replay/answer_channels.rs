@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
-    dialect::{self, Dialect, ResponseDocument},
+    dialect::{self, Api, Dialect, ResponseDocument},
     recording::RecordedExchange,
     upstream::sse::SseReader,
 };
@@ -36,12 +36,8 @@ pub(super) fn same_answer(before: &RecordedExchange, after: &RecordedExchange) -
     if old_bytes == new_bytes {
         return true;
     }
-    let dialect = dialect::ALL
-        .iter()
-        .find(|dialect| dialect.api().as_str() == before.dialect);
-    let Some(dialect) = dialect else { return false };
-    let old = parts(*dialect, old_bytes.into());
-    old.is_some() && old == parts(*dialect, new_bytes.into())
+    let old = parts(&before.dialect, old_bytes.into());
+    old.is_some() && old == parts(&before.dialect, new_bytes.into())
 }
 
 /// Returns the names of the tools that the model called in an answer.
@@ -50,12 +46,7 @@ pub(super) fn called_tools(dialect: &str, body: &[u8]) -> Vec<String> {
     if !marks.any(|mark| memchr::memmem::find(body, mark.as_bytes()).is_some()) {
         return Vec::new();
     }
-    let dialects = dialect::ALL.iter();
-    let mut found = dialects.filter(|known| known.api().as_str() == dialect);
-    let parts = found
-        .next()
-        .and_then(|dialect| parts(*dialect, Bytes::copy_from_slice(body)));
-    let calls = parts
+    let calls = parts(dialect, Bytes::copy_from_slice(body))
         .into_iter()
         .flatten()
         .filter(|part| part.kind == "call");
@@ -64,7 +55,8 @@ pub(super) fn called_tools(dialect: &str, body: &[u8]) -> Vec<String> {
 }
 
 /// Returns the parts of an answer; `None` if it cannot be read.
-fn parts(dialect: &dyn Dialect, body: Bytes) -> Option<Vec<AnswerPart>> {
+fn parts(api: &str, body: Bytes) -> Option<Vec<AnswerPart>> {
+    let dialect = dialect::of(Api::named(api)?);
     let documents = documents(dialect, body)?;
     let mut parts: Vec<AnswerPart> = Vec::new();
     for document in &documents {
