@@ -207,7 +207,7 @@ impl BodyDecoder {
     fn len(&self) -> usize {
         match self {
             Self::Plain(buffer) => buffer.len(),
-            Self::Gzip(gunzip) => gunzip.len(),
+            Self::Gzip(gunzip) => gunzip.decoded_len(),
             Self::Zstd(unzstd) => unzstd.decoded_len(),
         }
     }

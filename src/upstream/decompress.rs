@@ -59,13 +59,8 @@ impl BoundedGunzip {
     }
 
     /// Returns the number of decoded bytes in the buffer.
-    pub fn len(&self) -> usize {
+    pub fn decoded_len(&self) -> usize {
         self.decoder.get_ref().decoded.len()
-    }
-
-    /// Returns whether the buffer is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Takes the decoded bytes out of the buffer.
