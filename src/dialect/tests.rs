@@ -2,3 +2,4 @@
 
 mod answer_texts;
 mod malformed_streams;
+mod recording_editor;

@@ -7,10 +7,8 @@ use std::fmt::Write;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
-use crate::dialect::{
-    self, Api, DialectError, Framing, MergedChunks, ResponseDocument, ResponseTextEditor,
-    TextChannel, TextKind, TextRest,
-};
+use super::recording_editor::RecordingEditor;
+use crate::dialect::{self, Api, DialectError, Framing, MergedChunks, ResponseDocument, TextRest};
 
 /// Text that is planted.
 const MARK: &str = "QZMARKZQ";
@@ -154,36 +152,12 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
-/// Sees every text, and replaces those that contain the mark if it masks.
-#[derive(Default)]
-struct Editor {
-    masks: bool,
-    seen: String,
-}
-
-impl Editor {
-    fn see(&mut self, text: &str) -> Option<String> {
-        self.seen.push_str(text);
-        (self.masks && text.contains(MARK)).then(|| text.replace(MARK, "[m]"))
-    }
-}
-
-impl ResponseTextEditor for Editor {
-    fn edit_piece(&mut self, _: &TextChannel, text: &str, _: TextRest) -> Option<String> {
-        self.see(text)
-    }
-
-    fn edit(&mut self, _: TextKind, text: &str) -> Option<String> {
-        self.see(text)
-    }
-
-    fn held_back(&self, _: Option<u64>) -> Vec<TextChannel> {
-        Vec::new()
-    }
-}
-
 /// Filters an answer, and writes what the agent receives.
-fn filter(sample: &Sample, editor: &mut Editor, out: &mut BytesMut) -> Result<(), DialectError> {
+fn filter(
+    sample: &Sample,
+    editor: &mut RecordingEditor,
+    out: &mut BytesMut,
+) -> Result<(), DialectError> {
     let dialect = dialect::of(sample.api);
     let (mut reader, mut writer) = (dialect.chunk_reader(), dialect.chunk_writer(Framing::Sse));
     let mut events = sample.events.iter().map(|event| event.to_string().into());
@@ -218,7 +192,7 @@ fn filter(sample: &Sample, editor: &mut Editor, out: &mut BytesMut) -> Result<()
 }
 
 /// Returns the data that the agent receives, and whether it received all of the answer.
-fn filtered(sample: &Sample, editor: &mut Editor) -> (String, bool) {
+fn filtered(sample: &Sample, editor: &mut RecordingEditor) -> (String, bool) {
     let mut out = BytesMut::new();
     let is_complete = filter(sample, editor, &mut out).is_ok();
     let text = String::from_utf8(out.to_vec()).unwrap();
@@ -253,7 +227,7 @@ fn places(value: &Value, pointer: &str, objects: &mut Vec<String>, texts: &mut V
 
 /// Returns what leaks of a sample.
 fn leak(sample: &Sample, place: &str) -> Option<String> {
-    let mut editor = Editor::default();
+    let mut editor = RecordingEditor::default();
     let (sent, _) = filtered(sample, &mut editor);
     let is_seen = editor.seen.contains(MARK);
     if sent.contains(MARK) && !is_seen {
@@ -262,10 +236,8 @@ fn leak(sample: &Sample, place: &str) -> Option<String> {
             sample.api, sample.form
         ));
     }
-    let mut editor = Editor {
-        masks: true,
-        ..Editor::default()
-    };
+    let mut editor =
+        RecordingEditor::masking(|text| text.contains(MARK).then(|| text.replace(MARK, "[m]")));
     let (sent, _) = filtered(sample, &mut editor);
     sent.contains(MARK)
         .then(|| format!("unmasked: {:?} {:?} {place}", sample.api, sample.form))
@@ -300,7 +272,7 @@ fn check(leaks: &[String]) {
 #[test]
 fn answers_that_are_not_edited_keep_their_bytes() {
     for sample in samples() {
-        let (sent, is_complete) = filtered(&sample, &mut Editor::default());
+        let (sent, is_complete) = filtered(&sample, &mut RecordingEditor::default());
         assert!(is_complete, "{:?} {:?}", sample.api, sample.form);
         // Of one that is held, the events of the model pass instead.
         if sample.form == Form::Held {

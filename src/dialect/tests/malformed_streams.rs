@@ -7,9 +7,8 @@ use bytes::BytesMut;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 
-use crate::dialect::{
-    self, Api, Framing, ResponseDocument, ResponseTextEditor, TextChannel, TextKind, TextRest,
-};
+use super::recording_editor::RecordingEditor;
+use crate::dialect::{self, Api, Framing, ResponseDocument, TextRest};
 
 /// A change of a stream, with the places and values that it chooses.
 #[derive(Debug, Clone)]
@@ -250,36 +249,8 @@ fn markers(text: &str) -> BTreeSet<&str> {
     marked.filter(is_number).collect()
 }
 
-/// Records the texts that it sees, and replaces them if it masks.
-#[derive(Default)]
-struct Editor {
-    masks: bool,
-    seen: String,
-}
-
-impl Editor {
-    fn see(&mut self, text: &str) -> Option<String> {
-        self.seen.push_str(text);
-        self.masks.then(|| "[m]".to_owned())
-    }
-}
-
-impl ResponseTextEditor for Editor {
-    fn edit_piece(&mut self, _: &TextChannel, text: &str, _: TextRest) -> Option<String> {
-        self.see(text)
-    }
-
-    fn edit(&mut self, _: TextKind, text: &str) -> Option<String> {
-        self.see(text)
-    }
-
-    fn held_back(&self, _: Option<u64>) -> Vec<TextChannel> {
-        Vec::new()
-    }
-}
-
 /// Returns what an agent receives of a stream until it is refused, and whether it is complete.
-fn filtered(api: Api, events: &[Value], editor: &mut Editor) -> (String, bool) {
+fn filtered(api: Api, events: &[Value], editor: &mut RecordingEditor) -> (String, bool) {
     let dialect = dialect::of(api);
     let (mut reader, mut writer) = (dialect.chunk_reader(), dialect.chunk_writer(Framing::Sse));
     let mut out = BytesMut::new();
@@ -334,7 +305,7 @@ fn check(api: Api, stream: &str, mutations: &[Mutation]) -> Result<bool, TestCas
             .collect::<Vec<_>>()
             .join("\n")
     };
-    let mut editor = Editor::default();
+    let mut editor = RecordingEditor::default();
     let (sent, is_complete) = filtered(api, &events, &mut editor);
     let (seen, received) = (markers(&editor.seen), markers(&sent));
     let unseen: Vec<_> = received.difference(&seen).collect();
@@ -343,10 +314,7 @@ fn check(api: Api, stream: &str, mutations: &[Mutation]) -> Result<bool, TestCas
         "unseen {unseen:?}: {}\n\nsent {sent}",
         list()
     );
-    let mut editor = Editor {
-        masks: true,
-        ..Editor::default()
-    };
+    let mut editor = RecordingEditor::masking(|_| Some("[m]".to_owned()));
     let (sent, _) = filtered(api, &events, &mut editor);
     let unmasked = markers(&sent);
     prop_assert!(
