@@ -4,7 +4,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{body, call, edited, open_body};
-use crate::dialect::anthropic::{fields::parse_strict, request::close_body};
+use crate::dialect::{
+    anthropic::{fields::parse_strict, request::close_body},
+    tests::mark_texts,
+};
 
 fn text() -> impl Strategy<Value = String> {
     "[ -~é\n]{0,12}"
@@ -60,31 +63,6 @@ fn request() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Puts `*` behind every text of the content form. Returns the number of texts.
-fn mark(form: &mut Value) -> usize {
-    let mut count = 0;
-    let mut contents: Vec<&mut Value> = Vec::new();
-    let Value::Object(fields) = form else {
-        return 0;
-    };
-    for (key, value) in fields {
-        match (key.as_str(), value) {
-            ("contents", Value::Array(list)) => contents.extend(list),
-            ("systemInstruction", value) => contents.push(value),
-            _ => (),
-        }
-    }
-    for content in contents {
-        for part in content["parts"].as_array_mut().unwrap() {
-            if let Some(Value::String(text)) = part.get_mut("text") {
-                text.push('*');
-                count += 1;
-            }
-        }
-    }
-    count
-}
-
 proptest! {
     #[test]
     fn an_unedited_request_keeps_its_bytes(request in request()) {
@@ -98,11 +76,11 @@ proptest! {
     #[test]
     fn edited_texts_are_read_back_and_nothing_else_changes(request in request()) {
         let mut count = 0;
-        let closed = edited(&request, |form| count = mark(form));
+        let closed = edited(&request, |form| count = mark_texts(form));
         let mut call = call();
         let mut expected: Value =
             serde_json::from_slice(&open_body(&mut call, &body(&request)).unwrap().to_bytes()).unwrap();
-        mark(&mut expected);
+        mark_texts(&mut expected);
         let read: Value =
             serde_json::from_slice(&open_body(&mut call, &body(&closed)).unwrap().to_bytes()).unwrap();
         prop_assert_eq!(read, expected);

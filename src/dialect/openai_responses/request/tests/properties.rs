@@ -4,6 +4,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use super::Opened;
+use crate::dialect::tests::mark_texts;
 
 fn text() -> impl Strategy<Value = String> {
     "[ -~é\n]{0,12}"
@@ -59,28 +60,6 @@ fn request() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Puts `*` behind every text of the content form. Returns the number of texts.
-fn mark(form: &mut Value) -> usize {
-    let mut contents: Vec<&mut Value> = Vec::new();
-    for (key, value) in form.as_object_mut().unwrap() {
-        match (key.as_str(), value) {
-            ("contents", Value::Array(list)) => contents.extend(list),
-            ("systemInstruction", value) => contents.push(value),
-            _ => (),
-        }
-    }
-    let mut count = 0;
-    for content in contents {
-        for part in content["parts"].as_array_mut().unwrap() {
-            if let Some(Value::String(text)) = part.get_mut("text") {
-                text.push('*');
-                count += 1;
-            }
-        }
-    }
-    count
-}
-
 fn form_of(request: &Value) -> Value {
     serde_json::from_slice(&Opened::new(request).form.to_bytes()).unwrap()
 }
@@ -95,7 +74,7 @@ proptest! {
     fn edited_texts_are_read_back_and_nothing_else_changes(request in request()) {
         let mut opened = Opened::new(&request);
         let mut expected = form_of(&request);
-        let count = mark(&mut expected);
+        let count = mark_texts(&mut expected);
         for key in ["contents", "systemInstruction"] {
             if let Some(value) = expected.get(key) {
                 opened.form.set(&[key], value).unwrap();
