@@ -84,12 +84,11 @@ pub fn rewrite_block(
 }
 
 fn read_image(block: &Document) -> Result<Option<Value>, DialectError> {
-    let url = match block.get(IMAGE_URL)? {
-        Some(Value::String(url)) => Some(url),
-        _ => {
-            let image = block.child(IMAGE_URL)?.unwrap_or_default();
-            image.string(&["url"])?
-        }
+    let url = if let Some(Value::String(url)) = block.get(IMAGE_URL)? {
+        Some(url)
+    } else {
+        let image = block.child(IMAGE_URL)?.unwrap_or_default();
+        image.string(&["url"])?
     };
     Ok(url.map(|url| media(&url, "image/*")))
 }
