@@ -36,30 +36,30 @@ impl RecordedCalls {
         calls: impl IntoIterator<Item = Call>,
     ) -> Self {
         let mut made = BTreeMap::new();
-        let make = async |agent: &Agent| {
+        let send = async |agent: &Agent| {
             for call in calls {
                 made.insert(call.make(agent).await, call);
             }
         };
-        let recorded = Self::record_requests(settings, config, make).await;
+        let recorded = Self::record_requests(settings, config, send).await;
         Self {
             calls: made,
             ..recorded
         }
     }
 
-    /// Records the requests that `make` sends.
+    /// Records the requests that `send` sends.
     pub async fn record_requests(
         settings: &str,
         config: &str,
-        make: impl AsyncFnOnce(&Agent),
+        send: impl AsyncFnOnce(&Agent),
     ) -> Self {
         let model = upstream().await;
         let record = format!(
             "record: {{ path: recordings, what: {{ sample: 1 }}, redact: none{settings} }}\n"
         );
         let gateway = TestGateway::start(&model, &format!("{UPSTREAMS}{record}{config}")).await;
-        make(&gateway.agent()).await;
+        send(&gateway.agent()).await;
         let folder = gateway.stop_and_keep_files().await;
         fs::write(folder.path().join("base.yaml"), complete_config(config)).unwrap();
         Self {
