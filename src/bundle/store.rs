@@ -22,8 +22,8 @@ use crate::{config::PolicyLayer, state::replace_file};
 /// Name of the file that names the archives in use.
 const ACTIVE: &str = "active.json";
 
-/// Name of the file with the manifests of the bundles in use, by name. They tell which bundles are
-/// older if an archive is damaged.
+/// Name of the file with the manifests of the bundles in use, by name. If an archive is
+/// damaged, they show which bundles are older.
 const MANIFESTS: &str = "manifests.json";
 
 /// Name of the folder with the files of bundles.

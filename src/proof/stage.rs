@@ -26,7 +26,7 @@ pub(super) enum GuardSelection {
     Unmatched,
     /// Its matcher matches, but it did not run.
     Matched,
-    /// It ran.
+    /// Its matcher matches, and it ran.
     Ran,
 }
 

@@ -144,18 +144,16 @@ impl RawExchange {
             Some(request) => WireBody::whole(&request),
             None => WireBody::new(&self.received),
         };
+        let last = self.rounds.last().and_then(|round| round.response.as_ref());
         let answer = self.answer.map(|answer| {
-            let last = self.rounds.last().and_then(|round| round.response.as_ref());
             let is_same = last.is_some_and(|last| last.has_bytes_of(&answer));
-            RecordedAnswer {
-                ms: answer.ms,
-                status: answer.status,
-                body: if is_same {
-                    AnswerBody::Same
-                } else {
-                    AnswerBody::Chunks(WireBody::new(&answer.pieces).into_chunks(redactor))
-                },
-            }
+            let body = if is_same {
+                AnswerBody::Same
+            } else {
+                AnswerBody::Chunks(WireBody::new(&answer.pieces).into_chunks(redactor))
+            };
+            let (ms, status) = (answer.ms, answer.status);
+            RecordedAnswer { ms, status, body }
         });
         let rounds = self.rounds.into_iter();
         let rounds = rounds.map(|round| round.into_recorded(&received.bytes, redactor));

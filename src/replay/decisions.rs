@@ -32,7 +32,7 @@ pub(super) struct SubjectDecision<'a> {
     pub(super) rule: &'a str,
     /// Number of denials: an answer may call a tool several times.
     pub(super) denials: usize,
-    /// Number of decisions.
+    /// Number of all decisions, denials included.
     pub(super) count: usize,
 }
 

@@ -219,9 +219,9 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_config_info gauge
     # HELP hookgate_config_last_reload_successful Result of the last config reload: 1 if it succeeded, 0 if it was rejected.
     # TYPE hookgate_config_last_reload_successful gauge
-    # HELP hookgate_in_flight Requests in flight, once their body is received.
+    # HELP hookgate_in_flight Requests in flight, once they are authenticated and their body is received.
     # TYPE hookgate_in_flight gauge
-    # HELP hookgate_receiving Requests whose body is being received.
+    # HELP hookgate_receiving Requests that are being authenticated, or whose body is being received.
     # TYPE hookgate_receiving gauge
     # HELP hookgate_buffered_bytes Bytes of requests and responses that are buffered.
     # TYPE hookgate_buffered_bytes gauge

@@ -46,9 +46,9 @@ impl AdminSettings {
 /// Positions of the listeners' addresses in the config, or of what is around them.
 #[derive(Debug, Clone, Default)]
 pub struct ListenerSpans {
-    /// Position of `listen`.
+    /// Position of the address for agents, `listen`.
     pub agents: SourceSpan,
-    /// Position of `admin.listen`.
+    /// Position of the address for operators, `admin.listen`.
     pub operators: SourceSpan,
 }
 

@@ -33,6 +33,7 @@ fn the_annotated_config_holds_the_defaults() {
         document: std::sync::Arc::default(),
         texts: std::sync::Arc::default(),
         files: Vec::new(),
+        listener_spans: ListenerSpans::default(),
         ..config
     };
     let [annotated, defaults] =
