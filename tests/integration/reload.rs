@@ -182,7 +182,7 @@ async fn a_file_that_cannot_be_read_to_its_end_stops_no_operator_and_no_signal()
     let upstream = Upstream::mock().await;
     let folder = TempDir::new().unwrap();
     let secret = folder.path().join("secret");
-    fs::write(&secret, "a key").unwrap();
+    fs::write(&secret, "a-key").unwrap();
     let more = "policies: [{ policy: prompt_guard, deny: [x] }]";
     let text = config(&upstream, more).replace("\" } }", "\", api_key: { file: secret } } }");
     write_config_file(folder.path(), &text);
@@ -273,7 +273,7 @@ async fn files_behind_a_link_to_a_folder_are_reloaded_each_time_it_is_replaced()
             fs::write(folder.join(release).join("settings.json"), settings).unwrap();
         }
         link(folder, "one");
-        let text = format!("{text}\nhook_files: [current/settings.json]\n");
+        let text = format!("{text}\nhook_files: [{{ path: current/settings.json }}]\n");
         fs::write(folder.join("hookgate.yaml"), text).unwrap();
     })
     .await;
