@@ -335,7 +335,7 @@ fn collector(
     };
     let dropped = metrics.shadow_dropped.clone();
     let collector = ExchangeCollector::new(what, settings.budget.memory, Box::new(send), dropped);
-    (Arc::new(collector), queue)
+    (Arc::new(collector.without_gaps()), queue)
 }
 
 fn log_end(record: &ShadowRecord, reason: EndReason, calls: u64) {
