@@ -161,13 +161,10 @@ impl Server {
             tasks,
             abort: resources.abort.clone(),
         };
+        let answered = resources.answered_events.clone();
         let agents = Box::pin(agents.serve(
             MiddlewareStack::new(self.app.clone()),
-            shutdown_of(
-                &resources.shutdown,
-                timeouts.drain,
-                resources.answered_events.clone(),
-            ),
+            shutdown_of(&resources.shutdown, timeouts.drain, answered),
         ));
         let operators = Box::pin(operators.serve(
             Arc::new(admin_router(&self.app, handle_agent_request)),

@@ -156,8 +156,9 @@ impl RawExchange {
             RecordedAnswer { ms, status, body }
         });
         let rounds = self.rounds.into_iter();
-        let rounds = rounds.map(|round| round.into_recorded(&received.bytes, redactor));
-        let rounds = rounds.collect();
+        let rounds = rounds
+            .map(|round| round.into_recorded(&received.bytes, redactor))
+            .collect();
         let events = self.events.into_iter();
         let events = events.map(|(event, inputs)| masked_event(event, &inputs, redactor));
         let events = events.collect();
@@ -188,8 +189,7 @@ impl RawExchange {
             outcome: summary.outcome,
             masked: redactor
                 .take()
-                .map(|redactor| redactor.found().into_keys().collect())
-                .unwrap_or_default(),
+                .map_or_else(Vec::new, |redactor| redactor.found().into_keys().collect()),
         }
     }
 }
