@@ -17,7 +17,7 @@ use crate::{
     event::EventName,
     hook, policy,
     proof::GuardStatus,
-    protocol::{self, ToolFamily, ToolNames},
+    protocol::{self, ToolFamily, ToolNameOverride, ToolNames},
     state::{AppResources, BuildError, ConfigSource, Snapshot, end_tasks},
 };
 
@@ -132,8 +132,8 @@ fn print_tool_names(names: &ToolNames) -> Result<(), Failure> {
     }
     for (name, meaning) in names.overrides() {
         print(&match meaning {
-            Some(other) => format!("tool `{name}`: same as `{other}`"),
-            None => format!("tool `{name}`: same as no other"),
+            ToolNameOverride::SameAs(other) => format!("tool `{name}`: same as `{other}`"),
+            ToolNameOverride::Unmapped => format!("tool `{name}`: same as no other"),
         })?;
     }
     Ok(())

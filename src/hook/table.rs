@@ -26,7 +26,7 @@ use crate::{
     },
     event::{EventKind, EventName, MatcherSubject, RuleId},
     observe::trace::RuleIdentity,
-    protocol::{self, Protocol, ToolFamily, ToolNames},
+    protocol::{self, Protocol, ToolFamily, ToolNameOverride, ToolNames},
     recording::RuleDefinition,
     transport::{self, Transport, TransportConfig, TransportDeps},
 };
@@ -199,8 +199,8 @@ pub fn tool_names(config: &Config) -> ToolNames {
     let entries = config.tool_names.iter();
     ToolNames::new(entries.map(|(name, meaning)| {
         let meaning = match meaning {
-            ToolMeaning::SameAs(other) => Some(other.clone()),
-            ToolMeaning::Unmapped(_) => None,
+            ToolMeaning::SameAs(other) => ToolNameOverride::SameAs(other.clone()),
+            ToolMeaning::Unmapped(_) => ToolNameOverride::Unmapped,
         };
         (name.clone(), meaning)
     }))

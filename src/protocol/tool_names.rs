@@ -164,6 +164,15 @@ impl ToolKind {
     }
 }
 
+/// An entry of the config for one name on the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolNameOverride {
+    /// The tool means the same as the one of this name.
+    SameAs(String),
+    /// The tool means nothing that hooks of other agents know.
+    Unmapped,
+}
+
 /// Names that hooks of one family have for a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolAliases {
@@ -176,13 +185,12 @@ pub struct ToolAliases {
 /// The names of tools, with the overrides of the config.
 #[derive(Debug, Clone, Default)]
 pub struct ToolNames {
-    overrides: BTreeMap<String, Option<String>>,
+    overrides: BTreeMap<String, ToolNameOverride>,
 }
 
 impl ToolNames {
-    /// Adds the overrides of the config to the built-in names: the name of the tool that means the
-    /// same, or `None` if the tool means nothing that hooks of other agents know.
-    pub fn new(overrides: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
+    /// Adds the overrides of the config to the built-in names.
+    pub fn new(overrides: impl IntoIterator<Item = (String, ToolNameOverride)>) -> Self {
         Self {
             overrides: overrides.into_iter().collect(),
         }
@@ -194,15 +202,15 @@ impl ToolNames {
     }
 
     /// Returns the names of the config.
-    pub const fn overrides(&self) -> &BTreeMap<String, Option<String>> {
+    pub const fn overrides(&self) -> &BTreeMap<String, ToolNameOverride> {
         &self.overrides
     }
 
     /// Returns the names that hooks of a family have for the tool `wire`.
     pub fn of(&self, family: ToolFamily, wire: &str) -> ToolAliases {
         let meant = match self.overrides.get(wire) {
-            Some(None) => return ToolAliases::default(),
-            Some(Some(name)) => name,
+            Some(ToolNameOverride::Unmapped) => return ToolAliases::default(),
+            Some(ToolNameOverride::SameAs(name)) => name,
             None => wire,
         };
         let known = ToolKind::find(meant);
@@ -289,10 +297,10 @@ mod tests {
 
     #[test]
     fn the_config_overrides_a_name() {
-        let same_as = |name: &str| Some(name.to_owned());
+        let same_as = |name: &str| ToolNameOverride::SameAs(name.to_owned());
         let names = ToolNames::new([
             ("my_shell".to_owned(), same_as("Bash")),
-            ("shell".to_owned(), None),
+            ("shell".to_owned(), ToolNameOverride::Unmapped),
             ("ship".to_owned(), same_as("deploy")),
         ]);
         let of = |family, wire| names.of(family, wire).names;
