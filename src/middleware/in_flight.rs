@@ -2,9 +2,9 @@
 //!
 //! A request counts against `limits.in_flight` once it is authenticated and its body is received,
 //! so that slow uploads, and tokens whose issuer does not respond, take no slots of requests that
-//! can be processed. Requests that are still being
-//! received are bounded by `limits.connections`, also if HTTP/2 has several of them on one
-//! connection, by the concurrency limit of their caller, and by `limits.memory`.
+//! can be processed. Requests that are still being received are bounded by `limits.connections`,
+//! also if HTTP/2 has several of them on one connection, by the concurrency limit of their
+//! caller, and by `limits.memory`.
 
 use std::{
     mem,

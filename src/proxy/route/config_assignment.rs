@@ -24,8 +24,8 @@ const CONVERSATIONS: [&str; 4] = ["/contents", "/request/contents", "/messages",
 const TEXTS: [&str; 3] = ["text", "content", "parts"];
 
 /// Replaces the snapshot of a request by that of its session. Without a name in path or headers,
-/// the body is read here: a session without a name in it, too, is assigned by its caller and the
-/// text of its first prompt. A body that breaks off or is late is assigned by its caller, and fails when it is read again.
+/// the body is read here: for the name in it, or else for the text of the first prompt. A request
+/// whose body breaks off or is late is assigned by its caller, and fails when it is read again.
 pub(in crate::proxy) async fn assign(
     unit: RolloutUnit,
     authenticated: Authenticated,
