@@ -1,10 +1,6 @@
 //! A gateway whose policies are those of bundles on a server: fetched, verified, tested, used.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use policy_bundle::{Bundle, ExtractedBundle, Manifest};
@@ -23,6 +19,7 @@ use super::{
 use crate::{
     config::{BundleOrigin, CommandHooks, Config, PolicyLayer, PollRange, SourceSettings},
     dry_run::AgentHandler,
+    mutex::Mutex,
     observe::{BundleFetch, BundleStatuses},
     state::{App, ConfigSource, SourceError},
 };
@@ -187,7 +184,7 @@ impl Replica {
         archive: &[u8],
         handler: AgentHandler,
     ) -> Result<BundleFetch, OfferRefusal> {
-        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut offered = self.offered.lock();
         let Some(origin) = self.bundles.get(index) else {
             return Ok(BundleFetch::Unchanged);
         };

@@ -1,10 +1,6 @@
 //! Connection to Redis with short timeouts and a pause after each failure.
 
-use std::{
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use data_encoding::HEXLOWER;
@@ -16,7 +12,7 @@ use secrecy::ExposeSecret;
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
-use crate::config::Secret;
+use crate::{config::Secret, mutex::Mutex};
 
 /// Timeout of a command, including a new connection.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(250);
@@ -185,28 +181,28 @@ impl RedisConnection {
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, RedisError> {
-        if let Some(connection) = &self.state().connection {
+        if let Some(connection) = &self.state.lock().connection {
             return Ok(connection.clone());
         }
         let _one_at_a_time = self.connecting.lock().await;
-        if let Some(connection) = &self.state().connection {
+        if let Some(connection) = &self.state.lock().connection {
             return Ok(connection.clone());
         }
         // The callers have timeouts.
         let connection = self.client.get_multiplexed_async_connection().await?;
-        self.state().connection = Some(connection.clone());
+        self.state.lock().connection = Some(connection.clone());
         Ok(connection)
     }
 
     fn is_paused(&self) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state
             .paused_until
             .is_some_and(|until| until > Instant::now())
     }
 
     fn record_success(&self) {
-        let was_unavailable = std::mem::take(&mut self.state().is_unavailable);
+        let was_unavailable = std::mem::take(&mut self.state.lock().is_unavailable);
         if was_unavailable {
             tracing::info!(data = self.data, "Redis recovered");
         }
@@ -215,7 +211,7 @@ impl RedisConnection {
     fn record_failure(&self, cause: &str) {
         self.failures.inc();
         let was_unavailable = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.connection = None;
             state.paused_until = Some(Instant::now() + RETRY_DELAY);
             std::mem::replace(&mut state.is_unavailable, true)
@@ -227,10 +223,6 @@ impl RedisConnection {
                 "Redis unavailable, falling back to memory"
             );
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, ConnectionInner> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,7 +13,7 @@ mod log_sink;
 mod metrics_sink;
 mod sink;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,8 @@ use self::{
     header_summary::HeaderSummary,
     in_flight::{InFlightEntry, Recording},
 };
+
+use crate::mutex::Mutex;
 
 /// Records one request. Clones record the same request, which is finished when the last of them
 /// is dropped; so one of them lives as long as the response body.
@@ -89,7 +91,7 @@ impl Recorder {
     pub fn list_in(&self, table: &Arc<InFlightExchanges>) {
         let state: Weak<Mutex<RecorderState>> = Arc::downgrade(&self.state);
         let entry = table.add(state);
-        self.state().in_flight = Some(entry);
+        self.state.lock().in_flight = Some(entry);
     }
 
     /// The id in `x-hookgate-request-id`.
@@ -99,7 +101,7 @@ impl Recorder {
 
     /// Records an event. Never waits.
     pub fn record(&self, event: &ExchangeEvent<'_>) {
-        self.state().record(event);
+        self.state.lock().record(event);
     }
 
     /// Records an event and waits until durable sinks have stored all events so far.
@@ -119,7 +121,7 @@ impl Recorder {
     /// If a durable sink cannot store them.
     pub async fn commit(&self) -> Result<(), Unavailable> {
         let commits: Vec<CommitFuture> = {
-            let state = self.state();
+            let state = self.state.lock();
             state
                 .sinks
                 .iter()
@@ -134,20 +136,16 @@ impl Recorder {
 
     /// Returns whether a sink needs something that is recorded only for sinks that need it.
     pub fn needs(&self, what: SinkNeed) -> bool {
-        self.state().sinks.iter().any(|sink| sink.needs(what))
+        self.state.lock().sinks.iter().any(|sink| sink.needs(what))
     }
 
     /// Takes the summary for the response headers. Later events do not change it.
     pub fn take_summary(&self) -> HookSummary {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let RecorderState {
             exchange, headers, ..
         } = &mut *state;
         headers.take(exchange)
-    }
-
-    fn state(&self) -> MutexGuard<'_, RecorderState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,7 +161,7 @@ impl RecorderState {
 
 impl Recording for Mutex<RecorderState> {
     fn read(&self, reader: &mut dyn FnMut(&Exchange)) {
-        reader(&self.lock().unwrap_or_else(PoisonError::into_inner).exchange);
+        reader(&self.lock().exchange);
     }
 }
 
@@ -192,7 +190,7 @@ mod tests {
     impl Sink for FinishedActions {
         fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
             if matches!(event, ExchangeEvent::Finished) {
-                self.0.lock().unwrap().push(exchange.action.as_str());
+                self.0.lock().push(exchange.action.as_str());
             }
         }
     }
@@ -230,10 +228,10 @@ mod tests {
         recorder.record(&ExchangeEvent::ActionTaken(ExchangeAction::Deny));
         clone.record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
         drop(recorder);
-        assert!(finished.0.lock().unwrap().is_empty());
+        assert!(finished.0.lock().is_empty());
         drop(clone);
 
-        assert_eq!(*finished.0.lock().unwrap(), ["deny"]);
+        assert_eq!(*finished.0.lock(), ["deny"]);
     }
 
     #[test]

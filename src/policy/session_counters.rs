@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -16,6 +16,8 @@ use std::{
 
 use lru::LruCache;
 use uuid::Uuid;
+
+use crate::mutex::Mutex;
 
 /// Maximum number of sessions with counters, over all policies.
 const MAX_COUNTED_SESSIONS: usize = 100_000;
@@ -99,7 +101,7 @@ impl SessionCounters {
         session_id: &str,
         stored: &mut BTreeMap<String, BTreeMap<String, [u64; 2]>>,
     ) {
-        let mut sessions = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.usage.lock();
         let key = [caller, session_id].map(str::to_owned);
         let Some(session) = sessions.get_mut(&key) else {
             return;
@@ -121,7 +123,7 @@ impl SessionCounters {
     ) -> T {
         let key = [caller, session_id].map(str::to_owned);
         let now = Instant::now();
-        let mut sessions = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.usage.lock();
         let session = sessions.get_or_insert_mut(key, || CountedSession {
             policies: BTreeMap::new(),
             last_used: now,

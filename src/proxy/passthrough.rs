@@ -1,10 +1,6 @@
 //! Calls without hooks: request and response pass unparsed; only their sizes are checked.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -22,6 +18,7 @@ use super::{
 use crate::{
     dialect::{Call, Operation},
     error::ApiError,
+    mutex::Mutex,
     upstream::{
         OutgoingRequest, RequestBody, UpstreamError,
         headers::{self, ResponseUse},
@@ -88,12 +85,12 @@ struct SharedError(Arc<Mutex<Option<ApiError>>>);
 impl SharedError {
     fn set(&self, error: ApiError) -> axum::Error {
         let broken = axum::Error::new(io::Error::other(error.reason().as_str()));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *self.0.lock() = Some(error);
         broken
     }
 
     fn take(&self) -> Option<ApiError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

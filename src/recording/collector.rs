@@ -1,10 +1,6 @@
 //! Selection of exchanges, and their way into a bounded queue.
 
-use std::{
-    fmt,
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lru::LruCache;
@@ -16,6 +12,7 @@ use super::{
 };
 use crate::{
     config::{RecordSelection, RecordedKind, SampleUnit},
+    mutex::Mutex,
     observe::recorder::ExchangeAction,
 };
 
@@ -111,7 +108,7 @@ impl ExchangeCollector {
 
     /// Returns the number of calls of a session before this one, collected or not.
     pub(super) fn next_place(&self, caller: &str, session: &str) -> u64 {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock();
         let next = places.get_or_insert_mut((caller.to_owned(), session.to_owned()), || 0);
         *next += 1;
         *next - 1

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         mpsc::{Receiver, channel},
     },
 };
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     config::{RecordRedaction, RecordSettings},
+    mutex::Mutex,
     observe::{Metrics, redaction::full_mask},
 };
 
@@ -85,10 +86,7 @@ impl ExchangeRecorder {
 
     /// Starts the writer, unless it was started before.
     pub fn start(&self, tasks: &TaskTracker) {
-        let mut unstarted = self
-            .unstarted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut unstarted = self.unstarted.lock();
         let Some(receiver) = unstarted.take() else {
             return;
         };

@@ -1,13 +1,10 @@
 //! Collects what policies and hooks do with a replayed call, in the form of a recording.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use crate::{
     event::{EventName, HookRun},
+    mutex::Mutex,
     observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
     recording::{RecordedEvent, RecordedOutcome, recorded_run},
 };
@@ -34,19 +31,15 @@ pub(super) struct ReplayedCall {
 impl ReplaySink {
     /// Takes what was collected, once the call has ended.
     pub(super) fn take(&self) -> ReplayedCall {
-        let mut call = mem::take(&mut *self.call());
+        let mut call = mem::take(&mut *self.0.lock());
         call.end_round();
         call
-    }
-
-    fn call(&self) -> MutexGuard<'_, ReplayedCall> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Sink for ReplaySink {
     fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
-        let mut call = self.call();
+        let mut call = self.0.lock();
         match event {
             ExchangeEvent::HookFinished { event, run } => {
                 if !call.asked.contains(&run.name) {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,7 +16,10 @@ use super::{
     tally::Tally,
     tool_coverage::ToolCoverage,
 };
-use crate::{config::Config, error::ErrorReason, recording::RecordedExchange, state::BuildError};
+use crate::{
+    config::Config, error::ErrorReason, mutex::Mutex, recording::RecordedExchange,
+    state::BuildError,
+};
 
 /// Revision in reports without a config to compare with.
 const RECORDED: &str = "recorded";
@@ -82,7 +85,7 @@ impl Replayer {
         if !comparison.changes.is_empty() {
             diverged.extend(session);
         }
-        self.tally().add(&call.exchange, &comparison);
+        self.tally.lock().add(&call.exchange, &comparison);
         self.progress.add_call();
         comparison
     }
@@ -128,7 +131,7 @@ impl Replayer {
         let runs = recorded.events.iter().flat_map(|event| &event.hooks);
         let recorded_time = || Duration::from_millis(runs.map(|run| run.ms).sum());
         let time = before.map_or_else(recorded_time, |before| before.elapsed);
-        let mut tally = self.tally();
+        let mut tally = self.tally.lock();
         tally.add_times(time, after.elapsed);
         for tool in &tools {
             tally.add_tool(tool);
@@ -144,7 +147,7 @@ impl Replayer {
     pub(super) fn report(&self) -> ReplayReport {
         let snapshot = self.after.app.snapshot();
         let table = snapshot.engine.table();
-        let tally = self.tally().clone();
+        let tally = self.tally.lock().clone();
         let enabled = table.rules().iter().filter(|rule| !rule.disabled);
         let never = enabled.filter(|rule| !tally.asked.contains(&rule.name));
         let before = self.before.as_ref();
@@ -171,10 +174,6 @@ impl Replayer {
         if let Some(before) = self.before {
             before.end().await;
         }
-    }
-
-    fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     task::{Context, Poll},
     time::Duration,
 };
@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::io_timeout::TimeoutKind;
-use crate::state::AppResources;
+use crate::{mutex::Mutex, state::AppResources};
 
 /// Receive window of a stream, in bytes: what is buffered of a body that is not read.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
@@ -128,7 +128,7 @@ async fn drop_when_stalled(progress: Arc<BodyProgress>, timeout: Duration) {
 
 impl BodyProgress {
     fn lock(&self) -> MutexGuard<'_, BodyState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use crate::resettable_timer::ResettableTimer;
+use crate::{mutex::Mutex, resettable_timer::ResettableTimer};
 
 /// Maximum time to read from a client that still sends after the last response. Closing the socket
 /// at once would reset the connection, and the client would lose the response.
@@ -96,18 +96,13 @@ impl ConnectionState {
 
     /// Returns the timeout that failed the connection.
     pub(super) fn timeout(&self) -> Option<TimeoutKind> {
-        *self.lock_timeout()
+        *self.0.timeout.lock()
     }
 
     /// Returns the error for a connection that a timeout fails.
     fn time_out(&self, kind: TimeoutKind) -> io::Error {
-        *self.lock_timeout() = Some(kind);
+        *self.0.timeout.lock() = Some(kind);
         io::Error::new(io::ErrorKind::TimedOut, kind)
-    }
-
-    fn lock_timeout(&self) -> MutexGuard<'_, Option<TimeoutKind>> {
-        let timeout = self.0.timeout.lock();
-        timeout.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_has_responded(&self) -> bool {

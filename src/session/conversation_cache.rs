@@ -3,7 +3,7 @@
 //! Agents send the whole history again with every request. The longest prefix that was
 //! read before is neither parsed nor hashed item by item.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
 
@@ -13,7 +13,10 @@ use super::{
     fingerprint_chain::FingerprintChain,
     yield_budget::YieldBudget,
 };
-use crate::dialect::{DialectError, History, ItemKind, canonical_items};
+use crate::{
+    dialect::{DialectError, History, ItemKind, canonical_items},
+    mutex::Mutex,
+};
 
 const MAX_CACHE_BYTES: usize = 64 << 20;
 
@@ -113,7 +116,7 @@ impl ConversationCache {
 
     fn get(&self, hasher: &StreamHasher) -> Option<Arc<CachedPrefix>> {
         let key = hasher.fingerprint();
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.0.lock();
         cache.prefixes.get(&key).cloned()
     }
 
@@ -121,7 +124,7 @@ impl ConversationCache {
         if let Some(hasher) = hasher {
             let items = items.into();
             let prefix = Arc::new(CachedPrefix { items, chain });
-            let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cache = self.0.lock();
             cache.insert(hasher.fingerprint(), prefix);
         }
     }

@@ -2,12 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, MutexGuard, Weak},
 };
 
 use tokio::sync::OwnedMutexGuard;
 
 use super::{conversation::Item, fingerprint::Fingerprint, session_key::SessionKey};
+use crate::mutex::Mutex;
 
 /// Requests in flight of each session, by the prefix of their last item.
 #[derive(Debug, Default)]
@@ -76,7 +77,7 @@ impl ActiveRequests {
     }
 
     fn lock(&self) -> MutexGuard<'_, PrefixesBySession> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -84,7 +85,7 @@ impl StartLocks {
     /// Waits until no other request starts the session.
     pub(super) async fn lock(&self, key: &SessionKey) -> OwnedMutexGuard<()> {
         let lock = {
-            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut locks = self.0.lock();
             locks.retain(|_, lock| lock.strong_count() > 0);
             let lock = locks.get(key).and_then(Weak::upgrade).unwrap_or_default();
             locks.insert(key.clone(), Arc::downgrade(&lock));

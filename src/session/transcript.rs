@@ -12,10 +12,7 @@ mod log;
 use std::{
     fs,
     path::PathBuf,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -31,6 +28,7 @@ use self::{
     log::TranscriptLog,
 };
 use super::SessionKey;
+use crate::mutex::Mutex;
 
 /// Extra time that a transcript is kept after its session has expired.
 const EXPIRY_GRACE_PERIOD: Duration = Duration::from_mins(1);
@@ -75,7 +73,7 @@ impl Transcripts {
     /// Returns the path of a session's transcript and creates the file if necessary;
     /// empty if that fails. `id` is the session's id for hooks, `project` its folder.
     pub async fn path(&self, key: &SessionKey, id: &str, project: &str, now: &str) -> String {
-        if let Some(record) = self.records().get_mut(key) {
+        if let Some(record) = self.records.lock().get_mut(key) {
             record.last_used = Instant::now();
             return record.path.display().to_string();
         }
@@ -87,7 +85,7 @@ impl Transcripts {
             return String::new();
         };
         let shown = path.display().to_string();
-        let mut records = self.records();
+        let mut records = self.records.lock();
         if let Some(record) = records.get(key) {
             // Another call of the session was first.
             remove(&path);
@@ -116,14 +114,14 @@ impl Transcripts {
 
     /// Removes the transcript of a session that has ended.
     pub fn remove(&self, key: &SessionKey) {
-        if let Some(record) = self.records().pop(key) {
+        if let Some(record) = self.records.lock().pop(key) {
             remove(&record.path);
         }
     }
 
     /// Removes transcripts of sessions that expired in another process.
     pub fn expire(&self) {
-        let mut records = self.records();
+        let mut records = self.records.lock();
         let lifetime = self.idle.saturating_add(EXPIRY_GRACE_PERIOD);
         while records
             .peek_lru()
@@ -141,21 +139,17 @@ impl Transcripts {
         now: &str,
         lines: impl FnOnce(&mut TranscriptLog) -> Vec<Value>,
     ) {
-        let fitting = self.records().get_mut(key).and_then(|record| {
+        let fitting = self.records.lock().get_mut(key).and_then(|record| {
             let lines = lines(record);
             record.fit(&lines, now)
         });
         append(fitting).await;
     }
-
-    fn records(&self) -> MutexGuard<'_, LruCache<SessionKey, TranscriptLog>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Transcripts {
     fn drop(&mut self) {
-        for (_, record) in self.records().iter() {
+        for (_, record) in self.records.lock().iter() {
             remove(&record.path);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     audit_log::{AuditRecord, PromotionKind, PromotionRecord},
     config::{Config, PolicyLayer},
+    mutex::Mutex,
     observe::ReloadOutcome,
 };
 
@@ -119,7 +120,7 @@ impl App {
     ///
     /// Returns every problem of a config that was rejected. The snapshot stays.
     pub fn reload(&self, cause: ReloadCause) -> Result<(), ReloadError> {
-        let _running = lock(&self.reloads.running);
+        let _running = self.reloads.running.lock();
         let config = self.source().and_then(|source| Ok(source.read()?));
         let reloaded = config.and_then(|config| self.apply(config, &cause, None));
         self.record_reload(cause, &reloaded);
@@ -137,7 +138,7 @@ impl App {
         layers: Vec<PolicyLayer>,
         check: impl FnOnce(&Config) -> Result<(), String>,
     ) -> Result<(), ReloadError> {
-        let _running = lock(&self.reloads.running);
+        let _running = self.reloads.running.lock();
         let source = self.source();
         let config = source.and_then(|source| Ok(source.read_layers(layers)?));
         let activated = config.and_then(|config| {
@@ -163,7 +164,7 @@ impl App {
         by: &Arc<str>,
         report: Option<String>,
     ) -> Result<PromotionRecord, ReloadError> {
-        let _running = lock(&self.reloads.running);
+        let _running = self.reloads.running.lock();
         let stored = self.source()?.stored(version)?;
         let cause = ReloadCause::Promotion(Arc::clone(by));
         self.put_in_force(stored, cause, PromotionKind::Promote, report)
@@ -175,7 +176,7 @@ impl App {
     ///
     /// Returns the reason why the revision is not in use. The snapshot stays.
     pub fn roll_back(&self, by: &Arc<str>) -> Result<PromotionRecord, ReloadError> {
-        let _running = lock(&self.reloads.running);
+        let _running = self.reloads.running.lock();
         let source = self.source()?;
         let active = source.active().ok_or(RevisionError::NotKept)?;
         let previous = active.previous.ok_or_else(|| {
@@ -392,8 +393,4 @@ fn revision(snapshot: &Snapshot, cause: ReloadCause) -> ConfigRevision {
         cause,
         config: Arc::clone(&snapshot.config),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

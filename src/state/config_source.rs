@@ -10,7 +10,7 @@ mod start_settings;
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
 pub(super) use self::start_settings::StartSettings;
@@ -21,6 +21,7 @@ use super::revision_store::{
 use crate::{
     audit_log::{PromotionKind, PromotionRecord},
     config::{Config, ConfigError, ConfigFiles, PolicyLayer},
+    mutex::Mutex,
 };
 
 /// Reads a config from one of its sources.
@@ -335,7 +336,7 @@ impl ConfigSource {
     }
 
     fn lock(&self) -> MutexGuard<'_, SourceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

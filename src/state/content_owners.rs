@@ -3,9 +3,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::MutexGuard,
     time::{Duration, Instant},
 };
+
+use crate::mutex::Mutex;
 
 /// Entries that are kept; beyond it the one that expires first is dropped.
 const MAX_ENTRIES: usize = 10_000;
@@ -60,7 +62,7 @@ impl ContentOwners {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, ContentOwner>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

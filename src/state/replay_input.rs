@@ -1,8 +1,10 @@
 //! Inputs of a replayed request that replace the network, the clock and randomness.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::{observe::recorder::Sink, session::RecordedMatch, upstream::RecordedAnswers};
+use crate::{
+    mutex::Mutex, observe::recorder::Sink, session::RecordedMatch, upstream::RecordedAnswers,
+};
 
 /// Inputs of a replayed request, stored in its extensions. Requests received over a connection have
 /// none.
@@ -35,7 +37,7 @@ impl ReplayInput {
 
     /// Takes the sink of the request, once.
     pub fn take_sink(&self) -> Option<Box<dyn Sink>> {
-        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sink = self.sink.lock();
         sink.take()
     }
 }

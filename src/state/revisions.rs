@@ -1,16 +1,12 @@
 //! Configs that were in use since the start, and the last one that was refused.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use thiserror::Error;
 
 use super::{config_source::SourceError, revision_store::RevisionError};
-use crate::{config::Config, hook};
+use crate::{config::Config, hook, mutex::Mutex};
 
 /// Revisions that are kept, the current one included.
 const MAX_REVISIONS: usize = 20;
@@ -118,7 +114,7 @@ impl Revisions {
     /// Adds the config that is in use now, unless it is the same as before. The last refused one
     /// no longer matters.
     pub(super) fn add(&self, revision: ConfigRevision) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.refused = None;
         if let Some(current) = state.applied.back_mut()
             && current.config.version == revision.config.version
@@ -134,19 +130,15 @@ impl Revisions {
     }
 
     pub(super) fn set_refused(&self, refused: RefusedReload) {
-        self.state().refused = Some(refused);
+        self.0.lock().refused = Some(refused);
     }
 
     /// Returns the configs, newest first.
     pub(super) fn list(&self) -> Vec<ConfigRevision> {
-        self.state().applied.iter().rev().cloned().collect()
+        self.0.lock().applied.iter().rev().cloned().collect()
     }
 
     pub(super) fn refused(&self) -> Option<RefusedReload> {
-        self.state().refused.clone()
-    }
-
-    fn state(&self) -> MutexGuard<'_, RevisionState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().refused.clone()
     }
 }

@@ -3,7 +3,6 @@
 
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -11,6 +10,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 
 use crate::{
     config::{RolloutSettings, RolloutUnit},
+    mutex::Mutex,
     observe::trace::DurationHistogram,
 };
 
@@ -178,12 +178,12 @@ impl RolloutProgress {
 
     /// Returns the share of the sessions in percent.
     pub(super) fn share(&self) -> u8 {
-        self.share_in(&self.state())
+        self.share_in(&self.state.lock())
     }
 
     /// Takes the next step if it is time for it, and returns it.
     pub(super) fn advance(&self, now: Instant) -> Option<RolloutChange> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let next = self.shares.get(state.step + 1)?;
         let waited = now.saturating_duration_since(state.step_began);
         if state.is_aborted || waited < self.settings.hold {
@@ -203,7 +203,7 @@ impl RolloutProgress {
 
     /// Counts a call. Returns the difference if it ends the rollout.
     pub(super) fn record(&self, arm: RolloutArm, call: CallOutcome) -> Option<RolloutChange> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let counts = match arm {
             RolloutArm::Current => &mut state.current,
             RolloutArm::Candidate => &mut state.candidate,
@@ -220,7 +220,7 @@ impl RolloutProgress {
     }
 
     pub(super) fn status(&self) -> RolloutStatus {
-        let state = self.state();
+        let state = self.state.lock();
         let arms = [&state.current, &state.candidate];
         RolloutStatus {
             share: self.share_in(&state),
@@ -264,10 +264,6 @@ impl RolloutProgress {
     fn share_in(&self, state: &ProgressState) -> u8 {
         let share = self.shares.get(state.step).copied();
         share.filter(|_| !state.is_aborted).unwrap_or_default()
-    }
-
-    fn state(&self) -> MutexGuard<'_, ProgressState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -14,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     dialect::{self, MethodSpec},
+    mutex::Mutex,
     observe::TimeBuckets,
 };
 
@@ -81,7 +81,7 @@ impl Traffic {
         self.calls.add(Instant::now());
         let path = format!("{method} {path}");
         let key = (truncated(caller), truncated(&path));
-        let mut unknown = self.unknown();
+        let mut unknown = self.unknown.lock();
         let count = unknown.get_or_insert_mut(key, || UnknownCount {
             requests: 0,
             last: Timestamp::UNIX_EPOCH,
@@ -105,7 +105,7 @@ impl Traffic {
 
     /// Returns the paths that no method has, the most recently requested first.
     pub fn unknown_paths(&self) -> Vec<UnknownPath> {
-        let unknown = self.unknown();
+        let unknown = self.unknown.lock();
         let paths = unknown.iter().map(|((caller, path), count)| UnknownPath {
             caller: caller.clone(),
             path: path.clone(),
@@ -121,10 +121,6 @@ impl Traffic {
         };
         let position = dialect::methods().position(is_same)?;
         self.methods.get(position)
-    }
-
-    fn unknown(&self) -> MutexGuard<'_, LruCache<(String, String), UnknownCount>> {
-        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

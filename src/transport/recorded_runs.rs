@@ -1,11 +1,11 @@
 //! Recorded outputs of hooks, which a replay gives instead of calls.
 
-use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::event::{HookOutput, HookResult, HookStatus};
+use crate::{
+    event::{HookOutput, HookResult, HookStatus},
+    mutex::Mutex,
+};
 
 /// Definition and input of a hook's run, as SHA-256 in hex.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,17 +32,17 @@ pub struct RequestRuns {
 impl RecordedRuns {
     /// Sets the outputs for a request.
     pub fn insert(&self, request_id: &str, runs: RequestRuns) {
-        self.requests().insert(request_id.to_owned(), runs);
+        self.0.lock().insert(request_id.to_owned(), runs);
     }
 
     /// Removes the outputs for a request.
     pub fn remove(&self, request_id: &str) -> RequestRuns {
-        self.requests().remove(request_id).unwrap_or_default()
+        self.0.lock().remove(request_id).unwrap_or_default()
     }
 
     /// Takes the output of a hook. Without one the hook is noted as unanswered, and has none.
     pub fn take(&self, request_id: &str, hook: &str, key: &RunKey) -> HookResult {
-        let mut requests = self.requests();
+        let mut requests = self.0.lock();
         let runs = requests.entry(request_id.to_owned()).or_default();
         let result = runs.results.get_mut(key).and_then(VecDeque::pop_front);
         result.unwrap_or_else(|| {
@@ -53,9 +53,5 @@ impl RecordedRuns {
                 diagnostics: Vec::new(),
             }
         })
-    }
-
-    fn requests(&self) -> MutexGuard<'_, HashMap<String, RequestRuns>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

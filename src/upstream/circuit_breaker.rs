@@ -2,13 +2,13 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
 use tokio::time::Instant;
 
 use super::error::UpstreamError;
-use crate::{config::CircuitSettings, observe::Metrics};
+use crate::{config::CircuitSettings, mutex::Mutex, observe::Metrics};
 
 /// Counts failures of one address and rejects calls after too many in a row.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl CircuitBreaker {
     }
 
     fn state(&self) -> MutexGuard<'_, CircuitState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

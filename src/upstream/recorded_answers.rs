@@ -1,10 +1,6 @@
 //! Recorded answers of a model API, given instead of calls.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, mem};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -15,6 +11,7 @@ use super::{
     request::OutgoingRequest,
     response::{BodySource, UpstreamResponse},
 };
+use crate::mutex::Mutex;
 
 /// The answers to the calls of one request, in order. Sends nothing.
 #[derive(Debug)]
@@ -66,7 +63,7 @@ impl RecordedAnswers {
         let body = outgoing.body.into_http_body().collect().await;
         let body = body.map_err(|_| UpstreamError::NotRecorded)?.to_bytes();
         let answer = {
-            let mut queue = self.queue();
+            let mut queue = self.0.lock();
             queue.sent.push(SentRequest {
                 target: outgoing.target.to_string(),
                 body,
@@ -87,10 +84,6 @@ impl RecordedAnswers {
 
     /// Takes the requests so far.
     pub fn take_sent(&self) -> Vec<SentRequest> {
-        mem::take(&mut self.queue().sent)
-    }
-
-    fn queue(&self) -> MutexGuard<'_, AnswerQueue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        mem::take(&mut self.0.lock().sent)
     }
 }

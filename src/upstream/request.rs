@@ -1,11 +1,13 @@
 //! Request to a model API.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Method, uri::PathAndQuery};
+
+use crate::mutex::Mutex;
 
 /// Request as it is sent upstream.
 pub struct OutgoingRequest {
@@ -49,7 +51,7 @@ impl RequestBody {
         };
         let unread = Arc::clone(&stream);
         let take = |stream: &Mutex<Option<Body>>| {
-            let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut stream = stream.lock();
             stream.take()
         };
         let pieces = stream::once(async move {

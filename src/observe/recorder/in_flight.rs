@@ -3,10 +3,11 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, MutexGuard, Weak},
 };
 
 use super::exchange::Exchange;
+use crate::mutex::Mutex;
 
 /// Requests in flight. Each is read where it is recorded, so nothing is copied for a list that
 /// no operator looks at.
@@ -79,7 +80,7 @@ impl InFlightExchanges {
     }
 
     fn table(&self) -> MutexGuard<'_, InFlightTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -11,7 +11,7 @@ pub mod watched;
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime},
@@ -21,6 +21,7 @@ use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
 use crate::{
     config::TraceSettings,
+    mutex::Mutex,
     observe::{
         metrics::Metrics,
         recorder::InFlightExchanges,
@@ -108,7 +109,7 @@ impl TraceStore {
     /// Returns the rules of a config by their number. Equal rules of earlier configs continue
     /// their statistics.
     pub fn register(&self, identities: &[RuleIdentity]) -> TracedRules {
-        let mut pool = lock(&self.rules);
+        let mut pool = self.rules.lock();
         let mut rules: Vec<Option<Arc<TracedRule>>> = Vec::with_capacity(identities.len());
         for identity in identities {
             let is_taken = |rule: &Arc<TracedRule>| {
@@ -239,7 +240,7 @@ impl TraceStore {
 
     /// Returns denials by rule, reason and tool.
     pub fn denials(&self) -> DenialList {
-        let (groups, evicted) = lock(&self.denials).list();
+        let (groups, evicted) = self.denials.lock().list();
         DenialList { groups, evicted }
     }
 
@@ -346,7 +347,7 @@ impl TraceStore {
     }
 
     pub(crate) fn add_denial(&self, denial: Denial<'_>) {
-        lock(&self.denials).add(denial);
+        self.denials.lock().add(denial);
     }
 
     /// Adds bytes, for which the oldest records are evicted if necessary.
@@ -377,10 +378,6 @@ impl TraceStore {
         pool.push(Arc::clone(rule));
         true
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

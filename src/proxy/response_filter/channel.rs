@@ -7,7 +7,7 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     task::Poll,
 };
 
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http::{HeaderMap, StatusCode};
 
-use crate::{error::ApiError, proxy::reply::Reply};
+use crate::{error::ApiError, mutex::Mutex, proxy::reply::Reply};
 
 /// A hooked call in progress. Returns the reply, or the rest of it if a part is streamed already.
 pub type Pipeline = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
@@ -84,7 +84,7 @@ impl ChunkChannel {
     }
 
     fn lock(&self) -> MutexGuard<'_, Slot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

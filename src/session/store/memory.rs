@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 
@@ -10,10 +10,13 @@ use lru::LruCache;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::session::{
-    fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
-    session_key::SessionKey,
-    state::SessionState,
+use crate::{
+    mutex::Mutex,
+    session::{
+        fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
+        session_key::SessionKey,
+        state::SessionState,
+    },
 };
 
 /// Most bytes per session, on average over all sessions.
@@ -218,7 +221,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, MemoryStoreInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -6,11 +6,7 @@
 mod codec;
 mod lua;
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
@@ -23,6 +19,7 @@ use super::memory::{FingerprintSync, MemoryStore};
 use crate::{
     config::Secret,
     fleet::{RedisConnection, StoreError},
+    mutex::Mutex,
     session::{
         fingerprint::{Fingerprint, Fingerprinter},
         session_key::SessionKey,
@@ -81,20 +78,20 @@ impl RedisStore {
 
     /// Returns a fingerprinter with the shared secret, if Redis is available.
     pub(super) async fn fingerprinter(&self) -> Fingerprinter {
-        let (_, agreed) = *lock(&self.fingerprinter);
+        let (_, agreed) = *self.fingerprinter.lock();
         if agreed == SecretOrigin::Local {
             self.sync_secret().await;
         }
-        let (secret, _) = *lock(&self.fingerprinter);
+        let (secret, _) = *self.fingerprinter.lock();
         Fingerprinter::new(secret.into_bytes())
     }
 
     /// Takes over the shared secret. The first gateway creates it.
     async fn sync_secret(&self) {
-        let (own, _) = *lock(&self.fingerprinter);
+        let (own, _) = *self.fingerprinter.lock();
         let secret: Option<Vec<u8>> = self.connection.run(lua::secret(own)).await;
         if let Some(secret) = secret.and_then(|bytes| Uuid::from_slice(&bytes).ok()) {
-            *lock(&self.fingerprinter) = (secret, SecretOrigin::Shared);
+            *self.fingerprinter.lock() = (secret, SecretOrigin::Shared);
         }
     }
 
@@ -130,9 +127,9 @@ impl RedisStore {
     ) {
         let fresh = self.copy.save(key, state, fingerprints);
         // If the agent disconnects now, the save stays pending.
-        let save = lock(&self.pending).save(key);
+        let save = self.pending.lock().save(key);
         if self.write(key, &fresh).await {
-            lock(&self.pending).remove_written(key, save);
+            self.pending.lock().remove_written(key, save);
         }
     }
 
@@ -193,7 +190,7 @@ impl RedisStore {
     /// Removes the copy of a session that was ended, here or at another gateway.
     fn remove_ended(&self, key: &SessionKey) {
         self.copy.remove(key);
-        lock(&self.pending).sessions.remove(key);
+        self.pending.lock().sessions.remove(key);
     }
 
     /// Merges what another gateway wrote, and returns its version.
@@ -253,13 +250,13 @@ impl RedisStore {
 
     /// Writes a batch of pending saves, and returns how many were written.
     async fn write_batch(&self) -> usize {
-        let batch = lock(&self.pending).batch();
+        let batch = self.pending.lock().batch();
         for (written, (key, save)) in batch.iter().enumerate() {
             let fingerprints = self.copy.fingerprints(key);
             if !self.write(key, &fingerprints).await {
                 return written;
             }
-            lock(&self.pending).remove_written(key, *save);
+            self.pending.lock().remove_written(key, *save);
         }
         batch.len()
     }
@@ -300,8 +297,4 @@ impl PendingWrites {
         let pair = |(key, save): (&SessionKey, &u64)| (key.clone(), *save);
         self.sessions.iter().take(BATCH_SIZE).map(pair).collect()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,10 +5,12 @@ use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use tokio::sync::Notify;
+
+use crate::mutex::Mutex;
 
 /// Files of the config in use, and of the last config if it was refused. Clones share their state.
 #[derive(Debug, Clone, Default)]
@@ -24,12 +26,12 @@ struct SharedFiles {
 impl ReadFiles {
     /// Returns the paths of the files.
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.fingerprints().keys().cloned().collect()
+        self.0.fingerprints.lock().keys().cloned().collect()
     }
 
     /// Returns whether a file differs from what was read. Blocks.
     pub fn have_changed(&self) -> bool {
-        let files = self.fingerprints().clone();
+        let files = self.0.fingerprints.lock().clone();
         let mut files = files.iter();
         files.any(|(file, read)| fingerprint(file) != *read)
     }
@@ -45,14 +47,14 @@ impl ReadFiles {
 
     /// Marks the start of a read. A change from now on is noticed.
     pub(super) fn begin_read(&self) {
-        for (file, read) in self.fingerprints().iter_mut() {
+        for (file, read) in self.0.fingerprints.lock().iter_mut() {
             *read = fingerprint(file);
         }
     }
 
     /// Adds files that were read.
     pub(super) fn add(&self, files: &[PathBuf]) {
-        let mut fingerprints = self.fingerprints();
+        let mut fingerprints = self.0.fingerprints.lock();
         for file in files {
             let new = || fingerprint(file);
             fingerprints.entry(file.clone()).or_insert_with(new);
@@ -62,12 +64,10 @@ impl ReadFiles {
     /// Replaces the files by those of the config in use.
     pub(super) fn set(&self, files: &[PathBuf]) {
         self.add(files);
-        self.fingerprints().retain(|file, _| files.contains(file));
-    }
-
-    fn fingerprints(&self) -> MutexGuard<'_, BTreeMap<PathBuf, u64>> {
-        let fingerprints = self.0.fingerprints.lock();
-        fingerprints.unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .fingerprints
+            .lock()
+            .retain(|file, _| files.contains(file));
     }
 }
 

@@ -2,7 +2,7 @@
 //! operators to its task.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::sync::{Notify, mpsc, oneshot};
 use utoipa::ToSchema;
 
-use crate::{config::ShadowSettings, recording::ExchangeCollector};
+use crate::{config::ShadowSettings, mutex::Mutex, recording::ExchangeCollector};
 
 /// Requests that wait for the task.
 const MAX_REQUESTS: usize = 16;
@@ -137,8 +137,7 @@ impl ShadowSlot {
 
     /// Takes the requests of operators; `None` if another task has them.
     pub fn take_requests(&self) -> Option<mpsc::Receiver<ShadowRequest>> {
-        let unstarted = self.unstarted.lock();
-        unstarted.unwrap_or_else(PoisonError::into_inner).take()
+        self.unstarted.lock().take()
     }
 
     /// Sends a request to the task, and returns the state after it.

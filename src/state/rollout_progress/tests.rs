@@ -159,7 +159,7 @@ fn a_session_keeps_its_config_while_the_share_grows() {
         let is_chosen = |id: &&String| rollout.arm_of("caller", id) == RolloutArm::Candidate;
         chosen.filter(is_chosen).collect()
     };
-    let start = rollout.state().step_began;
+    let start = rollout.state.lock().step_began;
     let mut before = HashSet::new();
     for (minutes, share) in [(0, 1), (1, 10), (2, 50), (3, 100)] {
         let change = rollout.advance(start + Duration::from_mins(minutes));

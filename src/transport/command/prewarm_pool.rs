@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     num::NonZero,
     sync::{
-        Arc, Mutex, MutexGuard, Once, PoisonError,
+        Arc, MutexGuard, Once,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -18,7 +18,10 @@ use tokio::{
 };
 
 use super::process_task::{HookInvocation, ProcessTask};
-use crate::transport::{backoff::Backoff, process::Process, process_slots::SlotPermit};
+use crate::{
+    mutex::Mutex,
+    transport::{backoff::Backoff, process::Process, process_slots::SlotPermit},
+};
 
 /// Age at which an idle process is replaced, because files that it read at its start
 /// may have changed.
@@ -174,7 +177,7 @@ impl PrewarmPool {
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<HookInvocation>>> {
         // No panic can leave the queue inconsistent.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

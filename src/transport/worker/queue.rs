@@ -1,15 +1,12 @@
 //! Calls that wait for an idle process of a worker.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::MutexGuard};
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::transport::error::TransportError;
+use crate::{mutex::Mutex, transport::error::TransportError};
 
 const MAX_QUEUED_CALLS: usize = 1024;
 
@@ -75,7 +72,7 @@ impl CallQueue {
 
     fn calls(&self) -> MutexGuard<'_, VecDeque<QueuedCall>> {
         // No panic can leave the queue inconsistent.
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock()
     }
 }
 

@@ -8,13 +8,14 @@ use std::{
     array,
     hash::{BuildHasher, RandomState},
     num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use highway::{HighwayHash, HighwayHasher, Key};
 use lru::LruCache;
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::mutex::Mutex;
 
 /// Sessions whose last prompt is remembered.
 const MAX_SESSIONS: usize = 2048;
@@ -86,7 +87,7 @@ impl PromptCache {
         sent: Option<PromptParts<'_>>,
     ) -> Option<CacheEffect> {
         let key = self.hash([session.as_bytes()]);
-        let last = self.sessions().get(&key).copied();
+        let last = self.last.lock().get(&key).copied();
         // Most prompts begin like the last one of their session, so they are read once.
         let (is_continued, digest) = self.digest(received, last.map(|last| last.received));
         let sent_digest = sent.map(|sent| self.digest(sent, last.map(|last| last.sent)));
@@ -94,7 +95,7 @@ impl PromptCache {
             received: digest,
             sent: sent_digest.map_or(digest, |(_, digest)| digest),
         };
-        self.sessions().put(key, pair);
+        self.last.lock().put(key, pair);
         let last = last.filter(|_| is_continued)?;
         let prefix = last.received.contents_bytes + head_bytes(received);
         let is_new_edit = sent_digest.is_some_and(|(is_continued, _)| !is_continued);
@@ -130,10 +131,6 @@ impl PromptCache {
         };
         let is_continued = same_head.is_some_and(|earlier| prefix_hash == Some(earlier.contents));
         (is_continued, digest)
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, LruCache<u64, PromptPair>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hash<const N: usize>(&self, parts: [&[u8]; N]) -> u64 {

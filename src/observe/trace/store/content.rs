@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use crate::{
     config::ContentSettings,
+    mutex::Mutex,
     observe::trace::{
         clock,
         store::{
@@ -123,7 +124,7 @@ impl Default for ContentStore {
 impl ContentStore {
     pub(crate) fn configure(&self, settings: &ContentSettings) {
         self.memory.set_limit(settings.memory);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.settings = *settings;
         while self.memory.used() > settings.memory && self.evict_oldest(&mut state) {}
     }
@@ -138,12 +139,12 @@ impl ContentStore {
 
     /// Adds bytes to those of a call in flight; `false` if they do not fit.
     pub(crate) fn grow(&self, bytes: &mut InFlightBytes, more: usize) -> bool {
-        bytes.grow(more, &|| self.evict_oldest(&mut self.state()))
+        bytes.grow(more, &|| self.evict_oldest(&mut self.state.lock()))
     }
 
     /// Queues content, which is masked by [`ContentStore::mask_pending`] before it is kept.
     pub(crate) fn push(&self, content: RawContent) {
-        self.state().pending.push_back(content);
+        self.state.lock().pending.push_back(content);
         self.pending.notify_one();
     }
 
@@ -156,7 +157,7 @@ impl ContentStore {
     pub(crate) fn mask_pending(&self) {
         loop {
             let (raw, settings) = {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let Some(raw) = state.pending.pop_front() else {
                     return;
                 };
@@ -177,7 +178,7 @@ impl ContentStore {
 
     /// Returns the content of a call, if it is kept. Removes what is too old.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<StoredContent>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.remove_expired(&mut state);
         let mut stored = state.stored.iter().rev();
         let found = stored.find(|(content, _)| *content.id == *id);
@@ -186,7 +187,7 @@ impl ContentStore {
 
     /// Removes content whose retention is over.
     pub(crate) fn remove_old(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.remove_expired(&mut state);
     }
 
@@ -196,11 +197,11 @@ impl ContentStore {
             if self.memory.try_add(bytes) {
                 break;
             }
-            if !self.evict_oldest(&mut self.state()) {
+            if !self.evict_oldest(&mut self.state.lock()) {
                 return;
             }
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.stored.push_back((Arc::new(content), bytes));
         self.remove_expired(&mut state);
     }
@@ -224,15 +225,11 @@ impl ContentStore {
 
     /// Returns the compiled detectors. `None` cannot happen: they compile in every test.
     fn mask(&self) -> Option<Mask> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.mask.is_none() {
             state.mask = all_detectors();
         }
         state.mask.clone()
-    }
-
-    fn state(&self) -> MutexGuard<'_, ContentState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
-use crate::observe::trace::{record::CallRecord, store::memory::TraceMemory};
+use crate::{
+    mutex::Mutex,
+    observe::trace::{record::CallRecord, store::memory::TraceMemory},
+};
 
 /// The last records, oldest first, within a number and the memory bound.
 #[derive(Debug)]
@@ -35,7 +38,7 @@ impl RecordRing {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, RingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the last record.

@@ -434,7 +434,7 @@ proptest! {
             sink.record(&exchange, &ExchangeEvent::Finished);
         }
         let kept: usize = store.ring.state().records().map(|record| record.bytes()).sum();
-        let rules: usize = lock(&store.rules).iter().map(|rule| rule.bytes()).sum();
+        let rules: usize = store.rules.lock().iter().map(|rule| rule.bytes()).sum();
         let tables = DenialTable::max_bytes() + PromptCache::max_bytes();
         prop_assert_eq!(store.status().bytes, kept + rules + tables);
         prop_assert_eq!(store.status().in_flight_bytes, 0);

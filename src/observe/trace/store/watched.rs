@@ -1,17 +1,14 @@
 //! Sessions whose content is kept on purpose, for a while and with a reason.
 
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::SystemTime,
 };
 
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::observe::trace::clock;
+use crate::{mutex::Mutex, observe::trace::clock};
 
 /// Watches at a time. The one that ends first is replaced.
 const MAX_WATCHES: usize = 64;
@@ -52,7 +49,7 @@ pub(crate) struct WatchedSessions {
 
 impl WatchedSessions {
     pub(crate) fn add(&self, watch: SessionWatch) {
-        let mut watches = self.watches();
+        let mut watches = self.watches.lock();
         watches.retain(|other| (&other.session, &other.caller) != (&watch.session, &watch.caller));
         if watches.len() >= MAX_WATCHES {
             watches.sort_by_key(|watch| watch.until);
@@ -78,14 +75,10 @@ impl WatchedSessions {
 
     /// Returns the watches that have not ended, and removes the others.
     pub(crate) fn list(&self, now: SystemTime) -> Vec<SessionWatch> {
-        let mut watches = self.watches();
+        let mut watches = self.watches.lock();
         watches.retain(|watch| watch.until > now);
         self.has_any.store(!watches.is_empty(), Ordering::Relaxed);
         watches.clone()
-    }
-
-    fn watches(&self) -> MutexGuard<'_, Vec<SessionWatch>> {
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
