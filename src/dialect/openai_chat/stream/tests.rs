@@ -684,9 +684,9 @@ fn signature() -> Value {
 
 /// Returns the thoughts that are sent, and their details, if the end of each thought is held back
 /// and `b` becomes `mask`.
-fn held_thoughts(mask: &str) -> (String, Vec<Value>) {
+fn held_thoughts(thoughts: &[Bytes], mask: &str) -> (String, Vec<Value>) {
     let mut held = String::new();
-    let sent = rewritten(&thinking(), &mut |chunk| {
+    let sent = rewritten(thoughts, &mut |chunk| {
         let is_last = chunk["candidates"][0]["finishReason"].is_string();
         let parts = chunk.pointer_mut("/candidates/0/content/parts");
         let Some(parts) = parts.and_then(Value::as_array_mut) else {
@@ -719,7 +719,7 @@ fn held_thoughts(mask: &str) -> (String, Vec<Value>) {
 
 #[test]
 fn details_of_thoughts_are_kept_if_only_the_ends_of_these_are_held_back() {
-    let (thoughts, details) = held_thoughts("b");
+    let (thoughts, details) = held_thoughts(&thinking(), "b");
     assert_eq!(thoughts, "think about it");
     assert_eq!(
         details,
@@ -734,8 +734,20 @@ fn details_of_thoughts_are_kept_if_only_the_ends_of_these_are_held_back() {
 
 #[test]
 fn details_of_masked_thoughts_lose_their_texts() {
-    let (thoughts, details) = held_thoughts("*");
+    let (thoughts, details) = held_thoughts(&thinking(), "*");
     assert_eq!(thoughts, "think a*out it");
     assert!(details.contains(&signature()));
     assert!(!json!(details).to_string().contains("bout"), "{details:?}");
+}
+
+#[test]
+#[should_panic(expected = "reasoning_details")]
+fn details_that_wait_for_a_held_thought_are_bounded() {
+    let thought = json!({ "reasoning": "think", "reasoning_details": [detail("think")] });
+    let encrypted = json!({ "reasoning_details": [{ "data": "x".repeat(1 << 20) }] });
+    let deltas = [vec![thought], vec![encrypted; 17]].concat();
+    let choice = |delta: Value| json!({ "index": 0, "delta": delta, "finish_reason": null });
+    let tail = deltas.into_iter().map(choice).chain([finish("stop")]);
+
+    held_thoughts(&events(&[], &tail.collect::<Vec<_>>()), "b");
 }

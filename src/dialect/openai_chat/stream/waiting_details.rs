@@ -12,6 +12,8 @@ use crate::dialect::document::read_json;
 pub struct WaitingDetails {
     /// Details, each with the length of the thoughts up to the end of its piece.
     details: VecDeque<(usize, Bytes)>,
+    /// Bytes of the details.
+    bytes: usize,
     /// Length of the thoughts so far.
     read: usize,
     /// End of the thoughts that is not sent yet.
@@ -30,6 +32,11 @@ pub struct LastDetails {
 }
 
 impl WaitingDetails {
+    /// Returns the number of bytes that wait.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns whether the end of a thought is not sent yet.
     pub const fn waits(&self) -> bool {
         !self.unsent.is_empty()
@@ -40,6 +47,7 @@ impl WaitingDetails {
     pub fn pass(&mut self, details: Vec<Bytes>, read: &str, sent: &str) -> Vec<Bytes> {
         self.read += read.len();
         let end = self.read;
+        self.bytes += details.iter().map(Bytes::len).sum::<usize>();
         self.details
             .extend(details.into_iter().map(|detail| (end, detail)));
         let waiting = mem::take(&mut self.unsent) + read;
@@ -54,10 +62,10 @@ impl WaitingDetails {
         let sent = self.read - self.unsent.len();
         let count = self.details.iter().take_while(|(end, _)| *end <= sent);
         let count = count.count();
-        self.details
-            .drain(..count)
-            .map(|(_, detail)| detail)
-            .collect()
+        let details = self.details.drain(..count).map(|(_, detail)| detail);
+        let details: Vec<Bytes> = details.collect();
+        self.bytes -= details.iter().map(Bytes::len).sum::<usize>();
+        details
     }
 
     /// Takes the thought of the last chunk. Returns the details that are left.
@@ -77,6 +85,7 @@ impl WaitingDetails {
             let detail = read_json::<Value>(detail);
             detail.is_ok_and(|detail| !has_text(&detail))
         });
+        self.bytes = self.details.iter().map(|(_, detail)| detail.len()).sum();
     }
 }
 
@@ -110,6 +119,7 @@ mod tests {
         assert_eq!(passed(&mut waiting, A, "a b", "a "), "");
         assert_eq!(passed(&mut waiting, C, "c", "b"), A);
         assert_eq!(passed(&mut waiting, SIGNATURE, "", ""), "");
+        assert_eq!(waiting.bytes(), C.len() + SIGNATURE.len());
         let last = waiting.finish("", "c");
         assert!(last.has_texts);
         assert_eq!(last.details.concat(), [C, SIGNATURE].concat().as_bytes());

@@ -9,7 +9,7 @@ use crate::dialect::{
     api_dialect::WriteChunks,
     content_form::{AnswerLabels, TextEvent},
     document::{Document, is_set},
-    error::DialectError,
+    error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_chat::{
         fields::{CHOICES, ERROR, parse},
@@ -32,6 +32,9 @@ use crate::dialect::{
 
 /// Object type of the events of a stream.
 const CHUNK_OBJECT: &str = "chat.completion.chunk";
+
+/// Bytes of details that wait for their thoughts.
+const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 
 /// Writes the events of one answer.
 #[derive(Debug, Default)]
@@ -101,6 +104,10 @@ impl ChatChunkWriter {
             let written = write_delta(choice, &before, &after, details)?;
             is_blank &= is_blank_choice(&written)?;
             documents.push(written);
+        }
+        let waiting = self.details.values().map(WaitingDetails::bytes);
+        if waiting.sum::<usize>() > MAX_WAITING_BYTES {
+            return Err(field_error("reasoning_details", "shorter"));
         }
         if !choices.is_empty() {
             event.set_children(CHOICES, &documents)?;
