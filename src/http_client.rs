@@ -9,7 +9,7 @@
 //! Built on hyper's pooled client. `reqwest` adds a parsed URL, a copy of the headers
 //! and five layers to each call; calls that are rare may use it.
 
-mod interim_responses;
+mod yielding_connection;
 
 use std::{
     error::Error,
@@ -36,7 +36,7 @@ use tokio::{
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use tower::{BoxError, Service, ServiceExt, timeout::Timeout};
 
-use self::interim_responses::{LimitedConnection, limit_interim_responses};
+use self::yielding_connection::YieldingConnection;
 
 /// Most idle connections per address and event loop.
 const MAX_IDLE_CONNECTIONS: usize = 256;
@@ -48,8 +48,8 @@ const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// agents do not read stop no others.
 const CONNECTION_WINDOW_BYTES: u32 = 256 * STREAM_WINDOW_BYTES;
 
-/// Maximum size of a response's headers in HTTP/2, in bytes.
-const MAX_HEADER_LIST_BYTES: u32 = 64 * 1024;
+/// Maximum size of a response's headers, in bytes.
+const MAX_HEADER_BYTES: u32 = 64 * 1024;
 
 /// Interval at which a connection of HTTP/2 with streams is tested, and the time for the
 /// answer. All calls of an event loop depend on one connection.
@@ -125,10 +125,11 @@ impl HttpClient {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(config.idle_timeout)
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            .http1_max_buf_size(MAX_HEADER_BYTES as usize)
             .http2_only(config.version == HttpVersion::Http2)
             .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
             .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_max_header_list_size(MAX_HEADER_LIST_BYTES)
+            .http2_max_header_list_size(MAX_HEADER_BYTES)
             .http2_keep_alive_interval(PING_INTERVAL)
             .http2_keep_alive_timeout(PING_INTERVAL);
         Ok(Self(Arc::new(RuntimePools {
@@ -142,9 +143,8 @@ impl HttpClient {
     /// Dropping the future, or the response, ends the call. Needs a runtime.
     pub fn send(
         &self,
-        mut request: Request<Body>,
+        request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Incoming>, HttpClientError>> + use<> {
-        limit_interim_responses(&mut request);
         self.0.send(request).err_into()
     }
 }
@@ -178,7 +178,7 @@ fn connector(config: &PoolConfig) -> io::Result<Connector> {
 }
 
 impl Service<Uri> for Connector {
-    type Response = LimitedConnection<MaybeHttpsStream<TokioIo<TcpStream>>>;
+    type Response = YieldingConnection<MaybeHttpsStream<TokioIo<TcpStream>>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -188,7 +188,7 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, address: Uri) -> Self::Future {
         let connected = Timeout::clone(&self.0).oneshot(address);
-        Box::pin(connected.map_ok(LimitedConnection::new))
+        Box::pin(connected.map_ok(YieldingConnection::new))
     }
 }
 
