@@ -19,6 +19,10 @@ const OBJECTS: [&[&str]; 3] = [CONTENT, SYSTEM_INSTRUCTION, WRAPPED_REQUEST];
 /// Fields with a list of such objects.
 const LISTS: [&[&str]; 6] = [CANDIDATES, CONTENTS, DECLARATIONS, PARTS, REQUESTS, TOOLS];
 
+/// Texts of which each document with a private field has one: the begin of their names, or of an
+/// escaped letter. Escapes of letters are rare, unlike those of other characters.
+const SIGNS: [&str; 3] = ["hookgate", r"\u006", r"\u007"];
+
 /// Returns JSON in the content form without the fields that only hookgate needs. Fields of such
 /// names in arguments, results and schemas are content and stay.
 pub fn without_private_fields(json: &Bytes) -> Bytes {
@@ -48,6 +52,11 @@ pub fn shown_to_hooks(document: Box<RawValue>) -> Option<Box<RawValue>> {
 ///
 /// Fails for such a field, unless it is in arguments, results or schemas.
 pub fn refuse_private_fields(document: &Document) -> Result<(), DialectError> {
+    let json = document.to_bytes();
+    let has = |sign: &str| memmem::find(&json, sign.as_bytes()).is_some();
+    if !SIGNS.into_iter().any(has) {
+        return Ok(());
+    }
     find_in(document).map_or(Ok(()), |field| Err(field_error(field, "absent")))
 }
 
@@ -128,6 +137,7 @@ mod tests {
             r#"{"system_instruction":{"parts":[{"text":"a"},{"hookgate_source":0}]}}"#,
             r#"{"requests":[{"content":{"parts":[{"hookgateSourc\u0065":"x"}]}}]}"#,
             r#"{"tools":[{"function_declarations":[{"hookgateSource":"x"}]}]}"#,
+            r#"{"contents":[{"\u0068ookgateSource":0}]}"#,
         ] {
             assert!(is_refused(json), "{json}");
         }
