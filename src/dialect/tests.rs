@@ -6,6 +6,8 @@ mod recording_editor;
 
 use serde_json::Value;
 
+use crate::dialect::document::Document;
+
 /// Puts `*` behind every text of the content form. Returns the number of texts.
 pub(super) fn mark_texts(form: &mut Value) -> usize {
     let mut contents: Vec<&mut Value> = Vec::new();
@@ -26,4 +28,18 @@ pub(super) fn mark_texts(form: &mut Value) -> usize {
         }
     }
     count
+}
+
+/// Edits the fields of a document that are different or absent in `value`.
+pub(super) fn set_fields(document: &mut Document, value: &Value) {
+    let fields = value.as_object().unwrap();
+    let names: Vec<String> = document.fields().map(|(key, _)| key.into_owned()).collect();
+    for name in names.iter().filter(|name| !fields.contains_key(*name)) {
+        document.remove(&[name]).unwrap();
+    }
+    for (name, value) in fields {
+        if document.get(&[name]).unwrap().as_ref() != Some(value) {
+            document.set(&[name], value).unwrap();
+        }
+    }
 }

@@ -72,18 +72,23 @@ pub fn close_request(
     document: &Document,
 ) -> Result<Bytes, DialectError> {
     let mut body = envelope.cloned().unwrap_or_default();
-    let original = body.clone();
-    call.write_model(&mut body)?;
-    let before = read_chat(&original)?;
-    REQUEST_LABELS.write(&mut body, &before, document)?;
-    if let Some(messages) = ChatMessages::read(&body)? {
-        messages.write(&mut body, &before, document)?;
+    if document.is_edited() {
+        write_form(&mut body, document)?;
     }
-    write_tool_choice(&mut body, &before, document)?;
-    write_tools(&mut body, &before, document)?;
-    write_sampling(&mut body, &before, document)?;
+    call.write_model(&mut body)?;
     write_storage(&mut body, call)?;
     Ok(body.to_bytes())
+}
+
+fn write_form(body: &mut Document, after: &Document) -> Result<(), DialectError> {
+    let before = read_chat(body)?;
+    REQUEST_LABELS.write(body, &before, after)?;
+    if let Some(messages) = ChatMessages::read(body)? {
+        messages.write(body, &before, after)?;
+    }
+    write_tool_choice(body, &before, after)?;
+    write_tools(body, &before, after)?;
+    write_sampling(body, &before, after)
 }
 
 /// Returns a conversation in the content form.

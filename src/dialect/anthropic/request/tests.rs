@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::dialect::{
-    Call, Document, Operation, RequestLine, SOURCE, anthropic::fields::parse_strict, recognize_call,
+    Call, Document, Operation, RequestLine, SOURCE, anthropic::fields::parse_strict,
+    recognize_call, tests::set_fields,
 };
 
 /// Returns the call of a request.
@@ -39,10 +40,10 @@ fn refused(value: &Value) -> String {
 fn edited(request: &Value, edit: impl FnOnce(&mut Value)) -> Value {
     let body = body(request);
     let mut call = call();
-    let form = open_body(&mut call, &body).unwrap();
+    let mut form = open_body(&mut call, &body).unwrap();
     let mut value: Value = serde_json::from_slice(&form.to_bytes()).unwrap();
     edit(&mut value);
-    let form = Document::from_checked(value.to_string().into()).unwrap();
+    set_fields(&mut form, &value);
     let closed = close_body(&call, &body, &form).unwrap();
     serde_json::from_slice(&closed).unwrap()
 }

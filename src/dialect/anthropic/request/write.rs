@@ -29,10 +29,8 @@ use crate::dialect::{
 pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
     let mut edited = body.clone();
     call.write_model(&mut edited)?;
-    let read = ReadBody::read(body)?;
-    let current = form.to_bytes();
-    if current != read.form.to_bytes() {
-        write_form(&mut edited, read, &Document::from_checked(current)?)?;
+    if form.is_edited() {
+        write_form(&mut edited, ReadBody::read(body)?, form)?;
     }
     Ok(edited.to_bytes())
 }

@@ -6,7 +6,9 @@ use crate::{
         RequestLine, TextEditor, TextKind, edit_request_texts,
         method::{Framing, Operation},
         openai_chat::fields::parse,
-        recognize_call, withhold_tools,
+        recognize_call,
+        tests::set_fields,
+        withhold_tools,
     },
     model::ModelName,
 };
@@ -59,6 +61,13 @@ fn content_form(body: &str) -> Value {
 /// Replaces a field of the content form.
 fn set(field: &'static str, value: Value) -> impl FnOnce(&mut Document) {
     move |document| document.set(&[field], &value).unwrap()
+}
+
+/// Hides the result `xy`.
+fn hide(document: &mut Document) {
+    let text = document.to_text();
+    let hidden = text.replace(r#"{"output":"xy"}"#, r#"{"error":"hidden"}"#);
+    set_fields(document, &serde_json::from_str(&hidden).unwrap());
 }
 
 /// Puts `*` for every `ss`.
@@ -200,11 +209,7 @@ fn a_sound_that_is_stored_upstream_is_refused() {
 fn unknown_fields_of_a_hidden_result_go() {
     check(
         r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"1","x":"secret","y":4711,"cache_control":{},"content":[{"type":"text","text":"xy","x":"secret"}]},{"role":"user","content":"a","x":"b"}]}"#,
-        |document| {
-            let text = document.to_text();
-            let hidden = text.replace(r#"{"output":"xy"}"#, r#"{"error":"hidden"}"#);
-            *document = Document::from_checked(hidden.into()).unwrap();
-        },
+        hide,
         r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"1","cache_control":{},"content":[{"type":"text","text":"hidden"}]},{"role":"user","content":"a","x":"b"}]}"#,
     );
 }
@@ -316,11 +321,6 @@ fn an_edited_result_keeps_its_form() {
             r#"{{"model":"m","messages":[{{"role":"assistant","tool_calls":[{{"id":"1","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"1","content":{content}}}]}}"#
         )
     };
-    let hide = |document: &mut Document| {
-        let text = document.to_text();
-        let hidden = text.replace(r#"{"output":"xy"}"#, r#"{"error":"hidden"}"#);
-        *document = Document::from_checked(hidden.into()).unwrap();
-    };
     check(&body(r#""xy""#), hide, &body(r#""hidden""#));
     check(
         &body(r#"[{"type":"text","text":"x","cache_control":{}},{"type":"text","text":"y"}]"#),
@@ -349,11 +349,7 @@ fn media_of_a_result_are_opaque_and_go_with_a_hidden_one() {
     );
     check(
         &body(&format!(r#"[{image},{{"type":"text","text":"xy"}}]"#)),
-        |document| {
-            let text = document.to_text();
-            let hidden = text.replace(r#"{"output":"xy"}"#, r#"{"error":"hidden"}"#);
-            *document = Document::from_checked(hidden.into()).unwrap();
-        },
+        hide,
         &body(r#"[{"type":"text","text":"hidden"}]"#),
     );
 }
