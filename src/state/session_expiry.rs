@@ -28,7 +28,7 @@ const MAX_QUEUED_ENDS: usize = 1024;
 pub async fn expire_sessions(app: App) {
     let (sender, mut expired) = mpsc::channel(MAX_QUEUED_ENDS);
     let shutdown = app.resources.shutdown.clone();
-    let expired = stream::poll_fn(|context| expired.poll_recv(context));
+    let expired = stream::poll_fn(move |context| expired.poll_recv(context));
     let expired = expired.take_until(shutdown.cancelled_owned());
     let ended = expired.for_each_concurrent(MAX_CONCURRENT_ENDS, |(snapshot, key, state)| {
         end(snapshot, key, state)
