@@ -101,7 +101,10 @@ impl SyncQueue {
             limits.sync(&key, &usage, scope, None).await.is_some()
         });
         let written = written.buffer_unordered(MAX_CONCURRENT_SYNCS);
-        written.all(async |is_written| is_written).await
+        // None is dropped before its end: it would not restore the tokens that it took.
+        written
+            .fold(true, async |all, is_written| all && is_written)
+            .await
     }
 }
 
