@@ -189,14 +189,12 @@ fn parse_since(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
         return Ok(time);
     }
-    let unit = text.get(text.len().saturating_sub(1)..).unwrap_or_default();
-    let seconds = match unit {
-        "d" => 86_400,
-        "h" => 3600,
-        "m" => 60,
-        _ => return Err(wrong()),
-    };
-    let number: i64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    let units = [("d", 86_400), ("h", 3600), ("m", 60)];
+    let mut amounts = units
+        .into_iter()
+        .filter_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (number, seconds) = amounts.next().ok_or_else(wrong)?;
+    let number: i64 = number.parse().map_err(|_| wrong())?;
     let seconds = number.checked_mul(seconds).filter(|seconds| *seconds >= 0);
     let ago = SignedDuration::from_secs(seconds.ok_or_else(wrong)?);
     Timestamp::now().checked_sub(ago).map_err(|_| wrong())

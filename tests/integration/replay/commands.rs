@@ -201,6 +201,7 @@ async fn calls_before_the_since_time_are_skipped() {
     let later = ["--since", "2999-01-01T00:00:00Z"];
     assert_eq!(recorded.report("base.yaml", &later)["counts"]["calls"], 0);
     assert_eq!(recorded.replay("base.yaml", &["--since", "soon"]).0, 2);
+    assert_eq!(recorded.replay("base.yaml", &["--since", "7dd"]).0, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
