@@ -23,6 +23,7 @@ pub type Case = (&'static str, fn() -> Outcome);
 /// All counted cases.
 pub const CASES: &[Case] = &[
     ("parse_100k", parse),
+    ("open_100k", open),
     ("stable_form_100k", stable_form),
     ("splice_100k", splice),
     ("write_event_100k", write_event),
@@ -60,6 +61,14 @@ fn ensure(condition: bool) -> Outcome {
 fn parse() -> Outcome {
     let body = body(LARGE_BYTES)?;
     measured(|| dialect::parse_document(body).map(drop))?;
+    Ok(())
+}
+
+fn open() -> Outcome {
+    let mut call = call(GENERATE)?;
+    let document = dialect::parse_document(body(LARGE_BYTES)?)?;
+    let dialect = dialect::of(call.method.api);
+    measured(|| dialect.open_request(&mut call, document).map(drop))?;
     Ok(())
 }
 
