@@ -49,7 +49,7 @@ impl App {
     /// Returns an error if something that the config asks for cannot be built, or if a
     /// guard is not proven. No hook process is left then.
     pub async fn new(config: Config, resources: AppResources) -> Result<Self, BuildError> {
-        let snapshot = Box::pin(first_snapshot(config, &resources, None)).await;
+        let snapshot = Box::pin(build_snapshot(config, &resources, None, None)).await;
         Ok(Self::of(
             ended_on_error(snapshot, &resources).await?,
             resources,
@@ -69,7 +69,7 @@ impl App {
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
         revisions::log_warnings(&config);
-        let snapshot = Box::pin(first_snapshot(config, &resources, Some(&source))).await;
+        let snapshot = Box::pin(build_snapshot(config, &resources, Some(&source), None)).await;
         let snapshot = ended_on_error(snapshot, &resources).await?;
         source.store(&snapshot.config, &ReloadCause::Start.to_string(), None)?;
         Ok(Self::of(snapshot, resources, Some(source)))
@@ -264,8 +264,8 @@ impl App {
         cause: &ReloadCause,
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), ReloadError> {
-        let mut snapshot = self.build_new_snapshot(config)?;
-        self.build_candidate(&mut snapshot)?;
+        self.reloads.start.check(&config)?;
+        let snapshot = self.build(config)?;
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.
         self.source()?
@@ -280,6 +280,18 @@ impl App {
         revisions::log_warnings(&applied.config);
         self.reloads.revisions.add(applied);
         Ok(())
+    }
+
+    /// Builds and proves the snapshot of a config, unless the gateway shuts down.
+    fn build(&self, config: Config) -> Result<Snapshot, ReloadError> {
+        let previous = self.snapshot();
+        let source = Some(self.source()?);
+        let built = build_snapshot(config, &self.resources, source, Some(&previous));
+        let built = self.resources.shutdown.run_until_cancelled(Box::pin(built));
+        match Handle::current().block_on(built) {
+            Some(built) => built.map_err(|error| ReloadError(error.to_string())),
+            None => Err(ReloadError("the gateway is shutting down".to_owned())),
+        }
     }
 
     fn record_reload(&self, cause: ReloadCause, reloaded: &Result<(), ReloadError>) {
@@ -323,55 +335,23 @@ impl App {
         let mut current = current.unwrap_or_else(PoisonError::into_inner);
         mem::replace(&mut current, Arc::new(snapshot))
     }
-
-    fn build_new_snapshot(&self, config: Config) -> Result<Snapshot, ReloadError> {
-        let previous = self.snapshot();
-        self.reloads.start.check(&config)?;
-        let rejected = |error: BuildError| ReloadError(error.to_string());
-        let built = Snapshot::build(config, &self.resources, Some(&previous)).map_err(rejected)?;
-        self.prove(&built)?;
-        let opened = built.open_logs(&self.resources, Some(&previous));
-        opened.map_err(|error| rejected(error.into()))
-    }
-
-    /// Builds and proves the snapshot of the config that is rolled out, if there is one.
-    fn build_candidate(&self, snapshot: &mut Snapshot) -> Result<(), ReloadError> {
-        let source = self.source()?;
-        let candidate = snapshot.build_candidate(source, &self.resources);
-        let candidate = candidate.map_err(|error| ReloadError(error.to_string()))?;
-        if let Some(candidate) = candidate {
-            self.prove(&candidate)?;
-            let previous = self.snapshot();
-            snapshot.add_candidate(candidate, source, &self.resources, Some(&previous))?;
-        }
-        Ok(())
-    }
-
-    /// Proves the guards of a new snapshot, unless the gateway shuts down.
-    fn prove(&self, snapshot: &Snapshot) -> Result<(), ReloadError> {
-        let proved = snapshot.prove(&self.resources);
-        let proved = self.resources.shutdown.run_until_cancelled(proved);
-        match Handle::current().block_on(proved) {
-            Some(proved) => proved.map_err(|error| ReloadError(error.to_string())),
-            None => Err(ReloadError("the gateway is shutting down".to_owned())),
-        }
-    }
 }
 
-/// Builds the snapshot of a start, with that of a rollout, and proves their guards.
-async fn first_snapshot(
+/// Builds a snapshot, with that of a rollout, and proves their guards.
+async fn build_snapshot(
     config: Config,
     resources: &AppResources,
     source: Option<&ConfigSource>,
+    previous: Option<&Snapshot>,
 ) -> Result<Snapshot, BuildError> {
-    let snapshot = Snapshot::build(config, resources, None)?;
+    let snapshot = Snapshot::build(config, resources, previous)?;
     snapshot.prove(resources).await?;
-    let mut snapshot = snapshot.open_logs(resources, None)?;
+    let mut snapshot = snapshot.open_logs(resources, previous)?;
     if let Some(source) = source
         && let Some(candidate) = snapshot.build_candidate(source, resources)?
     {
         candidate.prove(resources).await?;
-        snapshot.add_candidate(candidate, source, resources, None)?;
+        snapshot.add_candidate(candidate, source, resources, previous)?;
     }
     Ok(snapshot)
 }
