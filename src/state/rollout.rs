@@ -14,7 +14,7 @@ use super::{
     resources::AppResources,
     revision_store::RevisionError,
     rollout_progress::{RolloutArm, RolloutChange, RolloutProgress, RolloutStatus},
-    rollout_sink::{AbortStore, RolloutReporter},
+    rollout_sink::RolloutReporter,
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
@@ -149,7 +149,9 @@ impl Snapshot {
             arm: RolloutArm::Current,
             metrics: Arc::clone(&self.metrics),
             audit: self.audit.clone(),
-            store: AbortStore::new(source, resources),
+            source: source.clone(),
+            tasks: resources.tasks.clone(),
+            runtime: Handle::current(),
         };
         candidate.audit = self
             .audit
@@ -182,16 +184,6 @@ impl Snapshot {
         let share = reporter.progress.share();
         if share > 0 {
             reporter.report(RolloutChange::Step(share));
-        }
-    }
-}
-
-impl AbortStore {
-    fn new(source: &ConfigSource, resources: &AppResources) -> Self {
-        Self {
-            source: source.clone(),
-            tasks: resources.tasks.clone(),
-            runtime: Handle::current(),
         }
     }
 }

@@ -25,12 +25,6 @@ pub(super) struct RolloutReporter {
     pub(super) arm: RolloutArm,
     pub(super) metrics: Arc<Metrics>,
     pub(super) audit: Option<Arc<AuditLog>>,
-    pub(super) store: AbortStore,
-}
-
-/// Stores aborts on a thread for blocking tasks.
-#[derive(Debug, Clone)]
-pub(super) struct AbortStore {
     pub(super) source: ConfigSource,
     pub(super) tasks: TaskTracker,
     pub(super) runtime: Handle,
@@ -63,7 +57,7 @@ impl RolloutReporter {
         self.metrics.rollout_share.set(share.into());
         if let Some(difference) = difference {
             self.metrics.rollout_aborts.inc();
-            self.store.store(to.clone());
+            self.store_abort();
             tracing::warn!(
                 config.from = from,
                 config.to = to,
@@ -92,11 +86,10 @@ impl RolloutReporter {
             }));
         }
     }
-}
 
-impl AbortStore {
-    fn store(&self, version: String) {
-        let source = self.source.clone();
+    /// Stores the end of the rollout on a thread for blocking tasks.
+    fn store_abort(&self) {
+        let (source, version) = (self.source.clone(), self.progress.to.clone());
         let store = move || {
             if let Err(error) = source.store_abort(&version) {
                 tracing::error!(%error, "failed to store the end of a rollout");
