@@ -23,9 +23,6 @@ use crate::{
     observe::Metrics,
 };
 
-/// Metric label for callers that the config does not name.
-const OTHER_LABEL: &str = "other";
-
 /// Callers of one config.
 #[derive(Debug)]
 pub struct Authenticator {
@@ -57,12 +54,17 @@ impl AuthState {
 
 impl Authenticator {
     /// Creates an authenticator for the callers in `auth`, without fetching keys. An
-    /// issuer whose `jwks` are those of `previous` keeps its keys.
+    /// issuer whose `jwks` are those of `previous` keeps its keys. Requests also count against
+    /// `shared_limits`.
     ///
     /// # Errors
     ///
     /// Returns an error if an issuer's key file is unusable, or there is no HTTP client.
-    pub fn new(auth: &Auth, previous: Option<&Self>) -> Result<Self, JwksError> {
+    pub fn new(
+        auth: &Auth,
+        previous: Option<&Self>,
+        shared_limits: Option<Arc<SharedLimits>>,
+    ) -> Result<Self, JwksError> {
         let issuer = auth.jwt.as_ref().map(|spec| {
             let previous = previous.and_then(|previous| previous.issuer.as_ref());
             TokenIssuer::new(spec.clone(), previous)
@@ -74,15 +76,8 @@ impl Authenticator {
             mtls: mtls.map(|spec| (spec.clone(), Arc::new(spec.grant))),
             is_enabled: auth.is_required(),
             allows_anonymous: auth.anonymous,
-            shared_limits: None,
+            shared_limits,
         })
-    }
-
-    /// Counts requests against limits that several gateways share.
-    #[must_use]
-    pub fn with_shared_limits(mut self, limits: Option<Arc<SharedLimits>>) -> Self {
-        self.shared_limits = limits;
-        self
     }
 
     /// Starts refreshing the issuer's keys for as long as they are in use. `spawn` starts
@@ -169,23 +164,20 @@ impl Authenticator {
             let keys = PresentedKeys::read(headers, "");
             return Some(Identity::anonymous(&keys, user_agent, self.session_scope()));
         }
-        let principal = |label: &str, grant: &Arc<Grant>| Principal {
-            name: name.into(),
-            label: label.into(),
-            grant: Arc::clone(grant),
-        };
-        let by_token = || {
-            let issuer = self.issuer.as_ref()?;
-            let is_token = name.starts_with(TOKEN_PREFIX);
-            is_token.then(|| principal(OTHER_LABEL, &issuer.grant))
-        };
-        let by_certificate = || {
-            let (_, grant) = self.mtls.as_ref()?;
-            let is_certificate = name.starts_with(CERTIFICATE_PREFIX);
-            is_certificate.then(|| principal(OTHER_LABEL, grant))
-        };
+        let grants = [
+            (
+                TOKEN_PREFIX,
+                self.issuer.as_ref().map(|issuer| &issuer.grant),
+            ),
+            (
+                CERTIFICATE_PREFIX,
+                self.mtls.as_ref().map(|(_, grant)| grant),
+            ),
+        ];
+        let mut grants = grants.into_iter();
+        let grant = grants.find_map(|(prefix, grant)| grant.filter(|_| name.starts_with(prefix)));
         let known = self.keys.find_by_name(name).cloned();
-        let principal = known.or_else(by_token).or_else(by_certificate)?;
+        let principal = known.or_else(|| Some(Principal::unnamed(name, grant?)))?;
         Some(Identity::named(
             principal,
             Arc::default(),
@@ -235,21 +227,15 @@ impl Authenticator {
         let issuer = self.issuer.as_ref().filter(|issuer| issuer.has_issued(key));
         let issuer = issuer.ok_or(AuthError::Unknown)?;
         let subject = issuer.verify(key).await.ok_or(AuthError::InvalidToken)?;
-        Ok(Principal {
-            name: format!("{TOKEN_PREFIX}{subject}").into(),
-            label: OTHER_LABEL.into(),
-            grant: Arc::clone(&issuer.grant),
-        })
+        let name = format!("{TOKEN_PREFIX}{subject}");
+        Ok(Principal::unnamed(name, &issuer.grant))
     }
 
     fn find_by_certificate(&self, certificate: &PeerCertificate) -> Option<Principal> {
         let (spec, grant) = self.mtls.as_ref()?;
         let name = certificate.name(spec.name, spec.allow.as_deref())?;
-        Some(Principal {
-            name: format!("{CERTIFICATE_PREFIX}{name}").into(),
-            label: OTHER_LABEL.into(),
-            grant: Arc::clone(grant),
-        })
+        let name = format!("{CERTIFICATE_PREFIX}{name}");
+        Some(Principal::unnamed(name, grant))
     }
 
     /// Returns whether a key is a credential for hookgate.

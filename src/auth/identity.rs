@@ -43,6 +43,9 @@ pub(super) enum CallerKey {
     Presented(SecretSlice<u8>),
 }
 
+/// Metric label for callers that the config does not name.
+const OTHER_LABEL: &str = "other";
+
 /// Caller found by its credential.
 #[derive(Debug, Clone)]
 pub(super) struct Principal {
@@ -64,6 +67,17 @@ pub(super) struct Allowance {
     /// The call of this request, once it is counted.
     pub(super) call: Mutex<Option<Arc<CallerCall>>>,
     pub(super) metrics: Arc<Metrics>,
+}
+
+impl Principal {
+    /// Returns a caller that the config does not name.
+    pub(super) fn unnamed(name: impl Into<Arc<str>>, grant: &Arc<Grant>) -> Self {
+        Self {
+            name: name.into(),
+            label: OTHER_LABEL.into(),
+            grant: Arc::clone(grant),
+        }
+    }
 }
 
 impl Identity {

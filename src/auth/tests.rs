@@ -43,7 +43,7 @@ async fn authenticate(
     certificate: Option<(&str, &[&str])>,
     headers: &[(&'static str, &'static str)],
 ) -> (Result<String, AuthError>, Vec<String>) {
-    let authenticator = Authenticator::new(auth, None).unwrap();
+    let authenticator = Authenticator::new(auth, None, None).unwrap();
     let mut headers = header_map(headers);
     let certificate = certificate.map(|(common_name, names)| PeerCertificate {
         common_name: Some(common_name.to_owned()),
@@ -120,7 +120,7 @@ async fn an_own_key_precedes_a_certificate_and_that_precedes_shared_keys() {
 
 #[tokio::test]
 async fn anonymous_callers_are_kept_apart_by_their_keys_for_the_model_api() {
-    let authenticator = Authenticator::new(&Auth::default(), None).unwrap();
+    let authenticator = Authenticator::new(&Auth::default(), None, None).unwrap();
     let key = async |name: &'static str, value: &'static str, query| {
         let mut headers = header_map(&[(name, value)]);
         let credentials = Credentials {

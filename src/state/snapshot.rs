@@ -113,8 +113,7 @@ impl Snapshot {
             previous.map(|previous| &previous.upstreams),
         )?;
         let shared = SharedState::build(&config, resources, previous.map(|old| &old.shared))?;
-        let authenticator = build_authenticator(&config, previous)?;
-        let authenticator = authenticator.with_shared_limits(shared.limits.clone());
+        let authenticator = build_authenticator(&config, &shared, previous)?;
         let kept = previous.filter(|previous| previous.config.sessions == config.sessions);
         let (sessions, transcripts) = match kept {
             Some(kept) => (Arc::clone(&kept.sessions), kept.transcripts.clone()),
@@ -283,10 +282,11 @@ fn transport_deps(config: &Config, resources: &AppResources) -> TransportDeps {
 
 fn build_authenticator(
     config: &Config,
+    shared: &SharedState,
     previous: Option<&Snapshot>,
 ) -> Result<Authenticator, ConfigError> {
     let previous = previous.map(|previous| &previous.authenticator);
-    Authenticator::new(&config.auth, previous).map_err(|error| {
+    Authenticator::new(&config.auth, previous, shared.limits.clone()).map_err(|error| {
         ConfigError::from(Problem {
             span: config.auth.jwt.as_ref().map(|jwt| jwt.span.clone()),
             message: format!("`auth.jwt.jwks`: {error}"),
