@@ -47,3 +47,22 @@ pub fn client_builder() -> ClientBuilder {
         .redirect(redirect::Policy::none())
         .no_proxy()
 }
+
+/// Reads the body of a response; `None` if it is larger than `max_bytes`.
+///
+/// # Errors
+///
+/// Returns an error if the body breaks off.
+pub async fn read_body(
+    mut response: reqwest::Response,
+    max_bytes: usize,
+) -> Result<Option<Vec<u8>>, reqwest::Error> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await? {
+        body.extend_from_slice(&piece);
+        if body.len() > max_bytes {
+            return Ok(None);
+        }
+    }
+    Ok(Some(body))
+}

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::{Grant, JwksOrigin, JwtSpec},
-    service_client::client_builder,
+    service_client::{client_builder, read_body},
 };
 
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -217,18 +217,13 @@ fn http_client() -> Result<reqwest::Client, JwksError> {
 }
 
 async fn fetch(client: &reqwest::Client, url: &Url) -> Result<CachedKeys, JwksError> {
-    let mut response = client.get(url.clone()).send().await.map_err(unreachable)?;
+    let response = client.get(url.clone()).send().await.map_err(unreachable)?;
     if !response.status().is_success() {
         let status = response.status().as_u16();
         return Err(JwksError::Unreachable(format!("status {status}")));
     }
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_JWKS_BYTES {
-            return Err(JwksError::Malformed);
-        }
-    }
+    let body = read_body(response, MAX_JWKS_BYTES).await;
+    let body = body.map_err(unreachable)?.ok_or(JwksError::Malformed)?;
     CachedKeys::parse(std::str::from_utf8(&body).map_err(|_| JwksError::Malformed)?)
 }
 

@@ -7,7 +7,10 @@ use policy_bundle::MAX_ARCHIVE_BYTES;
 use secrecy::ExposeSecret;
 use thiserror::Error;
 
-use crate::{config::BundleOrigin, service_client::client_builder};
+use crate::{
+    config::BundleOrigin,
+    service_client::{client_builder, read_body},
+};
 
 /// Time for a request beside that for which the server may hold it.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -81,7 +84,10 @@ impl BundleClient {
         let found = header.and_then(|tag| tag.to_str().ok()).map(str::to_owned);
         let found = found.filter(|tag| tag.len() <= MAX_ETAG_BYTES);
         let archive = match status {
-            StatusCode::OK => Some(read_body(response).await?),
+            StatusCode::OK => {
+                let body = read_body(response, MAX_ARCHIVE_BYTES).await;
+                Some(body.map_err(unreachable)?.ok_or(FetchError::TooLarge)?)
+            }
             StatusCode::NOT_MODIFIED if etag.is_some() => None,
             status if status.is_redirection() => return Err(FetchError::Redirect),
             status => return Err(FetchError::Status(status)),
@@ -92,17 +98,6 @@ impl BundleClient {
             is_held,
         })
     }
-}
-
-async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, FetchError> {
-    let mut archive = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-        archive.extend_from_slice(&chunk);
-        if archive.len() > MAX_ARCHIVE_BYTES {
-            return Err(FetchError::TooLarge);
-        }
-    }
-    Ok(archive)
 }
 
 /// Returns whether a server applies the preference `wait`, or is a bundle server of OPA.

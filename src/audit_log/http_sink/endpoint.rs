@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::{
     audit_log::field_mask::FieldMask,
     config::{AuditSinkSettings, SinkFormat},
-    service_client::{ClientError, RequestError, client_builder},
+    service_client::{ClientError, RequestError, client_builder, read_body},
 };
 
 /// Bytes of a response that are read. Elasticsearch reports on each line.
@@ -116,7 +116,9 @@ impl SinkEndpoint {
             StatusCode::PAYLOAD_TOO_LARGE => Err(SendError::TooLarge),
             status if !status.is_success() => Err(RequestError::Status(status).into()),
             _ if self.settings.format == SinkFormat::ElasticBulk => {
-                refused_lines(&read_body(response).await?)
+                let body = read_body(response, MAX_RESPONSE_BYTES).await;
+                let body = body.map_err(RequestError::from)?;
+                refused_lines(&body.ok_or(SendError::Response)?)
             }
             _ => Ok(0),
         }
@@ -162,17 +164,6 @@ impl SendError {
             Self::Disk(_) => "disk",
         }
     }
-}
-
-async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, SendError> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(RequestError::from)? {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_RESPONSE_BYTES {
-            return Err(SendError::Response);
-        }
-    }
-    Ok(body)
 }
 
 /// Returns the beginning of an event of Splunk's HTTP Event Collector, up to its `event`.

@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::{
     cli::{failure::Failure, runtime::block_on},
-    service_client::client_builder,
+    service_client::{client_builder, read_body},
 };
 
 /// Time for a request. The admin API ends its own within a minute.
@@ -71,16 +71,11 @@ impl AdminArgs {
 }
 
 async fn receive(request: RequestBuilder) -> Result<Value, Failure> {
-    let mut response = request.send().await.map_err(unreachable)?;
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_RESPONSE_BYTES {
-            let message = "the gateway sent a response that is too large";
-            return Err(Failure::Failed(message.to_owned()));
-        }
-    }
+    let response = request.send().await.map_err(unreachable)?;
     let status = response.status();
+    let too_large = || Failure::Failed("the gateway sent a response that is too large".to_owned());
+    let body = read_body(response, MAX_RESPONSE_BYTES).await;
+    let body = body.map_err(unreachable)?.ok_or_else(too_large)?;
     let answer: Option<Value> = serde_json::from_slice(&body).ok();
     match answer {
         Some(answer) if status.is_success() => Ok(answer),
@@ -101,13 +96,13 @@ async fn receive(request: RequestBuilder) -> Result<Value, Failure> {
     }
 }
 
-/// Words an error and its causes, without its URL.
 /// Returns the text of a field; empty if the object has none.
 pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     let value = object.get(field).and_then(Value::as_str);
     value.unwrap_or_default()
 }
 
+/// Words an error and its causes, without its URL.
 fn unreachable(error: reqwest::Error) -> Failure {
     let error = error.without_url();
     let chain = iter::successors(Some(&error as &dyn Error), |&error| error.source());
