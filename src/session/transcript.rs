@@ -19,7 +19,6 @@ use std::{
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use lru::LruCache;
-use serde_json::Value;
 use tokio::time::Instant;
 
 pub use self::entry::{TranscriptRequest, TranscriptResponse};
@@ -41,7 +40,7 @@ pub struct Transcripts {
     idle: Duration,
     is_cleaned: AtomicBool,
     /// In order of use.
-    records: Mutex<LruCache<SessionKey, TranscriptLog>>,
+    logs: Mutex<LruCache<SessionKey, TranscriptLog>>,
 }
 
 impl Transcripts {
@@ -52,7 +51,7 @@ impl Transcripts {
             max,
             idle,
             is_cleaned: AtomicBool::new(false),
-            records: Mutex::new(LruCache::unbounded()),
+            logs: Mutex::new(LruCache::unbounded()),
         }
     }
 
@@ -73,9 +72,9 @@ impl Transcripts {
     /// Returns the path of a session's transcript and creates the file if necessary;
     /// empty if that fails. `id` is the session's id for hooks, `project` its folder.
     pub async fn path(&self, key: &SessionKey, id: &str, project: &str, now: &str) -> String {
-        if let Some(record) = self.records.lock().get_mut(key) {
-            record.last_used = Instant::now();
-            return record.path.display().to_string();
+        if let Some(log) = self.logs.lock().get_mut(key) {
+            log.last_used = Instant::now();
+            return log.path.display().to_string();
         }
         let project = HEXLOWER.encode(digest(&SHA256, project.as_bytes()).as_ref());
         let head = format::head(id, &project, now);
@@ -85,15 +84,15 @@ impl Transcripts {
             return String::new();
         };
         let shown = path.display().to_string();
-        let mut records = self.records.lock();
-        if let Some(record) = records.get(key) {
+        let mut logs = self.logs.lock();
+        if let Some(log) = logs.get(key) {
             // Another call of the session was first.
             remove(&path);
-            return record.path.display().to_string();
+            return log.path.display().to_string();
         }
-        records.push(key.clone(), TranscriptLog::new(path, bytes));
-        while records.len() > self.max {
-            if let Some((_, oldest)) = records.pop_lru() {
+        logs.push(key.clone(), TranscriptLog::new(path, bytes));
+        while logs.len() > self.max {
+            if let Some((_, oldest)) = logs.pop_lru() {
                 remove(&oldest.path);
             }
         }
@@ -102,55 +101,44 @@ impl Transcripts {
 
     /// Appends the part of a request that is not written yet.
     pub async fn append_request(&self, key: &SessionKey, request: TranscriptRequest<'_>) {
-        self.append(key, request.now, |record| record.append_request(request))
-            .await;
+        let append_to = |log: &mut TranscriptLog| log.append_request(request);
+        let lines = self.logs.lock().get_mut(key).and_then(append_to);
+        append(lines).await;
     }
 
     /// Appends a response of the model.
     pub async fn append_response(&self, key: &SessionKey, response: TranscriptResponse<'_>) {
-        self.append(key, response.now, |record| record.append_response(response))
-            .await;
+        let append_to = |log: &mut TranscriptLog| log.append_response(response);
+        let lines = self.logs.lock().get_mut(key).and_then(append_to);
+        append(lines).await;
     }
 
     /// Removes the transcript of a session that has ended.
     pub fn remove(&self, key: &SessionKey) {
-        if let Some(record) = self.records.lock().pop(key) {
-            remove(&record.path);
+        if let Some(log) = self.logs.lock().pop(key) {
+            remove(&log.path);
         }
     }
 
     /// Removes transcripts of sessions that expired in another process.
     pub fn expire(&self) {
-        let mut records = self.records.lock();
+        let mut logs = self.logs.lock();
         let lifetime = self.idle.saturating_add(EXPIRY_GRACE_PERIOD);
-        while records
+        while logs
             .peek_lru()
-            .is_some_and(|(_, record)| record.last_used.elapsed() > lifetime)
+            .is_some_and(|(_, log)| log.last_used.elapsed() > lifetime)
         {
-            if let Some((_, oldest)) = records.pop_lru() {
+            if let Some((_, oldest)) = logs.pop_lru() {
                 remove(&oldest.path);
             }
         }
-    }
-
-    async fn append(
-        &self,
-        key: &SessionKey,
-        now: &str,
-        lines: impl FnOnce(&mut TranscriptLog) -> Vec<Value>,
-    ) {
-        let fitting = self.records.lock().get_mut(key).and_then(|record| {
-            let lines = lines(record);
-            record.fit(&lines, now)
-        });
-        append(fitting).await;
     }
 }
 
 impl Drop for Transcripts {
     fn drop(&mut self) {
-        for (_, record) in self.records.lock().iter() {
-            remove(&record.path);
+        for (_, log) in self.logs.lock().iter() {
+            remove(&log.path);
         }
     }
 }

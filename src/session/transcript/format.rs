@@ -43,7 +43,7 @@ pub(super) fn groups(conversation: &Conversation) -> Vec<MessageGroup> {
             _ => Author::User,
         };
         let end = item.last_content + 1;
-        match groups.last_mut().filter(|value| value.author == author) {
+        match groups.last_mut().filter(|group| group.author == author) {
             Some(group) if author != Author::User || group.contents.end > item.content => {
                 group.contents.end = group.contents.end.max(end);
                 group.prefix = item.prefix;
@@ -67,13 +67,13 @@ impl MessageGroup {
             let content: Value = serde_json::from_slice(content).unwrap_or_default();
             let own = content.get("parts").and_then(Value::as_array);
             let own = own.into_iter().flatten().map(in_camel_case);
-            parts.extend(own.filter(|value| self.holds(value)));
+            parts.extend(own.filter(|part| self.holds(part)));
         }
         if self.author == Author::Tools {
             let mut before: Vec<Value> = Vec::new();
-            parts.retain(|value| {
-                let is_new = !before.contains(value);
-                before.push(value.clone());
+            parts.retain(|part| {
+                let is_new = !before.contains(part);
+                before.push(part.clone());
                 is_new
             });
         }
@@ -94,14 +94,14 @@ impl MessageGroup {
         let parts = self.parts(history);
         let visible = parts
             .iter()
-            .filter(|value| value.get("thought") != Some(&Value::Bool(true)));
+            .filter(|part| part.get("thought") != Some(&Value::Bool(true)));
         let texts = visible
             .clone()
-            .filter_map(|value| value.get("text")?.as_str());
+            .filter_map(|part| part.get("text")?.as_str());
         ModelText {
             text: texts.collect::<String>().trim().to_owned(),
             calls: visible
-                .filter_map(|value| value.get("functionCall").cloned())
+                .filter_map(|part| part.get("functionCall").cloned())
                 .collect(),
         }
     }

@@ -1,4 +1,4 @@
-//! State of one transcript: the messages entry contains, and the records to append. No IO.
+//! State of one transcript: the messages that it contains, and the records to append. No IO.
 
 use std::path::PathBuf;
 
@@ -20,9 +20,9 @@ pub(super) const MAX_TRANSCRIPT_BYTES: usize = 16 << 20;
 pub(super) struct TranscriptLog {
     pub(super) path: PathBuf,
     written: Vec<LoggedMessage>,
-    /// The last message, if entry is a response that no request has confirmed yet.
+    /// The last message, if it is a response that no request has confirmed yet.
     unconfirmed: Option<ModelMessage>,
-    /// The last message, if entry is the model's: tool results may follow.
+    /// The last message, if it is the model's: tool results may follow.
     last: Option<ModelMessage>,
     bytes: usize,
     pub(super) last_used: Instant,
@@ -54,8 +54,11 @@ impl TranscriptLog {
         }
     }
 
-    /// Returns the records that a request adds.
-    pub(super) fn append_request(&mut self, request: TranscriptRequest<'_>) -> Vec<Value> {
+    /// Adds a request. Returns the path, and the text of the new records.
+    pub(super) fn append_request(
+        &mut self,
+        request: TranscriptRequest<'_>,
+    ) -> Option<(PathBuf, String)> {
         let groups = groups(request.conversation);
         let mut same = self.same(&groups);
         let mut lines = Vec::new();
@@ -81,7 +84,7 @@ impl TranscriptLog {
         if !lines.is_empty() {
             lines.push(json!({ "$set": { "lastUpdated": request.now } }));
         }
-        lines
+        self.fit(&lines, request.now)
     }
 
     /// Returns how many written messages are unchanged. Tool results belong to the message
@@ -89,12 +92,12 @@ impl TranscriptLog {
     fn same(&self, groups: &[MessageGroup]) -> usize {
         let pairs = self.written.iter().zip(groups);
         let same = pairs
-            .take_while(|(entry, group)| entry.prefix == group.prefix)
+            .take_while(|(written, group)| written.prefix == group.prefix)
             .count();
         let continues = same == self.written.len() && self.last.is_some();
         let tools = groups
             .get(same)
-            .is_some_and(|entry| entry.author == Author::Tools);
+            .is_some_and(|group| group.author == Author::Tools);
         if tools && !continues {
             return same.saturating_sub(1);
         }
@@ -103,14 +106,12 @@ impl TranscriptLog {
 
     /// Rewinds to the first messages; without others, to the unconfirmed one.
     fn rewind(&mut self, to: usize, unconfirmed: Option<String>) -> Option<Value> {
-        let first = self.written.get(to).map(|entry| entry.id.clone());
+        let first = self.written.get(to).map(|message| message.id.clone());
         if first.is_some() {
             self.last = None;
         }
         self.written.truncate(to);
-        first
-            .or(unconfirmed)
-            .map(|entry| json!({ "$rewindTo": entry }))
+        first.or(unconfirmed).map(|id| json!({ "$rewindTo": id }))
     }
 
     fn add(&mut self, group: &MessageGroup, request: TranscriptRequest<'_>) -> Vec<Value> {
@@ -145,13 +146,16 @@ impl TranscriptLog {
         lines
     }
 
-    /// Returns the records that a response adds. A response that the agent has not
-    /// confirmed is removed.
-    pub(super) fn append_response(&mut self, response: TranscriptResponse<'_>) -> Vec<Value> {
+    /// Adds a response, in the place of one that the agent has not confirmed. Returns the path,
+    /// and the text of the new records.
+    pub(super) fn append_response(
+        &mut self,
+        response: TranscriptResponse<'_>,
+    ) -> Option<(PathBuf, String)> {
         let removed = self.unconfirmed.take();
         let mut lines: Vec<Value> = removed
             .iter()
-            .map(|entry| json!({ "$rewindTo": entry.id }))
+            .map(|message| json!({ "$rewindTo": message.id }))
             .collect();
         let calls = response.calls.iter();
         let calls = calls.map(|(name, args)| json!({ "name": name, "args": args }));
@@ -166,11 +170,11 @@ impl TranscriptLog {
         lines.push(json!({ "$set": { "lastUpdated": response.now } }));
         self.last = None;
         self.unconfirmed = Some(ModelMessage { id, text, record });
-        lines
+        self.fit(&lines, response.now)
     }
 
     /// Returns the lines as text, or a final note if they exceed the size limit.
-    pub(super) fn fit(&mut self, lines: &[Value], now: &str) -> Option<(PathBuf, String)> {
+    fn fit(&mut self, lines: &[Value], now: &str) -> Option<(PathBuf, String)> {
         self.last_used = Instant::now();
         if lines.is_empty() || self.bytes > MAX_TRANSCRIPT_BYTES {
             return None;
