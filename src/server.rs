@@ -29,7 +29,7 @@ use self::{
     fd_limit::ConnectionBudget,
     handler::Handler,
     limits::ListenerLimits,
-    listener::{Listener, Shutdown, TlsProvider},
+    listener::{Listener, Shutdown},
     middleware_stack::MiddlewareStack,
     reload::ReloadTrigger,
     runtime_pool::RuntimePool,
@@ -38,7 +38,7 @@ use self::{
 use crate::{
     bundle::{Replica, follow},
     config::Config,
-    middleware::OnBodyEnd,
+    middleware::{ListenerKind, OnBodyEnd},
     shadow::run_shadow,
     state::{
         App, AppResources, BuildError, ConfigSource, end_tasks, expire_sessions, prove_guards,
@@ -225,29 +225,17 @@ fn listeners(
 ) -> (Listener, Listener) {
     let config = &app.snapshot().config;
     let budget = connection_budget(config.limits.connections);
-    let listener = |socket, connections, runtimes, tls: Box<TlsProvider>| Listener {
+    let listener = |kind, socket, connections, runtimes| Listener {
+        app: app.clone(),
+        kind,
         socket,
         limits: ListenerLimits::from_config(config, connections),
-        resources: Arc::clone(&app.resources),
-        tls,
         runtimes,
     };
-    let (agents_app, operators_app) = (app.clone(), app.clone());
-    let agents_tls = move || agents_app.snapshot().config.tls.clone();
-    let operators_tls = move || operators_app.snapshot().config.admin.tls.clone();
+    let (runtimes, own) = (Arc::clone(runtimes), Arc::default());
     (
-        listener(
-            agents,
-            budget.agents,
-            Arc::clone(runtimes),
-            Box::new(agents_tls),
-        ),
-        listener(
-            operators,
-            budget.operators,
-            Arc::default(),
-            Box::new(operators_tls),
-        ),
+        listener(ListenerKind::Agents, agents, budget.agents, runtimes),
+        listener(ListenerKind::Operators, operators, budget.operators, own),
     )
 }
 

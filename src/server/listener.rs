@@ -24,8 +24,8 @@ use crate::{
     config::Tls,
     dialect::{self, Api},
     error::{ApiError, ErrorReason},
-    middleware::{PeerInfo, RequestId},
-    state::AppResources,
+    middleware::{ListenerKind, PeerInfo, RequestId},
+    state::App,
 };
 
 /// Delay after a failure to accept, such as a lack of file descriptors.
@@ -48,16 +48,12 @@ pub(super) struct Shutdown {
     pub(super) abort: CancellationToken,
 }
 
-/// Returns the TLS settings for the next connection; `None` for plain text.
-pub(super) type TlsProvider = dyn Fn() -> Option<Tls> + Send + Sync;
-
 /// Bound socket whose connections are not accepted yet.
 pub(super) struct Listener {
+    pub(super) app: App,
+    pub(super) kind: ListenerKind,
     pub(super) socket: TcpListener,
     pub(super) limits: ListenerLimits,
-    pub(super) resources: Arc<AppResources>,
-    /// Asked for each connection.
-    pub(super) tls: Box<TlsProvider>,
     /// Threads that serve the connections; without any, the accepting runtime does.
     pub(super) runtimes: Arc<RuntimePool>,
 }
@@ -100,13 +96,26 @@ impl Listener {
             let (permit, handler, limits) = if let Ok(permit) = permit {
                 (permit, handler, self.limits)
             } else {
-                self.resources.metrics.record_rejected_connection("limit");
+                self.app
+                    .resources
+                    .metrics
+                    .record_rejected_connection("limit");
                 let Ok(permit) = Arc::clone(&rejections).try_acquire_owned() else {
                     continue;
                 };
                 (permit, &reject, self.limits.for_rejection())
             };
-            let connection = self.connection((stream, addr), limits, shutdown);
+            let connection = Connection {
+                stream,
+                peer: PeerInfo {
+                    addr,
+                    certificate: None,
+                },
+                tls: self.tls(),
+                limits,
+                resources: Arc::clone(&self.app.resources),
+                close: shutdown.close.clone(),
+            };
             let served = connection.serve(Arc::clone(handler), graceful.watcher());
             self.spawn(served, permit, shutdown.abort.child_token());
         }
@@ -128,22 +137,12 @@ impl Listener {
         }
     }
 
-    fn connection(
-        &self,
-        (stream, addr): (TcpStream, SocketAddr),
-        limits: ListenerLimits,
-        shutdown: &Shutdown,
-    ) -> Connection {
-        Connection {
-            stream,
-            peer: PeerInfo {
-                addr,
-                certificate: None,
-            },
-            tls: (self.tls)(),
-            limits,
-            resources: Arc::clone(&self.resources),
-            close: shutdown.close.clone(),
+    /// Returns the TLS settings for the next connection; `None` for plain text.
+    fn tls(&self) -> Option<Tls> {
+        let config = &self.app.snapshot().config;
+        match self.kind {
+            ListenerKind::Agents => config.tls.clone(),
+            ListenerKind::Operators => config.admin.tls.clone(),
         }
     }
 
@@ -153,7 +152,7 @@ impl Listener {
         permit: OwnedSemaphorePermit,
         abort: CancellationToken,
     ) {
-        let open = self.resources.metrics.connections.clone();
+        let open = self.app.resources.metrics.connections.clone();
         open.inc();
         let runtime = self.runtimes.least_loaded();
         let handle = runtime.as_ref().map(|runtime| runtime.handle.clone());
@@ -163,8 +162,8 @@ impl Listener {
             drop((permit, runtime));
         };
         match handle {
-            Some(handle) => self.resources.tasks.spawn_on(served, &handle),
-            None => self.resources.tasks.spawn(served),
+            Some(handle) => self.app.resources.tasks.spawn_on(served, &handle),
+            None => self.app.resources.tasks.spawn(served),
         };
     }
 }
