@@ -1,7 +1,7 @@
 //! Lua scripts of heartbeats, on the clock of Redis. All keys have one hash tag.
 
 use super::{
-    redis_connection::ScriptCall,
+    redis_connection::{RedisScript, ScriptCall},
     replica_status::{DecisionLogHead, ReplicaStatus},
 };
 
@@ -27,7 +27,7 @@ end
 ";
 
 /// Writes a heartbeat and returns the number of replicas.
-const BEAT: &str = "
+pub(super) const BEAT: &str = "
 local replica, state, lifetime_ms, memory_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local revision, log, seq, hash = ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 redis.call('ZADD', seen, now_ms, replica)
@@ -51,13 +51,13 @@ for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, memory_ms) end
 return redis.call('ZCARD', seen)";
 
 /// Removes a replica that ends.
-const LEAVE: &str = "
+pub(super) const LEAVE: &str = "
 remove(ARGV[1])
 return redis.status_reply('OK')";
 
 /// Returns the replicas with their age and state, the newest revision in use, and the last
 /// lines of decision logs.
-const LIST: &str = "
+pub(super) const LIST: &str = "
 local lifetime_ms = tonumber(ARGV[1])
 local replicas, last_lines = {}, {}
 local found = redis.call('ZRANGEBYSCORE', seen, now_ms - lifetime_ms, '+inf', 'WITHSCORES')
@@ -80,19 +80,9 @@ pub(super) type ListAnswer = (
     Vec<(String, String, String)>,
 );
 
-/// Returns the text of the script for heartbeats.
-pub(super) fn beat_script() -> String {
-    format!("{PREAMBLE}{BEAT}")
-}
-
-/// Returns the text of the script for the end of a replica.
-pub(super) fn leave_script() -> String {
-    format!("{PREAMBLE}{LEAVE}")
-}
-
-/// Returns the text of the script that lists replicas.
-pub(super) fn list_script() -> String {
-    format!("{PREAMBLE}{LIST}")
+/// Returns a script with this body.
+pub(super) fn script(body: &str) -> RedisScript {
+    RedisScript::new(format!("{PREAMBLE}{body}"))
 }
 
 /// Returns a heartbeat. `state` is the status as JSON.

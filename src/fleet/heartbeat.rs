@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
 
 use super::{
-    fleet_scripts::{ListAnswer, beat, beat_script, leave, leave_script, list, list_script},
+    fleet_scripts::{BEAT, LEAVE, LIST, ListAnswer, beat, leave, list, script},
     redis_connection::{RedisConnection, RedisScript, StoreError},
     replica_status::{
         DecisionLogHead, DecisionLogView, FleetStatus, LostHead, ReplicaStatus, ReplicaView,
@@ -61,9 +61,9 @@ impl Fleet {
             replica: format!("{host}-{id}"),
             host,
             scripts: FleetScripts {
-                beat: RedisScript::new(beat_script()),
-                leave: RedisScript::new(leave_script()),
-                list: RedisScript::new(list_script()),
+                beat: script(BEAT),
+                leave: script(LEAVE),
+                list: script(LIST),
             },
             replicas: AtomicU64::new(0),
         })

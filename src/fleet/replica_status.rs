@@ -40,7 +40,8 @@ pub struct DecisionLogHead {
 /// State of all replicas that share a Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FleetStatus {
-    /// Version of the config that the fleet saw first last, among those in use.
+    /// Newest version of the config in use: the one that the fleet saw for the first time most
+    /// recently.
     pub revision: String,
     /// Replicas with a recent heartbeat, by id.
     pub replicas: Vec<ReplicaView>,
