@@ -7,7 +7,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, MutexGuard},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -74,12 +74,10 @@ pub(super) fn to_origin_form<B>(request: &mut Request<B>) {
 ///
 /// hyper asks for the next frame only when the window of the stream is open.
 pub(super) struct StallTimeoutBody {
-    progress: Arc<BodyProgress>,
+    state: Arc<Mutex<BodyState>>,
     /// Ends the task that watches the progress.
     _watched: DropGuard,
 }
-
-struct BodyProgress(Mutex<BodyState>);
 
 struct BodyState {
     /// `None` after a timeout.
@@ -92,12 +90,12 @@ struct BodyState {
 impl StallTimeoutBody {
     /// Wraps a body, and watches it in a task.
     pub(super) fn new(body: Body, timeout: Duration, resources: &AppResources) -> Self {
-        let progress = Arc::new(BodyProgress(Mutex::new(BodyState {
+        let state = Arc::new(Mutex::new(BodyState {
             body: Some(body),
             offered_since: Some(Instant::now()),
-        })));
+        }));
         let sent = CancellationToken::new();
-        let stalled = drop_when_stalled(Arc::clone(&progress), timeout);
+        let stalled = drop_when_stalled(Arc::clone(&state), timeout);
         let metrics = Arc::clone(&resources.metrics);
         let watch = sent.clone().run_until_cancelled_owned(async move {
             stalled.await;
@@ -105,30 +103,24 @@ impl StallTimeoutBody {
         });
         resources.tasks.spawn(watch);
         Self {
-            progress,
+            state,
             _watched: sent.drop_guard(),
         }
     }
 }
 
 /// Waits until the client has read nothing for the length of the timeout, and drops the body.
-async fn drop_when_stalled(progress: Arc<BodyProgress>, timeout: Duration) {
+async fn drop_when_stalled(state: Arc<Mutex<BodyState>>, timeout: Duration) {
     loop {
         let now = Instant::now();
-        let deadline = progress.lock().offered_since.unwrap_or(now) + timeout;
+        let deadline = state.lock().offered_since.unwrap_or(now) + timeout;
         if deadline <= now {
             // Dropped without the lock: it ends the call upstream.
-            let body = progress.lock().body.take();
+            let body = state.lock().body.take();
             drop(body);
             return;
         }
         sleep_until(deadline).await;
-    }
-}
-
-impl BodyProgress {
-    fn lock(&self) -> MutexGuard<'_, BodyState> {
-        self.0.lock()
     }
 }
 
@@ -140,7 +132,7 @@ impl hyper::body::Body for StallTimeoutBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
-        let mut state = self.progress.lock();
+        let mut state = self.state.lock();
         let Some(body) = &mut state.body else {
             return Poll::Ready(Some(Err(TimeoutKind::Write.into())));
         };
@@ -150,12 +142,12 @@ impl hyper::body::Body for StallTimeoutBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let state = self.progress.lock();
+        let state = self.state.lock();
         state.body.as_ref().is_some_and(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let state = self.progress.lock();
+        let state = self.state.lock();
         state.body.as_ref().map(Body::size_hint).unwrap_or_default()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, MutexGuard, Weak},
+    sync::{Arc, Weak},
 };
 
 use tokio::sync::OwnedMutexGuard;
@@ -47,7 +47,7 @@ impl ActiveRequests {
     pub(super) fn compare(&self, key: &SessionKey, conversation: &[Item]) -> ConcurrentRequests {
         let contains =
             |prefix: &Fingerprint| conversation.iter().any(|item| item.prefix == *prefix);
-        let requests = self.lock();
+        let requests = self.0.lock();
         let Some(prefixes) = requests.get(key) else {
             return ConcurrentRequests::None;
         };
@@ -66,7 +66,7 @@ impl ActiveRequests {
     ) -> ActiveRequestGuard {
         let prefix = conversation.last().map(|item| item.prefix);
         let key = Arc::new(key.clone());
-        let mut requests = self.lock();
+        let mut requests = self.0.lock();
         requests.entry(Arc::clone(&key)).or_default().push(prefix);
         drop(requests);
         ActiveRequestGuard {
@@ -74,10 +74,6 @@ impl ActiveRequests {
             prefix,
             requests: Arc::clone(self),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PrefixesBySession> {
-        self.0.lock()
     }
 }
 
@@ -97,7 +93,7 @@ impl StartLocks {
 
 impl Drop for ActiveRequestGuard {
     fn drop(&mut self) {
-        let mut requests = self.requests.lock();
+        let mut requests = self.requests.0.lock();
         let Some(mut prefixes) = requests.remove(&self.key) else {
             return;
         };

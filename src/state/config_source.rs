@@ -10,7 +10,7 @@ mod start_settings;
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, MutexGuard},
+    sync::Arc,
 };
 
 pub(super) use self::start_settings::StartSettings;
@@ -119,7 +119,7 @@ impl ConfigSource {
             layers,
         };
         let promoted = state.promoted().map(|active| active.revision.clone());
-        *self.lock() = state;
+        *self.state.lock() = state;
         match promoted {
             Some(version) => self.read_stored(self.stored(&version)?),
             None => Ok(file),
@@ -226,7 +226,7 @@ impl ConfigSource {
     ///
     /// Fails if it cannot be stored.
     pub(super) fn store_abort(&self, version: &str) -> Result<(), RevisionError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let SourceState { store, active, .. } = &mut *state;
         let (Some(store), Some(active)) = (store, active) else {
             return Ok(());
@@ -277,7 +277,7 @@ impl ConfigSource {
         let needed: Vec<&str> = needed.into_iter().flatten().map(String::as_str).collect();
         store.save(config, cause, &needed)?;
         // Locked, because a rollout that is aborted meanwhile stores the active revision, too.
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         active.aborted = state.aborted().map(str::to_owned);
         store.set_active(&active)?;
         state.active = Some(active);
@@ -320,7 +320,7 @@ impl ConfigSource {
         };
         if digests(&self.state().layers) != digests(layers) {
             store_layers(layers).map_err(RevisionError::Bundles)?;
-            self.lock().layers = layers.to_vec();
+            self.state.lock().layers = layers.to_vec();
         }
         Ok(())
     }
@@ -332,11 +332,7 @@ impl ConfigSource {
     }
 
     fn state(&self) -> SourceState {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SourceState> {
-        self.state.lock()
+        self.state.lock().clone()
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::{
     collections::HashMap,
-    sync::MutexGuard,
     time::{Duration, Instant},
 };
 
@@ -36,7 +35,7 @@ impl ContentOwners {
             caller: caller.to_owned(),
             expires_at: now + ttl.unwrap_or(DEFAULT_TTL).min(MAX_TTL),
         };
-        let mut owners = self.lock();
+        let mut owners = self.0.lock();
         if owners.len() >= MAX_ENTRIES {
             owners.retain(|_, owner| owner.expires_at > now);
         }
@@ -51,18 +50,14 @@ impl ContentOwners {
 
     /// Returns whether some content belongs to a caller and has not expired.
     pub fn is_owner(&self, name: &str, caller: &str) -> bool {
-        let owners = self.lock();
+        let owners = self.0.lock();
         let owner = owners.get(name);
         owner.is_some_and(|owner| owner.expires_at > Instant::now() && owner.caller == caller)
     }
 
     /// Removes the owner of deleted content.
     pub fn remove(&self, name: &str) {
-        self.lock().remove(name);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, ContentOwner>> {
-        self.0.lock()
+        self.0.lock().remove(name);
     }
 }
 
@@ -92,6 +87,6 @@ mod tests {
         }
         assert!(!owners.is_owner("soon", "ann"));
         assert!(owners.is_owner("0", "ann"));
-        assert_eq!(owners.lock().len(), MAX_ENTRIES);
+        assert_eq!(owners.0.lock().len(), MAX_ENTRIES);
     }
 }

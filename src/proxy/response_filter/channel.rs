@@ -4,12 +4,7 @@
 //! from upstream before the agent's connection has taken the previous chunk, and dropping the
 //! body drops the pipeline and with it the call to upstream.
 
-use std::{
-    future::poll_fn,
-    pin::Pin,
-    sync::{Arc, MutexGuard},
-    task::Poll,
-};
+use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -35,30 +30,30 @@ struct Slot {
 impl ChunkChannel {
     /// Sends status and headers of the stream.
     pub fn send_head(&self, status: StatusCode, headers: HeaderMap) {
-        self.lock().head = Some((status, headers));
+        self.0.lock().head = Some((status, headers));
     }
 
     /// Takes status and headers, once the pipeline has sent them.
     pub fn take_head(&self) -> Option<(StatusCode, HeaderMap)> {
-        self.lock().head.take()
+        self.0.lock().head.take()
     }
 
     /// Marks that status 200 went out early: what follows must be whole chunks, between which
     /// keep-alives are sent.
     pub fn announce(&self) {
-        self.lock().is_announced = true;
+        self.0.lock().is_announced = true;
     }
 
     /// Returns whether status 200 went out early.
     pub fn is_announced(&self) -> bool {
-        self.lock().is_announced
+        self.0.lock().is_announced
     }
 
     /// Sends a chunk and waits until the receiver has taken it. Needs no waker, because the
     /// receiver polls the pipeline again after it has taken the chunk.
     pub async fn send(&self, chunk: Bytes) {
-        self.lock().chunk = Some(chunk);
-        poll_fn(|_| match self.lock().chunk {
+        self.0.lock().chunk = Some(chunk);
+        poll_fn(|_| match self.0.lock().chunk {
             Some(_) => Poll::Pending,
             None => Poll::Ready(()),
         })
@@ -76,15 +71,11 @@ impl ChunkChannel {
                 pipeline = None;
                 return Poll::Ready(Some(PipelineEvent::Finished(result)));
             }
-            match self.lock().chunk.take() {
+            match self.0.lock().chunk.take() {
                 Some(chunk) => Poll::Ready(Some(PipelineEvent::Chunk(chunk))),
                 None => Poll::Pending,
             }
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Slot> {
-        self.0.lock()
     }
 }
 

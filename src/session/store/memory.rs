@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, MutexGuard},
+    sync::Arc,
     time::Duration,
 };
 
@@ -91,13 +91,13 @@ impl MemoryStore {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.lock().sessions.len()
+        self.inner.lock().sessions.len()
     }
 
     /// Returns the position of the first fingerprint that is indexed, and the id of its
     /// session.
     pub(super) fn find(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let keys = fingerprints
             .iter()
             .map(|fingerprint| inner.fingerprint_index.get(fingerprint));
@@ -106,7 +106,8 @@ impl MemoryStore {
     }
 
     pub(super) fn load(&self, key: &SessionKey) -> Option<SessionState> {
-        self.lock()
+        self.inner
+            .lock()
             .sessions
             .peek(key)
             .map(|entry| entry.state.clone())
@@ -120,7 +121,7 @@ impl MemoryStore {
         state: SessionState,
         fingerprints: &[Fingerprint],
     ) -> Vec<Fingerprint> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let fresh = inner.save(key, state, fingerprints);
         inner.enforce_limits();
         fresh
@@ -133,7 +134,7 @@ impl MemoryStore {
         state: SessionState,
         fingerprints: &[Fingerprint],
     ) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.sessions.contains(key) {
             inner.save(key, state, fingerprints);
             inner.enforce_limits();
@@ -141,16 +142,16 @@ impl MemoryStore {
     }
 
     pub(super) fn contains(&self, key: &SessionKey) -> bool {
-        self.lock().sessions.contains(key)
+        self.inner.lock().sessions.contains(key)
     }
 
     pub(super) fn remove(&self, key: &SessionKey) -> Option<SessionState> {
-        self.lock().remove(key)
+        self.inner.lock().remove(key)
     }
 
     /// Removes idle sessions, and returns all that ended since the last call.
     pub(super) fn expire(&self) -> Vec<(SessionKey, SessionState)> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let is_idle = |entry: &MemoryEntry| entry.last_used.elapsed() >= self.idle_timeout;
         while let Some((_, oldest)) = inner.sessions.peek_lru()
             && is_idle(oldest)
@@ -170,7 +171,7 @@ impl MemoryStore {
 
     /// Returns the fingerprints of a session.
     pub(super) fn fingerprints(&self, key: &SessionKey) -> Vec<Fingerprint> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let entry = inner.sessions.peek(key);
         entry.map_or_else(Vec::new, |entry| {
             entry.fingerprints.iter().copied().collect()
@@ -180,7 +181,7 @@ impl MemoryStore {
     /// Returns the version that a shared store had when it was last in sync with this
     /// one; nil if it never was.
     pub(super) fn version(&self, key: &SessionKey) -> Uuid {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner
             .sessions
             .peek(key)
@@ -189,7 +190,7 @@ impl MemoryStore {
 
     /// Records the version that a shared store has.
     pub(super) fn record_version(&self, key: &SessionKey, version: Uuid, sync: FingerprintSync) {
-        if let Some(entry) = self.lock().sessions.peek_mut(key) {
+        if let Some(entry) = self.inner.lock().sessions.peek_mut(key) {
             entry.version = version;
             if sync == FingerprintSync::All {
                 entry.all_fingerprints_written = Some(Instant::now());
@@ -199,7 +200,7 @@ impl MemoryStore {
 
     /// Returns which fingerprints to write to a shared store, so that none expires there.
     pub(super) fn fingerprint_sync(&self, key: &SessionKey) -> FingerprintSync {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let entry = inner.sessions.peek(key);
         match entry.and_then(|entry| entry.all_fingerprints_written) {
             Some(written) if written.elapsed() < self.idle_timeout => FingerprintSync::New,
@@ -212,16 +213,12 @@ impl MemoryStore {
         wanted: impl Fn(&SessionKey) -> bool,
         max: usize,
     ) -> Vec<(SessionKey, SessionState)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let wanted = inner.sessions.iter().filter(|(key, _)| wanted(key));
         let pair = |(key, entry): (&Arc<SessionKey>, &MemoryEntry)| {
             (SessionKey::clone(key), entry.state.clone())
         };
         wanted.take(max).map(pair).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, MemoryStoreInner> {
-        self.inner.lock()
     }
 }
 

@@ -229,12 +229,12 @@ impl RedisStore {
         let Some(names) = names else {
             return self.copy.find_by_id(id);
         };
-        let mut find_by_id = Vec::new();
+        let mut found = Vec::new();
         for key in names.iter().filter_map(|name| key_of_name(name)) {
             let state = self.load(&key).await;
-            find_by_id.extend(state.map(|state| (key, state)));
+            found.extend(state.map(|state| (key, state)));
         }
-        find_by_id
+        found
     }
 
     pub(super) async fn expire(&self) -> Vec<(SessionKey, SessionState)> {

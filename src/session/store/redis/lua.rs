@@ -47,18 +47,18 @@ return blob";
 /// an empty string if it was ended, and a version of zeros if it was lost.
 const SAVE: &str = "
 local session, seen, names, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local expected, blob, lasts, member, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local expected, blob, expiry_ms, member, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local version = redis.call('GETRANGE', session, 0, 15)
 if version ~= expected then
   if version == '' and redis.call('ZSCORE', ended, member) then return '' end
   return redis.call('GET', session) or string.rep('\\0', 16)
 end
 local now = redis.call('TIME')
-redis.call('SET', session, blob, 'PX', lasts)
+redis.call('SET', session, blob, 'PX', expiry_ms)
 redis.call('ZADD', seen, now[1] * 1000 + math.floor(now[2] / 1000), member)
 redis.call('ZADD', names, 0, name)
 redis.call('ZREM', ended, member)
-for at = 5, #KEYS do redis.call('SET', KEYS[at], member, 'PX', lasts) end
+for at = 5, #KEYS do redis.call('SET', KEYS[at], member, 'PX', expiry_ms) end
 return false";
 
 /// Ends a session, and lists it among the last ones that were ended.
