@@ -63,13 +63,12 @@ impl DoctorArgs {
         for host in self.hosts {
             report.add_host(host);
         }
-        let mut gateway_error = None;
-        block_on(async {
-            gateway_error = probe_gateway(self.url).await.err();
+        let gateway_error = block_on(async {
+            let error = probe_gateway(self.url).await.err();
             if self.bypass {
                 report.probe_hosts(&machine).await;
             }
-            Ok(())
+            Ok(error)
         })?;
         let diagnosis = Diagnosis {
             ways_out: report.ways_out(),

@@ -1,6 +1,9 @@
 //! `hookgate fleet`: replicas that share a Redis.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, Subcommand};
 
@@ -9,7 +12,6 @@ use crate::{
     cli::{
         failure::Failure,
         output::{print, print_error},
-        runtime::block_on,
     },
     config::parse_duration,
     fleet::{FleetStatus, ReplicaView},
@@ -75,10 +77,7 @@ impl StatusArgs {
             if problem.is_none() || is_over {
                 break (status, problem);
             }
-            block_on(async {
-                tokio::time::sleep(POLL_INTERVAL).await;
-                Ok(())
-            })?;
+            thread::sleep(POLL_INTERVAL);
         };
         if self.json {
             let json = serde_json::to_string_pretty(&status);

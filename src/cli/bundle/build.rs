@@ -66,12 +66,10 @@ impl BuildArgs {
         let config = load_layers(self.layers()?)?;
         check_files(&config, &self.directory, &files)?;
         print_warnings(&config);
-        let mut cases = 0;
-        block_on(async {
+        let cases = block_on(async {
             check_guards(config.clone()).await.map_err(refused)?;
             let run = run_tests(&config, server::handle_agent_request);
-            cases = Box::pin(run).await.map_err(refused)?;
-            Ok(())
+            Box::pin(run).await.map_err(refused)
         })?;
         let bundle = Bundle::build(self.manifest(&files)?, files).map_err(failed)?;
         write_bundle(&self.output, &bundle)?;
