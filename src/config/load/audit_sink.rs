@@ -2,9 +2,9 @@
 
 use http::header;
 
-use super::{loader::Loader, pointers::matching};
+use super::{loader::Loader, pointers::matching, upstreams::is_unencrypted};
 use crate::config::{
-    schema::{did_you_mean::did_you_mean, formats::is_loopback},
+    schema::did_you_mean::did_you_mean,
     settings::audit::{
         AuditSettings,
         sink::{AuditSinkSettings, MASKABLE_FIELDS},
@@ -39,7 +39,7 @@ impl Loader {
             let message = "`token` and `headers.authorization` set the same header";
             self.problem("/audit/sink/token", message);
         }
-        if sink.url.scheme() == "http" && !is_loopback(&sink.url) {
+        if is_unencrypted(&sink.url) {
             self.warning(
                 "/audit/sink/url",
                 "lines are sent without encryption; use https",

@@ -55,10 +55,7 @@ impl Config {
             );
             problems.push(Problem::at(&self.listener_spans.operators, message));
         }
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(problems.into())
+        ConfigError::check(problems)
     }
 }
 

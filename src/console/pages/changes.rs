@@ -144,7 +144,7 @@ fn rollout_state(rollout: &RolloutView) -> Markup {
         @for arm in &rollout.arms {
             tr {
                 th scope="row" { code { (arm.version) } }
-                td { (arm.calls) }
+                td.number { (arm.calls) }
                 td { (arm.denied) }
                 td { (arm.hook_failures) }
             }

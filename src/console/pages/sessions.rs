@@ -200,6 +200,8 @@ fn source(source: &'static str) -> &'static str {
         "history" => "history: the conversation continues a known one",
         "path" => "path: the agent's base URL names it",
         "header" => "header: the agent names it",
+        "agent_header" => "agent_header: a header of the agent names it",
+        "body" => "body: the request body names it",
         "code_assist" => "code_assist: the request body names it",
         "reported" => "reported: events of the agent name it",
         other => other,
