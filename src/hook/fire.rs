@@ -5,7 +5,7 @@
 //! documents, so they get one made from the stable form, and their edits are read
 //! back as the output of a hook.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
@@ -22,7 +22,7 @@ use crate::{
         Action, AfterModel, Event, EventKind, EventOrigin, HookOutput, HookRun, HookStatus,
         MatcherSubject, SkipReason, Verdict,
     },
-    model::LlmRequest,
+    model::{LlmRequest, Role},
     observe::recorder::{EventDecision, ExchangeEvent, SinkNeed},
     policy::{ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyRequest},
 };
@@ -100,6 +100,7 @@ impl Engine {
                 ..context
             };
             let mut run = run_policy(policy, &policy_context, event);
+            run.answer.output.follow_edits();
             plan.annotate(&mut run);
             let finished = ExchangeEvent::HookFinished {
                 event: E::NAME,
@@ -151,7 +152,18 @@ fn inspect_request(
     let mut output = policy.request(&context, &mut request)?;
     if request.edited {
         let after = dialect::read_request(&request.call, &request.document, Detail::Texts)?;
-        let edit = changed_fields(&before, &after);
+        let mut edit = changed_fields(&before, &after);
+        // The stable form does not contain the system instruction, unless as a message.
+        let is_system_edited = before.system != after.system;
+        let mut messages = llm_request.messages.iter();
+        if messages.any(|message| message.role == Role::System) {
+            if is_system_edited || edit.contains_key("messages") {
+                let messages = after.with_system_message().messages;
+                edit.insert("messages".to_owned(), json!(messages));
+            }
+        } else if is_system_edited {
+            edit.insert("systemInstruction".to_owned(), json!(after.system));
+        }
         if !edit.is_empty() {
             let specific = &mut output.hook_specific_output;
             specific.insert("llm_request".to_owned(), Value::Object(edit));

@@ -38,7 +38,8 @@ pub async fn run_hooks<E: EventKind>(
     if plan.sequential {
         for hook in &plan.hooks {
             let input = encode(hook, scope, event, document);
-            let run = call(plan, hook, scope, event, input).await;
+            let mut run = call(plan, hook, scope, event, input).await;
+            run.answer.output.follow_edits();
             if run.status() == HookStatus::Ok && run.would.is_none() {
                 event.apply(&run.answer.output);
             }

@@ -53,17 +53,24 @@ pub fn read_content(value: &Value) -> Option<String> {
 }
 
 /// Returns the messages of a later edit over those of an earlier one: texts for the system
-/// instruction are added to those before, and a conversation without text replaces none.
-pub(super) fn merge_messages(earlier: Vec<Message>, later: Vec<Message>) -> Vec<Message> {
+/// instruction are added to those before, and a conversation without text replaces none. A
+/// conversation that is an edit of the earlier messages replaces all of them.
+pub(super) fn merge_messages(
+    earlier: Vec<Message>,
+    later: Vec<Message>,
+    follows_edits: bool,
+) -> Vec<Message> {
     let is_system = |message: &Message| message.role == Role::System;
+    let has_text = later
+        .iter()
+        .any(|message| !is_system(message) && !message.content.is_empty());
+    if has_text && follows_edits {
+        return later;
+    }
     let (mut merged, conversation): (Vec<_>, Vec<_>) = earlier.into_iter().partition(is_system);
     let (mut added, replacement): (Vec<_>, Vec<_>) = later.into_iter().partition(is_system);
-    // A sequential hook returns the texts of hooks before it as well.
     added.retain(|message| !merged.contains(message));
     merged.extend(added);
-    let has_text = replacement
-        .iter()
-        .any(|message| !message.content.is_empty());
     merged.extend(if has_text { replacement } else { conversation });
     merged
 }

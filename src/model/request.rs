@@ -105,7 +105,7 @@ impl LlmRequest {
             model.as_str().clone_into(&mut self.model);
         }
         if let Some(messages) = mutation.messages() {
-            let messages = merge_messages(self.messages.clone(), messages);
+            let messages = merge_messages(self.messages.clone(), messages, true);
             self.message_parts =
                 message_parts::update(&self.message_parts, &self.messages, &messages);
             self.messages = messages;
@@ -136,8 +136,9 @@ impl RequestMutation {
 
     /// Merges the fields of a later hook: later keys win, generation parameters key by key, and
     /// texts for the system instruction are added. A value that would change nothing on its own
-    /// does not replace an earlier one. Returns the keys of such values.
-    pub fn merge(&mut self, later: &Map<String, Value>) -> Vec<String> {
+    /// does not replace an earlier one. Returns the keys of such values. `follows_edits`: the
+    /// later hook edited what the earlier ones left.
+    pub fn merge(&mut self, later: &Map<String, Value>, follows_edits: bool) -> Vec<String> {
         let mut later = Self {
             fields: later.clone(),
             appended_text: None,
@@ -160,7 +161,7 @@ impl RequestMutation {
             }
         }
         if let (Some(earlier), Some(returned)) = (earlier, returned) {
-            let merged = json!(merge_messages(earlier, returned));
+            let merged = json!(merge_messages(earlier, returned, follows_edits));
             self.fields.insert("messages".to_owned(), merged);
         }
         ignored

@@ -57,6 +57,9 @@ pub struct Interpretation {
     /// True if agents that know no replacement must get the text as well: a policy has masked
     /// the result.
     pub is_result_masked: bool,
+    /// True if `llm_request` is an edit of what earlier outputs left, so that its conversation
+    /// replaces theirs with all texts for the system instruction.
+    pub follows_edits: bool,
 }
 
 /// Effect of a hook's `tool_input` on the arguments of a tool call.
@@ -218,6 +221,11 @@ impl HookOutput {
             fields: fields.cloned().unwrap_or_default(),
             appended_text: None,
         }
+    }
+
+    /// Marks the output of a hook or policy that saw the edits before its own.
+    pub fn follow_edits(&mut self) {
+        self.interpretation.follows_edits = self.specific("llm_request").is_some();
     }
 
     /// Applies [`RequestMutation::extract_system_message`] to `llm_request`.

@@ -148,7 +148,7 @@ impl OutputMerger {
             return;
         }
         let mut edit = self.merged.request_edit();
-        for key in edit.merge(&later.fields) {
+        for key in edit.merge(&later.fields, output.interpretation.follows_edits) {
             let kept = format!("{key}: unusable; the edit of an earlier hook or policy is kept");
             self.diagnostics
                 .push(DiagnosticCode::EditDropped.with(kept));

@@ -9,7 +9,7 @@ fn fields(value: &Value) -> Map<String, Value> {
 fn merged(edits: &[Value]) -> RequestMutation {
     let mut mutation = RequestMutation::default();
     for edit in edits {
-        mutation.merge(&fields(edit));
+        mutation.merge(&fields(edit), false);
     }
     mutation
 }
@@ -72,16 +72,28 @@ fn system_messages_of_a_later_edit_are_added_to_the_earlier_ones() {
     let mask = json!({ "messages": [user("***"), system("a")] });
 
     let alone = merged(&[mask.clone(), json!({ "messages": [system("b")] })]);
-    // A sequential hook returns the messages of the earlier one as well.
-    let again = merged(&[
-        mask,
-        json!({ "messages": [system("a"), system("b"), user("new")] }),
-    ]);
+    let with_conversation = merged(&[mask, json!({ "messages": [system("b"), user("new")] })]);
 
     let expected = [system("a"), system("b"), user("***")];
     assert_eq!(alone.fields["messages"], json!(expected));
     let expected = [system("a"), system("b"), user("new")];
-    assert_eq!(again.fields["messages"], json!(expected));
+    assert_eq!(with_conversation.fields["messages"], json!(expected));
+}
+
+#[test]
+fn an_edit_of_the_earlier_messages_replaces_all_of_them() {
+    let system = |text: &str| json!({ "role": "system", "content": text });
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let mut mutation = merged(&[json!({ "messages": [system("TOKEN=s3cret"), user("a")] })]);
+
+    let masked = json!([system("TOKEN=***"), user("a")]);
+    mutation.merge(&fields(&json!({ "messages": masked })), true);
+    assert_eq!(mutation.fields["messages"], masked);
+
+    let added = json!({ "messages": [system("b")] });
+    mutation.merge(&fields(&added), true);
+    let expected = json!([system("TOKEN=***"), system("b"), user("a")]);
+    assert_eq!(mutation.fields["messages"], expected);
 }
 
 #[test]
@@ -89,7 +101,7 @@ fn an_unusable_value_is_reported_if_an_earlier_one_is_kept() {
     let mut mutation = merged(&[json!({ "model": "a", "config": { "topK": 1 } })]);
 
     let later = json!({ "model": 5, "config": { "topK": "x" }, "messages": [] });
-    let ignored = mutation.merge(&fields(&later));
+    let ignored = mutation.merge(&fields(&later), false);
 
     assert_eq!(ignored, ["model", "topK"]);
 }

@@ -310,3 +310,44 @@ async fn sequential_hooks_see_the_tools_that_others_selected() {
     assert_eq!(shown("second.json"), selection(&["f"]));
     assert_eq!(shown("third.json"), selection(&["f", "g"]));
 }
+
+/// Runs a hook that adds a system message with a secret before one that masks the whole list.
+async fn masked_by_the_second_hook(list: &Value) -> (Upstream, TestGateway) {
+    let upstream = Upstream::mock().await;
+    let added = json!({ "messages": [{ "role": "system", "content": "TOKEN=s3cret" }] });
+    let hooks = [
+        hook::printing("add", &hook::request(&added)),
+        hook::printing("mask", &hook::request(&json!({ "messages": list }))),
+    ];
+    let group = json!({ "sequential": true, "hooks": hooks });
+    let config = format!("hooks: {}\n", json!({ "BeforeModel": [group] }));
+    let gate = TestGateway::start(&upstream, &config).await;
+    (upstream, gate)
+}
+
+#[tokio::test]
+async fn a_sequential_hook_masks_system_messages_of_an_earlier_one() {
+    let masked = json!([
+        { "role": "system", "content": "TOKEN=***" },
+        { "role": "user", "content": "hi" },
+    ]);
+    let (upstream, gate) = masked_by_the_second_hook(&masked).await;
+
+    gate.agent().generate(MODEL, &prompt("hi")).await;
+
+    let shown = gate.json("mask.json");
+    let first = &shown["llm_request"]["messages"][0];
+    assert_eq!(first["content"], "TOKEN=s3cret", "{shown}");
+    let sent = upstream.only_request().json();
+    let texts = json!([{ "text": "TOKEN=***" }]);
+    assert_eq!(sent["systemInstruction"]["parts"], texts);
+
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let event = json!({
+        "hook_event_name": "BeforeModel",
+        "llm_request": { "model": MODEL, "messages": messages, "config": {} },
+    });
+    let answer = gate.agent().report(&event, "").await.json();
+    let edited = &answer["hookSpecificOutput"]["llm_request"];
+    assert_eq!(edited["messages"], masked);
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{KEY, MASK, MODEL};
-use crate::harness::{TestGateway, Upstream};
+use crate::harness::{TestGateway, Upstream, hook};
 
 fn request_with(parts: &Value) -> Value {
     json!({ "contents": [{ "role": "user", "parts": parts }] })
@@ -132,4 +132,58 @@ async fn a_second_policy_masks_what_the_first_one_edited() {
 
     let sent = upstream.only_request().json();
     assert_eq!(sent["title"], "[REDACTED:email] [REDACTED:aws_key]");
+}
+
+#[tokio::test]
+async fn system_texts_of_a_reported_model_call_are_masked_where_they_are() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
+    let report = async |more: Value| {
+        let mut llm_request = json!({ "model": MODEL, "config": {} });
+        let fields = llm_request.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let event = json!({ "hook_event_name": "BeforeModel", "llm_request": llm_request });
+        let answer = gateway.agent().report(&event, "").await.json();
+        answer["hookSpecificOutput"]["llm_request"].clone()
+    };
+    let (system, user) = (
+        |text: &str| json!({ "role": "system", "content": text }),
+        |text: &str| json!({ "role": "user", "content": text }),
+    );
+    let secret = format!("use {KEY}");
+    let masked = "use [REDACTED:aws_key]";
+
+    let alone = report(json!({ "messages": [system(&secret), user("hi")] })).await;
+    assert_eq!(alone, json!({ "messages": [system(masked), user("hi")] }));
+    let both = report(json!({ "messages": [system(&secret), user(&secret)] })).await;
+    assert_eq!(both, json!({ "messages": [system(masked), user(masked)] }));
+    let kept = report(json!({ "messages": [system("be kind"), user(&secret)] })).await;
+    assert_eq!(
+        kept,
+        json!({ "messages": [system("be kind"), user(masked)] })
+    );
+    let apart = report(json!({ "systemInstruction": secret, "messages": [user("hi")] })).await;
+    assert_eq!(apart, json!({ "systemInstruction": masked }));
+}
+
+#[tokio::test]
+async fn a_system_text_that_a_hook_adds_to_a_reported_model_call_is_masked() {
+    let upstream = Upstream::mock().await;
+    let added = json!({ "messages": [{ "role": "system", "content": KEY }] });
+    let hooks = hook::config(&[("BeforeModel", hook::printing("add", &hook::request(&added)))]);
+    let gateway = TestGateway::start(&upstream, &format!("{MASK}{hooks}")).await;
+    let messages = json!([{ "role": "user", "content": format!("my {KEY}") }]);
+    let event = json!({
+        "hook_event_name": "BeforeModel",
+        "llm_request": { "model": MODEL, "messages": messages, "config": {} },
+    });
+
+    let answer = gateway.agent().report(&event, "").await.json();
+
+    let edited = &answer["hookSpecificOutput"]["llm_request"];
+    let expected = json!([
+        { "role": "system", "content": "[REDACTED:aws_key]" },
+        { "role": "user", "content": "my [REDACTED:aws_key]" },
+    ]);
+    assert_eq!(edited["messages"], expected, "{answer}");
 }
