@@ -7,7 +7,7 @@ use crate::{
     },
     config::{Format, Problem, When},
     dialect::{self, Call, DialectError, Document, Operation},
-    event::{Context, Event, EventName, MatcherSubject},
+    event::{Context, Event, EventName, MatcherSubject, RuleId},
 };
 
 /// Schema format of a condition.
@@ -68,8 +68,8 @@ pub(super) struct ConditionContext<'a> {
     context: &'a Context,
     subject: ConditionSubject<'a>,
     facts: Option<Result<Facts<'a>, EvalError>>,
-    /// Names of hooks and policies whose condition failed.
-    pub(super) failed: Vec<(String, EvalError)>,
+    /// Hooks and policies whose condition failed.
+    pub(super) failed: Vec<(RuleId, EvalError)>,
 }
 
 impl<'a> ConditionContext<'a> {
@@ -102,7 +102,12 @@ impl<'a> ConditionContext<'a> {
 
     /// Returns whether a hook or policy runs. INVARIANT: it runs if its condition
     /// cannot be evaluated.
-    pub(super) fn holds(&mut self, name: &str, condition: Option<&Condition>) -> bool {
+    pub(super) fn holds(
+        &mut self,
+        rule: RuleId,
+        name: &str,
+        condition: Option<&Condition>,
+    ) -> bool {
         let Some(condition) = condition else {
             return true;
         };
@@ -122,7 +127,7 @@ impl<'a> ConditionContext<'a> {
                 %error,
                 "condition evaluation failed; the hook runs"
             );
-            self.failed.push((name.to_owned(), error));
+            self.failed.push((rule, error));
             true
         })
     }

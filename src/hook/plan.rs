@@ -37,8 +37,8 @@ pub struct Plan {
     is_proof: bool,
     /// True if a bundle above another one has policies on the event.
     has_locked: bool,
-    /// Names of policies and hooks whose condition failed, which therefore run.
-    failed_conditions: Vec<(String, EvalError)>,
+    /// Policies and hooks whose condition failed, which therefore run.
+    failed_conditions: Vec<(RuleId, EvalError)>,
 }
 
 impl Plan {
@@ -126,7 +126,7 @@ impl Plan {
         for policy in policies {
             if !policy.matcher.matches(conditions.matcher_subject()) {
                 self.skipped.push((policy.rule, SkipReason::Matcher));
-            } else if conditions.holds(&policy.name, policy.when.as_ref()) {
+            } else if conditions.holds(policy.rule, &policy.name, policy.when.as_ref()) {
                 self.policies.push(Arc::clone(policy));
             } else {
                 self.skipped.push((policy.rule, SkipReason::Condition));
@@ -166,7 +166,7 @@ impl Plan {
                 Some(planned) if planned.precedence() >= hook.precedence() => {
                     (hook.rule, SkipReason::Duplicate)
                 }
-                _ if !conditions.holds(&hook.name, hook.when.as_ref()) => {
+                _ if !conditions.holds(hook.rule, &hook.name, hook.when.as_ref()) => {
                     (hook.rule, SkipReason::Condition)
                 }
                 // INVARIANT: a verdict is never loosened by another copy of the hook.
@@ -186,7 +186,7 @@ impl Plan {
     /// Adds a diagnostic to a run whose condition failed.
     pub(super) fn annotate(&self, run: &mut HookRun) {
         let mut failed = self.failed_conditions.iter();
-        if let Some((_, error)) = failed.find(|(name, _)| *name == run.name) {
+        if let Some((_, error)) = failed.find(|(rule, _)| *rule == run.rule) {
             let diagnostic = DiagnosticCode::Condition.with(error.to_string());
             run.answer.diagnostics.insert(0, diagnostic);
         }

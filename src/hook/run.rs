@@ -52,9 +52,6 @@ pub async fn run_hooks<E: EventKind>(
         let calls = calls.map(|(hook, input)| call(plan, hook, scope, event, input));
         runs = join_all(calls).await;
     }
-    for run in &mut runs {
-        plan.annotate(run);
-    }
     runs
 }
 
@@ -187,10 +184,11 @@ async fn call<E: EventKind>(
         answer.output.extract_system_message();
     }
     let elapsed = started.elapsed();
-    let run = HookRun {
+    let mut run = HookRun {
         input,
         ..hook_run::<E>((hook.rule, &hook.name), hook.spec.mode, answer, elapsed)
     };
+    plan.annotate(&mut run);
     let event = E::NAME;
     scope
         .recorder
