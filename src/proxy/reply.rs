@@ -196,7 +196,7 @@ pub(super) fn finish(mut response: Response, recorder: &Recorder) -> Response {
 
 /// Returns upstream's response as it is.
 pub(super) fn passed(mut answer: UpstreamResponse, context: &RequestContext) -> Response {
-    if answer.media_type() == "text/html" {
+    if answer.has_media_type("text/html") {
         return not_json(&answer, context);
     }
     let mut response = Response::new(Body::empty());

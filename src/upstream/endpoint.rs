@@ -212,12 +212,18 @@ fn is_from_proxy(response: &UpstreamResponse) -> bool {
         response.status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     );
-    is_unavailable && matches!(response.media_type(), "" | "text/html" | "text/plain")
+    let mut media_types = ["", "text/html", "text/plain"].into_iter();
+    is_unavailable && media_types.any(|name| response.has_media_type(name))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use http::{HeaderMap, header::CONTENT_TYPE};
+
     use super::*;
+    use crate::upstream::response::BodySource;
 
     fn uri_and_host(base: &str) -> (String, HeaderValue) {
         let address = BaseAddress::parse(base).unwrap();
@@ -255,5 +261,24 @@ mod tests {
     #[test]
     fn a_base_address_without_a_host_is_refused() {
         assert!(BaseAddress::parse("/v1").is_none());
+    }
+
+    #[test]
+    fn an_error_in_html_is_of_a_proxy_in_any_spelling() {
+        for (media_type, expected) in [
+            ("text/html", true),
+            ("Text/HTML; charset=UTF-8", true),
+            ("TEXT/PLAIN", true),
+            ("application/json", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            let source = BodySource::Recorded {
+                pieces: VecDeque::new(),
+                is_complete: true,
+            };
+            let response = UpstreamResponse::recorded(StatusCode::BAD_GATEWAY, headers, source);
+            assert_eq!(is_from_proxy(&response), expected, "{media_type}");
+        }
     }
 }

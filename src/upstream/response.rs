@@ -157,12 +157,14 @@ impl UpstreamResponse {
         }
     }
 
-    /// Returns the media type without parameters; empty if there is none.
-    pub fn media_type(&self) -> &str {
+    /// Returns whether the response has this media type, with or without parameters. One without
+    /// a type has an empty one.
+    pub fn has_media_type(&self, name: &str) -> bool {
         let value = self.headers.get(header::CONTENT_TYPE);
         let text = value.and_then(|value| value.to_str().ok());
         let media_type = text.unwrap_or_default().split(';').next();
-        media_type.unwrap_or_default().trim()
+        let media_type = media_type.unwrap_or_default().trim();
+        media_type.eq_ignore_ascii_case(name)
     }
 
     /// Calls `observer` with each piece of the body, and with `None` at its clean end.
