@@ -42,7 +42,7 @@ pub(super) fn same_answer(before: &RecordedExchange, after: &RecordedExchange) -
 
 /// Returns the names of the tools that the model called in an answer.
 pub(super) fn called_tools(dialect: &str, body: &[u8]) -> Vec<String> {
-    let mut marks = ["functionCall", "function_call", "tool_use", "tool_calls"].iter();
+    let mut marks = ["functionCall", "_call", "tool_use"].iter();
     if !marks.any(|mark| memchr::memmem::find(body, mark.as_bytes()).is_some()) {
         return Vec::new();
     }

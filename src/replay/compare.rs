@@ -4,7 +4,10 @@
 //! has no recorded continuation, and a model that receives another request would have given
 //! another answer.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow::{self, Break, Continue},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +19,7 @@ use super::{
 };
 use crate::{
     event::EventName,
-    recording::{RecordedExchange, RecordedRound},
+    recording::{RecordedExchange, RecordedRound, RecordedRun},
 };
 
 /// Kind of a difference; of several, the last in this order counts.
@@ -126,7 +129,7 @@ pub fn compare(
         limits,
         result: Comparison::default(),
     };
-    comparer.run();
+    let _complete = comparer.run();
     let result = comparer.result;
     match limits.caveat {
         Some(caveat) if !result.changes.is_empty() || result.is_stale => {
@@ -136,11 +139,15 @@ pub fn compare(
     }
 }
 
-/// Comparability of the stages that follow a step.
-#[derive(PartialEq, Eq)]
-enum Rest {
-    Comparable,
-    Skipped,
+/// Returns the runs of policies and hooks on an event of a round.
+fn runs(
+    exchange: &RecordedExchange,
+    round: u32,
+    name: EventName,
+) -> impl Iterator<Item = &RecordedRun> {
+    let events = exchange.events.iter();
+    let same = events.filter(move |event| round_of(event) == round && event.name == name.as_str());
+    same.flat_map(|event| &event.hooks)
 }
 
 struct Comparer<'a> {
@@ -151,43 +158,40 @@ struct Comparer<'a> {
 }
 
 impl Comparer<'_> {
-    fn run(&mut self) {
+    /// Compares the exchanges in the order of their stages. Breaks if what follows a stage cannot
+    /// be compared.
+    fn run(&mut self) -> ControlFlow<()> {
         let (before, after) = (self.before.exchange, self.after.exchange);
-        if is_rejected(before) || is_rejected(after) {
-            return self.end();
-        }
-        let rounds = before.rounds.len().max(after.rounds.len());
-        for round in 0..=u32::try_from(rounds).unwrap_or(u32::MAX) {
-            if self.events(round, &REQUEST) == Rest::Skipped
-                || self.request(round) == Rest::Skipped
-                || self.events(round, &RESPONSE) == Rest::Skipped
-            {
-                return;
+        if !is_rejected(before) && !is_rejected(after) {
+            let rounds = before.rounds.len().max(after.rounds.len());
+            for round in 0..=u32::try_from(rounds).unwrap_or(u32::MAX) {
+                self.events(round, &REQUEST)?;
+                self.request(round)?;
+                self.events(round, &RESPONSE)?;
             }
         }
         self.end();
+        Continue(())
     }
 
     /// Compares the decisions of some events.
-    fn events(&mut self, round: u32, names: &[EventName]) -> Rest {
+    fn events(&mut self, round: u32, names: &[EventName]) -> ControlFlow<()> {
         for name in names {
             if self.is_unknown(round, *name) {
                 self.result.unknown = Some(UnknownReason::HookNotRecorded);
-                return Rest::Skipped;
+                return Break(());
             }
-            if self.event(round, *name) == Rest::Skipped {
-                return Rest::Skipped;
-            }
+            self.event(round, *name)?;
         }
-        Rest::Comparable
+        Continue(())
     }
 
-    fn event(&mut self, round: u32, name: EventName) -> Rest {
+    fn event(&mut self, round: u32, name: EventName) -> ControlFlow<()> {
         let old = decisions::at(self.before.exchange, round, name);
         let new = decisions::at(self.after.exchange, round, name);
         let none = SubjectDecision::default();
         let subjects: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
-        let mut rest = Rest::Comparable;
+        let mut rest = Continue(());
         for subject in subjects {
             let old = old.get(subject).unwrap_or(&none);
             let new = new.get(subject).unwrap_or(&none);
@@ -197,7 +201,7 @@ impl Comparer<'_> {
             let is_undecided = name == EventName::AfterModel || old.count < new.count;
             if kind != DifferenceKind::NewlyAllowed && is_undecided && self.is_left(round, name) {
                 self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
-                return Rest::Skipped;
+                return Break(());
             }
             let is_tool = matches!(name, EventName::BeforeTool | EventName::AfterTool);
             self.result.changes.push(Change {
@@ -213,7 +217,7 @@ impl Comparer<'_> {
                 after: word(new.verdict),
             });
             if old.verdict != new.verdict || old.denials != new.denials {
-                rest = Rest::Skipped;
+                rest = Break(());
             }
         }
         rest
@@ -231,44 +235,39 @@ impl Comparer<'_> {
 
     /// Returns whether an event depends on a hook that could not be asked.
     fn is_unknown(&self, round: u32, name: EventName) -> bool {
-        let unanswered = self.after.unanswered;
-        if unanswered.is_empty() {
-            return false;
-        }
-        let is_here = |exchange: &RecordedExchange, needs_output: bool| {
-            let mut events = exchange.events.iter();
-            events.any(|event| {
-                let is_same = round_of(event) == round && event.name == name.as_str();
-                let mut runs = event.hooks.iter();
-                is_same
-                    && runs.any(|run| {
-                        let matters = !needs_output || has_output(run) || run.status != "ok";
-                        matters && unanswered.contains(&run.name)
-                    })
-            })
+        let (before, after) = (self.before, self.after);
+        let is_unanswered = |compared: ComparedExchange<'_>, run: &RecordedRun| {
+            compared.unanswered.contains(&run.name)
         };
-        is_here(self.before.exchange, true)
-            || self.limits.needs_all_hooks && is_here(self.after.exchange, false)
+        let acted = |run: &RecordedRun| has_output(run) || run.status != "ok";
+        let mut old = runs(before.exchange, round, name);
+        let mut new = runs(after.exchange, round, name);
+        let needs_all = self.limits.needs_all_hooks;
+        old.any(|run| {
+            acted(run) && is_unanswered(after, run) || needs_all && is_unanswered(before, run)
+        }) || new.any(|run| {
+            acted(run) && is_unanswered(before, run) || needs_all && is_unanswered(after, run)
+        })
     }
 
     /// Compares what is sent upstream in a round.
-    fn request(&mut self, round: u32) -> Rest {
+    fn request(&mut self, round: u32) -> ControlFlow<()> {
         let (before, after) = (self.before.exchange, self.after.exchange);
         let at = round as usize;
         match (before.rounds.get(at), after.rounds.get(at)) {
-            (_, None) => Rest::Comparable,
+            (_, None) => Continue(()),
             (None, Some(_)) => {
                 if self.result.changes.is_empty() && before.outcome.error == after.outcome.error {
                     self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
-                    return Rest::Skipped;
+                    return Break(());
                 }
-                Rest::Comparable
+                Continue(())
             }
-            (Some(old), Some(new)) if same_request((before, old), (after, new)) => Rest::Comparable,
+            (Some(old), Some(new)) if same_request((before, old), (after, new)) => Continue(()),
             (Some(_), Some(_)) => {
                 self.content("request", round, &REQUEST);
                 self.result.is_stale = true;
-                Rest::Skipped
+                Break(())
             }
         }
     }
@@ -455,6 +454,27 @@ mod tests {
         );
         let kind = compared(&before, &after).kind();
         assert_eq!(kind, Some(DifferenceKind::NewlyDenied));
+    }
+
+    #[test]
+    fn a_decision_of_a_hook_that_the_other_config_could_not_ask_is_unknown() {
+        let mut denied = event("BeforeTool", 1, "deny");
+        denied["hooks"][0]["status"] = "block".into();
+        let denied = exchange("complete", &[denied]);
+        let unasked = exchange("complete", &[event("BeforeTool", 1, "proceed")]);
+        let (none, rule) = (BTreeSet::new(), BTreeSet::from(["rule".to_owned()]));
+        let compared = |exchange, unanswered| ComparedExchange {
+            exchange,
+            unanswered,
+        };
+
+        for (before, after) in [
+            (compared(&unasked, &rule), compared(&denied, &none)),
+            (compared(&denied, &none), compared(&unasked, &rule)),
+        ] {
+            let comparison = compare(before, after, ComparisonLimits::default());
+            assert_eq!(comparison.unknown, Some(UnknownReason::HookNotRecorded));
+        }
     }
 
     #[test]
