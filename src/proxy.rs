@@ -56,7 +56,7 @@ use self::{
     turn_state::TurnState,
 };
 use crate::{
-    dialect::{AppliedSelection, Call, Operation},
+    dialect::{AllowedFunctions, Call, Operation},
     error::ApiError,
     middleware::{AuditRecorded, Authenticated},
     observe::recorder::BodySide,
@@ -155,8 +155,7 @@ async fn run_stages(
         return Ok(Some(reply));
     }
     loop {
-        let call = request.call.clone();
-        turn.retry_base = Some(request.document.clone());
+        let (call, document) = (request.call.clone(), request.document.clone());
         if let Break(reply) = Box::pin(before_model::run(turn, request, output)).await? {
             return Ok(Some(reply));
         }
@@ -177,14 +176,14 @@ async fn run_stages(
             return Ok(Some(reply));
         };
 
-        let filtered = response_filter::run(turn, filter, answer, output);
+        let filtered = response_filter::run(turn, filter, answer, output, document);
         match Box::pin(filtered).await? {
             Break(reply) => return Ok(reply),
             // The model is asked again: tool calls or the answer were denied.
             Continue(document) => {
                 request.document = document;
                 request.call = call;
-                turn.selected = AppliedSelection::None;
+                turn.allowed = AllowedFunctions::All;
             }
         }
     }

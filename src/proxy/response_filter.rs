@@ -31,12 +31,13 @@ use crate::{
 
 /// Filters a response into `output`. Breaks with the reply that takes the place of the response
 /// or of the rest of it, or with `None` if that is complete. Continues with the request with which
-/// the model must be asked again.
+/// the model must be asked again, which is made of `asked`: the request before `BeforeModel`.
 pub(super) async fn run(
     turn: &mut TurnState<'_>,
     filter: ResponseFilter<'_>,
     answer: UpstreamResponse,
     output: &mut Output,
+    asked: Document,
 ) -> Result<ControlFlow<Option<Reply>, Document>, ApiError> {
     let mut buffer = ResponseBuffer::new(filter, turn);
     output.start(&answer);
@@ -56,7 +57,7 @@ pub(super) async fn run(
         turn.steps.end_round(&buffer.usage, None);
         return Ok(Break(Some(Reply::Denied(reason))));
     }
-    let decision = Box::pin(answer_decision::decide(turn, &buffer)).await?;
+    let decision = Box::pin(answer_decision::decide(turn, &buffer, asked)).await?;
     turn.steps.end_round(&buffer.usage, decision.asks_again());
     if decision.drops_answer(turn.expectation.format) && !buffer.has_sent_text {
         buffer.discard();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::response_buffer::{ResponseBuffer, TurnEffect};
 use crate::{
-    dialect::{self, DialectError, Document, ProposedCall, ResponseFormat},
+    dialect::{self, Document, ProposedCall, ResponseFormat},
     error::ApiError,
     event::{Action, AfterAgent, EventName, FlowVerdict, HookRun, HookStatus, Reason},
     model::Role,
@@ -56,22 +56,23 @@ impl AnswerDecision {
     }
 }
 
-/// Decides at the end of a response.
+/// Decides at the end of a response to `request`, of which another one is made.
 pub async fn decide(
     turn: &mut TurnState<'_>,
     buffer: &ResponseBuffer<'_>,
+    request: Document,
 ) -> Result<AnswerDecision, ApiError> {
     if let Some(reason) = denied(&buffer.calls).find_map(|call| call.refusal.as_deref()) {
         turn.context.record_action(ExchangeAction::Edit);
         if buffer.has_alternatives || buffer.turn_effect == TurnEffect::Fails {
             return Ok(AnswerDecision::Accept);
         }
-        return decide_denied(turn, buffer, Reason::new(Some(reason)));
+        return decide_denied(turn, buffer, Reason::new(Some(reason)), request);
     }
     transcript::record_response(turn, buffer).await;
     let is_final = buffer.calls.is_empty() && buffer.turn_effect == TurnEffect::Ends;
     if is_final && !buffer.text.is_empty() && turn.derives(EventName::AfterAgent) {
-        return fire_after_agent(turn, buffer).await;
+        return fire_after_agent(turn, buffer, request).await;
     }
     Ok(AnswerDecision::Accept)
 }
@@ -82,6 +83,7 @@ fn decide_denied(
     turn: &mut TurnState<'_>,
     buffer: &ResponseBuffer<'_>,
     reason: Reason,
+    mut request: Document,
 ) -> Result<AnswerDecision, ApiError> {
     let context = turn.context;
     for call in denied(&buffer.calls) {
@@ -97,8 +99,8 @@ fn decide_denied(
     }
     turn.denied_rounds += 1;
     let contents = dialect::denied_step(&buffer.text, &buffer.calls)?;
-    let request = next_request(turn, &contents)?;
-    Ok(request.map_or(AnswerDecision::Accept, AnswerDecision::AskAgain))
+    dialect::append_contents(&mut request, &contents)?;
+    Ok(AnswerDecision::AskAgain(request))
 }
 
 /// Remembers contents that the agent does not receive, and adds them to later requests.
@@ -149,6 +151,7 @@ fn denied(calls: &[ProposedCall]) -> impl Iterator<Item = &ProposedCall> {
 async fn fire_after_agent(
     turn: &mut TurnState<'_>,
     buffer: &ResponseBuffer<'_>,
+    mut request: Document,
 ) -> Result<AnswerDecision, ApiError> {
     let event = AfterAgent {
         prompt: turn.prompt.clone(),
@@ -174,46 +177,20 @@ async fn fire_after_agent(
         return Ok(AnswerDecision::Accept);
     }
     turn.answer_retries += 1;
-    let request = if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
-        request_without_history(turn, &reason)?
+    if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
+        let session = turn.session.as_ref();
+        let context = session.and_then(|session| session.state.context.as_deref());
+        let texts: Vec<&str> = context.into_iter().chain([reason.as_str()]).collect();
+        dialect::replace_contents(&mut request, &texts)?;
     } else {
         let denied = dialect::text_content(Role::Model, &buffer.text);
         let prompt = dialect::text_content(Role::User, reason.as_str());
-        next_request(turn, &[denied, prompt])?
-    };
-    Ok(request.map_or(AnswerDecision::Accept, AnswerDecision::Replace))
+        dialect::append_contents(&mut request, &[denied, prompt])?;
+    }
+    Ok(AnswerDecision::Replace(request))
 }
 
 /// Returns whether a hook denies because it has failed.
 fn fails_closed(run: &HookRun) -> bool {
     run.would.is_none() && run.action == Action::Deny && run.status() == HookStatus::Failed
-}
-
-/// Returns the request for another answer without the history, which a hook cleared.
-fn request_without_history(
-    turn: &mut TurnState<'_>,
-    reason: &Reason,
-) -> Result<Option<Document>, DialectError> {
-    let session = turn.session.as_ref();
-    let session_context = session.and_then(|session| session.state.context.as_deref());
-    let texts = session_context.into_iter().chain([reason.as_str()]);
-    let texts: Vec<&str> = texts.collect();
-    let Some(mut document) = turn.retry_base.take() else {
-        return Ok(None);
-    };
-    dialect::replace_contents(&mut document, &texts)?;
-    Ok(Some(document))
-}
-
-/// Returns the request with which the model is asked again, with `contents` at the end of its
-/// history.
-fn next_request(
-    turn: &mut TurnState<'_>,
-    contents: &[Bytes],
-) -> Result<Option<Document>, DialectError> {
-    let Some(mut document) = turn.retry_base.take() else {
-        return Ok(None);
-    };
-    dialect::append_contents(&mut document, contents)?;
-    Ok(Some(document))
 }
