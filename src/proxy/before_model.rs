@@ -93,7 +93,7 @@ fn write_mutation(
         context.record(&ExchangeEvent::ModelChanged(model.as_str()));
         request.call.model = Some(model);
     }
-    turn.selected = edited.selection;
+    turn.allowed = edited.allowed.unwrap_or_default();
     request.document = edited.document;
     Ok(())
 }

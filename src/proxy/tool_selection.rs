@@ -2,7 +2,7 @@
 
 use super::{model_request::ModelRequest, turn_state::TurnState};
 use crate::{
-    dialect::{self, AppliedSelection},
+    dialect,
     error::ApiError,
     event::{BeforeToolSelection, EventName},
     hook::conclude,
@@ -26,10 +26,10 @@ pub(super) async fn run(
     let runs = runs.await?;
     let recorder = &turn.context.recorder;
     if let Some(selection) = conclude::<BeforeToolSelection>(recorder, plan.summary(), runs) {
-        let selected = dialect::write_tool_selection(&mut request.document, &selection)?;
-        if selected != AppliedSelection::None {
+        let allowed = dialect::write_tool_selection(&mut request.document, &selection)?;
+        if let Some(allowed) = allowed {
             turn.context.record_action(ExchangeAction::Edit);
-            turn.selected = selected;
+            turn.allowed = allowed;
         }
     }
     Ok(())

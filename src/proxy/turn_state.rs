@@ -4,9 +4,7 @@ use super::{
     model_request::ModelRequest, request_context::RequestContext, step_recorder::StepRecorder,
 };
 use crate::{
-    dialect::{
-        self, AppliedSelection, DialectError, Document, ResponseDocument, ResponseExpectation,
-    },
+    dialect::{self, AllowedFunctions, DialectError, ResponseDocument, ResponseExpectation},
     event::{Context, EventKind, EventName, EventOrigin, HookRun},
     hook::{EventOutcome, EventScope, Plan, run_hooks},
     model::LlmRequest,
@@ -24,10 +22,8 @@ pub(super) struct TurnState<'a> {
     pub(super) expectation: ResponseExpectation,
     /// `None` if the session could not be looked up and no event needs it.
     pub(super) session: Option<Box<Session>>,
-    /// Tools selected by hooks.
-    pub(super) selected: AppliedSelection,
-    /// The request as it was before `BeforeModel`, the base of the next retry.
-    pub(super) retry_base: Option<Document>,
+    /// Functions that the response may call, as hooks selected them.
+    pub(super) allowed: AllowedFunctions,
     /// The user's prompt, if `AfterAgent` is derived.
     pub(super) prompt: String,
     /// Index of the last conversation item of the prompt. Identifies the turn.
@@ -60,8 +56,7 @@ impl<'a> TurnState<'a> {
             expectation: request.expectation,
             hook_context,
             session: None,
-            selected: AppliedSelection::None,
-            retry_base: None,
+            allowed: AllowedFunctions::All,
             prompt: String::new(),
             prompt_item: 0,
             has_emitted_text: false,

@@ -25,5 +25,5 @@ pub use self::{
     read::{Detail, RequestSummary, cached_content, new_prompt, read_request, summarize_request},
     text::edit_request_texts,
     tool_declarations::withhold_tools,
-    tool_selection::{AllowedFunctions, AppliedSelection, write_tool_selection},
+    tool_selection::{AllowedFunctions, write_tool_selection},
 };

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use crate::{
     config::AskMode,
     dialect::{
-        self, AllowedFunctions, AppliedSelection, CallDecision, DialectError, FunctionCall,
-        PartialCalls, ResponseDocument,
+        self, AllowedFunctions, CallDecision, DialectError, FunctionCall, PartialCalls,
+        ResponseDocument,
     },
     error::ApiError,
     event::{
@@ -70,10 +70,7 @@ impl<'a> ResponseFilter<'a> {
         }
         let context = turn.context;
         let plan = turn.plan(EventName::AfterModel, request);
-        let allowed = match &turn.selected {
-            AppliedSelection::Restricted(allowed) => allowed.clone(),
-            AppliedSelection::None => AllowedFunctions::All,
-        };
+        let allowed = turn.allowed.clone();
         let fires_before_tool = turn.derives(EventName::BeforeTool);
         let is_hooked = !plan.is_empty()
             || fires_before_tool

@@ -15,7 +15,7 @@ use crate::{
                 model::rename_all,
                 parameters::PARAMETERS,
                 system_instruction::{extend_system_instruction, replace_system_instruction},
-                tool_selection::{AppliedSelection, write_tool_selection},
+                tool_selection::{AllowedFunctions, write_tool_selection},
             },
         },
         method::{Api, Operation},
@@ -44,8 +44,8 @@ pub struct PatchedRequest {
     pub model: Option<ModelName>,
     /// Document to send upstream.
     pub document: Document,
-    /// Effect of a tool selection.
-    pub selection: AppliedSelection,
+    /// Functions that the response may call; `None` if the edit selects none.
+    pub allowed: Option<AllowedFunctions>,
     /// Edits that could not be applied.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -68,18 +68,18 @@ pub fn write_request(
         diagnostics: unknown_keys(&mutation.fields),
     };
     let mut document = document;
-    let selection = match counted {
+    let allowed = match counted {
         None => patch.body(&mut document, mutation)?,
         Some(mut inner) => {
-            let selection = patch.body(&mut inner, mutation)?;
+            let allowed = patch.body(&mut inner, mutation)?;
             document.set_child(WRAPPED_REQUEST, &inner)?;
-            selection
+            allowed
         }
     };
     Ok(PatchedRequest {
         model: patch.model(&mut document, mutation)?,
         document,
-        selection,
+        allowed,
         diagnostics: patch.diagnostics,
     })
 }
@@ -117,7 +117,7 @@ impl Patch<'_> {
         &mut self,
         document: &mut Document,
         mutation: &RequestMutation,
-    ) -> Result<AppliedSelection, DialectError> {
+    ) -> Result<Option<AllowedFunctions>, DialectError> {
         // Replaces the instruction of the agent, not what other hooks append to it.
         if let Some(text) = mutation.system() {
             if self.takes_system_instruction() {
@@ -137,7 +137,7 @@ impl Patch<'_> {
         self.parameters(document, mutation)?;
         match mutation.tool_config() {
             Some(selection) => write_tool_selection(document, &selection),
-            None => Ok(AppliedSelection::None),
+            None => Ok(None),
         }
     }
 

@@ -14,19 +14,11 @@ use crate::{
     model::{FunctionCallingMode, ToolConfig},
 };
 
-/// Effect of a tool selection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AppliedSelection {
-    /// Nothing was selected, or the request declares no function.
-    None,
-    /// The selection was written, and restricts the response.
-    Restricted(AllowedFunctions),
-}
-
 /// The functions that a response may call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum AllowedFunctions {
     /// Every function that the request declares.
+    #[default]
     All,
     /// The listed functions and no others.
     Only(Vec<String>),
@@ -42,15 +34,16 @@ impl AllowedFunctions {
     }
 }
 
-/// Writes a selection of tools into a request. Undeclared names are ignored.
+/// Writes a selection of tools into a request. Undeclared names are ignored. Returns the functions
+/// that remain; `None` if the request declares none.
 pub fn write_tool_selection(
     document: &mut Document,
     selection: &ToolConfig,
-) -> Result<AppliedSelection, DialectError> {
+) -> Result<Option<AllowedFunctions>, DialectError> {
     use FunctionCallingMode as Mode;
     let declared = declared_functions(document)?;
     if declared.is_empty() {
-        return Ok(AppliedSelection::None);
+        return Ok(None);
     }
     let selected = &selection.allowed_function_names;
     let names = selected.iter().filter(|name| declared.contains(name));
@@ -77,7 +70,7 @@ pub fn write_tool_selection(
         Mode::Any | Mode::Auto if names.is_empty() => AllowedFunctions::All,
         Mode::Any | Mode::Auto => AllowedFunctions::Only(names),
     };
-    Ok(AppliedSelection::Restricted(allowed))
+    Ok(Some(allowed))
 }
 
 #[cfg(test)]
@@ -88,16 +81,16 @@ mod tests {
     use super::*;
     use crate::dialect::document::parse_document;
 
-    fn selected(text: &str, selection: &Value) -> (AppliedSelection, String) {
+    fn selected(text: &str, selection: &Value) -> (Option<AllowedFunctions>, String) {
         let mut document = parse_document(Bytes::from(text.to_owned())).unwrap();
         let selection = ToolConfig::read(selection).unwrap();
         let selected = write_tool_selection(&mut document, &selection).unwrap();
         (selected, document.to_text())
     }
 
-    fn only(names: &[&str]) -> AppliedSelection {
+    fn only(names: &[&str]) -> AllowedFunctions {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        AppliedSelection::Restricted(AllowedFunctions::Only(names))
+        AllowedFunctions::Only(names)
     }
 
     const TWO: &str = r#"{"tools":[{"function_declarations":[{"name":"a"},{"name":"b"}]},{"googleSearch":{}},{"functionDeclarations":[{"name":"c"}]}]}"#;
@@ -105,7 +98,7 @@ mod tests {
     #[test]
     fn auto_mode_with_names_removes_other_declarations() {
         let (bound, text) = selected(TWO, &json!({"allowedFunctionNames": ["a", "ghost"]}));
-        assert_eq!(bound, only(&["a"]));
+        assert_eq!(bound, Some(only(&["a"])));
         assert_eq!(
             text,
             r#"{"tools":[{"function_declarations":[{"name":"a"}]},{"googleSearch":{}}],"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}"#
@@ -115,7 +108,7 @@ mod tests {
     #[test]
     fn any_mode_keeps_declarations_and_lists_names() {
         let (bound, text) = selected(TWO, &json!({"mode": "ANY", "allowedFunctionNames": ["c"]}));
-        assert_eq!(bound, only(&["c"]));
+        assert_eq!(bound, Some(only(&["c"])));
         assert!(text.ends_with(
             r#""toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["c"]}}}"#
         ));
@@ -127,7 +120,7 @@ mod tests {
             TWO,
             &json!({"mode": "ANY", "allowedFunctionNames": ["ghost"]}),
         );
-        assert_eq!(bound, only(&[]));
+        assert_eq!(bound, Some(only(&[])));
         assert!(text.contains(r#"{"mode":"NONE"}"#));
     }
 
@@ -135,7 +128,7 @@ mod tests {
     fn other_tool_settings_are_kept() {
         let text = r#"{"tools":[{"functionDeclarations":[{"name":"a"}]}],"tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"ANY"}}}"#;
         let (bound, text) = selected(text, &json!({"mode": "AUTO"}));
-        assert_eq!(bound, AppliedSelection::Restricted(AllowedFunctions::All));
+        assert_eq!(bound, Some(AllowedFunctions::All));
         assert!(text.ends_with(r#""tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"AUTO"}}}"#));
     }
 
@@ -145,7 +138,7 @@ mod tests {
             r#"{"tools":[{"googleSearch":{}}]}"#,
             &json!({"mode": "NONE"}),
         );
-        assert_eq!(bound, AppliedSelection::None);
+        assert_eq!(bound, None);
         assert_eq!(text, r#"{"tools":[{"googleSearch":{}}]}"#);
     }
 }
