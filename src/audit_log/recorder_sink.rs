@@ -12,7 +12,6 @@ use super::{
     },
     run_stats::RunStats,
     time_range::milliseconds,
-    token_counts::TokenCounts,
 };
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
@@ -216,7 +215,7 @@ impl DecisionLogSink {
             received: self.received.take(),
             response: self.sent.take(),
             chunks: exchange.chunks,
-            usage: self.tokens.total().map(TokenCounts::from),
+            usage: self.tokens.total(),
             duration_ms: milliseconds(exchange.elapsed),
         }
     }

@@ -1,25 +1,38 @@
 //! Token counts of a call.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-/// Token counts of a response; `None` for those that it lacks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// Token counts of a response; `None` for those that it lacks. Written as in the decision log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenUsage {
     /// Tokens of the request.
-    #[serde(rename = "promptTokenCount", alias = "prompt_token_count")]
+    #[serde(
+        rename(deserialize = "promptTokenCount"),
+        alias = "prompt_token_count",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub prompt: Option<u64>,
     /// Tokens of the request that the model API took from its cache.
     #[serde(
-        rename = "cachedContentTokenCount",
-        alias = "cached_content_token_count"
+        rename(deserialize = "cachedContentTokenCount"),
+        alias = "cached_content_token_count",
+        skip_serializing
     )]
     pub cached: Option<u64>,
     /// Tokens of the answer.
-    #[serde(rename = "candidatesTokenCount", alias = "candidates_token_count")]
+    #[serde(
+        rename(deserialize = "candidatesTokenCount"),
+        alias = "candidates_token_count",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub candidates: Option<u64>,
     /// All tokens, thoughts and tool use included.
-    #[serde(rename = "totalTokenCount", alias = "total_token_count")]
+    #[serde(
+        rename(deserialize = "totalTokenCount"),
+        alias = "total_token_count",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub total: Option<u64>,
 }
 
