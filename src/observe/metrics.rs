@@ -233,7 +233,7 @@ impl Metrics {
         out
     }
 
-    /// Counts an answered request, its duration and the chunks shown to hooks.
+    /// Counts an answered request and its duration.
     pub fn record_request(
         &self,
         operation: &'static str,

@@ -1,9 +1,9 @@
 //! Records what happens to one request and passes it to sinks.
 //!
 //! A [`Recorder`] is a handle on one request. Its clones share an [`Exchange`], the summary of
-//! the request so far, and a list of [`Sink`]s: metrics, log, decision log with OTLP export, and
-//! the trace of `hookgate explain`. Everything that happens is one [`ExchangeEvent`]. To add a sink,
-//! implement [`Sink`] and add it where the application creates recorders.
+//! the request so far, and a list of [`Sink`]s, such as metrics, log and decision log. Everything
+//! that happens is one [`ExchangeEvent`]. To add a sink, implement [`Sink`] and add it in
+//! `state/recorders.rs`.
 
 mod event;
 mod exchange;

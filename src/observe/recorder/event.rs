@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use serde::Serialize;
 
 use crate::{
     dialect::MethodSpec,
@@ -281,7 +282,8 @@ impl EventDecision<'_> {
 }
 
 /// The action of policies and hooks on a call; of several, the last in this order counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ExchangeAction {
     /// Request and response are unchanged.
     Pass,
@@ -312,9 +314,11 @@ impl ExchangeAction {
 }
 
 /// Outcome of sending the body of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ExchangeEnd {
     /// The agent disconnected before the end.
+    #[serde(rename = "client_disconnected")]
     Disconnected,
     /// The body was sent to its end.
     Complete,

@@ -29,7 +29,7 @@ pub struct Exchange {
     pub requested_model: String,
     /// The model that is called.
     pub model: String,
-    /// Address of upstream that was called last: `first` or `fallback`; empty if none was.
+    /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
     pub upstream: &'static str,
     /// The HTTP status sent to the agent; 0 until then.
     pub status: u16,

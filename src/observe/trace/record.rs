@@ -79,14 +79,12 @@ pub struct CallRecord {
     /// HTTP status of the response; 0 for events, and if the agent disconnected before it.
     pub status: u16,
     /// Strictest action of policies and hooks, as in `x-hookgate-action`.
-    #[serde(serialize_with = "as_action")]
     #[schema(value_type = String)]
     pub action: ExchangeAction,
     /// Reason code of an error of hookgate's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
     /// End of the response body; `complete` for an event that was decided.
-    #[serde(serialize_with = "as_end")]
     #[schema(value_type = String)]
     pub end: ExchangeEnd,
     /// Number of requests to the model API.
@@ -314,20 +312,4 @@ impl CallDetail {
 )]
 fn as_time<S: Serializer>(milliseconds: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&clock::rfc3339(*milliseconds))
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn as_action<S: Serializer>(action: &ExchangeAction, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(action.as_str())
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn as_end<S: Serializer>(end: &ExchangeEnd, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(end.as_str())
 }

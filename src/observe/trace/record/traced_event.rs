@@ -65,9 +65,10 @@ pub enum RunOutcome {
 }
 
 /// The runs of one policy or hook on one event. A response in chunks has many.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RunDetail {
-    /// Worst status of its runs.
+    /// Worst status of its runs: `ok`, `block` or `failed`.
+    #[schema(value_type = String)]
     pub status: HookStatus,
     /// Sum of the durations of its runs.
     pub duration_us: u32,
@@ -75,11 +76,14 @@ pub struct RunDetail {
     pub runs: u64,
     /// Action that its output alone would cause.
     pub action: Action,
-    /// Action that the output would have caused; `None` unless in mode `observe`.
+    /// Action that the output would have caused, in mode `observe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub would: Option<Action>,
     /// Reason of its decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonText>,
-    /// Fields of its output.
+    /// Names of the fields of its output.
+    #[schema(value_type = Vec<String>)]
     pub fields: OutputFields,
     /// True if a policy edited the document, or would have.
     pub edited: bool,
@@ -195,35 +199,7 @@ pub struct RunReport<'a> {
     /// Facts of its runs, if it was asked.
     #[serde(flatten)]
     #[schema(inline)]
-    run: Option<RunFacts<'a>>,
-}
-
-/// Facts of the runs of a rule, as JSON.
-#[derive(Debug, Serialize, ToSchema)]
-struct RunFacts<'a> {
-    /// Worst status of its runs: `ok`, `block` or `failed`.
-    status: &'static str,
-    /// Sum of the durations of its runs.
-    duration_us: u32,
-    /// Number of its runs.
-    runs: u64,
-    /// Action that its output alone would cause.
-    action: Action,
-    /// Action that the output would have caused, in mode `observe`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    would: Option<Action>,
-    /// Reason of its decision.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a ReasonText>,
-    /// Names of the fields of its output.
-    #[schema(value_type = Vec<String>)]
-    fields: OutputFields,
-    /// True if a policy edited the document, or would have.
-    edited: bool,
-    /// Number of calls that it removed from the response, or would have.
-    refused_calls: u32,
-    /// Codes of ignored parts of the output and of failures.
-    diagnostics: &'a [&'static str],
+    run: Option<&'a RunDetail>,
 }
 
 impl Serialize for TracedRun {
@@ -241,18 +217,7 @@ impl Serialize for TracedRun {
             asked: because.is_none(),
             because,
             explanation: because.map(SkipReason::explanation),
-            run: self.asked().map(|run| RunFacts {
-                status: run.status.as_str(),
-                duration_us: run.duration_us,
-                runs: run.runs,
-                action: run.action,
-                would: run.would,
-                reason: run.reason.as_ref(),
-                fields: run.fields,
-                edited: run.edited,
-                refused_calls: run.refused_calls,
-                diagnostics: &run.diagnostics,
-            }),
+            run: self.asked(),
         };
         report.serialize(serializer)
     }

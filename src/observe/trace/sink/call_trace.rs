@@ -1,7 +1,7 @@
 //! The steps of an exchange in flight, as they are recorded.
 
 use crate::{
-    event::{Action, EventName, HookStatus, RuleId, SkipReason},
+    event::{Action, EventName, RuleId, SkipReason},
     observe::{
         recorder::ExchangeAction,
         trace::record::{
@@ -212,9 +212,7 @@ impl TracedEvent {
 impl RunDetail {
     /// Adds runs of the same rule. The worst status and the strictest decision count.
     fn add(&mut self, other: Self) {
-        if severity(other.status) > severity(self.status) {
-            self.status = other.status;
-        }
+        self.status = self.status.max(other.status);
         self.duration_us = self.duration_us.saturating_add(other.duration_us);
         self.runs += other.runs;
         if other.action > self.action || self.reason.is_none() {
@@ -230,13 +228,5 @@ impl RunDetail {
                 self.diagnostics.push(code);
             }
         }
-    }
-}
-
-const fn severity(status: HookStatus) -> u8 {
-    match status {
-        HookStatus::Ok => 0,
-        HookStatus::Block => 1,
-        HookStatus::Failed => 2,
     }
 }
