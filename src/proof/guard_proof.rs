@@ -24,7 +24,8 @@ use crate::{
 pub(super) enum CaseSelection {
     /// All cases of the guard.
     All,
-    /// One of each list, another one each time, if each starts a process.
+    /// One of each list, another one each time, if each starts a process and the last proof
+    /// succeeded.
     InTurn,
 }
 
@@ -191,7 +192,8 @@ impl GuardProof {
     }
 
     fn select(&self, selection: CaseSelection) -> Vec<&GuardCase> {
-        if selection == CaseSelection::All || !self.guard.starts_processes() {
+        let is_quick = !self.guard.starts_processes();
+        if selection == CaseSelection::All || is_quick || !self.is_proven() {
             return self.cases.iter().collect();
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);

@@ -72,14 +72,13 @@ impl GuardProofs {
         config: &Config,
         timestamp: &str,
     ) -> Result<(), Vec<Problem>> {
-        let all = |_: &GuardProof| CaseSelection::All;
         let scope = ProofScope {
             engine,
             config,
             timestamp,
             end: Some(Instant::now() + config.proof.total_timeout),
         };
-        let results = self.run(scope, &all).await;
+        let results = self.run(scope, CaseSelection::All).await;
         let mut problems: Vec<Problem> = results.into_iter().flatten().collect();
         if problems.is_empty() {
             for proof in &self.proofs {
@@ -94,20 +93,13 @@ impl GuardProofs {
     /// Proves all guards once more and keeps the results. Of guards that start a process
     /// for each case, one case of each list runs, or all if the last proof failed.
     pub async fn prove_again(&self, engine: &Engine, config: &Config, timestamp: &str) {
-        let selection = |proof: &GuardProof| {
-            if proof.is_proven() {
-                CaseSelection::InTurn
-            } else {
-                CaseSelection::All
-            }
-        };
         let scope = ProofScope {
             engine,
             config,
             timestamp,
             end: None,
         };
-        let results = self.run(scope, &selection).await;
+        let results = self.run(scope, CaseSelection::InTurn).await;
         for (proof, problems) in self.proofs.iter().zip(results) {
             proof.record(&problems, timestamp);
         }
@@ -141,14 +133,10 @@ impl GuardProofs {
         self.replaced.clone()
     }
 
-    async fn run(
-        &self,
-        scope: ProofScope<'_>,
-        selection: &(dyn Fn(&GuardProof) -> CaseSelection + Sync),
-    ) -> Vec<Vec<Problem>> {
+    async fn run(&self, scope: ProofScope<'_>, selection: CaseSelection) -> Vec<Vec<Problem>> {
         let mut runs: Vec<BoxFuture<'_, Vec<Problem>>> = Vec::new();
         for proof in &self.proofs {
-            runs.push(Box::pin(proof.run(scope, selection(proof))));
+            runs.push(Box::pin(proof.run(scope, selection)));
         }
         stream::iter(runs)
             .buffered(MAX_CONCURRENT_PROOFS)
