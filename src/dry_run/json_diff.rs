@@ -12,7 +12,7 @@ const MAX_DISPLAYED_CHARS: usize = 300;
 pub enum ExtraKeys {
     /// They are no difference.
     Ignored,
-    /// Values that differ from each other.
+    /// They are differences, too.
     Reported,
 }
 
