@@ -116,10 +116,10 @@ impl Protocol for ClaudeProtocol {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
+    use serde_json::{Map, value::RawValue};
 
     use super::*;
-    use crate::event::AfterTool;
+    use crate::event::{AfterTool, SessionStart};
 
     /// Returns what a hook's output on a tool result means.
     fn interpreted(output: &Value) -> HookResult {
@@ -134,6 +134,23 @@ mod tests {
         let mut result = ClaudeProtocol.read(&output, EventName::AfterTool);
         ClaudeProtocol.interpret(&mut result, Event::AfterTool(&event));
         result
+    }
+
+    #[test]
+    fn an_input_has_the_document_as_it_is() {
+        let document = RawValue::from_string(r#"{ "n" : 1.50 }"#.to_owned()).unwrap();
+        let extras = InputExtras {
+            document: Some(&document),
+            hookgate: None,
+        };
+        let event = Event::SessionStart(&SessionStart {
+            source: "startup".to_owned(),
+        });
+
+        let input = ClaudeProtocol.write(&Context::default(), event, extras);
+
+        let input = String::from_utf8(input.into()).unwrap();
+        assert!(input.ends_with(r#","document":{ "n" : 1.50 }}"#), "{input}");
     }
 
     #[test]

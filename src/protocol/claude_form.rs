@@ -4,7 +4,8 @@
 //! <https://developers.openai.com/codex/hooks>; `docs/claude-codex-hooks.md` has each rule.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     exit_code,
@@ -12,8 +13,8 @@ use super::{
     tool_result,
 };
 use crate::event::{
-    AgentScope, Context, DiagnosticCode, Event, EventAlias, EventName, HookOutput, HookResult,
-    InputExtras,
+    AgentScope, Context, DiagnosticCode, Event, EventAlias, EventName, GatewayContext, HookOutput,
+    HookResult, InputExtras,
 };
 
 /// Events of Claude Code that a gateway sees.
@@ -32,13 +33,26 @@ pub(super) const EVENTS: &[EventAlias] = &[
 /// Fields that replace a tool's result; the first one counts.
 const RESULT_KEYS: [&str; 2] = ["updatedToolOutput", "updatedMCPToolOutput"];
 
+/// A hook input with the fields that its config adds.
+#[derive(Serialize)]
+struct ClaudeInput<'a> {
+    #[serde(flatten)]
+    fields: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hookgate: Option<GatewayContext<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<&'a RawValue>,
+}
+
 /// Encodes the fields of a hook input.
 pub(super) fn encode(fields: Map<String, Value>, extras: InputExtras<'_>) -> Bytes {
-    let mut fields = fields;
-    if let Some(facts) = extras.hookgate {
-        fields.insert("hookgate".to_owned(), json!(facts));
-    }
-    Bytes::from(Value::Object(fields).to_string())
+    let input = ClaudeInput {
+        fields,
+        hookgate: extras.hookgate,
+        document: extras.document,
+    };
+    // Serialization of strings, numbers and JSON values cannot fail.
+    Bytes::from(serde_json::to_vec(&input).unwrap_or_default())
 }
 
 /// Returns the fields of an event that both families have, under their own names.
