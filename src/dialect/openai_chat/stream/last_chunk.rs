@@ -58,6 +58,8 @@ pub struct LastChoice {
     /// Name that the model's server has for the thought, if the chunk has one.
     thought_name: Option<&'static str>,
     refusal: String,
+    /// Details of thoughts that waited for their ends.
+    details: Vec<Value>,
     labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
@@ -144,6 +146,7 @@ impl LastChoice {
             thought: answer.thought()?,
             thought_name: thought_name(&read),
             refusal: answer.text_at(AnswerPlace::Refusal)?,
+            details: Vec::new(),
             labels: held.labels.clone(),
             others: held.others.clone(),
             calls: Vec::new(),
@@ -174,12 +177,8 @@ impl LastChoice {
         if !last.has_texts {
             self.others.iter_mut().for_each(remove_texts);
         }
-        if !last.details.is_empty() {
-            let details = last.details.iter().map(|detail| read_json(detail));
-            let details: Vec<Value> = details.collect::<Result<_, _>>()?;
-            let fields = [("reasoning_details".to_owned(), details.into())];
-            self.others.insert(0, fields.into_iter().collect());
-        }
+        let details = last.details.iter().map(|detail| read_json(detail));
+        self.details = details.collect::<Result<_, _>>()?;
         self.others.retain(|fields| !fields.is_empty());
         Ok(())
     }
@@ -251,6 +250,9 @@ impl LastChoice {
             if !text.is_empty() {
                 delta.insert(field.to_owned(), text.as_str().into());
             }
+        }
+        if !self.details.is_empty() {
+            delta.insert("reasoning_details".to_owned(), self.details.clone().into());
         }
         delta
     }

@@ -1,17 +1,19 @@
 //! Details of thoughts, which repeat the texts: they wait until policies release these.
 
-use std::{collections::VecDeque, mem};
+use std::{collections::VecDeque, mem, ops::Range};
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::dialect::document::read_json;
+use crate::dialect::document::{Document, read_json};
+
+/// Fields of a detail with a text of its thought.
+const TEXT_FIELDS: [&str; 2] = ["text", "summary"];
 
 /// Details of the thoughts of one choice that are not sent yet.
 #[derive(Debug, Default)]
 pub struct WaitingDetails {
-    /// Details, each with the length of the thoughts up to the end of its piece.
-    details: VecDeque<(usize, Bytes)>,
+    details: VecDeque<WaitingDetail>,
     /// Bytes of the details.
     bytes: usize,
     /// Length of the thoughts so far.
@@ -22,6 +24,13 @@ pub struct WaitingDetails {
     is_changed: bool,
     /// Name of the latest thought.
     pub name: Option<&'static str>,
+}
+
+#[derive(Debug)]
+struct WaitingDetail {
+    /// Place of its text in the thoughts; the end of its piece, if it repeats no part of it.
+    place: Range<usize>,
+    json: Bytes,
 }
 
 /// Details for the end of an answer.
@@ -43,13 +52,10 @@ impl WaitingDetails {
     }
 
     /// Takes the details of a piece with the thought that was `read`, and what is `sent` of it.
-    /// Returns the details whose texts are sent now. Those of a changed thought lose their texts.
+    /// Returns the details whose texts are sent now; one whose text is sent in part is split. Those
+    /// of a changed thought lose their texts.
     pub fn pass(&mut self, details: Vec<Bytes>, read: &str, sent: &str) -> Vec<Bytes> {
-        self.read += read.len();
-        let end = self.read;
-        self.bytes += details.iter().map(Bytes::len).sum::<usize>();
-        self.details
-            .extend(details.into_iter().map(|detail| (end, detail)));
+        self.add(details, read);
         let waiting = mem::take(&mut self.unsent) + read;
         match waiting.strip_prefix(sent) {
             Some(rest) if !self.is_changed => rest.clone_into(&mut self.unsent),
@@ -60,12 +66,36 @@ impl WaitingDetails {
             }
         }
         let sent = self.read - self.unsent.len();
-        let count = self.details.iter().take_while(|(end, _)| *end <= sent);
-        let count = count.count();
-        let details = self.details.drain(..count).map(|(_, detail)| detail);
-        let details: Vec<Bytes> = details.collect();
-        self.bytes -= details.iter().map(Bytes::len).sum::<usize>();
-        details
+        let mut passed = Vec::new();
+        while let Some(mut detail) = self.details.pop_front() {
+            if detail.place.end > sent {
+                passed.extend(detail.split_off(sent));
+                self.details.push_front(detail);
+                break;
+            }
+            passed.push(detail.json);
+        }
+        self.count_bytes();
+        passed
+    }
+
+    fn add(&mut self, details: Vec<Bytes>, read: &str) {
+        let start = self.read;
+        self.read += read.len();
+        let texts: String = details.iter().filter_map(text_of).collect();
+        let mut place = if texts == read {
+            start..start
+        } else {
+            self.read..self.read
+        };
+        for json in details {
+            if texts == read {
+                let length = text_of(&json).map_or(0, |text| text.len());
+                place = place.end..place.end + length;
+            }
+            let place = place.clone();
+            self.details.push_back(WaitingDetail { place, json });
+        }
     }
 
     /// Takes the thought of the last chunk. Returns the details that are left.
@@ -76,22 +106,53 @@ impl WaitingDetails {
         if was_changed || !has_texts {
             self.remove_texts();
         }
-        details.extend(self.details.into_iter().map(|(_, detail)| detail));
+        details.extend(self.details.into_iter().map(|detail| detail.json));
         LastDetails { details, has_texts }
     }
 
     fn remove_texts(&mut self) {
-        self.details.retain(|(_, detail)| {
-            let detail = read_json::<Value>(detail);
-            detail.is_ok_and(|detail| !has_text(&detail))
-        });
-        self.bytes = self.details.iter().map(|(_, detail)| detail.len()).sum();
+        self.details
+            .retain(|detail| text_of(&detail.json).is_none());
+        self.count_bytes();
     }
+
+    fn count_bytes(&mut self) {
+        self.bytes = self.details.iter().map(|detail| detail.json.len()).sum();
+    }
+}
+
+impl WaitingDetail {
+    /// Splits off the text before a place in the thoughts, as a detail of its own.
+    fn split_off(&mut self, place: usize) -> Option<Bytes> {
+        let length = place
+            .checked_sub(self.place.start)
+            .filter(|length| *length > 0)?;
+        let text = text_of(&self.json)?;
+        let (sent, rest) = text.split_at_checked(length)?;
+        let (sent, rest) = (self.with_text(sent)?, self.with_text(rest)?);
+        self.json = rest;
+        self.place.start = place;
+        Some(sent)
+    }
+
+    fn with_text(&self, text: &str) -> Option<Bytes> {
+        let mut detail = Document::from_checked(self.json.clone()).ok()?;
+        let name = TEXT_FIELDS.into_iter().find(|name| detail.has(&[*name]))?;
+        detail.set(&[name], &text.into()).ok()?;
+        Some(detail.to_bytes())
+    }
+}
+
+/// Returns the text of a thought that a detail repeats.
+fn text_of(detail: &Bytes) -> Option<String> {
+    let detail: Map<String, Value> = read_json(detail).ok()?;
+    let mut texts = TEXT_FIELDS.into_iter();
+    texts.find_map(|name| Some(detail.get(name)?.as_str()?.to_owned()))
 }
 
 /// Returns whether a detail repeats the text of its thought.
 pub fn has_text(detail: &Value) -> bool {
-    let mut texts = ["text", "summary"].iter();
+    let mut texts = TEXT_FIELDS.iter();
     texts.any(|name| detail.get(name).is_some_and(Value::is_string))
 }
 
@@ -114,10 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn details_wait_until_their_text_is_sent() {
+    fn details_are_sent_with_their_texts() {
         let mut waiting = WaitingDetails::default();
-        assert_eq!(passed(&mut waiting, A, "a b", "a "), "");
-        assert_eq!(passed(&mut waiting, C, "c", "b"), A);
+        let sent = r#"{"index":0,"text":"a "}"#;
+        assert_eq!(passed(&mut waiting, A, "a b", "a "), sent);
+        let rest = r#"{"index":0,"text":"b"}"#;
+        assert_eq!(passed(&mut waiting, C, "c", "b"), rest);
         assert_eq!(passed(&mut waiting, SIGNATURE, "", ""), "");
         assert_eq!(waiting.bytes(), C.len() + SIGNATURE.len());
         let last = waiting.finish("", "c");
@@ -126,9 +189,21 @@ mod tests {
     }
 
     #[test]
+    fn a_detail_with_another_text_waits_for_the_end_of_its_piece() {
+        let mut waiting = WaitingDetails::default();
+        let summary = r#"{"summary":"about a"}"#;
+        assert_eq!(passed(&mut waiting, summary, "a b", "a "), "");
+        assert_eq!(
+            passed(&mut waiting, SIGNATURE, "", "b"),
+            [summary, SIGNATURE].concat()
+        );
+    }
+
+    #[test]
     fn details_of_a_changed_thought_lose_their_texts() {
         let mut waiting = WaitingDetails::default();
-        assert_eq!(passed(&mut waiting, A, "a b", "a "), "");
+        let sent = r#"{"index":0,"text":"a "}"#;
+        assert_eq!(passed(&mut waiting, A, "a b", "a "), sent);
         assert_eq!(passed(&mut waiting, SIGNATURE, "", ""), "");
         assert_eq!(passed(&mut waiting, C, "c", "*"), SIGNATURE);
         assert_eq!(passed(&mut waiting, C, "c", "c"), C);
