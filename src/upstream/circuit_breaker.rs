@@ -1,9 +1,6 @@
 //! Circuit breaker of an upstream address.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, MutexGuard},
-};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -35,17 +32,8 @@ enum CircuitState {
 #[derive(Debug)]
 pub(super) struct CallGuard {
     circuit_breaker: Arc<CircuitBreaker>,
-    kind: CallKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CallKind {
-    /// The circuit was closed.
-    Regular,
-    /// Tests whether the upstream has recovered.
-    Trial,
-    /// The outcome is recorded.
-    Finished,
+    /// True if the call tests whether upstream has recovered, until its outcome is recorded.
+    is_trial: bool,
 }
 
 impl CircuitBreaker {
@@ -66,51 +54,47 @@ impl CircuitBreaker {
     /// [`UpstreamError::CircuitOpen`] with the time until the next trial.
     pub(super) fn start_call(self: &Arc<Self>) -> Result<CallGuard, UpstreamError> {
         let now = Instant::now();
-        let mut state = self.state();
-        let kind = match *state {
-            CircuitState::Closed(_) => CallKind::Regular,
+        let mut state = self.state.lock();
+        let is_trial = match *state {
+            CircuitState::Closed(_) => false,
             CircuitState::Open(until) | CircuitState::HalfOpen(until) if until > now => {
                 let retry_after = until - now;
                 return Err(UpstreamError::CircuitOpen { retry_after });
             }
             CircuitState::Open(_) | CircuitState::HalfOpen(_) => {
                 *state = CircuitState::HalfOpen(now + self.settings.open);
-                CallKind::Trial
+                true
             }
         };
         Ok(CallGuard {
             circuit_breaker: Arc::clone(self),
-            kind,
+            is_trial,
         })
     }
 
     /// Returns whether the circuit is open or half-open.
     pub(super) fn is_open(&self) -> bool {
-        !matches!(*self.state(), CircuitState::Closed(_))
+        !matches!(*self.state.lock(), CircuitState::Closed(_))
     }
 
     /// Makes the next call a trial, since this one was dropped without an outcome.
     fn abandon_trial(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if matches!(*state, CircuitState::HalfOpen(_)) {
             *state = CircuitState::Open(Instant::now());
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, CircuitState> {
-        self.state.lock()
     }
 }
 
 impl CallGuard {
     /// Records that upstream answered.
     pub(super) fn record_success(mut self) {
-        let kind = self.take_kind();
+        let is_trial = mem::take(&mut self.is_trial);
         let circuit = &self.circuit_breaker;
-        let mut state = circuit.state();
+        let mut state = circuit.state.lock();
         match &mut *state {
             CircuitState::Closed(failures) => failures.clear(),
-            CircuitState::Open(_) | CircuitState::HalfOpen(_) if kind == CallKind::Trial => {
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) if is_trial => {
                 *state = CircuitState::Closed(VecDeque::new());
                 circuit.metrics.circuit_breaker_closed(&circuit.name);
                 tracing::info!(upstream = circuit.name, "circuit breaker closed");
@@ -122,13 +106,13 @@ impl CallGuard {
 
     /// Records that upstream failed, for this reason in metrics and logs.
     pub(super) fn record_failure(mut self, reason: &'static str) {
-        let kind = self.take_kind();
+        let is_trial = mem::take(&mut self.is_trial);
         let circuit = &self.circuit_breaker;
         circuit
             .metrics
             .record_upstream_failure(&circuit.name, reason);
         let now = Instant::now();
-        let mut state = circuit.state();
+        let mut state = circuit.state.lock();
         match &mut *state {
             CircuitState::Closed(failures) => {
                 failures.push_back(now);
@@ -140,20 +124,16 @@ impl CallGuard {
                 let (upstream, failures) = (&circuit.name, failures.len());
                 tracing::warn!(upstream, reason, failures, "circuit breaker opened");
             }
-            CircuitState::Open(_) | CircuitState::HalfOpen(_) if kind == CallKind::Trial => (),
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) if is_trial => (),
             CircuitState::Open(_) | CircuitState::HalfOpen(_) => return,
         }
         *state = CircuitState::Open(now + circuit.settings.open);
-    }
-
-    fn take_kind(&mut self) -> CallKind {
-        std::mem::replace(&mut self.kind, CallKind::Finished)
     }
 }
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        if self.kind == CallKind::Trial {
+        if self.is_trial {
             self.circuit_breaker.abandon_trial();
         }
     }
