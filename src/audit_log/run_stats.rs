@@ -29,7 +29,7 @@ impl RunStats {
     /// Returns the run of a policy that refused a call of a response, as a run on the
     /// call itself.
     pub(super) fn of_refused_call(run: &HookRun, call: &RefusedCall) -> Self {
-        let is_enforced = run.would.is_none();
+        let is_enforced = run.is_enforced();
         Self {
             hooks: vec![HookRunRecord {
                 status: HookStatus::Ok,

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{Action, HookResult, HookStatus, rule::RuleId};
+use super::{Action, HookOutput, HookResult, HookStatus, rule::RuleId};
 
 /// One run of a policy or hook.
 #[derive(Debug)]
@@ -37,6 +37,16 @@ impl HookRun {
         self.answer.status
     }
 
+    /// Returns whether its output counts, unlike that of a hook in `mode: observe`.
+    pub const fn is_enforced(&self) -> bool {
+        self.would.is_none()
+    }
+
+    /// Returns whether its output is not empty.
+    pub fn has_output(&self) -> bool {
+        self.answer.output != HookOutput::default()
+    }
+
     /// Returns whether a policy edited the document or removed calls from it, or would have.
     pub const fn has_effect(&self) -> bool {
         self.edited || !self.refused.is_empty()
@@ -44,7 +54,7 @@ impl HookRun {
 
     /// Returns whether a policy edited the document or removed calls from it.
     pub const fn has_edited(&self) -> bool {
-        self.would.is_none() && self.has_effect()
+        self.is_enforced() && self.has_effect()
     }
 }
 

@@ -102,6 +102,6 @@ pub(super) fn merge<E: EventKind>(runs: Vec<HookRun>) -> EventOutcome<E::Verdict
 
 /// Merges the outputs of all enforcing runs.
 pub(super) fn merge_runs<E: EventKind>(runs: &[HookRun]) -> (HookOutput, Vec<Diagnostic>) {
-    let enforced = runs.iter().filter(|run| run.would.is_none());
+    let enforced = runs.iter().filter(|run| run.is_enforced());
     merge_outputs(enforced.map(|run| &run.answer.output), E::HONOURS)
 }

@@ -16,7 +16,7 @@ use crate::{
     condition::EvalError,
     config::{FailureMode, HookView},
     dialect::Detail,
-    event::{DiagnosticCode, HookOutput, HookRun, RuleId, SkipReason},
+    event::{DiagnosticCode, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
 };
 
@@ -82,10 +82,9 @@ impl Plan {
     /// Returns whether policies of a bundle above another one must inspect what these runs
     /// changed: whether any is of a policy that does not belong to it.
     pub fn needs_last_look(&self, runs: &[HookRun]) -> bool {
-        let mut changed = runs.iter().filter(|run| {
-            let has_output = run.answer.output != HookOutput::default();
-            run.would.is_none() && (run.edited || has_output)
-        });
+        let mut changed = runs
+            .iter()
+            .filter(|run| run.is_enforced() && (run.edited || run.has_output()));
         let is_lower = |run: &HookRun| {
             let mut policies = self.policies.iter();
             policies.any(|policy| policy.rule == run.rule && !policy.is_locked)

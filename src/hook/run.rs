@@ -40,7 +40,7 @@ pub async fn run_hooks<E: EventKind>(
             let input = encode(hook, scope, event, document);
             let mut run = call(plan, hook, scope, event, input).await;
             run.answer.output.follow_edits();
-            if run.status() == HookStatus::Ok && run.would.is_none() {
+            if run.status() == HookStatus::Ok && run.is_enforced() {
                 event.apply(&run.answer.output);
             }
             runs.push(run);

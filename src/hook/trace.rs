@@ -196,7 +196,7 @@ impl TraceState {
         let runs: Vec<&HookRun> = runs
             .filter(|run| run.has_effect() || !self.lists(run))
             .collect();
-        let enforced = runs.iter().filter(|run| run.would.is_none());
+        let enforced = runs.iter().filter(|run| run.is_enforced());
         let mut reasons: Vec<&str> = enforced
             .flat_map(|run| &run.refused)
             .map(|call| call.reason.as_str())

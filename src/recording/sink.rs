@@ -318,10 +318,7 @@ pub fn recorded_run(run: &HookRun, rule: Option<&RuleDefinition>) -> RecordedRun
 
 /// Returns whether a run on a chunk is recorded: hooks always, policies with an effect.
 fn has_effect(run: &HookRun) -> bool {
-    !run.input.is_empty()
-        || run.edited
-        || !run.refused.is_empty()
-        || run.answer.output != HookOutput::default()
+    !run.input.is_empty() || run.edited || !run.refused.is_empty() || run.has_output()
 }
 
 fn milliseconds(exchange: &Exchange) -> u64 {

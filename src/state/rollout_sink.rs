@@ -104,7 +104,7 @@ impl Sink for RolloutSink {
         match event {
             ExchangeEvent::HookFinished { run, .. } => {
                 self.call.hook_failed |= run.status() == HookStatus::Failed;
-                self.call.denied |= run.would.is_none() && !run.refused.is_empty();
+                self.call.denied |= run.is_enforced() && !run.refused.is_empty();
                 self.call.hook_time += run.elapsed;
             }
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {

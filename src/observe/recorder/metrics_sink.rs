@@ -18,7 +18,7 @@ impl Sink for MetricsSink {
         match event {
             ExchangeEvent::HookFinished { event, run } => {
                 metrics.record_hook_run(*event, &run.name, run.status(), run.elapsed);
-                if run.would.is_none() {
+                if run.is_enforced() {
                     for _call in &run.refused {
                         metrics.record_denial(EventName::BeforeTool);
                     }

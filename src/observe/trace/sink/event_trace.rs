@@ -185,7 +185,7 @@ impl RunReader<'_> {
         };
         let is_failed = run.status() == HookStatus::Failed;
         rule.record_runs(1, effect, is_failed, run.elapsed);
-        for call in run.refused.iter().filter(|_| run.would.is_none()) {
+        for call in run.refused.iter().filter(|_| run.is_enforced()) {
             let reason = self.reason(event, Some(run), &call.reason);
             self.store.add_denial(Denial {
                 rule: &rule.identity.name,
@@ -215,7 +215,7 @@ impl RunReader<'_> {
     /// Adds each denial of an enforcing rule to the table of denials.
     pub(crate) fn record_denials(self, exchange: &Exchange, decision: &EventDecision<'_>) {
         let denies = |run: &&HookRun| {
-            matches!(run.action, Action::Ask | Action::Deny | Action::Stop) && run.would.is_none()
+            matches!(run.action, Action::Ask | Action::Deny | Action::Stop) && run.is_enforced()
         };
         let is_tool = matches!(decision.event, EventName::BeforeTool | EventName::AfterTool);
         for run in decision.runs.iter().filter(denies) {
