@@ -52,8 +52,7 @@ impl Engine {
         self.run_policies(&plan, scope, InspectionPass::First, (&mut event, &mut runs));
         let policy_runs = runs.len();
         runs.extend(run_hooks(&plan, scope, &mut event, None).await);
-        let has_output =
-            |run: &HookRun| run.would.is_none() && run.answer.output != HookOutput::default();
+        let has_output = |run: &HookRun| run.is_enforced() && run.has_output();
         let hooks_changed = runs.iter().skip(policy_runs).any(has_output);
         let (output, _) = merge_runs::<E>(&runs);
         // A refusal is final; policies would only repeat theirs.
@@ -107,7 +106,7 @@ impl Engine {
                 run: &run,
             };
             scope.recorder.record(&finished);
-            if run.would.is_none() && run.status() == HookStatus::Ok {
+            if run.is_enforced() && run.status() == HookStatus::Ok {
                 event.apply(&run.answer.output);
             }
             runs.push(run);
@@ -165,8 +164,7 @@ fn inspect_request(
             edit.insert("systemInstruction".to_owned(), json!(after.system));
         }
         if !edit.is_empty() {
-            let specific = &mut output.hook_specific_output;
-            specific.insert("llm_request".to_owned(), Value::Object(edit));
+            output.set_specific("llm_request", Value::Object(edit));
         }
     }
     Ok(output)
@@ -190,8 +188,7 @@ fn inspect_response(
     if document.to_bytes() != before {
         // A struct of strings and numbers always becomes JSON.
         let llm_response = serde_json::to_value(document.read()?).unwrap_or_default();
-        let specific = &mut output.hook_specific_output;
-        specific.insert("llm_response".to_owned(), llm_response);
+        output.set_specific("llm_response", llm_response);
     }
     Ok(output)
 }

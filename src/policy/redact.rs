@@ -100,8 +100,7 @@ fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
     let edited = dialect::edit_json_strings(&mut arguments, &mut edit);
     let mut output = redact.output(&found);
     if edited {
-        let specific = &mut output.hook_specific_output;
-        specific.insert("tool_input".to_owned(), arguments);
+        output.set_specific("tool_input", arguments);
         output.interpretation.arguments = ArgumentsMode::Replace;
     }
     output

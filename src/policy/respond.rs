@@ -30,8 +30,7 @@ impl Policy for Respond {
         let applies = context.pass == InspectionPass::First && request.call.operation.generates();
         if applies && self.r#match.0.is_match(request.prompt()?.join("\n").trim()) {
             let response = json!({ "text": self.text });
-            let specific = &mut output.hook_specific_output;
-            specific.insert("llm_response".to_owned(), response);
+            output.set_specific("llm_response", response);
         }
         Ok(output)
     }

@@ -130,8 +130,7 @@ impl HookOutput {
         let mut output = Self::default();
         output.interpretation.tool_result = Some(text.clone());
         output.interpretation.is_result_masked = true;
-        let specific = &mut output.hook_specific_output;
-        specific.insert("updatedToolOutput".to_owned(), Value::String(text));
+        output.set_specific("updatedToolOutput", Value::String(text));
         output
     }
 
@@ -221,6 +220,11 @@ impl HookOutput {
             fields: fields.cloned().unwrap_or_default(),
             appended_text: None,
         }
+    }
+
+    /// Sets a field of one event.
+    pub fn set_specific(&mut self, key: &str, value: Value) {
+        self.hook_specific_output.insert(key.to_owned(), value);
     }
 
     /// Marks the output of a hook or policy that saw the edits before its own.

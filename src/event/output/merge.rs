@@ -96,7 +96,7 @@ impl OutputMerger {
             }
             OutputPart::ClearContext => {
                 if output.specific("clearContext") == Some(&Value::Bool(true)) {
-                    self.set("clearContext", Value::Bool(true));
+                    self.merged.set_specific("clearContext", Value::Bool(true));
                 }
             }
             OutputPart::LlmRequest => self.merge_request(output),
@@ -109,7 +109,8 @@ impl OutputMerger {
                     merged.interpretation.tool_result = Some(text.clone());
                     merged.interpretation.is_result_masked |=
                         output.interpretation.is_result_masked;
-                    self.set("updatedToolOutput", Value::String(text.clone()));
+                    self.merged
+                        .set_specific("updatedToolOutput", Value::String(text.clone()));
                 }
             }
             OutputPart::TailToolCall => {
@@ -129,7 +130,8 @@ impl OutputMerger {
         }
         self.merged.interpretation.added.extend(output.added());
         if let Some(context) = self.merged.plain_context() {
-            self.set("additionalContext", Value::String(context));
+            self.merged
+                .set_specific("additionalContext", Value::String(context));
         }
     }
 
@@ -143,7 +145,7 @@ impl OutputMerger {
         let later = output.request_edit();
         if self.merged.specific("llm_request").is_none() {
             // The edit of a single hook is reported as the hook wrote it.
-            self.set("llm_request", value.clone());
+            self.merged.set_specific("llm_request", value.clone());
             self.merged.interpretation.llm_request = Some(later.fields);
             return;
         }
@@ -153,7 +155,8 @@ impl OutputMerger {
             self.diagnostics
                 .push(DiagnosticCode::EditDropped.with(kept));
         }
-        self.set("llm_request", Value::Object(edit.fields));
+        self.merged
+            .set_specific("llm_request", Value::Object(edit.fields));
         self.merged.interpretation.llm_request = None;
     }
 
@@ -199,7 +202,7 @@ impl OutputMerger {
             if edit != later {
                 // Serialization of JSON values and strings cannot fail.
                 let value = serde_json::to_value(edit).unwrap_or_default();
-                self.set("llm_response", value);
+                self.merged.set_specific("llm_response", value);
             }
         }
     }
@@ -215,7 +218,7 @@ impl OutputMerger {
         };
         let usable = ResponseMutation::read(value).is_some_and(|mutation| is_usable(&mutation));
         if usable {
-            self.set("llm_response", value.clone());
+            self.merged.set_specific("llm_response", value.clone());
         } else {
             let malformed = DiagnosticCode::MalformedResponse.with("llm_response");
             self.diagnostics.push(malformed);
@@ -241,7 +244,8 @@ impl OutputMerger {
             arguments.clear();
         }
         arguments.extend(later.clone());
-        self.set("tool_input", Value::Object(arguments));
+        self.merged
+            .set_specific("tool_input", Value::Object(arguments));
     }
 
     fn merge_selection(&mut self, output: &HookOutput) {
@@ -259,12 +263,7 @@ impl OutputMerger {
         merged.mode.get_or_insert_default();
         // Serialization of strings cannot fail.
         let value = serde_json::to_value(merged).unwrap_or_default();
-        self.set("toolConfig", value);
-    }
-
-    fn set(&mut self, key: &str, value: Value) {
-        let specific = &mut self.merged.hook_specific_output;
-        specific.insert(key.to_owned(), value);
+        self.merged.set_specific("toolConfig", value);
     }
 
     fn wrong_type(&mut self, key: &str) {
