@@ -236,6 +236,7 @@ pub(super) fn unreadable() -> ApiError {
 }
 
 /// Error for a response in which `error` was found.
-pub(super) fn unreadable_response(error: &DialectError) -> ApiError {
-    unreadable().with_source(error)
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+pub(super) fn unreadable_response(error: DialectError) -> ApiError {
+    unreadable().with_source(&error)
 }

@@ -113,6 +113,6 @@ async fn filter_whole(
     let body = read_json(answer, &context.head, &context.snapshot.config.limits).await?;
     earlier_responses::record(context, &body);
     let response = context.dialect.open_response(body);
-    let response = response.map_err(|error| unreadable_response(&error))?;
+    let response = response.map_err(unreadable_response)?;
     buffer.push_whole(response).await
 }

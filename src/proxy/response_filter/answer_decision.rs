@@ -192,5 +192,5 @@ async fn fire_after_agent(
 
 /// Returns whether a hook denies because it has failed.
 fn fails_closed(run: &HookRun) -> bool {
-    run.would.is_none() && run.action == Action::Deny && run.status() == HookStatus::Failed
+    run.is_enforced() && run.action == Action::Deny && run.status() == HookStatus::Failed
 }

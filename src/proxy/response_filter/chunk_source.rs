@@ -46,7 +46,7 @@ impl ChunkSource {
         // Some upstreams do not stream. A body that is neither events nor JSON must not become
         // an empty stream.
         let body = read_json(answer, head, limits).await?;
-        let elements = dialect::elements(&body).map_err(|error| unreadable_response(&error))?;
+        let elements = dialect::elements(&body).map_err(unreadable_response)?;
         Ok(Self {
             waiting: elements.into(),
             events: None,

@@ -16,7 +16,7 @@ use crate::{
     error::ApiError,
     event::{
         AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, EventOrigin,
-        FlowVerdict, HookOutput, HookRun, Reason, mcp_context,
+        FlowVerdict, HookRun, Reason, mcp_context,
     },
     hook::{EventScope, Plan, ResponsePolicies, conclude, run_hooks},
     model::CachedRequest,
@@ -354,8 +354,8 @@ impl<'a> ResponseFilter<'a> {
         if runs.iter().any(HookRun::has_edited) {
             self.context.record_action(ExchangeAction::Edit);
         }
-        let has_output = |run: &HookRun| run.answer.output != HookOutput::default();
-        let (with_output, silent): (Vec<_>, Vec<_>) = runs.into_iter().partition(has_output);
+        let (with_output, silent): (Vec<_>, Vec<_>) =
+            runs.into_iter().partition(HookRun::has_output);
         self.context.record(&ExchangeEvent::ChunkInspected(&silent));
         with_output
     }

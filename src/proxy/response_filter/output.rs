@@ -119,7 +119,7 @@ impl Output {
         let context = turn.context;
         for document in documents {
             let emitted = turn.record_emitted(&document);
-            emitted.map_err(|error| unreadable_response(&error))?;
+            emitted.map_err(unreadable_response)?;
             turn.steps.record_sent(&document);
             (self.is_started, self.is_written) = (true, true);
             match &mut self.form {
@@ -127,7 +127,7 @@ impl Output {
                 OutputForm::Stream { writer, buffer, .. } => {
                     let written = buffer.len();
                     let chunk = writer.write(buffer, &document);
-                    chunk.map_err(|error| unreadable_response(&error))?;
+                    chunk.map_err(unreadable_response)?;
                     if buffer.len() - written > context.snapshot.config.limits.response {
                         return Err(unreadable());
                     }
@@ -198,7 +198,7 @@ impl Output {
         let mut response = Response::default();
         if let OutputForm::Whole { head, chunks } = &mut self.form {
             let merged = merge(std::mem::take(chunks));
-            let merged = merged.map_err(|error| unreadable_response(&error))?;
+            let merged = merged.map_err(unreadable_response)?;
             *response.body_mut() = Body::from(turn.context.dialect.close_response(&merged)?);
             (*response.status_mut(), *response.headers_mut()) = std::mem::take(head);
         }

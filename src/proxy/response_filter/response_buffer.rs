@@ -111,13 +111,13 @@ impl<'a> ResponseBuffer<'a> {
     ) -> Result<Admitted, ApiError> {
         let before = self.steps.before_filter(&chunk);
         let filtered = self.filter.filter(chunk, position).await;
-        match filtered.map_err(|error| unreadable_response(&error))? {
+        match filtered.map_err(unreadable_response)? {
             Continue(chunk) => {
                 let admitted = match before {
                     Some(before) => self.admit_recorded(chunk, &before),
                     None => self.admit(chunk),
                 };
-                let admitted = admitted.map_err(|error| unreadable_response(&error));
+                let admitted = admitted.map_err(unreadable_response);
                 admitted.map(Continue)
             }
             Break(refusal) => Ok(Break(refusal)),
@@ -155,11 +155,11 @@ impl<'a> ResponseBuffer<'a> {
     pub async fn finish(&mut self) -> Result<Admitted, ApiError> {
         let filtered = self.filter.finish().await;
         let mut admitted = Vec::new();
-        for filtered in filtered.map_err(|error| unreadable_response(&error))? {
+        for filtered in filtered.map_err(unreadable_response)? {
             match filtered {
                 Continue(chunk) => {
                     let chunks = self.admit(chunk);
-                    admitted.extend(chunks.map_err(|error| unreadable_response(&error))?);
+                    admitted.extend(chunks.map_err(unreadable_response)?);
                 }
                 Break(refusal) => return Ok(Break(refusal)),
             }
@@ -258,7 +258,7 @@ impl<'a> ResponseBuffer<'a> {
         let mut held = std::mem::take(&mut self.held);
         for chunk in held.iter_mut().filter(|chunk| chunk.has_withheld_calls()) {
             let explained = chunk.explain_withheld_calls();
-            explained.map_err(|error| unreadable_response(&error))?;
+            explained.map_err(unreadable_response)?;
         }
         Ok(held)
     }
@@ -279,7 +279,7 @@ impl<'a> ResponseBuffer<'a> {
         for mut chunk in std::mem::take(&mut self.held) {
             let before = self.steps.before_release(&chunk);
             let has_rest = chunk.remove_end();
-            if has_rest.map_err(|error| unreadable_response(&error))? {
+            if has_rest.map_err(unreadable_response)? {
                 open.push(chunk);
             } else if let Some(before) = before {
                 self.steps.record_answer_edit(&before, &[]);

@@ -56,7 +56,7 @@ async fn filter_chunks(
             if !is_immediate {
                 output.flush().await;
             }
-            let chunk = chunk.map_err(|error| unreadable_response(&error))?;
+            let chunk = chunk.map_err(unreadable_response)?;
             if let Break(refusal) = release_in_front(turn, buffer, &chunk, output).await? {
                 return Ok(Break(refusal));
             }
@@ -69,7 +69,7 @@ async fn filter_chunks(
         output.flush().await;
     }
     let last = reader.finish();
-    if let Some(chunk) = last.map_err(|error| unreadable_response(&error))? {
+    if let Some(chunk) = last.map_err(unreadable_response)? {
         let admitted = buffer.push(chunk, ChunkPosition::Last).await?;
         if let Break(refusal) = write(turn, buffer, admitted, output)? {
             return Ok(Break(refusal));
@@ -97,7 +97,7 @@ async fn release_in_front(
 /// Returns whether an error of the model API ends the response with this chunk.
 fn has_error(chunk: &ResponseDocument) -> Result<bool, ApiError> {
     let has_error = chunk.has_error();
-    has_error.map_err(|error| unreadable_response(&error))
+    has_error.map_err(unreadable_response)
 }
 
 /// Writes the chunks that are admitted, once what is held back is counted.
@@ -155,7 +155,7 @@ async fn filter_whole(
     });
     let read: Result<Vec<_>, DialectError> = read.collect();
     let read = read.and_then(|chunks| Ok((chunks, reader.finish()?)));
-    let (chunks, last) = read.map_err(|error| unreadable_response(&error))?;
+    let (chunks, last) = read.map_err(unreadable_response)?;
     let chunks: Vec<ResponseDocument> = chunks.into_iter().chain([last]).flatten().collect();
     let merged = MergedChunks::new(chunks.clone()).map_err(|_| unreadable())?;
     let whole = ResponseDocument::parse(merged.response.clone()).map_err(|_| unreadable())?;
