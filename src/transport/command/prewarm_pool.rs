@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     num::NonZero,
     sync::{
-        Arc, MutexGuard, Once,
+        Arc, Once,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -78,7 +78,7 @@ impl PrewarmPool {
     /// none. A process that ends at this moment drops the invocation.
     pub(super) fn dispatch(&self, mut invocation: HookInvocation) -> Result<(), HookInvocation> {
         loop {
-            let Some(process) = self.idle().pop_front() else {
+            let Some(process) = self.idle.lock().pop_front() else {
                 return Err(invocation);
             };
             match process.send(invocation) {
@@ -152,7 +152,7 @@ impl PrewarmPool {
     /// Adds an idle process; returns the receiver of its invocation.
     fn offer(&self) -> oneshot::Receiver<HookInvocation> {
         let (sender, invocation) = oneshot::channel();
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         idle.retain(|process| !process.is_closed());
         idle.push_back(sender);
         invocation
@@ -173,11 +173,6 @@ impl PrewarmPool {
             let hook = &self.task.shell.hook;
             tracing::warn!(hook.name = hook, error, "prewarmed process failed");
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<HookInvocation>>> {
-        // No panic can leave the queue inconsistent.
-        self.idle.lock()
     }
 }
 

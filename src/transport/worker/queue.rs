@@ -1,6 +1,6 @@
 //! Calls that wait for an idle process of a worker.
 
-use std::{collections::VecDeque, sync::MutexGuard};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
@@ -41,7 +41,7 @@ impl CallQueue {
     }
 
     pub(super) fn push(&self, call: QueuedCall) -> Result<(), TransportError> {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         if calls.len() >= MAX_QUEUED_CALLS {
             calls.retain(|call| !call.output.is_closed());
         }
@@ -63,16 +63,11 @@ impl CallQueue {
                 permit = self.ready.acquire() => permit.ok()?,
             };
             permit.forget();
-            let call = self.calls().pop_front();
+            let call = self.calls.lock().pop_front();
             if let Some(call) = call.filter(|call| !call.output.is_closed()) {
                 return Some(call);
             }
         }
-    }
-
-    fn calls(&self) -> MutexGuard<'_, VecDeque<QueuedCall>> {
-        // No panic can leave the queue inconsistent.
-        self.calls.lock()
     }
 }
 
