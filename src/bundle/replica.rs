@@ -48,10 +48,10 @@ pub enum ReplicaError {
     /// The folder of the bundles cannot be used.
     #[error(transparent)]
     Store(#[from] BundleStoreError),
-    /// A bundle cannot be fetched, and none is stored.
-    #[error("bundle `{0}` cannot be fetched, and none is stored: {1}")]
+    /// A bundle cannot be fetched, and no stored one can be used.
+    #[error("bundle `{0}` cannot be fetched: {1}")]
     Fetch(String, String),
-    /// The bundle of a server is refused, and none is stored.
+    /// The bundle of a server is refused, and no stored one can be used.
     #[error("bundle `{0}` refused: {1}")]
     Refused(String, #[source] Box<OfferRefusal>),
     /// The config with the bundles has problems.
@@ -110,9 +110,19 @@ impl Replica {
         let mut layers = Vec::new();
         for origin in &self.bundles {
             let bundle = self.fetch_first(origin).await?;
-            layers.push(self.layer(origin, bundle, stored.get(&origin.name))?);
+            let last = stored.get(&origin.name);
+            let last = last.filter(|_| !self.is_revoked(origin));
+            layers.push(self.layer(origin, bundle, last)?);
         }
         checked_config(source, layers, handler).await
+    }
+
+    /// Returns whether the stored bundle is intact, but signed with a key that is not trusted any
+    /// more. Its age does not count for bundles of other keys.
+    fn is_revoked(&self, origin: &BundleOrigin) -> bool {
+        let stored = self.store.read(&[&origin.name]).ok().flatten();
+        let mut stored = stored.into_iter().flatten();
+        !origin.unsigned && stored.any(|bundle| bundle.verify(&origin.keys).is_err())
     }
 
     /// Stores the bundles in use.

@@ -279,6 +279,29 @@ async fn no_bundle_older_than_a_damaged_stored_one_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_bundle_of_a_key_that_was_replaced_bounds_no_other() {
+    let (publisher, successor) = (Publisher::new(), Publisher::new());
+    // Created before the one that is stored.
+    let good = successor.denying("2", "cherry");
+    publisher.denying("0", "pear");
+    let server = server_with(&publisher, "apple").await;
+    let mut replica = Replica::start_from(&server, &publisher).await;
+    assert!(replica.denies("apple").await);
+    replica.served.kill();
+    server.publish("prod", good);
+
+    let file = replica.folder.path().join("hookgate.yaml");
+    let config = fs::read_to_string(&file).unwrap();
+    let keys = [&publisher, &successor].map(|publisher| publisher.public_key().to_string());
+    assert!(config.contains(&keys[0]));
+    fs::write(&file, config.replace(&keys[0], &keys[1])).unwrap();
+    replica.restart();
+
+    assert!(replica.denies("cherry").await);
+    assert!(!replica.denies("apple").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stored_bundle_that_is_not_proven_any_more_is_fetched_again() {
     let publisher = Publisher::new();
     let server = PolicyServer::start(Polling::Long).await;
