@@ -17,7 +17,7 @@ use super::{
     runtime::{block_on, shutdown_signals},
 };
 use crate::{
-    bundle::Replica,
+    bundle::{Replica, ReplicaError},
     config::{
         Config, ConfigError, ConfigFiles, LogLevel, Overrides, PolicyLayer, Problem, Registry,
         SourceSettings,
@@ -129,18 +129,24 @@ async fn start(
         return Ok(bind(first).await?);
     };
     let handler = server::handle_agent_request;
+    let mut refusal = None;
     match replica.stored_config(&source, handler).await {
         Ok(Some(config)) => match bind(config).await {
             // Such as a guard that is not proven any more.
             Err(ServerError::Build(error @ BuildError::Config(_))) => {
                 tracing::warn!(%error, "stored bundles refused");
+                refusal = Some(ServerError::Build(error));
             }
             bound => return Ok(bound?),
         },
         Ok(None) => (),
         Err(error) => tracing::warn!(%error, "stored bundles refused"),
     }
-    let config = replica.fetched_config(&source, handler).await?;
+    let config = match (replica.fetched_config(&source, handler).await, refusal) {
+        // Without the server, the reason is that of the stored bundles.
+        (Err(ReplicaError::Fetch(..)), Some(refusal)) => return Err(refusal.into()),
+        (config, _) => config?,
+    };
     Ok(bind(config).await?)
 }
 
