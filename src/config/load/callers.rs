@@ -43,8 +43,13 @@ impl Config {
         let allows_anonymous = self.auth.anonymous && is_open(self.listen);
         if is_open(agents) && !self.auth.is_required() && !allows_anonymous {
             let bound = still_bound(agents, self.listen);
+            let remedy = if agents == self.listen {
+                "allow this by `auth: { anonymous: true }`"
+            } else {
+                "restart"
+            };
             let message = format!(
-                "agents on other machines can connect without authentication{bound}: configure callers in `auth`, or allow this by `auth: {{ anonymous: true }}`"
+                "agents on other machines can connect without authentication{bound}: configure callers in `auth`, or {remedy}"
             );
             problems.push(Problem::at(&self.listener_spans.agents, message));
         }

@@ -46,7 +46,7 @@ fn listeners_that_stay_bound_need_authentication_whatever_address_the_config_has
     let meant = "listen: 0.0.0.0:82\nadmin: { token: { env: PATH } }\nauth: { anonymous: true }\n";
 
     assert_snapshot!(checked(local).unwrap_err(), @r"
-    hookgate.yaml:2:9: agents on other machines can connect without authentication until a restart, because the listener stays at `0.0.0.0:80`: configure callers in `auth`, or allow this by `auth: { anonymous: true }`
+    hookgate.yaml:2:9: agents on other machines can connect without authentication until a restart, because the listener stays at `0.0.0.0:80`: configure callers in `auth`, or restart
     hookgate.yaml:3:18: operators on other machines can connect until a restart, because the listener stays at `192.0.2.1:81`: `admin.token` or `admin.users` is missing
     ");
     assert_eq!(checked(&anonymous).unwrap_err().problems.len(), 2);
