@@ -9,9 +9,9 @@ CASES = []
 # Cases that must act during an answer, and so run without other cases on the machine.
 SEQUENTIAL_CASES = []
 
-# Options of a mock slow enough that an answer can be cancelled before its end.
-SLOW_MOCK = ["--chunks", "6", "--interval", "100"]
-CANCELLED = "prompt 3, which is long and not answered to the end"
+# Options of a mock whose answers have a chunk for each letter, so that a long one takes seconds to be cancelled in.
+SLOW_MOCK = ["--chunks", "120", "--interval", "40"]
+CANCELLED = "prompt 3, which is long and not answered to the end: the answer would repeat every word of it, letter by letter"
 READ = 'Use read_file {"file_path":"alpha.txt"}'
 
 
