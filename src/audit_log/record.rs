@@ -16,11 +16,12 @@ use super::{
     shadow_record::ShadowRecord,
     span_ids::SpanIds,
     time_range::TimeRange,
+    token_counts::TokenCounts,
 };
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
-    observe::{ReloadOutcome, TokenUsage},
+    observe::ReloadOutcome,
 };
 
 /// Bytes of a name that are stored; agents and models choose names.
@@ -221,7 +222,7 @@ pub struct OutcomeRecord {
     pub chunks: u64,
     /// Tokens as counted by upstream, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<TokenUsage>,
+    pub usage: Option<TokenCounts>,
     /// Time from the request's head to the end of the response, in milliseconds.
     pub duration_ms: u64,
 }

@@ -12,6 +12,7 @@ use super::{
     },
     run_stats::RunStats,
     time_range::milliseconds,
+    token_counts::TokenCounts,
 };
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
@@ -215,7 +216,7 @@ impl DecisionLogSink {
             received: self.received.take(),
             response: self.sent.take(),
             chunks: exchange.chunks,
-            usage: self.tokens.total(),
+            usage: self.tokens.total().map(TokenCounts::from),
             duration_ms: milliseconds(exchange.elapsed),
         }
     }

@@ -1,38 +1,25 @@
 //! Token counts of a call.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-/// Token counts of a response; `None` for those that it lacks. Written as in the decision log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Token counts of a response; `None` for those that it lacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TokenUsage {
     /// Tokens of the request.
-    #[serde(
-        rename(deserialize = "promptTokenCount"),
-        alias = "prompt_token_count",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "promptTokenCount", alias = "prompt_token_count")]
     pub prompt: Option<u64>,
     /// Tokens of the request that the model API took from its cache.
     #[serde(
-        rename(deserialize = "cachedContentTokenCount"),
-        alias = "cached_content_token_count",
-        skip_serializing
+        rename = "cachedContentTokenCount",
+        alias = "cached_content_token_count"
     )]
     pub cached: Option<u64>,
     /// Tokens of the answer.
-    #[serde(
-        rename(deserialize = "candidatesTokenCount"),
-        alias = "candidates_token_count",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "candidatesTokenCount", alias = "candidates_token_count")]
     pub candidates: Option<u64>,
     /// All tokens, thoughts and tool use included.
-    #[serde(
-        rename(deserialize = "totalTokenCount"),
-        alias = "total_token_count",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "totalTokenCount", alias = "total_token_count")]
     pub total: Option<u64>,
 }
 
