@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, mem, ops::Range};
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::dialect::document::{Document, read_json};
 
@@ -68,32 +68,37 @@ impl WaitingDetails {
         let sent = self.read - self.unsent.len();
         let mut passed = Vec::new();
         while let Some(mut detail) = self.details.pop_front() {
+            self.bytes -= detail.json.len();
             if detail.place.end > sent {
                 passed.extend(detail.split_off(sent));
+                self.bytes += detail.json.len();
                 self.details.push_front(detail);
                 break;
             }
             passed.push(detail.json);
         }
-        self.count_bytes();
         passed
     }
 
     fn add(&mut self, details: Vec<Bytes>, read: &str) {
-        let start = self.read;
+        let texts: Vec<String> = details
+            .iter()
+            .map(text_of)
+            .map(Option::unwrap_or_default)
+            .collect();
+        let repeats_thought = texts.concat() == read;
+        let mut end = self.read;
         self.read += read.len();
-        let texts: String = details.iter().filter_map(text_of).collect();
-        let mut place = if texts == read {
-            start..start
-        } else {
-            self.read..self.read
-        };
-        for json in details {
-            if texts == read {
-                let length = text_of(&json).map_or(0, |text| text.len());
-                place = place.end..place.end + length;
+        if !repeats_thought {
+            end = self.read;
+        }
+        for (json, text) in details.into_iter().zip(texts) {
+            let start = end;
+            if repeats_thought {
+                end += text.len();
             }
-            let place = place.clone();
+            self.bytes += json.len();
+            let place = start..end;
             self.details.push_back(WaitingDetail { place, json });
         }
     }
@@ -113,10 +118,6 @@ impl WaitingDetails {
     fn remove_texts(&mut self) {
         self.details
             .retain(|detail| text_of(&detail.json).is_none());
-        self.count_bytes();
-    }
-
-    fn count_bytes(&mut self) {
         self.bytes = self.details.iter().map(|detail| detail.json.len()).sum();
     }
 }
@@ -145,15 +146,18 @@ impl WaitingDetail {
 
 /// Returns the text of a thought that a detail repeats.
 fn text_of(detail: &Bytes) -> Option<String> {
-    let detail: Map<String, Value> = read_json(detail).ok()?;
-    let mut texts = TEXT_FIELDS.into_iter();
-    texts.find_map(|name| Some(detail.get(name)?.as_str()?.to_owned()))
+    let detail: Value = read_json(detail).ok()?;
+    text_in(&detail).map(str::to_owned)
 }
 
 /// Returns whether a detail repeats the text of its thought.
 pub fn has_text(detail: &Value) -> bool {
-    let mut texts = TEXT_FIELDS.iter();
-    texts.any(|name| detail.get(name).is_some_and(Value::is_string))
+    text_in(detail).is_some()
+}
+
+fn text_in(detail: &Value) -> Option<&str> {
+    let mut names = TEXT_FIELDS.into_iter();
+    names.find_map(|name| detail.get(name)?.as_str())
 }
 
 #[cfg(test)]
