@@ -99,7 +99,7 @@ impl Engine {
                 ..context
             };
             let mut run = run_policy(policy, &policy_context, event);
-            run.answer.output.follow_edits();
+            run.answer.output.mark_following();
             plan.annotate(&mut run);
             let finished = ExchangeEvent::HookFinished {
                 event: E::NAME,
@@ -151,18 +151,7 @@ fn inspect_request(
     let mut output = policy.request(&context, &mut request)?;
     if request.edited {
         let after = dialect::read_request(&request.call, &request.document, Detail::Texts)?;
-        let mut edit = changed_fields(&before, &after);
-        // The stable form does not contain the system instruction, unless as a message.
-        let is_system_edited = before.system != after.system;
-        let mut messages = llm_request.messages.iter();
-        if messages.any(|message| message.role == Role::System) {
-            if is_system_edited || edit.contains_key("messages") {
-                let messages = after.with_system_message().messages;
-                edit.insert("messages".to_owned(), json!(messages));
-            }
-        } else if is_system_edited {
-            edit.insert("systemInstruction".to_owned(), json!(after.system));
-        }
+        let edit = edit_between(&before, &after, llm_request);
         if !edit.is_empty() {
             output.set_specific("llm_request", Value::Object(edit));
         }
@@ -193,15 +182,29 @@ fn inspect_response(
     Ok(output)
 }
 
-/// The top-level fields of the stable form that differ.
-fn changed_fields(before: &LlmRequest, after: &LlmRequest) -> Map<String, Value> {
+/// Returns the fields of the stable form that differ. It does not contain the system instruction,
+/// unless as a message, as the `reported` request may.
+fn edit_between(
+    before: &LlmRequest,
+    after: &LlmRequest,
+    reported: &LlmRequest,
+) -> Map<String, Value> {
     let fields = |request: &LlmRequest| match serde_json::to_value(request) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
-    let before = fields(before);
-    let after = fields(after).into_iter();
-    after
-        .filter(|(key, value)| before.get(key) != Some(value))
-        .collect()
+    let mut edit = fields(after);
+    let old = fields(before);
+    edit.retain(|key, value| old.get(key) != Some(value));
+    let is_system_edited = before.system != after.system;
+    let mut messages = reported.messages.iter();
+    if messages.any(|message| message.role == Role::System) {
+        if is_system_edited || edit.contains_key("messages") {
+            let messages = after.with_system_message().messages;
+            edit.insert("messages".to_owned(), json!(messages));
+        }
+    } else if is_system_edited {
+        edit.insert("systemInstruction".to_owned(), json!(after.system));
+    }
+    edit
 }

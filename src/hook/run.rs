@@ -39,7 +39,7 @@ pub async fn run_hooks<E: EventKind>(
         for hook in &plan.hooks {
             let input = encode(hook, scope, event, document);
             let mut run = call(plan, hook, scope, event, input).await;
-            run.answer.output.follow_edits();
+            run.answer.output.mark_following();
             if run.status() == HookStatus::Ok && run.is_enforced() {
                 event.apply(&run.answer.output);
             }

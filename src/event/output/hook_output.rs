@@ -228,7 +228,7 @@ impl HookOutput {
     }
 
     /// Marks the output of a hook or policy that saw the edits before its own.
-    pub fn follow_edits(&mut self) {
+    pub fn mark_following(&mut self) {
         self.interpretation.follows_edits = self.specific("llm_request").is_some();
     }
 
