@@ -54,6 +54,8 @@ pub async fn replay_names(
                 let time = line.get("time").and_then(Value::as_str);
                 if is_since(time.unwrap_or_default(), since) {
                     judge(&snapshot.engine, &line, &mut tally).await;
+                } else {
+                    report.damaged.skipped += 1;
                 }
             }
             Err(error) => report.damaged.add(&error),
@@ -70,6 +72,9 @@ pub async fn replay_names(
     gateway.end().await;
     Ok(report)
 }
+
+/// Reason why lists of models are not judged.
+const BEHIND_SWAP: &str = "a `model_swap` before it is not judged";
 
 /// Returns the config with only the rules that names are enough for, and all its rules.
 fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
@@ -93,7 +98,7 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
             _ if spec.mode == HookMode::Observe => Some("it only observes"),
             _ if spec.when.is_some() => Some("its condition needs facts of the call"),
             "model_allow" if is_model_known => None,
-            "model_allow" => Some("a `model_swap` before it is not judged"),
+            "model_allow" => Some(BEHIND_SWAP),
             "model_swap" if !has_arguments => None,
             "model_swap" => Some("its `rules` need facts of the call"),
             "tool_guard" if has_names => {
@@ -111,9 +116,11 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
         add(spec.label(), not_judged);
         not_judged.is_none()
     });
-    for spec in &config.caller_policies {
-        add(spec.label(), None);
-    }
+    config.caller_policies.retain(|spec| {
+        let is_judged = is_model_known || spec.policy != "model_allow";
+        add(spec.label(), (!is_judged).then_some(BEHIND_SWAP));
+        is_judged
+    });
     (config, rules)
 }
 

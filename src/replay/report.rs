@@ -64,6 +64,9 @@ pub struct DamageReport {
     pub count: u64,
     /// The first parts, with file, position and cause.
     pub parts: Vec<String>,
+    /// Calls that were read, but are before `--since`.
+    #[serde(skip)]
+    pub skipped: u64,
 }
 
 impl DamageReport {

@@ -26,10 +26,10 @@ use super::{
     progress::Progress,
     replayer::{ReplayConfigs, Replayer},
     report::{DamageReport, ReplayReport},
-    session_order::{OrderedCall, SessionOrder},
+    session_order::{OrderedCall, SessionOrder, kib},
 };
 use crate::{
-    recording::{self, Exchanges, ReadError, RecordedBody, RecordedExchange},
+    recording::{self, Exchanges, ReadError},
     state::BuildError,
 };
 
@@ -157,7 +157,7 @@ impl Lanes {
         let kib = if is_fork {
             MAX_QUEUED_KIB
         } else {
-            kib(&call.exchange)
+            kib(&call.exchange).min(MAX_QUEUED_KIB)
         };
         let memory = Arc::clone(&self.memory);
         let Ok(permit) = memory.acquire_many_owned(kib).await else {
@@ -171,21 +171,6 @@ impl Lanes {
             let _ended = sender.send(QueuedReplay { call, permit });
         }
     }
-}
-
-/// Returns the memory of a call, at least 1 KiB.
-fn kib(exchange: &RecordedExchange) -> u32 {
-    let bytes = |body: &RecordedBody| match body {
-        RecordedBody::Text(text) | RecordedBody::Base64(text) => text.len(),
-        RecordedBody::Same | RecordedBody::Omitted(_) => 0,
-    };
-    let rounds = exchange.rounds.iter().map(|round| {
-        let chunks = round.response.iter().flat_map(|response| &response.chunks);
-        bytes(&round.sent) + chunks.map(|chunk| bytes(&chunk.bytes)).sum::<usize>()
-    });
-    // The answer to the agent is about as long as that of the model, and each is copied once.
-    let bytes = bytes(&exchange.request) + 2 * rounds.sum::<usize>();
-    u32::try_from(2 * bytes / 1024 + 1).map_or(MAX_QUEUED_KIB, |kib| kib.min(MAX_QUEUED_KIB))
 }
 
 /// Reads a recording and queues its calls. Blocks.
@@ -224,7 +209,7 @@ impl Dispatcher {
                     let calls = self.order.push(exchange);
                     self.queue(calls);
                 }
-                Ok(_) => (),
+                Ok(_) => self.damaged.skipped += 1,
                 Err(damage) => self.damaged.add(&damage),
             }
         }

@@ -12,10 +12,13 @@ use std::{
 use lru::LruCache;
 
 use super::compare::UnknownReason;
-use crate::recording::RecordedExchange;
+use crate::recording::{RecordedBody, RecordedExchange};
 
 /// Most calls that wait for an earlier one of their session.
 const MAX_WAITING_CALLS: usize = 256;
+
+/// Most memory of calls that wait, in KiB.
+const MAX_WAITING_KIB: u64 = 64 * 1024;
 
 /// Most places of a session that a call waits for. More are a gap.
 const MAX_OVERLAPPING_CALLS: u64 = 8;
@@ -42,6 +45,7 @@ pub(super) struct SessionOrder {
     /// Sessions with waiting calls, oldest first.
     waiting_sessions: VecDeque<u64>,
     waiting_calls: usize,
+    waiting_kib: u64,
     /// Number of calls that have waited so far.
     number: u64,
 }
@@ -60,6 +64,7 @@ impl Default for SessionOrder {
             waiting: HashMap::new(),
             waiting_sessions: VecDeque::new(),
             waiting_calls: 0,
+            waiting_kib: 0,
             number: 0,
         }
     }
@@ -83,8 +88,13 @@ impl SessionOrder {
             self.wait(key, place, exchange);
             return self.release_surplus();
         }
-        let mut calls = vec![self.start(key, exchange)];
-        while let Some(next) = self.next_waiting(key) {
+        let mut calls = Vec::new();
+        // Those that wait for a call which the recording does not have.
+        while let Some(earlier) = self.take_waiting(key, place) {
+            calls.push(self.start(key, earlier));
+        }
+        calls.push(self.start(key, exchange));
+        while let Some(next) = self.take_waiting(key, self.next_place(key)) {
             calls.push(self.start(key, next));
         }
         calls
@@ -105,14 +115,15 @@ impl SessionOrder {
             self.waiting_sessions.push_back(key);
         }
         // Replicas that record into one folder count the places of a session separately.
+        self.waiting_calls += 1;
+        self.waiting_kib += u64::from(kib(&exchange));
         waiting.insert((place, self.number), exchange);
         self.number += 1;
-        self.waiting_calls += 1;
     }
 
     fn release_surplus(&mut self) -> Vec<OrderedCall> {
         let mut calls = Vec::new();
-        while self.waiting_calls > MAX_WAITING_CALLS
+        while (self.waiting_calls > MAX_WAITING_CALLS || self.waiting_kib > MAX_WAITING_KIB)
             && let Some(key) = self.waiting_sessions.pop_front()
         {
             calls.extend(self.release(key));
@@ -123,21 +134,31 @@ impl SessionOrder {
     fn release(&mut self, key: u64) -> Vec<OrderedCall> {
         let waiting = self.waiting.remove(&key).unwrap_or_default();
         self.waiting_calls -= waiting.len();
+        self.waiting_kib -= waiting
+            .values()
+            .map(|call| u64::from(kib(call)))
+            .sum::<u64>();
         let calls = waiting.into_values();
         calls.map(|exchange| self.start(key, exchange)).collect()
     }
 
-    fn next_waiting(&mut self, key: u64) -> Option<RecordedExchange> {
-        let next = self.sessions.get(&key)?.next_place;
+    fn next_place(&self, key: u64) -> u64 {
+        let progress = self.sessions.peek(&key);
+        progress.map_or(0, |progress| progress.next_place)
+    }
+
+    /// Takes the first waiting call of a session, unless it is behind the place `last`.
+    fn take_waiting(&mut self, key: u64, last: u64) -> Option<RecordedExchange> {
         let waiting = self.waiting.get_mut(&key)?;
         let first = waiting.first_entry();
-        let first = first.filter(|entry| entry.key().0 <= next)?;
+        let first = first.filter(|entry| entry.key().0 <= last)?;
         let exchange = first.remove();
         if waiting.is_empty() {
             self.waiting.remove(&key);
             self.waiting_sessions.retain(|session| *session != key);
         }
         self.waiting_calls -= 1;
+        self.waiting_kib -= u64::from(kib(&exchange));
         Some(exchange)
     }
 
@@ -168,6 +189,21 @@ impl SessionOrder {
             caveat: progress.is_incomplete.then_some(caveat),
         }
     }
+}
+
+/// Returns the memory of a call, at least 1 KiB.
+pub(super) fn kib(exchange: &RecordedExchange) -> u32 {
+    let bytes = |body: &RecordedBody| match body {
+        RecordedBody::Text(text) | RecordedBody::Base64(text) => text.len(),
+        RecordedBody::Same | RecordedBody::Omitted(_) => 0,
+    };
+    let rounds = exchange.rounds.iter().map(|round| {
+        let chunks = round.response.iter().flat_map(|response| &response.chunks);
+        bytes(&round.sent) + chunks.map(|chunk| bytes(&chunk.bytes)).sum::<usize>()
+    });
+    // The answer to the agent is about as long as that of the model, and each is copied once.
+    let bytes = bytes(&exchange.request) + 2 * rounds.sum::<usize>();
+    u32::try_from(2 * bytes / 1024 + 1).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -226,6 +262,19 @@ mod tests {
     }
 
     #[test]
+    fn calls_behind_gaps_are_replayed_in_the_order_in_which_they_began() {
+        let continued = |place| ("a", place, "continued");
+        let calls = [
+            ("a", 0, "new"),
+            continued(3),
+            continued(5),
+            continued(14),
+            continued(15),
+        ];
+        assert_eq!(order(&calls), "a0 a3? a5? a14? a15?");
+    }
+
+    #[test]
     fn a_named_session_without_lookup_is_known_from_its_first_call() {
         let calls = [("a", 0, "named"), ("a", 1, "named"), ("b", 40, "named")];
         assert_eq!(order(&calls), "a0 a1 b40?");
@@ -265,6 +314,22 @@ mod tests {
         }
         assert_eq!(replayed, 1000 - MAX_WAITING_CALLS);
         assert_eq!(order.finish().len(), MAX_WAITING_CALLS);
+    }
+
+    #[test]
+    fn the_memory_of_calls_that_wait_is_bounded() {
+        let mut order = SessionOrder::default();
+        let mut replayed = 0;
+        for number in 0..100 {
+            let exchange = RecordedExchange {
+                request: RecordedBody::Text("x".repeat(1024 * 1024)),
+                ..call(&number.to_string(), 1, "continued")
+            };
+            replayed += order.push(exchange).len();
+        }
+        assert_eq!(replayed, 69, "each counts as 2,049 KiB");
+        assert_eq!(order.finish().len(), 100 - replayed);
+        assert_eq!(order.waiting_kib, 0);
     }
 
     #[test]

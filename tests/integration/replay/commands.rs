@@ -162,6 +162,11 @@ async fn a_replay_that_reads_no_call_fails_and_so_do_the_jobs_for_ci() {
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("no call could be read"), "{err}");
     assert_eq!(recorded.replay("base.yaml", &later).0, 0);
+    fs::write(recorded.path().join("recordings/rec-z.hgr"), "damaged").unwrap();
+    let (code, _, err) = recorded.replay("base.yaml", &later);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("rec-z.hgr"), "{err}");
+    fs::remove_file(recorded.path().join("recordings/rec-z.hgr")).unwrap();
 
     for job in ["github", "gitlab"] {
         let condition = fail_on_of_job(job);
@@ -406,6 +411,28 @@ fn models_of_a_decision_log_are_judged_after_they_are_swapped() {
     assert_eq!(unknown["counts"]["newly_denied"], 0, "{unknown:#}");
     let rules = unknown["judged_rules"].to_string();
     assert!(rules.contains("before it is not judged"), "{rules}");
+}
+
+#[test]
+fn models_of_callers_are_not_judged_behind_a_swap_that_is_not() {
+    let report = |policies: &str| {
+        let key = format!(
+            "{{ name: ci, sha256: {}, models: [gemini-pro] }}",
+            "a".repeat(64)
+        );
+        let config = format!("{policies}auth: {{ keys: [{key}] }}\n");
+        let folder = log_of_models(&["other", "gemini-pro"], &config);
+        let command = ["replay", "--config", "next.yaml", "--format", "json"];
+        let from = [&command[..], &["--from", "decisions.jsonl"]].concat();
+        let (_, out, err) = run(&from, folder.path());
+        serde_json::from_str::<Value>(&out).unwrap_or_else(|error| panic!("{error}: {err}"))
+    };
+
+    let judged = report("  - { policy: model_swap, swap: { old: new } }\n");
+    assert_eq!(judged["counts"]["newly_denied"], 1, "{judged:#}");
+    let rules = "rules: [{ model: other, to: gemini-pro }]";
+    let unknown = report(&format!("  - {{ policy: model_swap, {rules} }}\n"));
+    assert_eq!(unknown["counts"]["newly_denied"], 0, "{unknown:#}");
 }
 
 #[test]
