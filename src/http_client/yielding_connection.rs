@@ -88,36 +88,34 @@ impl<S: Write + Unpin> Write for YieldingConnection<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+        thread,
+        time::{Duration, Instant},
+    };
 
     use axum::body::Body;
-    use http::Request;
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
-        time::{sleep, timeout},
-    };
+    use http::{Request, StatusCode};
+    use tokio::time::{sleep, timeout};
 
     use crate::http_client::{HttpClient, HttpVersion, PoolConfig};
 
-    /// About 1,300 interim responses, for one write.
-    fn interim_responses() -> Vec<u8> {
-        "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1300).into_bytes()
+    /// Returns `count` interim responses.
+    fn interim_responses(count: usize) -> Vec<u8> {
+        "HTTP/1.1 103 Early Hints\r\n\r\n"
+            .repeat(count)
+            .into_bytes()
     }
 
-    /// A client, and the request to a server that sends interim responses without end.
-    async fn flooded_request() -> (HttpClient, Request<Body>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    /// A client, and a request to a server that answers with `respond`.
+    fn request_to(respond: impl FnOnce(TcpStream) + Send + 'static) -> (HttpClient, Request<Body>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            runtime.unwrap().block_on(async {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                stream.read_buf(&mut Vec::new()).await.unwrap();
-                while stream.write_all(&interim_responses()).await.is_ok() {}
-            });
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _read = stream.read(&mut [0; 4096]).unwrap();
+            respond(stream);
         });
         let client = HttpClient::new(PoolConfig {
             connect_timeout: Duration::from_secs(10),
@@ -130,8 +128,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_response_follows_many_interim_responses() {
+        let (client, request) = request_to(|mut stream| {
+            stream.write_all(&interim_responses(10_000)).unwrap();
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                .unwrap();
+        });
+        assert_eq!(client.send(request).await.unwrap().status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
     async fn other_tasks_run_while_interim_responses_arrive_without_end() {
-        let (client, request) = flooded_request().await;
+        let (client, request) =
+            request_to(
+                |mut stream| {
+                    while stream.write_all(&interim_responses(1300)).is_ok() {}
+                },
+            );
         let started = Instant::now();
 
         let (sent, turns) = tokio::join!(
