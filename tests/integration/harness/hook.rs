@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+const MODEL: &str = "gemini-2.5-pro";
+
 /// Returns a config with hooks, each with its event.
 pub fn config(hooks: &[(&str, Value)]) -> String {
     let mut events = json!({});
@@ -36,6 +38,12 @@ pub fn denying(name: &str, reason: &str) -> Value {
 /// Returns a hook that runs this command.
 pub fn command(name: &str, command: &str) -> Value {
     json!({ "name": name, "command": command })
+}
+
+/// Returns a model call with these messages, as agents report it.
+pub fn reported_request(messages: &Value) -> Value {
+    let llm_request = json!({ "model": MODEL, "messages": messages, "config": {} });
+    json!({ "hook_event_name": "BeforeModel", "llm_request": llm_request })
 }
 
 /// Returns the output of a `BeforeModel` hook that edits the request.

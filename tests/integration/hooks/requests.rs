@@ -376,10 +376,7 @@ async fn a_hook_on_a_reported_request_keeps_the_masks_of_policies() {
     let hooks = hook::config(&[("BeforeModel", hook::printing("hook", &edit))]);
     let gate = TestGateway::start(&upstream, &format!("{policy}{hooks}")).await;
     let messages = json!([{ "role": "user", "content": "mail a@example.com" }]);
-    let event = json!({
-        "hook_event_name": "BeforeModel",
-        "llm_request": { "model": MODEL, "messages": messages, "config": {} },
-    });
+    let event = hook::reported_request(&messages);
 
     let answer = gate.agent().report(&event, "").await.json();
 
@@ -403,10 +400,7 @@ async fn policies_limit_parameters_that_hooks_report_in_any_spelling() {
         let hooks = hook::config(&[("BeforeModel", hook::printing("hook", &edit))]);
         let gate = TestGateway::start(&upstream, &format!("{policy}{hooks}")).await;
         let messages = json!([{ "role": "user", "content": "hi" }]);
-        let event = json!({
-            "hook_event_name": "BeforeModel",
-            "llm_request": { "model": MODEL, "messages": messages, "config": {} },
-        });
+        let event = hook::reported_request(&messages);
 
         let answer = gate.agent().report(&event, "").await.json();
 

@@ -343,10 +343,7 @@ async fn a_sequential_hook_masks_system_messages_of_an_earlier_one() {
     assert_eq!(sent["systemInstruction"]["parts"], texts);
 
     let messages = json!([{ "role": "user", "content": "hi" }]);
-    let event = json!({
-        "hook_event_name": "BeforeModel",
-        "llm_request": { "model": MODEL, "messages": messages, "config": {} },
-    });
+    let event = hook::reported_request(&messages);
     let answer = gate.agent().report(&event, "").await.json();
     let edited = &answer["hookSpecificOutput"]["llm_request"];
     assert_eq!(edited["messages"], masked);

@@ -173,10 +173,7 @@ async fn a_system_text_that_a_hook_adds_to_a_reported_model_call_is_masked() {
     let hooks = hook::config(&[("BeforeModel", hook::printing("add", &hook::request(&added)))]);
     let gateway = TestGateway::start(&upstream, &format!("{MASK}{hooks}")).await;
     let messages = json!([{ "role": "user", "content": format!("my {KEY}") }]);
-    let event = json!({
-        "hook_event_name": "BeforeModel",
-        "llm_request": { "model": MODEL, "messages": messages, "config": {} },
-    });
+    let event = hook::reported_request(&messages);
 
     let answer = gateway.agent().report(&event, "").await.json();
 
