@@ -1,12 +1,16 @@
 //! Tokens per day: reserved when a call begins, settled when it ends.
 
-use std::time::{Duration, Instant};
+use std::{
+    convert::Infallible,
+    time::{Duration, Instant},
+};
 
-use futures_util::future::join_all;
+use axum::body::Body;
+use futures_util::{future::join_all, stream};
 use hookgate::auth::MAX_RESERVED_OUTPUT;
 use serde_json::json;
 
-use super::{agent, config, replicas};
+use super::{agent, config, replica, replicas, until_metric};
 use crate::harness::{Redis, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, prompt, respond};
 
 const BUDGET: u64 = 500_000;
@@ -23,15 +27,15 @@ async fn costly(tokens: u64) -> Upstream {
     Upstream::with(move |_| respond(200, "application/json", answer.clone())).await
 }
 
-/// The tokens that Redis has counted for the only caller.
+/// The tokens that Redis has counted for all callers.
 fn spent(redis: &Redis) -> u64 {
     let keys = redis.ask("KEYS hookgate:limits:*:tokens");
-    let Some(key) = keys.lines().find(|line| line.starts_with("hookgate")) else {
-        return 0;
-    };
-    let answer = redis.ask(&format!("HGET {key} spent"));
-    let spent = answer.lines().nth(1).and_then(|line| line.parse().ok());
-    spent.unwrap_or(0)
+    let keys = keys.lines().filter(|line| line.starts_with("hookgate"));
+    let tokens = keys.filter_map(|key| {
+        let answer = redis.ask(&format!("HGET {key} spent"));
+        answer.lines().nth(1)?.parse::<u64>().ok()
+    });
+    tokens.sum()
 }
 
 async fn until_spent(redis: &Redis, tokens: u64) {
@@ -115,4 +119,49 @@ async fn tokens_of_an_outage_count_after_redis_has_lost_its_data() {
 
         until_spent(&redis, 90).await;
     }
+}
+
+#[tokio::test]
+async fn tokens_of_all_callers_that_are_written_when_redis_fails_are_kept() {
+    const CALLERS: usize = 8;
+    let names: Vec<String> = (0..CALLERS)
+        .map(|number| format!("team-{number}"))
+        .collect();
+    let budgets: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), ", tokens_per_day: 1000"))
+        .collect();
+    let (delay, mut redis) = (
+        Duration::from_millis(300),
+        Redis::with(&["--appendonly", "yes"]),
+    );
+    let upstream = Upstream::with(move |_| {
+        let answer = json!({ "usageMetadata": { "totalTokenCount": 30 } }).to_string();
+        let body = stream::once(async move {
+            tokio::time::sleep(delay).await;
+            Ok::<_, Infallible>(answer)
+        });
+        respond(200, "application/json", Body::from_stream(body))
+    });
+    let upstream = upstream.await;
+    let gate = replica(&upstream, &redis, &config(&budgets, "")).await;
+    until_metric(&gate.operator(), "hookgate_limits_shared", 1).await;
+
+    let body = prompt("hi");
+    let calls = names
+        .iter()
+        .map(|name| async { agent(&gate, name).generate("m", &body).await });
+    let hung = async {
+        while upstream.requests().len() < CALLERS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        redis.hang();
+    };
+    let (answers, ()) = tokio::join!(join_all(calls), hung);
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    until_metric(&gate.operator(), "hookgate_limits_shared", 0).await;
+    redis.kill(); // what it received while it hung is never counted
+    redis.restart();
+
+    until_spent(&redis, 30 * CALLERS as u64).await;
 }
