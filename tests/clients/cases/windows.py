@@ -2,7 +2,7 @@
 
 import json
 
-from harness import Harness, check, contains, lacks
+from harness import Harness, check, lacks, prompts
 from terminal import GeminiWindow
 
 CASES = []
@@ -92,11 +92,10 @@ def a_window_shows_the_denial_of_a_prompt_once_and_continues():
         window.send_and_wait("Tell me of project aurora", "Project Aurora is not for models.")
         window.send_and_wait("prompt 3", "You said: prompt 3")
         check(window.screen().count("Project Aurora is not for models."), 1)
-        requests = json.dumps(harness.mock_requests())
-        check(len(harness.mock_requests()), 2)
-        lacks(requests, "project aurora")
-        lacks(requests, "Project Aurora")
-        contains(requests, "prompt 3")
+        requests = harness.mock_requests()
+        check([prompts(it)[-1] for it in requests], ["prompt 1", "prompt 3"])
+        lacks(json.dumps(requests), "project aurora")
+        lacks(json.dumps(requests), "Project Aurora")
 
 
 @case
