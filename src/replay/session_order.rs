@@ -114,9 +114,9 @@ impl SessionOrder {
         if waiting.is_empty() {
             self.waiting_sessions.push_back(key);
         }
-        // Replicas that record into one folder count the places of a session separately.
         self.waiting_calls += 1;
         self.waiting_kib += u64::from(kib(&exchange));
+        // Replicas that record into one folder count the places of a session separately.
         waiting.insert((place, self.number), exchange);
         self.number += 1;
     }
