@@ -431,3 +431,51 @@ async fn an_error_ends_a_buffered_stream_that_is_masked() {
         assert_eq!(failed["error"]["message"], "boom [REDACTED:aws_key]");
     }
 }
+
+#[tokio::test]
+async fn an_error_behind_an_open_call_reaches_the_agent() {
+    const CALL: &str = "function_call";
+    let item = |arguments: &str| {
+        json!({ "type": CALL, "id": "f", "call_id": "c", "name": "read",
+            "arguments": arguments, "status": "in_progress" })
+    };
+    let failed = |output: Value| {
+        json!({ "type": "response.failed", "response": { "id": "r", "status": "failed",
+            "error": { "code": "server_error", "message": "boom" }, "output": output } })
+    };
+    for error in [
+        json!({ "type": "error", "code": "server_error", "message": "boom", "param": null }),
+        failed(json!([])),
+        failed(json!([item("{\"path\":")])),
+    ] {
+        for mode in ["", "after_model: buffered\n"] {
+            let events = [
+                json!({ "type": "response.created", "response": { "id": "r", "status": "in_progress", "output": [] } }),
+                json!({ "type": "response.output_item.added", "output_index": 0, "item": item("") }),
+                json!({ "type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "{\"path\":" }),
+                error.clone(),
+            ];
+            let events = (0..).zip(events).map(|(number, mut event)| {
+                event["sequence_number"] = json!(number);
+                format!("data: {event}\n\n")
+            });
+            let events: String = events.collect();
+            let upstream =
+                Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+            let config = format!("policies: [{{ policy: tool_guard, deny: [read] }}]\n{mode}");
+            let gateway = gateway(&upstream, &config).await;
+
+            let body = json!({ "model": "m", "input": "hello", "stream": true, "tools": [function("read")] });
+            let answer = ask(&gateway, &body).await;
+
+            let text = answer.text();
+            let last = text.trim_end().lines().last().unwrap();
+            let last: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
+            assert_eq!(last["type"], error["type"], "{text}");
+            assert!(last.to_string().contains("boom"), "{text}");
+            assert_eq!(last["sequence_number"], 1, "{text}");
+            assert!(!text.contains(CALL), "{text}");
+            assert_eq!(upstream.requests().len(), 1);
+        }
+    }
+}

@@ -154,7 +154,7 @@ impl EventWriter {
         self.close_own_items(out)?;
         let response = event.document.child(RESPONSE)?;
         let (Some(mut response), EventClass::Ended) = (response, event.class) else {
-            return self.sender.send(out, &mut event, None);
+            return self.send_last(out, event);
         };
         let output = response.children(OUTPUT)?.unwrap_or_default();
         if self.sender.is_changed {
@@ -185,6 +185,16 @@ impl EventWriter {
         if response.is_edited() {
             event.document.set_child(RESPONSE, &response)?;
         }
+        self.send_last(out, event)
+    }
+
+    /// Sends upstream's last event. Events in front of an error may have been dropped.
+    fn send_last(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: StreamEvent,
+    ) -> Result<(), DialectError> {
+        self.sender.is_changed |= event.is_error();
         self.sender.send(out, &mut event, None)
     }
 

@@ -71,7 +71,7 @@ impl EventReader {
         check_blocks(&event)?;
         match event.class {
             EventClass::Ended | EventClass::Failed => {
-                self.end_event = Some(event);
+                self.end_event = Some(self.drop_open_items(event)?);
                 self.alike = None;
                 Ok(None)
             }
@@ -133,6 +133,23 @@ impl EventReader {
             return Err(DialectError::Json("the response is too long".to_owned()));
         }
         Ok(())
+    }
+
+    /// Drops what was collected of items that an error leaves incomplete. The event of the error
+    /// loses its copies of all items, because hooks could not see those of the dropped ones.
+    fn drop_open_items(&mut self, mut event: StreamEvent) -> Result<StreamEvent, DialectError> {
+        if self.collected.is_empty() || !event.is_error() {
+            return Ok(event);
+        }
+        self.collected.clear();
+        let mut response = event.document.child(RESPONSE)?.unwrap_or_default();
+        if response.list(OUTPUT)?.unwrap_or_default().is_empty() {
+            return Ok(event);
+        }
+        response.set(OUTPUT, &json!([]))?;
+        response.remove(OUTPUT_TEXT)?;
+        event.document.set_child(RESPONSE, &response)?;
+        StreamEvent::parse(event.document.to_bytes())
     }
 
     /// Ends the stream. Returns the last chunk, with finish reason and token counts.
