@@ -312,3 +312,39 @@ async fn text_of_another_choice_precedes_an_error_with_text() {
     assert_eq!(last["error"]["message"], "boom");
     assert_eq!(last["choices"][0]["delta"]["content"], "bye");
 }
+
+#[tokio::test]
+async fn a_thought_that_a_policy_holds_back_precedes_an_error() {
+    let content = json!({ "role": "model", "parts": [{ "text": "Hello wor", "thought": true }] });
+    let gemini = vec![json!({ "candidates": [{ "content": content }] })];
+    let mut anthropic = beginning(Family::Anthropic);
+    anthropic.truncate(1);
+    let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
+    anthropic.extend([
+        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+        json!({ "type": "content_block_delta", "index": 0,
+            "delta": { "type": "thinking_delta", "thinking": "Hello wor" } }),
+    ]);
+    for (family, mut events, place) in [
+        (Family::Gemini, gemini, "/candidates/0/content/parts/0/text"),
+        (Family::Anthropic, anthropic, "/delta/thinking"),
+    ] {
+        events.push(error(family, "boom"));
+        let upstream = upstream(vec![events]).await;
+
+        let answer = ask(family, &upstream, "policies: [{ policy: redact }]\n").await;
+
+        let events = sent(&answer);
+        let (last, before) = events.split_last().unwrap();
+        assert_eq!(texts_at(before, place), "Hello wor", "{family:?}");
+        assert_eq!(*last, error(family, "boom"), "{family:?}");
+    }
+}
+
+/// The texts at one place in the events of a stream.
+fn texts_at(events: &[Value], place: &str) -> String {
+    let texts = events
+        .iter()
+        .filter_map(|event| event.pointer(place)?.as_str());
+    texts.collect()
+}

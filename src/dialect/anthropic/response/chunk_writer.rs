@@ -343,17 +343,18 @@ impl MessageWriter {
         is_own: bool,
     ) -> Result<(), DialectError> {
         for part in parts.map(PartQueue::into_rest).unwrap_or_default() {
-            if part.get(THOUGHT)? == Some(json!(true)) {
-                continue;
-            }
-            if let Some(text) = part.string(TEXT)? {
-                self.blocks.write_text(out, &text)?;
-            } else if is_own {
-                self.has_calls |= part.has(FUNCTION_CALL);
-                for block in create_blocks(&[part])? {
-                    let index = self.blocks.allot(out)?;
-                    write_block(out, index, &Document::from_checked(block)?)?;
+            let is_thought = part.get(THOUGHT)? == Some(json!(true));
+            match part.string(TEXT)? {
+                Some(text) if is_thought => self.blocks.write_thought(out, &text)?,
+                Some(text) => self.blocks.write_text(out, &text)?,
+                None if is_own && !is_thought => {
+                    self.has_calls |= part.has(FUNCTION_CALL);
+                    for block in create_blocks(&[part])? {
+                        let index = self.blocks.allot(out)?;
+                        write_block(out, index, &Document::from_checked(block)?)?;
+                    }
                 }
+                None => (),
             }
         }
         Ok(())

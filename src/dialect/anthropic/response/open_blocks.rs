@@ -147,6 +147,18 @@ impl OpenBlocks {
         self.write_queued(out)
     }
 
+    /// Writes the end of a thought to its open block. Without one, it has lost its place.
+    pub fn write_thought(&self, out: &mut BytesMut, text: &str) -> Result<(), DialectError> {
+        let is_it =
+            |block: &&OutputBlock| block.input.is_some() && block.kind == OpenBlockKind::Thinking;
+        if let Some(block) = self.blocks.iter().rev().find(is_it)
+            && !text.is_empty()
+        {
+            MessageEvent::text_delta(block.output, "thinking_delta", text)?.write(out);
+        }
+        Ok(())
+    }
+
     fn write_queued(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
         if self.queued.is_empty() {
             return Ok(());
