@@ -328,6 +328,11 @@ async fn a_thought_that_a_policy_holds_back_precedes_an_error() {
     for (family, mut events, place) in [
         (Family::Gemini, gemini, "/candidates/0/content/parts/0/text"),
         (Family::Anthropic, anthropic, "/delta/thinking"),
+        (
+            Family::Chat,
+            vec![thought_of_choice(0)],
+            "/choices/0/delta/reasoning",
+        ),
     ] {
         events.push(error(family, "boom"));
         let upstream = upstream(vec![events]).await;
@@ -339,6 +344,30 @@ async fn a_thought_that_a_policy_holds_back_precedes_an_error() {
         assert_eq!(texts_at(before, place), "Hello wor", "{family:?}");
         assert_eq!(*last, error(family, "boom"), "{family:?}");
     }
+}
+
+#[tokio::test]
+async fn a_thought_keeps_its_name_in_front_of_an_error_with_text() {
+    for index in [0, 1] {
+        let mut last = piece(Family::Chat, "bye");
+        last["error"] = json!({ "code": 500, "message": "boom" });
+        let upstream = upstream(vec![vec![thought_of_choice(index), last]]).await;
+
+        let answer = ask(Family::Chat, &upstream, "policies: [{ policy: redact }]\n").await;
+
+        let thought = texts_at(&sent(&answer), "/choices/0/delta/reasoning");
+        let text = answer.text();
+        assert_eq!(thought, "Hello wor", "{index}: {text}");
+        assert!(!text.contains("reasoning_content"), "{index}: {text}");
+    }
+}
+
+/// An event of Chat Completions with a thought under its short name.
+fn thought_of_choice(index: u64) -> Value {
+    let mut event = piece(Family::Chat, "");
+    event["choices"][0]["index"] = index.into();
+    event["choices"][0]["delta"] = json!({ "reasoning": "Hello wor" });
+    event
 }
 
 /// The texts at one place in the events of a stream.

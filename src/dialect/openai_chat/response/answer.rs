@@ -183,12 +183,13 @@ impl<'a> EditedAnswer<'a> {
         }
     }
 
-    /// Writes the texts of a message. New texts follow after `separator`. Returns whether any
-    /// text was changed.
+    /// Writes the texts of a message. New texts follow after `separator`, and a thought has
+    /// `thought_name` in a message without one. Returns whether any text was changed.
     pub fn write_texts(
         &self,
         message: &mut Document,
         separator: &str,
+        thought_name: Option<&str>,
     ) -> Result<bool, DialectError> {
         let content = message.bytes_of(CONTENT)?;
         let is_list = content.as_deref().and_then(<[u8]>::first) == Some(&b'[');
@@ -200,7 +201,7 @@ impl<'a> EditedAnswer<'a> {
         };
         let refusal = self.text_at(AnswerPlace::Refusal)?;
         let has_new_refusal = write_string(message, REFUSAL, refusal)?;
-        Ok(self.write_thought(message)? || has_new_content || has_new_refusal)
+        Ok(self.write_thought(message, thought_name)? || has_new_content || has_new_refusal)
     }
 
     /// Returns the plain text: the content, and new texts.
@@ -243,7 +244,11 @@ impl<'a> EditedAnswer<'a> {
         Ok(text.flatten().unwrap_or_default())
     }
 
-    fn write_thought(&self, message: &mut Document) -> Result<bool, DialectError> {
+    fn write_thought(
+        &self,
+        message: &mut Document,
+        name: Option<&str>,
+    ) -> Result<bool, DialectError> {
         let known = read_thought(message)?;
         let thought = self.thought()?;
         if known.as_ref().map_or("", |(_, text)| text) == thought {
@@ -254,7 +259,8 @@ impl<'a> EditedAnswer<'a> {
                 message.set(&[name], &thought.as_str().into())?;
             }
         }
-        let name = known.map_or("reasoning_content", |(name, _)| name);
+        let known = known.map(|(name, _)| name);
+        let name = known.or(name).unwrap_or("reasoning_content");
         message.set(&[name], &thought.into())?;
         message.remove(REASONING_DETAILS)?;
         Ok(true)

@@ -25,6 +25,8 @@ pub struct OwnChoice {
     pub index: u64,
     pub content: String,
     pub thought: String,
+    /// Name of the thoughts that the stream has so far.
+    pub thought_name: Option<&'static str>,
     /// Thoughts that precede the calls, as the model's server has them.
     pub preceding: Map<String, Value>,
     pub calls: Vec<Value>,
@@ -102,6 +104,7 @@ impl OwnChoice {
             } else {
                 "reasoning_content"
             };
+            let name = self.thought_name.unwrap_or(name);
             thoughts.insert(name.to_owned(), self.thought.as_str().into());
         }
         let details = self.preceding.get("reasoning_details");

@@ -137,7 +137,7 @@ fn write_choice(
     new.extend(added);
     let answer = EditedAnswer::new(&read.parts, &old, &new);
     let mut message = read.message.clone();
-    let has_new_text = answer.write_texts(&mut message, PARAGRAPH)?;
+    let has_new_text = answer.write_texts(&mut message, PARAGRAPH, None)?;
     let calls = answer.write_calls(&mut message)?;
     let annotations = message.bytes_of(ANNOTATIONS)?;
     if has_new_text && annotations.is_some_and(|list| list.starts_with(b"[")) {

@@ -27,7 +27,7 @@ pub fn write_delta(
     let answer = EditedAnswer::new(&choice.texts, &old, &new);
     let mut delta = choice.delta.clone();
     let mut document = choice.document.clone();
-    if answer.write_texts(&mut delta, "")? && document.has(LOGPROBS) {
+    if answer.write_texts(&mut delta, "", waiting.name)? && document.has(LOGPROBS) {
         document.set(LOGPROBS, &Value::Null)?;
     }
     write_details(choice, &mut delta, &answer, waiting)?;

@@ -141,11 +141,21 @@ impl ChatChunkWriter {
         for (index, candidates) in candidates {
             for candidate in candidates {
                 let choice = OwnChoice::read(&candidate)?;
-                self.events
-                    .write_own_choice(out, &OwnChoice { index, ..choice })?;
+                self.write_own_choice(out, OwnChoice { index, ..choice })?;
             }
         }
         Ok(())
+    }
+
+    /// Writes a choice of our own. Its thought has the name of those before it.
+    fn write_own_choice(
+        &mut self,
+        out: &mut BytesMut,
+        mut choice: OwnChoice,
+    ) -> Result<(), DialectError> {
+        let details = self.details.get(&choice.index);
+        choice.thought_name = details.and_then(|details| details.name);
+        self.events.write_own_choice(out, &choice)
     }
 
     fn keep_alike(&mut self, event: &Document, choices: &[EventChoice]) {
@@ -217,8 +227,7 @@ impl ChatChunkWriter {
             return Ok(());
         }
         for candidate in &last.added {
-            self.events
-                .write_own_choice(out, &OwnChoice::read(candidate)?)?;
+            self.write_own_choice(out, OwnChoice::read(candidate)?)?;
         }
         for choice in &last.choices {
             self.write_last_choice(out, choice)?;
@@ -304,7 +313,7 @@ impl ChatChunkWriter {
             self.events.usage = Some(usage);
         }
         for choice in own_choices(document)? {
-            self.events.write_own_choice(out, &choice)?;
+            self.write_own_choice(out, choice)?;
         }
         if let Some(error) = document.bytes_of(ERROR)? {
             self.has_failed = true;
