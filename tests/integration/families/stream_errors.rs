@@ -314,6 +314,24 @@ async fn text_of_another_choice_precedes_an_error_with_text() {
 }
 
 #[tokio::test]
+async fn the_text_of_a_masked_buffered_stream_precedes_its_error() {
+    let config = format!("{REDACT}after_model: buffered\n");
+    for (family, error) in each_error("boom") {
+        let mut events = texts(family, &[SECRET]);
+        events.push(error);
+        let upstream = upstream(vec![events]).await;
+
+        let answer = ask(family, &upstream, &config).await;
+
+        let events = sent(&answer);
+        let (last, before) = events.split_last().unwrap();
+        assert_eq!(text_of(before), "[REDACTED:aws_key]", "{family:?}");
+        assert!(last.to_string().contains("boom"), "{family:?}: {last}");
+        assert_eq!(text_of(std::slice::from_ref(last)), "", "{family:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_thought_that_a_policy_holds_back_precedes_an_error() {
     let content = json!({ "role": "model", "parts": [{ "text": "Hello wor", "thought": true }] });
     let gemini = vec![json!({ "candidates": [{ "content": content }] })];

@@ -30,10 +30,8 @@ impl ChunkWriter {
             separator: b"[",
         }
     }
-}
 
-impl WriteChunks for ChunkWriter {
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+    fn write_one(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) {
         let json = chunk.to_wire(self.envelope);
         match self.framing {
             Framing::Sse => write_event(out, &json),
@@ -42,6 +40,16 @@ impl WriteChunks for ChunkWriter {
                 out.extend_from_slice(separator);
                 out.extend_from_slice(&json);
             }
+        }
+    }
+}
+
+impl WriteChunks for ChunkWriter {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+        // Clients that raise an error do not read the content beside it.
+        match chunk.split_error()? {
+            Some(chunks) => chunks.iter().for_each(|chunk| self.write_one(out, chunk)),
+            None => self.write_one(out, chunk),
         }
         Ok(())
     }

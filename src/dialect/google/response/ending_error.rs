@@ -29,6 +29,28 @@ impl ResponseDocument {
         Ok(false)
     }
 
+    /// Splits an edited chunk with content and an error into one of each. Returns `None` for
+    /// others, and for those that are not edited.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the error is ambiguous.
+    pub fn split_error(&self) -> Result<Option<[Self; 2]>, DialectError> {
+        if !self.is_edited() || !self.has_filled_part() || !self.has_error()? {
+            return Ok(None);
+        }
+        let (mut content, mut error) = (self.clone(), Self::parse("{}".into())?);
+        error.envelope.clone_from(&self.envelope);
+        if let Some(json) = content.document().bytes_of(ERROR)? {
+            content.document_mut().remove(ERROR)?;
+            error.document_mut().set_bytes(ERROR, json)?;
+        }
+        if let Some(envelope) = &mut content.envelope {
+            envelope.remove(ERROR)?;
+        }
+        Ok(Some([content, error]))
+    }
+
     /// Returns whether any part is left that is not an empty text.
     pub fn has_filled_part(&self) -> bool {
         let mut parts = self.candidates.iter().flat_map(CandidateDocument::parts);
@@ -62,5 +84,30 @@ mod tests {
         for json in ["{}", r#"{"error":null}"#, r#"{"error":""}"#] {
             assert!(!has_error(json, bare), "{json}");
         }
+    }
+
+    #[test]
+    fn an_edited_chunk_is_split_into_content_and_error() {
+        let split = |json: &'static str, envelope: ResponseEnvelope| {
+            let mut chunk = ResponseDocument::open(json.into(), envelope).unwrap();
+            assert!(chunk.split_error().unwrap().is_none(), "{json}");
+            chunk.start_paragraph().unwrap();
+            let split = chunk.split_error().unwrap().unwrap();
+            split.map(|chunk| String::from_utf8(chunk.to_wire(envelope).to_vec()).unwrap())
+        };
+        let (bare, wrapped) = (ResponseEnvelope::None, ResponseEnvelope::ResponseField);
+        let [content, error] = split(
+            r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"error":{"code":500}}"#,
+            bare,
+        );
+        let candidates = r#""candidates":[{"content":{"parts":[{"text":"\n\na"}]}}]"#;
+        assert_eq!(content, format!("{{{candidates}}}"));
+        assert_eq!(error, r#"{"error":{"code":500}}"#);
+        let [content, error] = split(
+            r#"{"response":{"candidates":[{"content":{"parts":[{"text":"a"}]}}]},"error":"boom"}"#,
+            wrapped,
+        );
+        assert_eq!(content, format!(r#"{{"response":{{{candidates}}}}}"#));
+        assert_eq!(error, r#"{"response":{},"error":"boom"}"#);
     }
 }
