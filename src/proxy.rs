@@ -152,12 +152,12 @@ async fn run_stages(
 ) -> Result<Option<Reply>, ApiError> {
     let context = turn.context;
     if let Break(reply) = Box::pin(session_events::run(turn, request)).await? {
-        return Ok(Some(reply));
+        return Ok(Some(Reply::Hooks(reply)));
     }
     loop {
         let (call, document) = (request.call.clone(), request.document.clone());
         if let Break(reply) = Box::pin(before_model::run(turn, request, output)).await? {
-            return Ok(Some(reply));
+            return Ok(Some(Reply::Hooks(reply)));
         }
         Box::pin(tool_selection::run(turn, request)).await?;
 
@@ -178,7 +178,7 @@ async fn run_stages(
 
         let filtered = response_filter::run(turn, filter, answer, output, document);
         match Box::pin(filtered).await? {
-            Break(reply) => return Ok(reply),
+            Break(reply) => return Ok(reply.map(Reply::Hooks)),
             // The model is asked again: tool calls or the answer were denied.
             Continue(document) => {
                 request.document = document;

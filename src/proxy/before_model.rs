@@ -4,7 +4,7 @@ use std::ops::ControlFlow::{Break, Continue};
 
 use super::{
     model_request::ModelRequest,
-    reply::{Reply, StageResult},
+    reply::{HookReply, StageResult},
     response_filter::Output,
     turn_state::TurnState,
 };
@@ -111,7 +111,7 @@ async fn apply_verdict(
             return Ok(Continue(()));
         }
         BeforeModelVerdict::Respond(answer) if generates => {
-            (ExchangeAction::Respond, Reply::Answered(answer))
+            (ExchangeAction::Respond, HookReply::Answered(answer))
         }
         BeforeModelVerdict::Respond(_) => {
             let message = "a hook answered a call that cannot return text";
@@ -120,19 +120,23 @@ async fn apply_verdict(
         BeforeModelVerdict::Deny {
             response: Some(answer),
             ..
-        } if generates => (ExchangeAction::Deny, Reply::Answered(answer)),
-        BeforeModelVerdict::Deny { reason, .. } => (ExchangeAction::Deny, Reply::Denied(reason)),
-        BeforeModelVerdict::Stop(reason) => (ExchangeAction::Stop, Reply::Denied(reason)),
+        } if generates => (ExchangeAction::Deny, HookReply::Answered(answer)),
+        BeforeModelVerdict::Deny { reason, .. } => {
+            (ExchangeAction::Deny, HookReply::Denied(reason))
+        }
+        BeforeModelVerdict::Stop(reason) => (ExchangeAction::Stop, HookReply::Denied(reason)),
     };
     turn.context.record_action(action);
     // Behind text of an earlier answer, a denial is the end of that answer: the prompt stays.
     let is_unanswered = generates && (!turn.has_emitted_text || output.is_error(&reply));
     match &reply {
-        Reply::Denied(reason) => record_denial(turn, action, is_unanswered, reason.as_str()).await,
-        Reply::Answered(answer) if action == ExchangeAction::Deny => {
+        HookReply::Denied(reason) => {
+            record_denial(turn, action, is_unanswered, reason.as_str()).await;
+        }
+        HookReply::Answered(answer) if action == ExchangeAction::Deny => {
             record_denial(turn, action, is_unanswered, &answer.text()).await;
         }
-        Reply::Answered(_) | Reply::Upstream(_) => clear_denial(turn, request).await,
+        HookReply::Answered(_) => clear_denial(turn, request).await,
     }
     Ok(Break(reply))
 }

@@ -30,7 +30,7 @@ pub(super) async fn respond(
     interval: Duration,
 ) -> Result<Response, ApiError> {
     let recorder = responder.recorder.clone();
-    let sign = Bytes::from_static(responder.keep_alive());
+    let sign = Bytes::from_static(responder.dialect.keep_alive());
     let mut events = channel.clone().run(pipeline);
     let Ok(event) = tokio::time::timeout(interval, events.next()).await else {
         channel.announce();
@@ -46,7 +46,7 @@ pub(super) async fn respond(
         (Some(PipelineEvent::Finished(reply)), false) => return Ok(responder.respond(reply?)),
         (Some(PipelineEvent::Finished(reply)), true) => match reply? {
             Reply::Upstream(_) => Bytes::new(),
-            denied => return Ok(responder.respond(denied)),
+            reply @ Reply::Hooks(_) => return Ok(responder.respond(reply)),
         },
         (None, _) => Bytes::new(),
     };

@@ -6,14 +6,12 @@ use axum::{body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http::{HeaderValue, header};
-use serde_json::Value;
 
 use super::{model_request::ModelRequest, recording, request_context::RequestContext};
 use crate::{
     config::Denials,
     dialect::{
         self, Call, Dialect, DialectError, Framing, Operation, ResponseDocument, ResponseFormat,
-        WriteChunks,
     },
     error::{ApiError, ErrorReason},
     event::Reason,
@@ -25,21 +23,28 @@ use crate::{
 /// The reply to one call.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// A hook's answer in the place of the model's.
-    Answered(ResponseMutation),
-    /// A denial by hooks.
-    Denied(Reason),
+    /// An answer or a denial by hooks.
+    Hooks(HookReply),
     /// Upstream's response, edited or not.
     Upstream(Response),
 }
 
+/// Decision of hooks that ends a call.
+#[derive(Debug)]
+pub(super) enum HookReply {
+    /// A hook's answer in the place of the model's.
+    Answered(ResponseMutation),
+    /// A denial by hooks.
+    Denied(Reason),
+}
+
 /// The result of a stage that may end the call.
-pub(super) type StageResult = Result<ControlFlow<Reply>, ApiError>;
+pub(super) type StageResult = Result<ControlFlow<HookReply>, ApiError>;
 
 /// Builds the HTTP response of one call.
 #[derive(Debug)]
 pub(super) struct Responder {
-    dialect: &'static dyn Dialect,
+    pub(super) dialect: &'static dyn Dialect,
     /// The call as the agent made it.
     call: Call,
     denials: Denials,
@@ -69,18 +74,21 @@ impl Responder {
     }
 
     /// Returns whether a reply is an error while nothing is sent.
-    pub(super) const fn is_error(&self, reply: &Reply) -> bool {
-        matches!((reply, self.denials), (Reply::Denied(_), Denials::Error))
+    pub(super) const fn is_error(&self, reply: &HookReply) -> bool {
+        matches!(
+            (reply, self.denials),
+            (HookReply::Denied(_), Denials::Error)
+        )
     }
 
     /// Builds the response while nothing of it is sent.
     pub(super) fn respond(&self, reply: Reply) -> Response {
         let response = match (reply, self.denials) {
             (Reply::Upstream(response), _) => response,
-            (Reply::Denied(reason), Denials::Error) => {
+            (Reply::Hooks(HookReply::Denied(reason)), Denials::Error) => {
                 ApiError::denied(&reason).render(self.recorder.request_id(), self.dialect)
             }
-            (reply, _) => match self.respond_with(&reply) {
+            (Reply::Hooks(reply), _) => match self.respond_with(&reply) {
                 Ok(response) => response,
                 Err(error) => {
                     let error = ApiError::from(error);
@@ -95,16 +103,15 @@ impl Responder {
     /// Builds the rest of the body once status 200 is sent: a denial can only be a message, and
     /// an error of upstream can only break the stream.
     pub(super) fn respond_in_stream(&self, reply: Reply, framing: Framing) -> Body {
-        if let Reply::Upstream(response) = reply {
-            return if response.status().is_success() {
-                response.into_body()
-            } else {
+        match reply {
+            Reply::Upstream(response) if response.status().is_success() => response.into_body(),
+            Reply::Upstream(response) => {
                 self.break_stream(&ApiError::upstream_status(response.status()))
-            };
-        }
-        match self.stream_of(&reply, framing) {
-            Ok(stream) => stream.into(),
-            Err(error) => self.break_stream(&error.into()),
+            }
+            Reply::Hooks(reply) => match self.stream_of(&reply, framing) {
+                Ok(stream) => stream.into(),
+                Err(error) => self.break_stream(&error.into()),
+            },
         }
     }
 
@@ -117,40 +124,24 @@ impl Responder {
         Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other(reason))]))
     }
 
-    /// Builds the last chunk of a response that a reply of hooks ends. Returns `None` for
-    /// upstream's own response.
-    pub(super) fn chunk(&self, reply: &Reply) -> Result<Option<ResponseDocument>, DialectError> {
+    /// Builds the last chunk of a response that a reply of hooks ends.
+    pub(super) fn chunk(&self, reply: &HookReply) -> Result<ResponseDocument, DialectError> {
+        let id = format!("hookgate-{}", self.recorder.request_id());
         let document = match reply {
-            Reply::Upstream(_) => return Ok(None),
-            Reply::Answered(answer) => self.answer(answer),
-            Reply::Denied(reason) => self.message(reason),
+            HookReply::Answered(answer) => dialect::build_response(&self.call, answer, &id),
+            HookReply::Denied(reason) => {
+                dialect::build_text_response(&self.call, reason.as_str(), &id)
+            }
         };
-        ResponseDocument::parse(document.to_string().into()).map(Some)
+        ResponseDocument::parse(document.to_string().into())
     }
 
-    fn message(&self, reason: &Reason) -> Value {
-        dialect::build_text_response(&self.call, reason.as_str(), &self.response_id())
-    }
-
-    fn answer(&self, answer: &ResponseMutation) -> Value {
-        dialect::build_response(&self.call, answer, &self.response_id())
-    }
-
-    fn response_id(&self) -> String {
-        format!("hookgate-{}", self.recorder.request_id())
-    }
-
-    /// Builds the response to a reply that is not upstream's.
-    fn respond_with(&self, reply: &Reply) -> Result<Response, DialectError> {
-        let (body, media_type) = match (self.call.operation, self.chunk(reply)?) {
-            (Operation::Stream(framing), _) => {
-                (self.stream_of(reply, framing)?, media_type(framing))
-            }
-            (_, Some(document)) => {
-                let body = self.dialect.close_response(&document)?;
-                (body, media_type(Framing::Array))
-            }
-            (_, None) => (Bytes::new(), media_type(Framing::Array)),
+    fn respond_with(&self, reply: &HookReply) -> Result<Response, DialectError> {
+        let (body, media_type) = if let Operation::Stream(framing) = self.call.operation {
+            (self.stream_of(reply, framing)?, media_type(framing))
+        } else {
+            let body = self.dialect.close_response(&self.chunk(reply)?)?;
+            (body, media_type(Framing::Array))
         };
         let mut response = Response::new(Body::from(body));
         let value = HeaderValue::from_static(media_type);
@@ -158,25 +149,13 @@ impl Responder {
         Ok(response)
     }
 
-    /// Builds a stream with one reply that is not upstream's.
-    fn stream_of(&self, reply: &Reply, framing: Framing) -> Result<Bytes, DialectError> {
-        let mut writer = self.chunk_writer(framing);
+    /// Builds a stream with one reply.
+    fn stream_of(&self, reply: &HookReply, framing: Framing) -> Result<Bytes, DialectError> {
+        let mut writer = self.dialect.chunk_writer(framing);
         let mut out = BytesMut::new();
-        if let Some(chunk) = self.chunk(reply)? {
-            writer.write(&mut out, &chunk)?;
-        }
+        writer.write(&mut out, &self.chunk(reply)?)?;
         writer.write_end(&mut out)?;
         Ok(out.freeze())
-    }
-
-    /// Returns a writer of the stream for the agent.
-    pub(super) fn chunk_writer(&self, framing: Framing) -> Box<dyn WriteChunks> {
-        self.dialect.chunk_writer(framing)
-    }
-
-    /// Returns what an idle stream is kept alive with.
-    pub(super) fn keep_alive(&self) -> &'static [u8] {
-        self.dialect.keep_alive()
     }
 }
 

@@ -21,7 +21,7 @@ use self::{
 pub(super) use self::{filter::ResponseFilter, output::Output};
 use super::{
     earlier_responses,
-    reply::{Reply, unreadable_response},
+    reply::{HookReply, unreadable_response},
     turn_state::TurnState,
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) async fn run(
     answer: UpstreamResponse,
     output: &mut Output,
     asked: Document,
-) -> Result<ControlFlow<Option<Reply>, Document>, ApiError> {
+) -> Result<ControlFlow<Option<HookReply>, Document>, ApiError> {
     let mut buffer = ResponseBuffer::new(filter, turn);
     output.start(&answer);
     let filtered = if output.is_stream() {
@@ -55,7 +55,7 @@ pub(super) async fn run(
             turn.stop_session(reason.as_str());
         }
         turn.steps.end_round(&buffer.usage, None);
-        return Ok(Break(Some(Reply::Denied(reason))));
+        return Ok(Break(Some(HookReply::Denied(reason))));
     }
     let decision = Box::pin(answer_decision::decide(turn, &buffer, asked)).await?;
     turn.steps.end_round(&buffer.usage, decision.asks_again());
@@ -68,7 +68,7 @@ pub(super) async fn run(
             Ok(Break(None))
         }
         AnswerDecision::End(reason) | AnswerDecision::Reject(reason) => {
-            let reply = Reply::Denied(reason);
+            let reply = HookReply::Denied(reason);
             // If nothing is sent, an error takes the place of the answer.
             if !output.is_error(&reply) {
                 output.write(turn, buffer.release_open()?)?;

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use self::history_replay::DeniedRequests;
 use super::{
     model_request::ModelRequest,
-    reply::{Reply, StageResult},
+    reply::{HookReply, StageResult},
     transcript,
     turn_state::TurnState,
 };
@@ -106,7 +106,7 @@ async fn fire_new_events(
     reset_denied_calls(session);
     if let Some(reason) = stop_reason(turn, session) {
         turn.context.record_action(ExchangeAction::Stop);
-        return Ok(Break(Reply::Denied(reason)));
+        return Ok(Break(HookReply::Denied(reason)));
     }
     fire_session_start(turn, session).await;
     if let Break(reply) = fire_before_agent(turn, session, history).await? {
@@ -182,7 +182,7 @@ async fn fire_before_agent(
         ExchangeAction::Deny
     };
     turn.context.record_action(action);
-    Ok(Break(Reply::Denied(Reason::new(Some(reason)))))
+    Ok(Break(HookReply::Denied(Reason::new(Some(reason)))))
 }
 
 fn record_prompt(session: &mut Session, item: &Item, verdict: FlowVerdict<Option<String>>) {
@@ -264,5 +264,5 @@ async fn fire_after_tool(
     };
     turn.context.record_action(ExchangeAction::Stop);
     session.record_stop(turn.prompt_item, reason.as_str());
-    Ok(Break(Reply::Denied(reason)))
+    Ok(Break(HookReply::Denied(reason)))
 }

@@ -12,7 +12,7 @@ use crate::{
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
-        reply::{Reply, Responder, media_type, unreadable, unreadable_response},
+        reply::{HookReply, Reply, Responder, media_type, unreadable, unreadable_response},
         turn_state::TurnState,
     },
     upstream::{UpstreamResponse, headers},
@@ -65,7 +65,7 @@ impl Output {
             is_written: false,
             form: OutputForm::Stream {
                 framing,
-                writer: responder.chunk_writer(framing),
+                writer: responder.dialect.chunk_writer(framing),
                 channel,
                 buffer: BytesMut::new(),
             },
@@ -88,7 +88,7 @@ impl Output {
     }
 
     /// Returns whether a reply is an error, because the agent has received nothing.
-    pub fn is_error(&self, reply: &Reply) -> bool {
+    pub fn is_error(&self, reply: &HookReply) -> bool {
         let is_sent = self.is_stream() && self.is_written;
         !is_sent && self.responder.is_error(reply)
     }
@@ -157,43 +157,41 @@ impl Output {
         turn: &mut TurnState<'_>,
         reply: Option<Reply>,
     ) -> Result<Reply, ApiError> {
-        if let Some(Reply::Answered(_) | Reply::Denied(_)) = reply {
+        if let Some(Reply::Hooks(_)) = reply {
             let recorder = &turn.context.recorder;
             recorder.record_durably(&ExchangeEvent::Replying).await?;
         }
         let by_model = reply.is_none();
         match reply {
             None => (),
-            Some(reply @ Reply::Upstream(_)) if !self.is_written => {
+            Some(Reply::Upstream(response)) => {
                 if let OutputForm::Stream { channel, .. } = &self.form {
+                    if self.is_written {
+                        // Status 200 is out: an error of upstream breaks the stream.
+                        return Err(ApiError::upstream_status(response.status()));
+                    }
                     // The prepared head is that of an earlier response.
                     channel.take_head();
                 }
-                return Ok(reply);
+                return Ok(Reply::Upstream(response));
             }
-            Some(reply) if !self.is_started || self.is_error(&reply) => {
+            Some(Reply::Hooks(reply)) if !self.is_started || self.is_error(&reply) => {
                 // No answer of the model is sent, but what hooks decided holds for later calls.
                 turn.save_session().await;
                 // An error is known by its status.
-                if let Ok(Some(chunk)) = self.responder.chunk(&reply) {
+                if let Ok(chunk) = self.responder.chunk(&reply) {
                     turn.steps.record_sent(&chunk);
                 }
-                return Ok(reply);
+                return Ok(Reply::Hooks(reply));
             }
-            // Status 200 is out: an error of upstream breaks the stream.
-            Some(Reply::Upstream(response)) if self.is_stream() => {
-                return Err(ApiError::upstream_status(response.status()));
-            }
-            Some(reply) => match self.responder.chunk(&reply)? {
-                Some(mut chunk) => {
-                    if turn.has_emitted_text {
-                        chunk.start_paragraph()?;
-                    }
-                    turn.steps.record_answer_edit(&[], &chunk.to_bytes());
-                    self.write(turn, vec![chunk])?;
+            Some(Reply::Hooks(reply)) => {
+                let mut chunk = self.responder.chunk(&reply)?;
+                if turn.has_emitted_text {
+                    chunk.start_paragraph()?;
                 }
-                None => return Ok(reply),
-            },
+                turn.steps.record_answer_edit(&[], &chunk.to_bytes());
+                self.write(turn, vec![chunk])?;
+            }
         }
         let mut response = Response::default();
         if let OutputForm::Whole { head, chunks } = &mut self.form {
