@@ -71,6 +71,6 @@ impl ConfiguredPolicy {
             output,
             diagnostics: Vec::new(),
         };
-        hook_run::<E>((self.rule, &self.name), self.mode, answer, elapsed)
+        hook_run::<E>(self.rule, &self.name, self.mode, answer, elapsed)
     }
 }

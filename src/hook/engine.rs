@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use super::{
     condition_eval::{ConditionContext, ConditionSubject},
+    configured_policy::ConfiguredPolicy,
     guard::Guard,
     plan::{Plan, plan},
     response_policies::ResponsePolicies,
-    run::EventScope,
+    run::{EventScope, finish_run},
     table::HookTable,
     trace::HookExecution,
 };
 use crate::{
     config::{BUILTIN, HookMode},
     dialect::DialectError,
-    event::{EventName, HookRun},
+    event::{EventName, HookRun, SkipReason},
     observe::recorder::{ExchangeEvent, PlannedRule, SinkNeed},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
 };
@@ -103,9 +104,11 @@ impl Engine {
         subject: ConditionSubject<'_>,
     ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
-        let hooks = (self.table.groups(event), self.table.disabled(event));
-        let policies = self.table.policies(event);
-        let plan = plan(policies, hooks, self.only.as_ref(), conditions);
+        let (policies, groups) = (self.table.policies(event), self.table.groups(event));
+        let mut plan = plan(policies, groups, self.only.as_ref(), conditions);
+        let disabled = self.table.disabled(event).iter();
+        let disabled = disabled.map(|rule| (*rule, SkipReason::Disabled));
+        plan.skipped.extend(disabled);
         if !scope.recorder.needs(SinkNeed::Plans) {
             return plan;
         }
@@ -140,7 +143,7 @@ impl Engine {
     ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
         let policies = self.table.policies(event);
-        let mut plan = plan(policies, (&[], &[]), self.only.as_ref(), conditions);
+        let mut plan = plan(policies, &[], self.only.as_ref(), conditions);
         plan.policies = plan.policies_of_second_pass();
         plan
     }
@@ -161,15 +164,9 @@ impl Engine {
         let mut runs = Vec::new();
         for policy in &plan.policies {
             let model = request.call.model_name().to_owned();
-            let policy_context = PolicyContext {
-                policy: &policy.name,
-                ..self.policy_context(scope, &model, pass)
-            };
-            let mut run = policy.request(&policy_context, request)?;
-            plan.annotate(&mut run);
-            let event = EventName::BeforeModel;
-            let finished = ExchangeEvent::HookFinished { event, run: &run };
-            scope.recorder.record(&finished);
+            let context = self.policy_context(policy, scope, &model, pass);
+            let mut run = policy.request(&context, request)?;
+            finish_run(plan, scope, EventName::BeforeModel, &mut run);
             runs.push(run);
         }
         Ok(runs)
@@ -183,7 +180,7 @@ impl Engine {
         model: &str,
         pass: InspectionPass,
     ) -> ResponsePolicies {
-        let context = self.policy_context(scope, model, pass);
+        let context = |policy| self.policy_context(policy, scope, model, pass);
         match pass {
             InspectionPass::First => ResponsePolicies::new(&plan.policies, context),
             InspectionPass::Second => {
@@ -206,15 +203,16 @@ impl Engine {
         self.response_policies(plan, scope, model, InspectionPass::Second)
     }
 
-    /// The context of all policies on an event. The name is set for each of them.
+    /// The context of a policy on an event.
     pub(super) fn policy_context<'a>(
         &'a self,
+        policy: &'a ConfiguredPolicy,
         scope: EventScope<'a>,
         model: &'a str,
         pass: InspectionPass,
     ) -> PolicyContext<'a> {
         PolicyContext {
-            policy: "",
+            policy: &policy.name,
             context: scope.context,
             model,
             pass,

@@ -14,7 +14,7 @@ use super::{
     engine::Engine,
     outcome::{EventOutcome, merge, merge_runs},
     plan::Plan,
-    run::{EventScope, run_hooks},
+    run::{EventScope, finish_run, run_hooks},
 };
 use crate::{
     dialect::{self, Detail, DialectError, ResponseDocument},
@@ -48,8 +48,7 @@ impl Engine {
             EventOrigin::Derived | EventOrigin::ModelCall => !policy.inspects_calls,
         };
         plan.retain_policies(SkipReason::InspectsCalls, is_selected);
-        let mut runs = Vec::new();
-        self.run_policies(&plan, scope, InspectionPass::First, (&mut event, &mut runs));
+        let mut runs = self.run_policies(&plan, scope, InspectionPass::First, &mut event);
         let policy_runs = runs.len();
         runs.extend(run_hooks(&plan, scope, &mut event, None).await);
         let has_output = |run: &HookRun| run.is_enforced() && run.has_output();
@@ -64,12 +63,7 @@ impl Engine {
             let subject = ConditionSubject::Event(event.as_event());
             let mut plan = self.plan_second_pass(E::NAME, scope, subject);
             plan.policies.retain(|policy| is_selected(policy));
-            self.run_policies(
-                &plan,
-                scope,
-                InspectionPass::Second,
-                (&mut event, &mut runs),
-            );
+            runs.extend(self.run_policies(&plan, scope, InspectionPass::Second, &mut event));
         }
         let outcome = merge::<E>(runs);
         let decision = EventDecision {
@@ -90,27 +84,20 @@ impl Engine {
         plan: &Plan,
         scope: EventScope<'_>,
         pass: InspectionPass,
-        (event, runs): (&mut E, &mut Vec<HookRun>),
-    ) {
-        let context = self.policy_context(scope, "", pass);
+        event: &mut E,
+    ) -> Vec<HookRun> {
+        let mut runs = Vec::new();
         for policy in &plan.policies {
-            let policy_context = PolicyContext {
-                policy: &policy.name,
-                ..context
-            };
-            let mut run = run_policy(policy, &policy_context, event);
+            let context = self.policy_context(policy, scope, "", pass);
+            let mut run = run_policy(policy, &context, event);
             run.answer.output.mark_following();
-            plan.annotate(&mut run);
-            let finished = ExchangeEvent::HookFinished {
-                event: E::NAME,
-                run: &run,
-            };
-            scope.recorder.record(&finished);
+            finish_run(plan, scope, E::NAME, &mut run);
             if run.is_enforced() && run.status() == HookStatus::Ok {
                 event.apply(&run.answer.output);
             }
             runs.push(run);
         }
+        runs
     }
 }
 

@@ -15,7 +15,8 @@ use crate::{
 
 /// A run that ends now.
 pub(super) fn hook_run<E: EventKind>(
-    (rule, name): (RuleId, &str),
+    rule: RuleId,
+    name: &str,
     mode: HookMode,
     answer: HookResult,
     elapsed: Duration,

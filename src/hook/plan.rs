@@ -32,7 +32,7 @@ pub struct Plan {
     /// Time of the selection.
     started: Option<Instant>,
     /// Policies and hooks that are not asked, and why.
-    skipped: Vec<(RuleId, SkipReason)>,
+    pub(super) skipped: Vec<(RuleId, SkipReason)>,
     /// True if its hook is called for a proof, although the last one failed.
     is_proof: bool,
     /// True if a bundle above another one has policies on the event.
@@ -197,7 +197,7 @@ impl Plan {
 /// makes the whole plan sequential. With `only`, nothing but this guard is selected.
 pub(super) fn plan(
     policies: &[Arc<ConfiguredPolicy>],
-    (groups, disabled): (&[MatcherGroup], &[RuleId]),
+    groups: &[MatcherGroup],
     only: Option<&Guard>,
     mut conditions: ConditionContext<'_>,
 ) -> Plan {
@@ -213,9 +213,6 @@ pub(super) fn plan(
     for group in groups {
         plan.select_group(group, only, &mut conditions);
     }
-    let disabled = disabled.iter();
-    plan.skipped
-        .extend(disabled.map(|rule| (*rule, SkipReason::Disabled)));
     plan.failed_conditions = conditions.failed;
     plan
 }

@@ -29,12 +29,13 @@ pub struct HeldBack {
 
 impl ResponsePolicies {
     /// Starts those of the policies that inspect responses.
-    pub(super) fn new(policies: &[Arc<ConfiguredPolicy>], context: PolicyContext<'_>) -> Self {
+    pub(super) fn new<'a>(
+        policies: &'a [Arc<ConfiguredPolicy>],
+        context: impl Fn(&'a ConfiguredPolicy) -> PolicyContext<'a>,
+    ) -> Self {
         let active = policies.iter().filter_map(|configured| {
-            let policy = &configured.name;
-            let context = PolicyContext { policy, ..context };
             Some(ActiveResponsePolicy {
-                policy: configured.policy.response(&context)?,
+                policy: configured.policy.response(&context(configured))?,
                 configured: Arc::clone(configured),
                 is_reported: false,
                 unreported: 0,

@@ -10,7 +10,7 @@ use super::{outcome::hook_run, plan::Plan, table::Hook, tool_matcher::ToolView};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
     event::{
-        Context, DiagnosticCode, EventKind, HookOutput, HookResult, HookRun, HookStatus,
+        Context, DiagnosticCode, EventKind, EventName, HookOutput, HookResult, HookRun, HookStatus,
         InputExtras,
     },
     observe::recorder::{ExchangeEvent, Recorder},
@@ -186,14 +186,17 @@ async fn call<E: EventKind>(
     let elapsed = started.elapsed();
     let mut run = HookRun {
         input,
-        ..hook_run::<E>((hook.rule, &hook.name), hook.spec.mode, answer, elapsed)
+        ..hook_run::<E>(hook.rule, &hook.name, hook.spec.mode, answer, elapsed)
     };
-    plan.annotate(&mut run);
-    let event = E::NAME;
-    scope
-        .recorder
-        .record(&ExchangeEvent::HookFinished { event, run: &run });
+    finish_run(plan, scope, E::NAME, &mut run);
     run
+}
+
+/// Completes the diagnostics of a run, and records it.
+pub(super) fn finish_run(plan: &Plan, scope: EventScope<'_>, event: EventName, run: &mut HookRun) {
+    plan.annotate(run);
+    let finished = ExchangeEvent::HookFinished { event, run };
+    scope.recorder.record(&finished);
 }
 
 async fn call_transport(hook: &Hook, call: HookCall<'_>) -> HookResult {

@@ -24,7 +24,7 @@ fn plan_of(table: &HookTable, only: Option<&Guard>, tool: &str) -> Plan {
     let (name, context) = (EventName::BeforeTool, Context::default());
     let subject = ConditionSubject::Event(event.as_event());
     let conditions = ConditionContext::new(name, &context, subject);
-    plan(&[], (table.groups(name), &[]), only, conditions)
+    plan(&[], table.groups(name), only, conditions)
 }
 
 /// The command, mode and failure mode of each hook that runs, in order.
