@@ -14,27 +14,21 @@ use crate::{
 /// Settings that hold secrets.
 const SECRET_SETTINGS: [&str; 2] = ["bearer", "key"];
 
-/// Effect of the config's switches on a hook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RuleState {
-    Enabled,
-    Disabled,
-}
-
 /// Returns the identity of a hook on an event.
-pub(super) fn hook_rule(event: EventName, spec: &HookSpec, state: RuleState) -> RuleIdentity {
-    let policy = spec.as_policy();
-    let is_policy = policy.is_some() && spec.kind == BUILTIN;
+pub(super) fn hook_rule(event: EventName, spec: &HookSpec) -> RuleIdentity {
+    if let Some(policy) = spec.as_policy() {
+        return policy_rule(&[event], &policy);
+    }
     RuleIdentity {
         name: spec.label().to_owned(),
         kind: spec.kind.clone(),
-        policy: policy.filter(|_| is_policy).map(|policy| policy.policy),
+        policy: None,
         at: position(&spec.span),
         events: vec![event],
         mode: mode(spec.mode),
-        on_failure: (!is_policy).then(|| failure_mode(spec.on_failure)),
+        on_failure: Some(failure_mode(spec.on_failure)),
         when: spec.when.as_ref().map(|when| when.text.clone()),
-        disabled: state == RuleState::Disabled,
+        disabled: false,
     }
 }
 
@@ -56,7 +50,7 @@ pub(super) fn policy_rule(events: &[EventName], spec: &PolicySpec) -> RuleIdenti
 /// Returns the definition of a hook: everything that decides its output on an input, without
 /// secrets.
 pub(super) fn hook_definition(spec: &HookSpec) -> RuleDefinition {
-    if let Some(policy) = spec.as_policy().filter(|_| spec.kind == BUILTIN) {
+    if let Some(policy) = spec.as_policy() {
         return policy_definition(&policy);
     }
     let transport = json!([

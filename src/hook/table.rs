@@ -15,14 +15,14 @@ use super::{
     condition_eval,
     configured_policy::ConfiguredPolicy,
     recorded_hook::RecordedHook,
-    rule_identity::{RuleState, hook_definition, hook_rule},
+    rule_identity::{hook_definition, hook_rule},
     tool_matcher::ToolMatcher,
 };
 use crate::{
     condition::Condition,
     config::{
-        BUILTIN, Config, FailureMode, HookGroup, HookSpec, Matcher, PolicyLayer, Problem,
-        SourceSpan, ToolMeaning, When,
+        Config, FailureMode, HookGroup, HookSpec, Matcher, PolicyLayer, Problem, SourceSpan,
+        ToolMeaning, When,
     },
     event::{EventKind, EventName, MatcherSubject, RuleId},
     observe::trace::RuleIdentity,
@@ -141,7 +141,8 @@ impl HookTable {
             builder.add_policy(spec);
         }
         for (event, spec) in &config.disabled_hooks {
-            let identity = hook_rule(*event, spec, RuleState::Disabled);
+            let mut identity = hook_rule(*event, spec);
+            identity.disabled = true;
             let rule = builder.add_rule(identity, hook_definition(spec));
             let disabled = builder.table.disabled.entry(*event).or_default();
             disabled.push(rule);
@@ -231,8 +232,8 @@ impl TableBuilder<'_> {
         let first = group.hooks.first().map(|spec| spec.protocol.as_str());
         let matcher = self.matcher(&group.matcher, first.unwrap_or_default());
         for spec in &group.hooks {
-            if spec.kind == BUILTIN {
-                self.add_builtin(event, &matcher, spec);
+            if let Some(policy) = spec.as_policy() {
+                self.add_builtin(event, &matcher, &policy);
                 continue;
             }
             match self.build_hook(event, &matcher, spec) {
@@ -274,8 +275,7 @@ impl TableBuilder<'_> {
         self.reserve_slots(&*transport)?;
         let label = format!("hook `{}` on {event}", spec.label());
         let when = self.build_condition(spec.when.as_ref(), &[event], &label);
-        let identity = hook_rule(event, spec, RuleState::Enabled);
-        let rule = self.add_rule(identity, hook_definition(spec));
+        let rule = self.add_rule(hook_rule(event, spec), hook_definition(spec));
         Ok(Hook {
             rule,
             name: spec.label().to_owned(),

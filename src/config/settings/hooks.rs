@@ -262,6 +262,9 @@ impl HookSpec {
 
     /// Returns the policy of a hook of type `builtin`.
     pub fn as_policy(&self) -> Option<PolicySpec> {
+        if self.kind != BUILTIN {
+            return None;
+        }
         let mut settings = self.settings.clone();
         let Some(Value::String(policy)) = settings.0.shift_remove("policy") else {
             return None;

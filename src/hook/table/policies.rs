@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::TableBuilder;
 use crate::{
-    config::{HookSpec, Matcher, PolicySpec, SourceSpan},
+    config::{Matcher, PolicySpec, SourceSpan},
     event::EventName,
     hook::{
         configured_policy::ConfiguredPolicy,
@@ -23,10 +23,12 @@ impl TableBuilder<'_> {
     }
 
     /// Adds a policy on one event.
-    pub(super) fn add_builtin(&mut self, event: EventName, matcher: &ToolMatcher, hook: &HookSpec) {
-        let Some(spec) = hook.as_policy() else {
-            return;
-        };
+    pub(super) fn add_builtin(
+        &mut self,
+        event: EventName,
+        matcher: &ToolMatcher,
+        spec: &PolicySpec,
+    ) {
         let known = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
         if !known.contains(&event) {
             let known: Vec<&str> = known.iter().map(|event| event.as_str()).collect();
@@ -35,7 +37,7 @@ impl TableBuilder<'_> {
             self.report(&spec.span, message);
             return;
         }
-        self.add_policy_on(&[event], matcher, &spec);
+        self.add_policy_on(&[event], matcher, spec);
     }
 
     fn add_policy_on(&mut self, events: &[EventName], matcher: &ToolMatcher, spec: &PolicySpec) {
