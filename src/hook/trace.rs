@@ -30,16 +30,9 @@ pub struct Tracer {
 
 #[derive(Debug, Default)]
 struct TraceState {
-    /// The last plan of each event.
-    plans: BTreeMap<EventName, EventPlan>,
+    /// The last plan of each event, without runs.
+    plans: BTreeMap<EventName, EventTrace>,
     events: Vec<EventTrace>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct EventPlan {
-    sequential: bool,
-    /// Policies, then hooks, without their runs.
-    hooks: Vec<HookTrace>,
 }
 
 /// One hook event and its outcome.
@@ -150,11 +143,19 @@ impl Sink for Arc<Tracer> {
                     kind: asked.kind.to_owned(),
                     ran: None,
                 });
-                let plan = EventPlan {
+                let planned = EventTrace {
+                    event: *event,
                     sequential: plan.sequential,
                     hooks: hooks.collect(),
+                    verdict: Action::Proceed,
+                    reason: None,
                 };
-                self.state.lock().plan(*event, plan, *is_skipped);
+                let mut state = self.state.lock();
+                if *is_skipped {
+                    state.events.push(planned);
+                } else {
+                    state.plans.insert(*event, planned);
+                }
             }
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
                 self.state.lock().decide(decision);
@@ -170,20 +171,6 @@ impl Sink for Arc<Tracer> {
 }
 
 impl TraceState {
-    fn plan(&mut self, event: EventName, plan: EventPlan, skipped: bool) {
-        if !skipped {
-            self.plans.insert(event, plan);
-            return;
-        }
-        self.events.push(EventTrace {
-            event,
-            sequential: plan.sequential,
-            hooks: plan.hooks,
-            verdict: Action::Proceed,
-            reason: None,
-        });
-    }
-
     fn decide(&mut self, decision: &EventDecision<'_>) {
         let runs: Vec<&HookRun> = decision.runs.iter().collect();
         self.add_event(decision.event, &runs, decision.verdict, decision.reason());
@@ -229,22 +216,20 @@ impl TraceState {
         if runs.is_empty() {
             return;
         }
-        let plan = self.plans.get(&event).cloned().unwrap_or_default();
+        let plan = self.plans.get(&event);
         let kind = |run: &HookRun| {
-            let planned = plan.hooks.iter().find(|planned| planned.is_of(run));
-            planned
-                .map(|planned| planned.kind.clone())
-                .unwrap_or_default()
+            let planned = plan?.hooks.iter().find(|planned| planned.is_of(run))?;
+            Some(planned.kind.clone())
         };
         let hooks = runs.iter().map(|run| HookTrace {
             rule: run.rule,
             name: run.name.clone(),
-            kind: kind(run),
+            kind: kind(run).unwrap_or_default(),
             ran: Some(RunTrace::new(run)),
         });
         self.events.push(EventTrace {
             event,
-            sequential: plan.sequential,
+            sequential: plan.is_some_and(|plan| plan.sequential),
             hooks: hooks.collect(),
             verdict,
             reason,
