@@ -20,7 +20,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use url::Url;
 
-use self::{circuit_breaker::CircuitBreaker, endpoint::Endpoint, headers::HeaderRules};
+use self::{
+    circuit_breaker::CircuitBreaker,
+    endpoint::{Endpoint, EndpointSettings},
+    headers::HeaderRules,
+};
 pub use self::{
     endpoint::UpstreamTimeouts,
     error::UpstreamError,
@@ -86,17 +90,19 @@ impl Upstream {
         metrics: &Arc<Metrics>,
         old: Option<&Self>,
     ) -> Result<Self, UpstreamError> {
-        let (connect, name) = (timeouts.connect, api.upstream());
+        let name = api.upstream();
         let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| {
-            let version = http_version(config.http2, url);
-            let reusable =
-                old.filter(|old| old.is_equivalent(url, version, connect, config.circuit));
-            if let Some(old) = reusable {
+            let settings = EndpointSettings {
+                base: url.as_str().trim_end_matches('/').to_owned(),
+                version: http_version(config.http2, url),
+                connect_timeout: timeouts.connect,
+                circuit: config.circuit,
+            };
+            if let Some(old) = old.filter(|old| old.settings == settings) {
                 return Ok(Arc::clone(old));
             }
-            let metrics = Arc::clone(metrics);
-            let circuit_breaker = CircuitBreaker::new(config.circuit, name, metrics);
-            Endpoint::new(url, version, connect, circuit_breaker).map(Arc::new)
+            let circuit_breaker = CircuitBreaker::new(config.circuit, name, Arc::clone(metrics));
+            Endpoint::new(settings, circuit_breaker).map(Arc::new)
         };
         let primary = endpoint(&config.url, name.to_owned(), old.map(|old| &old.primary))?;
         let old = old.and_then(|old| Some(&old.fallback.as_ref()?.endpoint));

@@ -10,7 +10,7 @@ use crate::{config::CircuitSettings, mutex::Mutex, observe::Metrics};
 /// Counts failures of one address and rejects calls after too many in a row.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
-    pub(super) settings: CircuitSettings,
+    settings: CircuitSettings,
     /// Name of the upstream in logs and metrics.
     pub(super) name: String,
     metrics: Arc<Metrics>,

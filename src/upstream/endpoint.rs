@@ -9,7 +9,6 @@ use http::{
     uri::{self, Authority, PathAndQuery, Scheme},
 };
 use tokio::time::timeout;
-use url::Url;
 
 use super::{
     circuit_breaker::{CallGuard, CircuitBreaker},
@@ -36,15 +35,22 @@ pub struct UpstreamTimeouts {
     pub idle: Duration,
 }
 
+/// Settings of an address. An endpoint with equal ones is kept at a reload.
+#[derive(Debug, PartialEq)]
+pub(super) struct EndpointSettings {
+    /// Base URL without a trailing slash.
+    pub(super) base: String,
+    pub(super) version: HttpVersion,
+    pub(super) connect_timeout: Duration,
+    pub(super) circuit: CircuitSettings,
+}
+
 /// One address of a model API.
 #[derive(Debug)]
 pub(super) struct Endpoint {
+    pub(super) settings: EndpointSettings,
     client: HttpClient,
-    version: HttpVersion,
-    /// Base URL without a trailing slash.
-    base: String,
     address: BaseAddress,
-    connect_timeout: Duration,
     pub(super) circuit_breaker: Arc<CircuitBreaker>,
 }
 
@@ -93,40 +99,22 @@ impl BaseAddress {
 
 impl Endpoint {
     pub(super) fn new(
-        base: &Url,
-        version: HttpVersion,
-        connect_timeout: Duration,
+        settings: EndpointSettings,
         circuit_breaker: Arc<CircuitBreaker>,
     ) -> Result<Self, UpstreamError> {
+        let address = BaseAddress::parse(&settings.base).ok_or(UpstreamError::InvalidTarget)?;
         let client = HttpClient::new(PoolConfig {
-            connect_timeout,
+            connect_timeout: settings.connect_timeout,
             idle_timeout: IDLE_CONNECTION_TIMEOUT,
-            version,
-            https: base.scheme() == "https",
+            version: settings.version,
+            https: address.scheme == Scheme::HTTPS,
         })?;
-        let base = without_trailing_slash(base);
         Ok(Self {
+            settings,
             client,
-            version,
-            base: base.to_owned(),
-            address: BaseAddress::parse(base).ok_or(UpstreamError::InvalidTarget)?,
-            connect_timeout,
+            address,
             circuit_breaker,
         })
-    }
-
-    /// Returns whether a new endpoint with this configuration would be the same.
-    pub(super) fn is_equivalent(
-        &self,
-        base: &Url,
-        version: HttpVersion,
-        connect_timeout: Duration,
-        circuit: CircuitSettings,
-    ) -> bool {
-        self.base == without_trailing_slash(base)
-            && self.version == version
-            && self.connect_timeout == connect_timeout
-            && self.circuit_breaker.settings == circuit
     }
 
     /// Sends a request and waits for the head of its response. The request is
@@ -198,10 +186,6 @@ fn record_error(call: CallGuard, error: HttpClientError) -> UpstreamError {
         });
     }
     UpstreamError::Unreachable(error)
-}
-
-fn without_trailing_slash(base: &Url) -> &str {
-    base.as_str().trim_end_matches('/')
 }
 
 /// Returns whether a proxy in front of the model API failed, rather than the API. An API
