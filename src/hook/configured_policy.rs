@@ -9,7 +9,7 @@ use crate::{
     condition::Condition,
     config::{HookMode, ProofCases},
     dialect::DialectError,
-    event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, HookStatus, RuleId},
+    event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, RuleId},
     policy::{Policy, PolicyContext, PolicyRequest},
 };
 
@@ -67,9 +67,8 @@ impl ConfiguredPolicy {
     /// A run with this output that ends now.
     pub(super) fn run<E: EventKind>(&self, output: HookOutput, elapsed: Duration) -> HookRun {
         let answer = HookResult {
-            status: HookStatus::Ok,
             output,
-            diagnostics: Vec::new(),
+            ..HookResult::default()
         };
         hook_run::<E>(self.rule, &self.name, self.mode, answer, elapsed)
     }

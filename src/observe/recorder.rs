@@ -181,7 +181,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::event::{Action, Caller, HookOutput, HookResult, HookRun, HookStatus, RuleId};
+    use crate::event::{Action, Caller, HookResult, HookRun, RuleId};
 
     /// Keeps the actions with which requests finish.
     #[derive(Debug, Clone, Default)]
@@ -204,11 +204,7 @@ mod tests {
         HookRun {
             rule: RuleId::UNKNOWN,
             name: name.to_owned(),
-            answer: HookResult {
-                status: HookStatus::Ok,
-                output: HookOutput::default(),
-                diagnostics: Vec::new(),
-            },
+            answer: HookResult::default(),
             elapsed: Duration::from_millis(7),
             ended: SystemTime::UNIX_EPOCH,
             action: Action::Proceed,

@@ -2,10 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::{
-    event::{HookOutput, HookResult, HookStatus},
-    mutex::Mutex,
-};
+use crate::{event::HookResult, mutex::Mutex};
 
 /// Definition and input of a hook's run, as SHA-256 in hex.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,11 +44,7 @@ impl RecordedRuns {
         let result = runs.results.get_mut(key).and_then(VecDeque::pop_front);
         result.unwrap_or_else(|| {
             runs.unanswered.insert(hook.to_owned());
-            HookResult {
-                status: HookStatus::Ok,
-                output: HookOutput::default(),
-                diagnostics: Vec::new(),
-            }
+            HookResult::default()
         })
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Result of one hook's run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookResult {
     /// End of the run.
     pub status: HookStatus,
@@ -19,10 +19,11 @@ pub struct HookResult {
 }
 
 /// End of a hook's run (hook protocol, section 3), worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HookStatus {
     /// Success, with or without output.
+    #[default]
     Ok,
     /// Refusal by exit code.
     Block,

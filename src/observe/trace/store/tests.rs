@@ -7,8 +7,8 @@ use super::*;
 use crate::{
     config::ContentSettings,
     event::{
-        Action, Caller, Context, EventName, EventOrigin, HookOutput, HookResult, HookRun,
-        HookStatus, RuleId, SkipReason,
+        Action, Caller, Context, EventName, EventOrigin, HookOutput, HookResult, HookRun, RuleId,
+        SkipReason,
     },
     observe::{
         recorder::{
@@ -64,9 +64,8 @@ fn run(decision: HookOutput) -> HookRun {
         rule: RuleId(0),
         name: "guard".to_owned(),
         answer: HookResult {
-            status: HookStatus::Ok,
             output: decision,
-            diagnostics: Vec::new(),
+            ..HookResult::default()
         },
         elapsed: Duration::from_millis(3),
         ended: SystemTime::now(),
