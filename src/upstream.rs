@@ -16,7 +16,7 @@ mod request;
 mod response;
 pub mod sse;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use url::Url;
 
@@ -33,7 +33,7 @@ pub use self::{
     response::UpstreamResponse,
 };
 use crate::{
-    config::{CircuitSettings, UpstreamConfig, UpstreamCredential},
+    config::{UpstreamConfig, UpstreamCredential},
     dialect::{Api, Vendor},
     http_client::HttpVersion,
     observe::Metrics,
@@ -62,25 +62,6 @@ struct FallbackEndpoint {
 }
 
 impl Upstream {
-    /// Returns a client for the API at `base` without metrics. `credential` replaces
-    /// the agents' own.
-    pub fn new(
-        base: &Url,
-        credential: Option<UpstreamCredential>,
-        timeouts: UpstreamTimeouts,
-    ) -> Result<Self, UpstreamError> {
-        let config = UpstreamConfig {
-            url: base.clone(),
-            credential,
-            headers: BTreeMap::default(),
-            forward_headers: Vec::new(),
-            circuit: CircuitSettings::default(),
-            http2: false,
-            fallback: None,
-        };
-        Self::from_config(&config, Api::Gemini, timeouts, &Arc::default(), None)
-    }
-
     /// Returns a client for the API with this configuration. Endpoints of `old` that are
     /// configured as before are kept, with their connections and circuit state.
     pub fn from_config(

@@ -197,18 +197,13 @@ impl UpstreamResponse {
         BodyDataStream::new(self.body).boxed()
     }
 
-    /// Reads the whole decoded body.
+    /// Reads the whole decoded body. Calls `reserve` with the number of bytes of each piece
+    /// before it is buffered.
     ///
     /// # Errors
     ///
     /// [`UpstreamError::TooLarge`] if it has more than `limit` bytes.
-    pub async fn read_body(self, limit: usize) -> Result<Bytes, UpstreamError> {
-        self.read_body_with(limit, |_| Ok(())).await
-    }
-
-    /// Like [`Self::read_body`], calling `reserve` with the number of bytes of each
-    /// piece before it is buffered.
-    pub async fn read_body_with<E: From<UpstreamError>>(
+    pub async fn read_body<E: From<UpstreamError>>(
         self,
         limit: usize,
         reserve: impl Fn(usize) -> Result<(), E>,

@@ -84,5 +84,5 @@ pub async fn read_json(
         return Err(unreadable().with_source(&UnexpectedContentType::from_headers(&answer.headers)));
     }
     let admit = |bytes| reserve_memory(head, bytes, limits.memory);
-    answer.read_body_with(limits.response, admit).await
+    answer.read_body(limits.response, admit).await
 }
