@@ -47,8 +47,17 @@ impl KeyMask {
     }
 
     /// Masks the next chunk. Bytes at its end that may begin a key are held back
-    /// until the next call; `Chunk::Last` releases them.
-    pub(super) fn mask(&mut self, chunk: Bytes, position: Chunk) -> Bytes {
+    /// until the next call.
+    pub(super) fn mask(&mut self, chunk: Bytes) -> Bytes {
+        let mut text = self.mask_last(chunk);
+        let overlaps = self.keys.iter().map(|key| overlap(&text, key.needle()));
+        let held = overlaps.max().unwrap_or_default();
+        self.held = text.split_off(text.len() - held);
+        text
+    }
+
+    /// Masks the last chunk.
+    pub(super) fn mask_last(&mut self, chunk: Bytes) -> Bytes {
         let held = std::mem::take(&mut self.held);
         let mut text = if held.is_empty() {
             chunk
@@ -61,11 +70,6 @@ impl KeyMask {
                 text = masked(&text, &starts, key.needle().len());
             }
         }
-        if position == Chunk::More {
-            let overlaps = self.keys.iter().map(|key| overlap(&text, key.needle()));
-            let held = overlaps.max().unwrap_or_default();
-            self.held = text.split_off(text.len() - held);
-        }
         text
     }
 
@@ -73,15 +77,6 @@ impl KeyMask {
     pub(super) const fn held_bytes(&self) -> usize {
         self.held.len()
     }
-}
-
-/// Position of a chunk in its body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chunk {
-    /// Further chunks of the body may follow.
-    More,
-    /// The body ends here.
-    Last,
 }
 
 fn masked(text: &[u8], starts: &[usize], length: usize) -> Bytes {
@@ -127,8 +122,12 @@ mod tests {
     fn masked_chunks(mut mask: KeyMask, chunks: &[&str]) -> String {
         let last = chunks.len() - 1;
         let chunks = chunks.iter().enumerate().flat_map(|(at, chunk)| {
-            let position = if at == last { Chunk::Last } else { Chunk::More };
-            mask.mask(Bytes::copy_from_slice(chunk.as_bytes()), position)
+            let chunk = Bytes::copy_from_slice(chunk.as_bytes());
+            if at == last {
+                mask.mask_last(chunk)
+            } else {
+                mask.mask(chunk)
+            }
         });
         String::from_utf8(chunks.collect()).unwrap()
     }
@@ -146,7 +145,7 @@ mod tests {
         let mut mask = mask(&["key-12345"]).unwrap();
         let chunk = Bytes::from_static(b"data: hello\r\n\r\n");
         let start = chunk.as_ptr();
-        assert_eq!(mask.mask(chunk, Chunk::More).as_ptr(), start);
+        assert_eq!(mask.mask(chunk).as_ptr(), start);
         assert_eq!(mask.held_bytes(), 0);
     }
 

@@ -11,15 +11,14 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use http::{HeaderMap, Response, StatusCode, header};
 use http_body_util::BodyDataStream;
-use hyper::body::Incoming;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::Instant;
 
 use super::{
     content_headers::{self, ContentEncoding},
     decompress::{BoundedGunzip, DecompressError},
     error::UpstreamError,
-    key_mask::{Chunk, KeyMask},
+    key_mask::KeyMask,
 };
 use crate::resettable_timer::ResettableTimer;
 
@@ -33,7 +32,6 @@ pub struct UpstreamResponse {
     pub status: StatusCode,
     /// Headers as received, without those that contain a configured key.
     pub headers: HeaderMap,
-    encoding: ContentEncoding,
     body: ResponseBody,
 }
 
@@ -120,16 +118,15 @@ impl UpstreamResponse {
         key_mask: Option<KeyMask>,
     ) -> Result<Self, UpstreamError> {
         let (mut head, incoming) = response.into_parts();
-        let mut encoding = content_headers::encoding(&head.headers);
         let mut gunzip = None;
         if let Some(key_mask) = &key_mask {
+            let encoding = content_headers::encoding(&head.headers);
             key_mask.remove_headers(&mut head.headers);
             match encoding {
                 ContentEncoding::Identity => (),
                 ContentEncoding::Gzip => {
                     head.headers.remove(header::CONTENT_ENCODING);
                     head.headers.remove(header::CONTENT_LENGTH);
-                    encoding = ContentEncoding::Identity;
                     gunzip = Some(Box::new(BoundedGunzip::new(MAX_DECODED_PIECE_BYTES)));
                 }
                 ContentEncoding::Zstd | ContentEncoding::Other => {
@@ -142,7 +139,6 @@ impl UpstreamResponse {
         Ok(Self {
             status: head.status,
             headers: head.headers,
-            encoding,
             body,
         })
     }
@@ -151,7 +147,6 @@ impl UpstreamResponse {
     pub(super) fn recorded(status: StatusCode, headers: HeaderMap, source: BodySource) -> Self {
         Self {
             status,
-            encoding: content_headers::encoding(&headers),
             headers,
             body: ResponseBody::new(source, Duration::MAX),
         }
@@ -185,7 +180,7 @@ impl UpstreamResponse {
         mut self,
         limit: usize,
     ) -> BoxStream<'static, Result<Bytes, UpstreamError>> {
-        match self.encoding {
+        match content_headers::encoding(&self.headers) {
             ContentEncoding::Identity => (),
             ContentEncoding::Gzip => {
                 self.body.gunzip = Some(Box::new(BoundedGunzip::new(limit)));
@@ -237,15 +232,14 @@ impl ResponseBody {
     }
 
     /// Decodes and masks one piece.
-    fn process(&mut self, piece: Bytes, position: Chunk) -> Result<Bytes, UpstreamError> {
+    fn process(&mut self, piece: Bytes) -> Result<Bytes, UpstreamError> {
         let piece = match &mut self.gunzip {
             None => piece,
             Some(gunzip) => {
-                let pushed = gunzip.push(&piece);
-                let decoded = pushed.and_then(|()| match position {
-                    Chunk::More => Ok(gunzip.take()),
-                    Chunk::Last => gunzip.finish(),
-                });
+                let decoded = match gunzip.push(&piece) {
+                    Ok(()) if self.is_ended => gunzip.finish(),
+                    pushed => pushed.map(|()| gunzip.take()),
+                };
                 decoded.map_err(|error| match error {
                     DecompressError::TooLarge(limit) => UpstreamError::TooLarge { limit },
                     DecompressError::Invalid => UpstreamError::UnsupportedEncoding,
@@ -254,7 +248,8 @@ impl ResponseBody {
         };
         Ok(match &mut self.key_mask {
             None => piece,
-            Some(key_mask) => key_mask.mask(piece, position),
+            Some(key_mask) if self.is_ended => key_mask.mask_last(piece),
+            Some(key_mask) => key_mask.mask(piece),
         })
     }
 
@@ -295,12 +290,7 @@ impl Body for ResponseBody {
                     return Poll::Ready(Some(Err(error)));
                 }
             };
-            let position = if this.is_ended {
-                Chunk::Last
-            } else {
-                Chunk::More
-            };
-            let piece = this.process(piece.unwrap_or_default(), position)?;
+            let piece = this.process(piece.unwrap_or_default())?;
             this.observe(&piece);
             if !piece.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
