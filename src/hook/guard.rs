@@ -74,14 +74,11 @@ impl Guard {
         }
     }
 
-    /// Returns whether its matcher in `table` matches a subject.
-    pub fn matches(&self, table: &HookTable, subject: MatcherSubject<'_>) -> bool {
+    /// Returns whether its matcher matches a subject.
+    pub fn matches(&self, subject: MatcherSubject<'_>) -> bool {
         match self {
             Self::Policy(policy) => policy.matcher.matches(subject),
-            Self::Hook(hook) => table.groups(hook.event).iter().any(|group| {
-                let mut hooks = group.hooks.iter();
-                hooks.any(|other| Arc::ptr_eq(hook, other)) && group.matcher.matches(subject)
-            }),
+            Self::Hook(hook) => hook.matcher.matches(subject),
         }
     }
 

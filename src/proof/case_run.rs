@@ -300,7 +300,7 @@ impl CaseRun<'_> {
     async fn fire_from<E: EventKind>(&mut self, event: E, origin: EventOrigin) {
         let mut stage = Stage::new(E::NAME);
         let CaseRunner { engine, guard, .. } = self.runner;
-        if !guard.matches(engine.table(), event.subject()) {
+        if !guard.matches(event.subject()) {
             stage.selection = GuardSelection::Unmatched;
         }
         if self.concerns(E::NAME) {
