@@ -25,7 +25,7 @@ impl EventDefinition for Notification {
     /// Advisory event without effect.
     type Verdict = Option<()>;
 
-    fn evaluate(_folded: &HookOutput) -> Option<()> {
+    fn evaluate(_merged: &HookOutput) -> Option<()> {
         None
     }
 }

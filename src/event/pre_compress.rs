@@ -24,7 +24,7 @@ impl EventDefinition for PreCompress {
         MatcherSubject::Keyword(&self.trigger)
     }
 
-    fn evaluate(_folded: &HookOutput) -> Option<()> {
+    fn evaluate(_merged: &HookOutput) -> Option<()> {
         None
     }
 }

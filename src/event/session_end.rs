@@ -32,7 +32,7 @@ impl EventDefinition for SessionEnd {
         MatcherSubject::Keyword(&self.reason)
     }
 
-    fn evaluate(_folded: &HookOutput) -> Option<()> {
+    fn evaluate(_merged: &HookOutput) -> Option<()> {
         None
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::{claude_form, codex, tool_result};
-use crate::event::{EventAlias, EventName};
+use crate::event::{EventAlias, EventName, Reason};
 
 /// An agent whose hook inputs are translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,17 +238,17 @@ impl<'a> Answer<'a> {
     }
 
     fn reason(self) -> String {
-        self.text("reason").unwrap_or_else(no_reason)
+        Reason::new(self.text("reason")).as_str().to_owned()
     }
 
     fn stop_reason(self) -> String {
         let reason = self.text("stopReason").or_else(|| self.text("reason"));
-        reason.unwrap_or_else(no_reason)
+        Reason::new(reason).as_str().to_owned()
     }
 
-    fn text(self, key: &str) -> Option<String> {
-        let text = self.field(key)?.as_str()?;
-        (!text.trim().is_empty()).then(|| text.to_owned())
+    fn text(self, key: &str) -> Option<&'a str> {
+        let text = self.field(key)?.as_str();
+        text.filter(|text| !text.trim().is_empty())
     }
 
     fn field(self, key: &str) -> Option<&'a Value> {
@@ -258,8 +258,4 @@ impl<'a> Answer<'a> {
     fn specific(self, key: &str) -> Option<&'a Value> {
         self.0.get("hookSpecificOutput")?.get(key)
     }
-}
-
-fn no_reason() -> String {
-    "No reason provided".to_owned()
 }
