@@ -59,7 +59,7 @@ use crate::{
     dialect::{AllowedFunctions, Call, Operation},
     error::ApiError,
     middleware::{AuditRecorded, Authenticated},
-    observe::recorder::BodySide,
+    observe::recorder::{BodySide, ExchangeEvent},
     state::App,
 };
 
@@ -167,7 +167,8 @@ async fn run_stages(
         let is_filtered = is_required || output.is_announced();
         let sent = upstream_call::send_hooked(context, request, is_filtered);
         let answer = Box::pin(sent).await?;
-        turn.steps.record_answer(answer.status.as_u16());
+        let status = answer.status.as_u16();
+        context.record(&ExchangeEvent::UpstreamAnswered { status });
         // Keep-alives may only be sent between the chunks of a response.
         let is_filtered = is_required || output.is_announced();
         let is_filtered = is_filtered && answer.status.is_success();

@@ -74,14 +74,6 @@ impl StepRecorder {
         }
     }
 
-    /// Records that the model API answered.
-    pub(super) fn record_answer(&self, status: u16) {
-        if self.received.is_some() {
-            self.recorder
-                .record(&ExchangeEvent::UpstreamAnswered { status });
-        }
-    }
-
     /// Returns a chunk of the model, before it is filtered.
     pub(super) fn before_filter(&self, chunk: &ResponseDocument) -> Option<ReceivedChunk> {
         self.received.as_ref()?;
