@@ -10,7 +10,6 @@
 //! `store` (memory and Redis), `transcript` (files for hooks).
 
 mod checkout;
-mod clock;
 mod conversation;
 mod conversation_cache;
 mod fingerprint;

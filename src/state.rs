@@ -2,7 +2,6 @@
 //! that survive config reloads.
 
 mod app;
-mod clock;
 mod config_source;
 mod content_owners;
 mod live_trace;
@@ -24,7 +23,6 @@ mod upstreams;
 
 pub use self::{
     app::App,
-    clock::utc_timestamp,
     config_source::{ConfigInput, ConfigSource, ReadConfig, ReadFiles, SourceError, StoreLayers},
     content_owners::{ContentOwners, MAX_TTL},
     live_trace::LiveTrace,

@@ -15,5 +15,4 @@ pub mod rules;
 pub mod sessions;
 pub mod shadow;
 pub mod test_case;
-mod timestamp;
 pub mod trial;

@@ -33,7 +33,8 @@ use crate::{
     middleware::{Authenticated, InFlightGuard, RequestId, reserve_memory, trace_context},
     observe::recorder::Recorder,
     session::SessionKey,
-    state::{App, Snapshot, utc_timestamp},
+    state::{App, Snapshot},
+    timestamp::utc_timestamp,
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 

@@ -22,6 +22,7 @@ use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
     observe::ReloadOutcome,
+    timestamp::utc_timestamp,
 };
 
 /// Bytes of a name that are stored; agents and models choose names.
@@ -306,7 +307,7 @@ impl AuditRecord {
         }
 
         let fields = Fields {
-            time: format!("{:.3}", jiff::Timestamp::now()),
+            time: utc_timestamp(),
             config,
             trace: SpanIds::of(self.trace()),
             record: self,

@@ -16,7 +16,8 @@ use crate::{
     event::{CallContext, Context, EventName},
     middleware::{Authenticated, trace_context},
     observe::recorder::{ExchangeEvent, Recorder},
-    state::{App, ReplayInput, Snapshot, Traffic, utc_timestamp},
+    state::{App, ReplayInput, Snapshot, Traffic},
+    timestamp::utc_timestamp,
 };
 
 /// Resolves the method and model API that a request is for.

@@ -13,7 +13,7 @@ use crate::{
         CallRole, MatchKind, Session, SessionKey, TranscriptRequest, TranscriptResponse,
         Transcripts,
     },
-    state::utc_timestamp,
+    timestamp::utc_timestamp,
 };
 
 /// Adds the transcript's path to the fields that hooks receive.

@@ -15,7 +15,7 @@ use super::{
     recording_mask::RecordingMask,
     request_head::RequestHead,
 };
-use crate::observe::redaction::Redactor;
+use crate::{observe::redaction::Redactor, timestamp::rfc3339};
 
 /// Bytes of a body once it is decompressed.
 const MAX_DECODED_BYTES: usize = 2 * MAX_EXCHANGE_BYTES;
@@ -359,7 +359,7 @@ fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn timestamp(time: SystemTime) -> String {
-    Timestamp::try_from(time).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
+    Timestamp::try_from(time).map_or_else(|_| String::new(), rfc3339)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use std::{
 use tokio::sync::OwnedMutexGuard;
 
 use super::{
-    clock::{now_ms, touch},
     conversation::{Conversation, Item, Prompt},
     fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
     in_flight::ActiveRequestGuard,
@@ -19,7 +18,10 @@ use super::{
     state::{ItemNote, MAX_KNOWN_ITEMS, SessionSource, SessionState},
     store::SessionStore,
 };
-use crate::dialect::{DialectError, History, ItemKind, canonical_items};
+use crate::{
+    dialect::{DialectError, History, ItemKind, canonical_items},
+    timestamp::now_ms,
+};
 
 /// Most prefixes of the latest conversation that a session keeps.
 const MAX_PREFIXES: usize = 8192;
@@ -116,7 +118,7 @@ impl Session {
     fn record_request(&mut self, request: SessionRequest<'_>, known_items: usize) {
         let is_new = matches!(self.match_kind, MatchKind::New | MatchKind::Forked);
         let state = &mut self.state;
-        touch(state);
+        state.touch(now_ms());
         state.requests += 1;
         if is_new {
             state.first_seen = state.last_seen;
@@ -303,7 +305,7 @@ impl Session {
             }
             self.to_index.extend(response.unique);
         }
-        touch(&mut self.state);
+        self.state.touch(now_ms());
         self.save().await;
     }
 

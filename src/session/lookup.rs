@@ -6,7 +6,6 @@ use uuid::Uuid;
 
 use super::{
     checkout::Session,
-    clock::{now_ms, touch},
     conversation::{Conversation, Item},
     conversation_cache::ConversationCache,
     fingerprint::{Fingerprint, Fingerprinter},
@@ -20,6 +19,7 @@ use super::{
 use crate::{
     dialect::{DialectError, History, ItemKind},
     event::EventName,
+    timestamp::now_ms,
 };
 
 /// Number of prefixes in the first two queries: an agent that continues has added few
@@ -121,7 +121,7 @@ impl Sessions {
             caller.clone_into(&mut state.caller);
             state.first_seen = now_ms();
         }
-        touch(&mut state);
+        state.touch(now_ms());
         state.reported.insert(event);
         self.store.save(&lookup.key, state, &[]).await;
     }

@@ -3,13 +3,13 @@
 use uuid::Uuid;
 
 use super::{
-    clock::now_ms,
     conversation::Item,
     in_flight::ConcurrentRequests,
     session_key::SessionKey,
     session_request::{CallRole, Lookup, MatchKind},
     state::SessionState,
 };
+use crate::timestamp::now_ms;
 
 /// Time after which the same first prompt starts another session, if it was answered
 /// and no other prompt followed. A retry without an answer comes at once.

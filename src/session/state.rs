@@ -128,6 +128,13 @@ pub struct ItemNote {
 }
 
 impl SessionState {
+    /// Marks the session as used at `now`, in milliseconds since the Unix epoch. The time always
+    /// increases, even if the clock goes back: of two states of a session, the later one has its
+    /// latest conversation.
+    pub fn touch(&mut self, now: u64) {
+        self.last_seen = now.max(self.last_seen.saturating_add(1));
+    }
+
     /// Returns the state of a session that continues this one's conversation apart from it:
     /// the decisions about it.
     #[must_use]

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-use super::{app::App, clock::utc_timestamp, rollout_progress::RolloutArm, snapshot::Snapshot};
+use super::{app::App, rollout_progress::RolloutArm, snapshot::Snapshot};
+use crate::timestamp::utc_timestamp;
 
 /// Maximum time until guards are proven again after one of them was not.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);

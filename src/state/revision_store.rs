@@ -12,11 +12,13 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-use crate::config::{Config, ConfigFiles, RevisionSettings};
+use crate::{
+    config::{Config, ConfigFiles, RevisionSettings},
+    timestamp::utc_timestamp,
+};
 
 /// Digits of a version.
 const VERSION_DIGITS: usize = 16;
@@ -129,7 +131,7 @@ impl RevisionStore {
     ) -> Result<(), RevisionError> {
         let revision = StoredRevision {
             version: config.version.clone(),
-            applied: format!("{:.3}", Timestamp::now()),
+            applied: utc_timestamp(),
             cause: cause.to_owned(),
             files: Arc::clone(&config.texts),
         };

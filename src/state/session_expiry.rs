@@ -8,12 +8,13 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{app::App, clock::utc_timestamp, snapshot::Snapshot};
+use super::{app::App, snapshot::Snapshot};
 use crate::{
     config::RolloutUnit,
     event::{Caller, Context, EventName, EventOrigin, SessionEnd},
     hook::EventScope,
     session::{SessionKey, SessionSource, SessionState},
+    timestamp::utc_timestamp,
 };
 
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -8,9 +8,9 @@ use thiserror::Error;
 
 pub use self::shared_state::SharedState;
 use super::{
-    clock::utc_timestamp, config_source::SourceError, live_trace::LiveTrace,
-    method_policy::hook_coverage, recordings::Recordings, resources::AppResources,
-    revision_store::RevisionError, rollout_sink::RolloutReporter, upstreams::Upstreams,
+    config_source::SourceError, live_trace::LiveTrace, method_policy::hook_coverage,
+    recordings::Recordings, resources::AppResources, revision_store::RevisionError,
+    rollout_sink::RolloutReporter, upstreams::Upstreams,
 };
 use crate::{
     audit_log::{AuditError, AuditLog},
@@ -25,6 +25,7 @@ use crate::{
     observe::Metrics,
     proof::GuardProofs,
     session::{MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, Transcripts},
+    timestamp::utc_timestamp,
     transport::TransportDeps,
     upstream::{Upstream, UpstreamError, UpstreamTimeouts},
 };

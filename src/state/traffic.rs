@@ -15,6 +15,7 @@ use crate::{
     dialect::{self, MethodSpec},
     mutex::Mutex,
     observe::TimeBuckets,
+    timestamp::rfc3339,
 };
 
 /// Unknown paths that are kept; beyond it the least recently requested is dropped.
@@ -110,7 +111,7 @@ impl Traffic {
             caller: caller.clone(),
             path: path.clone(),
             requests: count.requests,
-            last: format!("{:.3}", count.last),
+            last: rfc3339(count.last),
         });
         paths.collect()
     }

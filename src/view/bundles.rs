@@ -3,8 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::timestamp::rfc3339;
-use crate::state::App;
+use crate::{state::App, timestamp::rfc3339};
 
 /// A bundle whose policies are in use.
 #[derive(Debug, Serialize, ToSchema)]

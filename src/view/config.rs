@@ -7,14 +7,12 @@ use serde::Serialize;
 use similar::TextDiff;
 use utoipa::ToSchema;
 
-use super::{
-    bundles::{BundleView, bundles},
-    timestamp::rfc3339,
-};
+use super::bundles::{BundleView, bundles};
 use crate::{
     config::Config,
     hook,
     state::{App, ConfigRevision, ReloadError, Snapshot},
+    timestamp::rfc3339,
 };
 
 /// Time after which a difference may be coarser than the smallest one.

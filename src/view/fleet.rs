@@ -1,10 +1,10 @@
 //! State of this replica, and of all that share its Redis.
 
-use super::timestamp::rfc3339;
 use crate::{
     error::{ApiError, ErrorReason},
     fleet::{DecisionLogHead, Fleet, FleetStatus, ReplicaStatus},
     state::App,
+    timestamp::rfc3339,
 };
 
 /// Characters of the problems of a refused reload that are reported.

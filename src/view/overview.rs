@@ -4,12 +4,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{config::applied, timestamp::rfc3339};
+use super::config::applied;
 use crate::{
     config::StoreSettings,
     dialect::Api,
     hook,
     state::{App, Snapshot},
+    timestamp::rfc3339,
 };
 
 /// The state of the gateway at one look.

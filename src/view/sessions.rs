@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::timestamp::rfc3339_ms;
 use crate::{
     event::EventName,
     session::{ItemNote, SessionKey, SessionState},
     state::App,
+    timestamp::rfc3339_ms,
 };
 
 /// Sessions by last activity.

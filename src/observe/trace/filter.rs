@@ -3,8 +3,6 @@
 //! A filter is a list of conditions `key:value`, all of which must hold. In a query string
 //! each is a parameter of its own, or all are in `q`.
 
-use std::time::SystemTime;
-
 use jiff::Timestamp;
 use serde::Serialize;
 use thiserror::Error;
@@ -14,13 +12,13 @@ use crate::{
     dialect::Api,
     event::Action,
     observe::trace::{
-        clock,
         record::{
             CallRecord,
             traced_event::{RunDetail, TracedEvent, TracedRun},
         },
         store::denials::MIN_CUT_NAME_BYTES,
     },
+    timestamp::{now_ms, rfc3339_ms},
 };
 
 /// Keys of conditions, with an explanation of each.
@@ -245,7 +243,7 @@ impl TraceFilter {
                 let expected = "a time such as 2026-11-24T08:00:00Z or a duration such as 15m";
                 let since = parse_since(&value).ok_or_else(|| bad(expected.to_owned()))?;
                 self.since_ms = self.since_ms.max(since);
-                value = clock::rfc3339(since);
+                value = rfc3339_ms(since);
             }
             _ => (),
         }
@@ -362,7 +360,7 @@ fn parse_since(text: &str) -> Option<u64> {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
         number.checked_mul(*factor)
     })?;
-    Some(clock::milliseconds(SystemTime::now()).saturating_sub(ago))
+    Some(now_ms().saturating_sub(ago))
 }
 
 /// Splits at spaces outside of double quotes, which are removed. Within quotes, `\"` is a quote and

@@ -1,13 +1,14 @@
 //! Calls in flight, as far as they are known before their end.
 
-use std::time::SystemTime;
-
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::observe::{
-    recorder::{Exchange, InFlightExchanges},
-    trace::{clock, filter::TraceFilter},
+use crate::{
+    observe::{
+        recorder::{Exchange, InFlightExchanges},
+        trace::filter::TraceFilter,
+    },
+    timestamp::{now_ms, rfc3339_ms},
 };
 
 /// Calls of a list.
@@ -57,7 +58,7 @@ impl InFlightCalls {
     /// Reads the calls in flight that match a filter. Conditions on what is known at the end
     /// only, such as `rule`, match none of them.
     pub(crate) fn read(exchanges: &InFlightExchanges, filter: &TraceFilter) -> Self {
-        let now_ms = clock::milliseconds(SystemTime::now());
+        let now_ms = now_ms();
         let mut found = Self::default();
         exchanges.read(|exchange| {
             let started_ms = now_ms.saturating_sub(u64::from(exchange.micros_now()) / 1000);
@@ -76,7 +77,7 @@ impl InFlightCall {
     fn new(exchange: &Exchange, started_ms: u64) -> Self {
         Self {
             id: exchange.request_id.to_string(),
-            time: clock::rfc3339(started_ms),
+            time: rfc3339_ms(started_ms),
             elapsed_us: exchange.micros_now(),
             caller: exchange.caller.name.clone(),
             agent: exchange.caller.agent.clone(),

@@ -14,16 +14,16 @@ use std::{sync::Arc, time::Duration};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::observe::{
-    TokenUsage,
-    recorder::{ExchangeAction, ExchangeEnd},
-    trace::{
-        clock,
-        record::{
+use crate::{
+    observe::{
+        TokenUsage,
+        recorder::{ExchangeAction, ExchangeEnd},
+        trace::record::{
             cache_effect::CacheEffect, chunk_strip::ChunkStrip, document_diff::DocumentDiff,
             traced_event::TracedEvent,
         },
     },
+    timestamp::rfc3339_ms,
 };
 
 /// Kind of a record.
@@ -243,7 +243,7 @@ impl CallRecord {
 
     /// Returns the time of the request's head: RFC 3339 in UTC.
     pub fn time(&self) -> String {
-        clock::rfc3339(self.started_ms)
+        rfc3339_ms(self.started_ms)
     }
 
     /// Returns whether the response has the status of a success.
@@ -311,5 +311,5 @@ impl CallDetail {
     reason = "serde passes a reference"
 )]
 fn as_time<S: Serializer>(milliseconds: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&clock::rfc3339(*milliseconds))
+    serializer.serialize_str(&rfc3339_ms(*milliseconds))
 }

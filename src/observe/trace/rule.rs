@@ -5,14 +5,18 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{clock, histogram::DurationHistogram};
-use crate::{event::EventName, observe::TimeBuckets};
+use super::histogram::DurationHistogram;
+use crate::{
+    event::EventName,
+    observe::TimeBuckets,
+    timestamp::{now_ms, rfc3339_ms},
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -214,7 +218,7 @@ impl TracedRule {
     ) {
         let statistics = &self.statistics;
         let (day, now) = (&statistics.last_day, Instant::now());
-        let now_ms = clock::milliseconds(SystemTime::now());
+        let now_ms = now_ms();
         statistics.last_asked.fetch_max(now_ms, Ordering::Relaxed);
         let count = |total: &AtomicU64, by_hour: &TimeBuckets<24>| {
             total.fetch_add(times, Ordering::Relaxed);
@@ -241,7 +245,7 @@ impl TracedRule {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let time = |counter: &AtomicU64| match count(counter) {
             0 => None,
-            milliseconds => Some(clock::rfc3339(milliseconds)),
+            milliseconds => Some(rfc3339_ms(milliseconds)),
         };
         RuleSummary {
             rule: self.identity.clone(),

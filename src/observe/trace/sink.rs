@@ -33,6 +33,7 @@ use crate::{
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
     },
+    timestamp::milliseconds,
 };
 
 /// Bytes of one record. Further details are dropped and counted.
@@ -193,7 +194,7 @@ impl TraceSink {
             seq: 0,
             id: Arc::clone(&exchange.request_id),
             kind: self.kind,
-            started_ms: clock::milliseconds(now.checked_sub(elapsed).unwrap_or(now)),
+            started_ms: milliseconds(now.checked_sub(elapsed).unwrap_or(now)),
             duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             caller: name(&caller.name, |last| &last.caller),
             caller_key: name(short(&caller.key, KEY_CHARS), |last| &last.caller_key),

@@ -26,7 +26,6 @@ use crate::{
         metrics::Metrics,
         recorder::InFlightExchanges,
         trace::{
-            clock,
             filter::TraceFilter,
             in_flight::InFlightCalls,
             record::{CallDetail, CallRecord, cache_effect::PromptCache},
@@ -42,6 +41,7 @@ use crate::{
             },
         },
     },
+    timestamp::rfc3339_ms,
 };
 
 /// Records of one page.
@@ -163,8 +163,8 @@ impl TraceStore {
         }
         let last_seq = state.last_seq();
         drop(state);
-        scanned.to = range.map(|(newest, _)| clock::rfc3339(newest));
-        scanned.from = range.map(|(_, oldest)| clock::rfc3339(oldest));
+        scanned.to = range.map(|(newest, _)| rfc3339_ms(newest));
+        scanned.from = range.map(|(_, oldest)| rfc3339_ms(oldest));
         let last = calls.last().map(|record| record.seq);
         CallPage {
             next: last.filter(|_| has_more),

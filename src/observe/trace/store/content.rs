@@ -17,13 +17,11 @@ use utoipa::ToSchema;
 use crate::{
     config::ContentSettings,
     mutex::Mutex,
-    observe::trace::{
-        clock,
-        store::{
-            masking::{MaskedBody, all_detectors, mask_body, mask_text},
-            memory::{InFlightBytes, TraceMemory},
-        },
+    observe::trace::store::{
+        masking::{MaskedBody, all_detectors, mask_body, mask_text},
+        memory::{InFlightBytes, TraceMemory},
     },
+    timestamp::{milliseconds, now_ms, rfc3339_ms},
 };
 
 /// Reason for keeping the content of a call.
@@ -164,7 +162,7 @@ impl ContentStore {
                 (raw, state.settings)
             };
             let mask = self.mask();
-            let until = clock::milliseconds(SystemTime::now() + settings.retention);
+            let until = milliseconds(SystemTime::now() + settings.retention);
             let content = StoredContent::new(&raw, mask.as_ref(), until);
             drop(raw.bytes);
             self.keep(content);
@@ -207,7 +205,7 @@ impl ContentStore {
     }
 
     fn remove_expired(&self, state: &mut ContentState) {
-        let now = clock::milliseconds(SystemTime::now());
+        let now = now_ms();
         while let Some((content, _)) = state.stored.front()
             && content.until_ms <= now
         {
@@ -241,7 +239,7 @@ impl StoredContent {
             id: Arc::clone(&raw.id),
             session: raw.session.clone(),
             because: raw.because,
-            until: clock::rfc3339(until_ms),
+            until: rfc3339_ms(until_ms),
             request: raw.request.as_ref().map(mask_one),
             upstream_request: raw.upstream_request.as_ref().map(mask_one),
             answer: (raw.answer.bytes > 0).then(|| raw.answer.masked(mask)),

@@ -4,7 +4,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use serde::Serialize;
@@ -14,8 +14,9 @@ use crate::{
     event::{Action, EventName},
     observe::{
         TimeBuckets,
-        trace::{clock, record::reason_text::ReasonText, rule::RulePosition},
+        trace::{record::reason_text::ReasonText, rule::RulePosition},
     },
+    timestamp::{now_ms, rfc3339_ms},
 };
 
 /// Groups that are kept. The one that was denied least recently is evicted.
@@ -134,7 +135,7 @@ impl DenialTable {
         if !self.groups.contains_key(&key) && self.groups.len() >= MAX_GROUPS {
             self.evict_oldest();
         }
-        let (now, now_ms) = (Instant::now(), clock::milliseconds(SystemTime::now()));
+        let (now, now_ms) = (Instant::now(), now_ms());
         let entry = self.groups.entry(key);
         let counted = entry.or_insert_with_key(|key| CountedGroup {
             group: DenialGroup::new(key, denial, now_ms),
@@ -150,7 +151,7 @@ impl DenialTable {
         let now = Instant::now();
         let groups = self.groups.values().map(|counted| DenialGroup {
             last_day: counted.last_day.sum(now),
-            last: clock::rfc3339(counted.group.last_ms),
+            last: rfc3339_ms(counted.group.last_ms),
             ..counted.group.clone()
         });
         let mut groups: Vec<DenialGroup> = groups.collect();
@@ -193,7 +194,7 @@ impl DenialGroup {
             last_day: 0,
             callers: BTreeMap::new(),
             other_callers: 0,
-            first: clock::rfc3339(now_ms),
+            first: rfc3339_ms(now_ms),
             last: String::new(),
             samples: VecDeque::with_capacity(MAX_SAMPLES),
             last_ms: 0,

@@ -8,7 +8,10 @@ use std::{
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::{mutex::Mutex, observe::trace::clock};
+use crate::{
+    mutex::Mutex,
+    timestamp::{milliseconds, rfc3339_ms},
+};
 
 /// Watches at a time. The one that ends first is replaced.
 const MAX_WATCHES: usize = 64;
@@ -83,7 +86,7 @@ impl WatchedSessions {
 }
 
 fn as_time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&clock::rfc3339(clock::milliseconds(*time)))
+    serializer.serialize_str(&rfc3339_ms(milliseconds(*time)))
 }
 
 #[cfg(test)]

@@ -1,0 +1,32 @@
+//! Timestamps: milliseconds since the Unix epoch, and RFC 3339 text in UTC.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
+
+/// Formats a point in time with milliseconds.
+pub fn rfc3339(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+/// Formats milliseconds since the Unix epoch.
+pub fn rfc3339_ms(milliseconds: u64) -> String {
+    let milliseconds = i64::try_from(milliseconds).unwrap_or(i64::MAX);
+    rfc3339(Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX))
+}
+
+/// Formats the current time, as hooks receive it.
+pub fn utc_timestamp() -> String {
+    rfc3339(Timestamp::now())
+}
+
+/// Returns the milliseconds since the Unix epoch, 0 before it.
+pub fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the current time in milliseconds since the Unix epoch.
+pub fn now_ms() -> u64 {
+    milliseconds(SystemTime::now())
+}
