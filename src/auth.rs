@@ -26,7 +26,7 @@ mod token_usage;
 pub use self::{
     admin_access::{AdminAccess, NewLogin},
     admin_principal::{AdminCredential, AdminPrincipal},
-    api_keys::{add_named_caller, digest, new_key},
+    api_keys::{add_named_caller, new_key},
     authenticator::{AuthState, Authenticator},
     credentials::{Credentials, KEY_HEADER, presented_key},
     error::AuthError,

@@ -45,6 +45,7 @@ use crate::{
     dialect::{self, Dialect, RequestLine},
     hook::{self, HookExecution, Tracer},
     observe::trace::TraceFilter,
+    sha256::sha256,
     state::{App, AppResources, BuildError, end_tasks},
     upstream::{
         content_headers::{self, MediaType},
@@ -192,7 +193,7 @@ fn isolated(config: &Config, action: &AgentAction, mock: SocketAddr) -> Config {
 /// contacted, and quotas do not apply.
 fn authenticate_by_name(auth: &mut Auth) {
     for key in &mut auth.keys {
-        key.sha256 = auth::digest(&key.name);
+        key.sha256 = sha256(&key.name);
         key.grant = Grant {
             in_flight: usize::MAX,
             models: key.grant.models.take(),

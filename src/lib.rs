@@ -7,6 +7,7 @@
 pub mod model;
 pub mod mutex;
 pub mod resettable_timer;
+pub mod sha256;
 pub mod timestamp;
 
 pub mod event;

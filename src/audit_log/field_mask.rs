@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use memchr::memmem;
 use serde_json::Value;
+
+use crate::sha256::sha256_hex;
 
 /// The content of a line: texts beside their hashes.
 pub(super) const CONTENT_FIELDS: &[&str] = &[
@@ -113,8 +113,7 @@ fn mask(value: &mut Value, path: &[&str], treatment: Treatment) -> bool {
 fn hash(value: &mut Value) {
     let json = value.to_string();
     let text = value.as_str().unwrap_or(&json);
-    let hash = HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref());
-    *value = hash.into();
+    *value = sha256_hex(text).into();
 }
 
 #[cfg(test)]

@@ -5,8 +5,6 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use serde::Serialize;
 
 use super::{
@@ -22,6 +20,7 @@ use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
     observe::ReloadOutcome,
+    sha256::sha256_hex,
     timestamp::utc_timestamp,
 };
 
@@ -357,7 +356,7 @@ impl TextDigest {
     /// Creates the digest of a text, without the text itself.
     pub fn new(text: &str) -> Self {
         Self {
-            sha256: HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref()),
+            sha256: sha256_hex(text),
             text: None,
         }
     }

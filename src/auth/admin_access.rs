@@ -8,12 +8,14 @@ use uuid::Uuid;
 
 use super::{
     admin_principal::{AdminCredential, AdminPrincipal},
-    api_keys::digest,
     console_sessions::{ConsoleSessions, csrf_token},
     error::AuthError,
     login_throttle::LoginThrottle,
 };
-use crate::config::{AdminRole, AdminSettings};
+use crate::{
+    config::{AdminRole, AdminSettings},
+    sha256::sha256,
+};
 
 /// Name of the user with `admin.token`.
 const TOKEN_USER: &str = "admin";
@@ -131,7 +133,7 @@ impl AdminAccess {
         if token.is_empty() {
             return Err(AuthError::Missing);
         }
-        let presented = digest(token);
+        let presented = sha256(token);
         // Every token is compared, so that timing reveals nothing about them.
         let matching =
             users(settings).filter(|user| verify_slices_are_equal(&user.token, &presented).is_ok());
@@ -152,12 +154,12 @@ fn users(settings: &AdminSettings) -> impl Iterator<Item = KnownUser> {
     let admin = settings.token.iter().map(|token| KnownUser {
         name: TOKEN_USER.into(),
         roles: AdminRole::ALL.to_vec(),
-        token: digest(token.expose_secret()),
+        token: sha256(token.expose_secret()),
     });
     let named = settings.users.iter().map(|user| KnownUser {
         name: user.name.as_str().into(),
         roles: user.roles.iter().copied().collect(),
-        token: digest(user.token.expose_secret()),
+        token: sha256(user.token.expose_secret()),
     });
     admin.chain(named)
 }

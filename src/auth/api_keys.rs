@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::{
-    constant_time::verify_slices_are_equal,
-    digest::{self, SHA256},
-    rand,
-};
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use aws_lc_rs::{constant_time::verify_slices_are_equal, rand};
+use data_encoding::BASE64URL_NOPAD;
 use http::HeaderMap;
 
 use super::{
     credentials::{PresentedKey, presented_key},
     identity::Principal,
 };
-use crate::config::{Auth, CERTIFICATE_PREFIX, KeySpec, TOKEN_PREFIX};
+use crate::{
+    config::{Auth, CERTIFICATE_PREFIX, KeySpec, TOKEN_PREFIX},
+    sha256::{sha256, sha256_hex},
+};
 
 #[derive(Debug)]
 pub(super) struct ApiKeys(Vec<([u8; 32], Principal)>);
@@ -36,9 +35,9 @@ impl ApiKeys {
     /// Returns the owner of a key. Compares every stored hash in constant time, so
     /// that timing reveals nothing about the keys.
     pub(super) fn find(&self, key: &PresentedKey) -> Option<&Principal> {
-        let digest = digest::digest(&SHA256, key.as_bytes());
-        self.0.iter().fold(None, |found, (sha256, principal)| {
-            let is_equal = verify_slices_are_equal(sha256, digest.as_ref()).is_ok();
+        let presented = sha256(key.as_bytes());
+        self.0.iter().fold(None, |found, (stored, principal)| {
+            let is_equal = verify_slices_are_equal(stored, &presented).is_ok();
             if is_equal { Some(principal) } else { found }
         })
     }
@@ -66,27 +65,19 @@ pub fn add_named_caller(auth: &mut Auth, headers: &HeaderMap, query: &str) {
     let mut grants = jwt.into_iter().chain(mtls);
     let grant = grants.find(|(prefix, _)| name.starts_with(prefix));
     if let Some((_, grant)) = grant {
-        let (sha256, grant) = (digest(&name), grant.clone());
         auth.keys.push(KeySpec {
+            sha256: sha256(&name),
+            grant: grant.clone(),
             name,
-            sha256,
-            grant,
         });
     }
-}
-
-/// Returns the SHA-256 by which a key is stored in the config.
-pub fn digest(key: impl AsRef<[u8]>) -> [u8; 32] {
-    let mut sha256 = [0; 32];
-    sha256.copy_from_slice(digest::digest(&SHA256, key.as_ref()).as_ref());
-    sha256
 }
 
 /// Generates a random key and its SHA-256 in hex. Returns `None` if the system has no
 /// source of randomness.
 pub fn new_key() -> Option<(String, String)> {
     let key = format!("hookgate-{}", random_text()?);
-    let sha256 = HEXLOWER.encode(&digest(&key));
+    let sha256 = sha256_hex(&key);
     Some((key, sha256))
 }
 

@@ -2,11 +2,14 @@
 
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Instant};
 
-use data_encoding::HEXLOWER;
 use lru::LruCache;
 
-use super::api_keys::{digest, random_text};
-use crate::{config::LoginSettings, mutex::Mutex};
+use super::api_keys::random_text;
+use crate::{
+    config::LoginSettings,
+    mutex::Mutex,
+    sha256::{sha256, sha256_hex},
+};
 
 /// Sessions that are kept; beyond it the least recently used ends.
 const MAX_CONSOLE_SESSIONS: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
@@ -41,7 +44,7 @@ impl ConsoleSessions {
             started: now,
             last_used: now,
         };
-        self.0.lock().put(digest(&id), session);
+        self.0.lock().put(sha256(&id), session);
         Some(id)
     }
 
@@ -52,7 +55,7 @@ impl ConsoleSessions {
         settings: LoginSettings,
         now: Instant,
     ) -> Option<ConsoleSession> {
-        let key = digest(id);
+        let key = sha256(id);
         let mut sessions = self.0.lock();
         let session = sessions.get_mut(&key)?;
         let age = now.saturating_duration_since(session.started);
@@ -67,15 +70,13 @@ impl ConsoleSessions {
 
     /// Ends a session, if it exists.
     pub(super) fn end(&self, id: &str) {
-        self.0.lock().pop(&digest(id));
+        self.0.lock().pop(&sha256(id));
     }
 }
 
 /// Derives the token of a session's forms from the session's id.
 pub(super) fn csrf_token(id: &str) -> Arc<str> {
-    HEXLOWER
-        .encode(&digest(format!("hookgate csrf\0{id}")))
-        .into()
+    sha256_hex(format!("hookgate csrf\0{id}")).into()
 }
 
 impl fmt::Debug for ConsoleSessions {

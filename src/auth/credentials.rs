@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
 use secrecy::{SecretSlice, SecretString};
 
 use super::{error::AuthError, mtls::PeerCertificate};
+use crate::sha256::sha256_hex;
 
 /// Header for keys that are meant for hookgate alone.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("x-hookgate-key");
@@ -159,7 +158,7 @@ pub(super) fn hash(keys: &[u8]) -> String {
     if keys.is_empty() {
         return String::new();
     }
-    HEXLOWER.encode(digest(&SHA256, keys).as_ref())
+    sha256_hex(keys)
 }
 
 /// Returns the only distinct key.

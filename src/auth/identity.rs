@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use super::{
@@ -17,6 +15,7 @@ use crate::{
     event::{Caller, SessionScope},
     mutex::Mutex,
     observe::Metrics,
+    sha256::sha256_hex,
 };
 
 /// Caller of a request, and the limits it is subject to.
@@ -213,6 +212,5 @@ impl Identity {
 /// Returns the key for sessions and usage of a named caller. It survives a change of the
 /// caller's credential and equals the hash of none.
 pub(super) fn caller_key(name: &str) -> String {
-    let name = format!("hookgate caller\0{name}");
-    HEXLOWER.encode(digest(&SHA256, name.as_bytes()).as_ref())
+    sha256_hex(format!("hookgate caller\0{name}"))
 }

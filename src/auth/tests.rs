@@ -8,6 +8,7 @@ use super::*;
 use crate::{
     config::{Auth, CertificateName, Grant, KeySpec, MtlsSpec},
     event::Caller,
+    sha256::sha256,
 };
 
 fn auth(name: CertificateName, allow: Option<&[&str]>) -> Auth {
@@ -15,7 +16,7 @@ fn auth(name: CertificateName, allow: Option<&[&str]>) -> Auth {
     Auth {
         keys: vec![KeySpec {
             name: "team-a".to_owned(),
-            sha256: digest("a-key"),
+            sha256: sha256("a-key"),
             grant: Grant::default(),
         }],
         mtls: Some(MtlsSpec {

@@ -1,8 +1,7 @@
 //! Fetches bundles again and again, and offers new ones to the gateway.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
@@ -11,6 +10,7 @@ use crate::{
     config::{BundleOrigin, SourceSettings},
     dry_run::AgentHandler,
     observe::BundleFetch,
+    sha256::sha256,
     state::App,
 };
 
@@ -47,7 +47,7 @@ struct BundleFollower<'a> {
 
 impl BundleFollower<'_> {
     async fn run(mut self) {
-        let mut last = Vec::new();
+        let mut last = None;
         loop {
             let started = Instant::now();
             let origin = self.origin_in_use();
@@ -62,8 +62,8 @@ impl BundleFollower<'_> {
                     let is_held = response.is_held && self.etag.is_some();
                     // Compared, because a server may have no entity tags.
                     let archive = response.archive.filter(|archive| {
-                        let hash = digest(&SHA256, archive).as_ref().to_vec();
-                        std::mem::replace(&mut last, hash.clone()) != hash
+                        let hash = Some(sha256(archive));
+                        mem::replace(&mut last, hash) != hash
                     });
                     let outcome = match archive {
                         Some(archive) => self.offer(archive).await,

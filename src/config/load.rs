@@ -23,8 +23,6 @@ mod upstreams;
 
 use std::{fs, mem, path::Path, sync::Arc};
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use serde_json::Value;
 
 use self::{
@@ -42,6 +40,7 @@ use super::{
     source_span::{ConfigError, Problem},
     spanned_yaml::SpannedYaml,
 };
+use crate::sha256::sha256_hex;
 
 impl Config {
     /// Reads the config file at `path` and all files that it names.
@@ -195,8 +194,7 @@ fn version(config: &str, blocks: &[HookBlock], layers: &[PolicyLayer]) -> String
     let bundles = layers.iter().map(|layer| layer.digest.clone());
     let parts = std::iter::once(config.to_owned()).chain(files);
     let parts: Vec<String> = parts.chain(bundles).collect();
-    let hash = digest(&SHA256, parts.join("\0").as_bytes());
-    let mut version = HEXLOWER.encode(hash.as_ref());
+    let mut version = sha256_hex(parts.join("\0"));
     version.truncate(16);
     version
 }

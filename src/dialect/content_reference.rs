@@ -1,8 +1,7 @@
 //! References of requests to earlier responses: what such a response leaves for later requests,
 //! and what a request refers to.
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
+use crate::sha256::sha256_hex;
 
 /// A reference to content of an earlier response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,10 +17,7 @@ impl ContentReference {
     pub fn key(&self) -> String {
         match self {
             Self::Response(id) => format!("response:{id}"),
-            Self::Compaction(content) => {
-                let hash = digest(&SHA256, content.as_bytes());
-                format!("compaction:{}", HEXLOWER.encode(hash.as_ref()))
-            }
+            Self::Compaction(content) => format!("compaction:{}", sha256_hex(content)),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Policies and hooks as the trace names them, with their place in the config.
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -9,6 +7,7 @@ use crate::{
     event::EventName,
     observe::trace::{RuleIdentity, RulePosition},
     recording::RuleDefinition,
+    sha256::sha256_hex,
 };
 
 /// Settings that hold secrets.
@@ -81,7 +80,7 @@ fn definition(kind: &str, fixed: &Value, settings: &Map<String, Value>) -> RuleD
     let text = json!([kind, fixed, settings]).to_string();
     RuleDefinition {
         kind: kind.to_owned(),
-        definition: HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref()),
+        definition: sha256_hex(text),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use lru::LruCache;
 use prometheus_client::metrics::counter::Counter;
 
@@ -14,6 +13,7 @@ use crate::{
     config::{RecordSelection, RecordedKind, SampleUnit},
     mutex::Mutex,
     observe::recorder::ExchangeAction,
+    sha256::sha256,
 };
 
 /// Sessions whose calls are counted.
@@ -141,9 +141,8 @@ impl fmt::Debug for ExchangeCollector {
 
 /// Returns whether a key is in a sample of this share. The hash of the key decides.
 fn is_in_sample(key: &str, share: f64) -> bool {
-    let hash = digest(&SHA256, key.as_bytes());
-    let start = hash.as_ref().first_chunk().copied().unwrap_or_default();
-    f64::from(u32::from_be_bytes(start)) < share * f64::from(u32::MAX) || share >= 1.0
+    let [a, b, c, d, ..] = sha256(key);
+    f64::from(u32::from_be_bytes([a, b, c, d])) < share * f64::from(u32::MAX) || share >= 1.0
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The hash by which a replay finds the output of a hook. Pure.
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use memchr::memmem;
+
+use crate::sha256::sha256_hex;
 
 /// First field of inputs that is about the event. Those before it are the session, its
 /// transcript, the folder and the time, which differ between a gateway and a replay.
@@ -12,7 +12,7 @@ const FIRST_FIELD: &[u8] = b"\"hook_event_name\":";
 pub fn input_hash(input: &[u8]) -> String {
     let start = memmem::find(input, FIRST_FIELD).unwrap_or_default();
     let hashed = input.get(start..).unwrap_or_default();
-    HEXLOWER.encode(digest(&SHA256, hashed).as_ref())
+    sha256_hex(hashed)
 }
 
 #[cfg(test)]

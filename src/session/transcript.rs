@@ -16,8 +16,6 @@ use std::{
     time::Duration,
 };
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use lru::LruCache;
 use tokio::time::Instant;
 
@@ -27,7 +25,7 @@ use self::{
     log::TranscriptLog,
 };
 use super::SessionKey;
-use crate::mutex::Mutex;
+use crate::{mutex::Mutex, sha256::sha256_hex};
 
 /// Extra time that a transcript is kept after its session has expired.
 const EXPIRY_GRACE_PERIOD: Duration = Duration::from_mins(1);
@@ -76,7 +74,7 @@ impl Transcripts {
             log.last_used = Instant::now();
             return log.path.display().to_string();
         }
-        let project = HEXLOWER.encode(digest(&SHA256, project.as_bytes()).as_ref());
+        let project = sha256_hex(project);
         let head = format::head(id, &project, now);
         let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
         let made = move || make(&directory, &id, &now, &head);

@@ -3,13 +3,14 @@
 
 use std::{fs, path::PathBuf};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use clap::{Args, Subcommand};
-use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 
 use super::client::{AdminArgs, text};
-use crate::cli::{failure::Failure, output::print};
+use crate::{
+    cli::{failure::Failure, output::print},
+    sha256::sha256_hex,
+};
 
 pub(in crate::cli) const EXAMPLES: &str = "Examples:
   hookgate config history
@@ -84,7 +85,7 @@ impl ConfigArgs {
                     let report = fs::read(&file).map_err(|error| {
                         Failure::Failed(format!("`{}`: {error}", file.display()))
                     })?;
-                    let hash = HEXLOWER.encode(digest(&SHA256, &report).as_ref());
+                    let hash = sha256_hex(&report);
                     fields.insert("report".to_owned(), json!(hash));
                 }
                 print_change(&admin.post("/config/promote", &request)?)

@@ -1,10 +1,10 @@
 //! Reasons of decisions. Hooks write them, perhaps about content, so by default only a digest
 //! is kept.
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::sha256::sha256_hex;
 
 /// Bytes of a reason that are kept.
 const MAX_REASON_BYTES: usize = 512;
@@ -31,7 +31,7 @@ pub struct ReasonText {
 impl ReasonText {
     /// Keeps the digest of a reason.
     pub(crate) fn digest(reason: &str) -> Self {
-        let mut sha256 = HEXLOWER.encode(digest(&SHA256, reason.as_bytes()).as_ref());
+        let mut sha256 = sha256_hex(reason);
         sha256.truncate(DIGEST_CHARS);
         Self {
             sha256: sha256.into(),
