@@ -16,7 +16,7 @@ use policy_bundle::{KeyError, PublicKey, SigningKey};
 
 use self::{
     build::BuildArgs,
-    files::{at, failed, read_bundle, refused, write_bundle},
+    files::{read_bundle, refused, write_bundle},
     push::PushArgs,
 };
 use super::{failure::Failure, output::print};
@@ -82,7 +82,7 @@ fn sign(path: &Path, key: &Path) -> Result<(), Failure> {
     let mut bundle = read_bundle(path)?;
     bundle.sign(&key);
     write_bundle(path, &bundle)?;
-    let public = key.public_key().map_err(failed)?;
+    let public = key.public_key().map_err(Failure::of)?;
     let revision = &bundle.manifest().revision;
     Ok(print(&format!("signed: revision {revision} by {public}"))?)
 }
@@ -99,14 +99,14 @@ fn verify(path: &Path, keys: &[PublicKey]) -> Result<(), Failure> {
 }
 
 fn generate_key(path: &Path) -> Result<(), Failure> {
-    let pem = SigningKey::generate().map_err(failed)?;
-    let key = SigningKey::from_pem(&pem).map_err(failed)?;
-    let public = key.public_key().map_err(failed)?;
+    let pem = SigningKey::generate().map_err(Failure::of)?;
+    let key = SigningKey::from_pem(&pem).map_err(Failure::of)?;
+    let public = key.public_key().map_err(Failure::of)?;
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let file = options.open(path);
     file.and_then(|mut file| file.write_all(pem.as_bytes()))
-        .map_err(|error| at(path, &error))?;
+        .map_err(|error| Failure::at(path, error))?;
     Ok(print(&format!(
         "The private key is in `{}`; keep it secret. Its public key, for `source.keys`:\n{public}",
         path.display()
@@ -114,9 +114,8 @@ fn generate_key(path: &Path) -> Result<(), Failure> {
 }
 
 fn read_key(path: &Path) -> Result<SigningKey, Failure> {
-    let pem = fs::read_to_string(path).map_err(|error| at(path, &error))?;
-    SigningKey::from_pem(&pem)
-        .map_err(|error| Failure::Failed(format!("`{}`: {error}", path.display())))
+    let pem = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+    SigningKey::from_pem(&pem).map_err(|error| Failure::at(path, error))
 }
 
 fn public_key(text: &str) -> Result<PublicKey, String> {

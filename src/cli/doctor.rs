@@ -77,7 +77,7 @@ impl DoctorArgs {
         };
         if self.json {
             let json = serde_json::to_string_pretty(&diagnosis);
-            print(&json.map_err(|error| Failure::Failed(error.to_string()))?)?;
+            print(&json.map_err(Failure::of)?)?;
         } else {
             print(&diagnosis.text(self.bypass))?;
         }

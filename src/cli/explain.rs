@@ -70,15 +70,13 @@ impl ExplainArgs {
 }
 
 fn read_action(file: &Path, model: &str) -> Result<AgentAction, Failure> {
-    let failed =
-        |error: &dyn std::fmt::Display| Failure::Failed(format!("`{}`: {error}", file.display()));
     let text = if file == Path::new("-") {
         io::read_to_string(io::stdin().lock())
     } else {
         fs::read_to_string(file)
     };
-    let text = text.map_err(|error| failed(&error))?;
-    AgentAction::from_json(&text, model).map_err(|error| failed(&error))
+    let text = text.map_err(|error| Failure::at(file, error))?;
+    AgentAction::from_json(&text, model).map_err(|error| Failure::at(file, error))
 }
 
 /// Prints the report of a dry run.

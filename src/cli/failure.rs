@@ -1,6 +1,6 @@
 //! Failures of commands, and their exit codes.
 
-use std::{io, process::ExitCode};
+use std::{fmt::Display, io, path::Path, process::ExitCode};
 
 use super::output::print_error;
 use crate::{
@@ -25,6 +25,16 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Failure with the text of an error.
+    pub(super) fn of(error: impl Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    /// Failure that names a file.
+    pub(super) fn at(path: &Path, error: impl Display) -> Self {
+        Self::Failed(format!("`{}`: {error}", path.display()))
+    }
+
     /// Prints the failure to stderr and returns its exit code.
     pub(super) fn report(&self) -> ExitCode {
         match self {

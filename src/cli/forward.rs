@@ -103,7 +103,7 @@ impl ForwardArgs {
         let agent = self.protocol.agent();
         let report = agent.map(|agent| AgentReport::read(agent, &event));
         let report = report.transpose();
-        let report = report.map_err(|error| Failure::Failed(error.to_string()))?;
+        let report = report.map_err(Failure::of)?;
         // Only the explanation has the complete arguments that a translation needs.
         let (event, target) = match &report {
             Some(report) => (

@@ -154,7 +154,7 @@ fn verify(source: &Source) -> Result<(), Failure> {
 }
 
 fn json(exchange: &RecordedExchange) -> Result<String, Failure> {
-    serde_json::to_string(exchange).map_err(|error| Failure::Failed(error.to_string()))
+    serde_json::to_string(exchange).map_err(Failure::of)
 }
 
 /// Returns an exchange as a line of text. Agents choose some of its names.

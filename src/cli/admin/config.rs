@@ -82,11 +82,8 @@ impl ConfigArgs {
             } => {
                 let mut request = json!({ "revision": resolve(&admin, &revision)? });
                 if let (Some(file), Some(fields)) = (report, request.as_object_mut()) {
-                    let report = fs::read(&file).map_err(|error| {
-                        Failure::Failed(format!("`{}`: {error}", file.display()))
-                    })?;
-                    let hash = sha256_hex(&report);
-                    fields.insert("report".to_owned(), json!(hash));
+                    let report = fs::read(&file).map_err(|error| Failure::at(&file, error))?;
+                    fields.insert("report".to_owned(), json!(sha256_hex(&report)));
                 }
                 print_change(&admin.post("/config/promote", &request)?)
             }

@@ -81,7 +81,7 @@ impl StatusArgs {
         };
         if self.json {
             let json = serde_json::to_string_pretty(&status);
-            print(&json.map_err(|error| Failure::Failed(error.to_string()))?)?;
+            print(&json.map_err(Failure::of)?)?;
         } else {
             print_status(&status)?;
         }

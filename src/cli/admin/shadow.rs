@@ -54,8 +54,8 @@ pub(in crate::cli) struct ShadowArgs {
 
 impl ShadowArgs {
     pub(in crate::cli) fn run(self) -> Result<(), Failure> {
-        let config = fs::read_to_string(&self.config)
-            .map_err(|error| Failure::Failed(format!("`{}`: {error}", self.config.display())))?;
+        let config =
+            fs::read_to_string(&self.config).map_err(|error| Failure::at(&self.config, error))?;
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("sample", &self.sample.to_string())
             .append_pair("until", &format!("{}ms", self.duration.as_millis()))

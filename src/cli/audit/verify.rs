@@ -19,7 +19,7 @@ pub(super) fn verify_files(path: &Path, contains: Option<&str>) -> Result<(), Fa
 /// Verifies a copy of a log, and prints what is wrong with it.
 pub(super) fn verify_stdin() -> Result<(), Failure> {
     let verified = chained_log::verify_copy(io::stdin().lock());
-    let verified = verified.map_err(|error| Failure::Failed(error.to_string()))?;
+    let verified = verified.map_err(Failure::of)?;
     let CopyVerification {
         lines,
         repeated,

@@ -13,7 +13,7 @@ use policy_bundle::{
     Bundle, BundleFile, ExtractedBundle, Manifest, Requirement, Revision, read_directory,
 };
 
-use super::files::{failed, read_bundle, write_bundle};
+use super::files::{read_bundle, write_bundle};
 use crate::{
     bundle::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests},
     cli::{check::print_warnings, failure::Failure, output::print, runtime::block_on},
@@ -57,7 +57,7 @@ pub(super) struct BuildArgs {
 
 impl BuildArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let files = read_directory(&self.directory).map_err(failed)?;
+        let files = read_directory(&self.directory).map_err(Failure::of)?;
         if !files.contains_key(REQUIRED_FILE) {
             let folder = self.directory.display();
             let message = format!("`{folder}` has no `{REQUIRED_FILE}`");
@@ -71,7 +71,7 @@ impl BuildArgs {
             let run = run_tests(&config, server::handle_agent_request);
             Box::pin(run).await.map_err(refused)
         })?;
-        let bundle = Bundle::build(self.manifest(&files)?, files).map_err(failed)?;
+        let bundle = Bundle::build(self.manifest(&files)?, files).map_err(Failure::of)?;
         write_bundle(&self.output, &bundle)?;
         let manifest = bundle.manifest();
         Ok(print(&format!(
@@ -90,7 +90,7 @@ impl BuildArgs {
             let bundle = read_bundle(path)?;
             let name = format!("hookgate-bundle-{}", std::process::id());
             let extracted = ExtractedBundle::new(bundle, env::temp_dir().join(name));
-            let extracted = Arc::new(extracted.map_err(failed)?);
+            let extracted = Arc::new(extracted.map_err(Failure::of)?);
             layers.push(PolicyLayer::of_bundle(
                 "org".to_owned(),
                 extracted,
@@ -128,7 +128,7 @@ impl BuildArgs {
             revision.clone()
         } else {
             let unnamed = Bundle::build(manifest.clone(), files.clone());
-            let mut digest = unnamed.map_err(failed)?.digest();
+            let mut digest = unnamed.map_err(Failure::of)?.digest();
             digest.truncate(REVISION_DIGITS);
             digest.parse().map_err(Failure::Failed)?
         };
@@ -157,7 +157,7 @@ fn default_time() -> Result<Timestamp, Failure> {
     let Some(seconds) = env::var_os(SOURCE_DATE_EPOCH) else {
         // Whole milliseconds, which are compared without surprises.
         let now = Timestamp::now().as_millisecond();
-        return Timestamp::from_millisecond(now).map_err(failed);
+        return Timestamp::from_millisecond(now).map_err(Failure::of);
     };
     let seconds = seconds.to_str().and_then(|text| text.parse().ok());
     let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());

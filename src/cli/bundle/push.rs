@@ -5,7 +5,7 @@ use std::{env, fs, path::PathBuf, time::Duration};
 use clap::Args;
 use url::Url;
 
-use super::files::{at, failed, read_bundle};
+use super::files::read_bundle;
 use crate::{
     cli::{failure::Failure, output::print, runtime::block_on},
     service_client::client_builder,
@@ -32,13 +32,13 @@ pub(super) struct PushArgs {
 impl PushArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let bundle = read_bundle(&self.bundle)?;
-        let bytes = bundle.to_bytes().map_err(failed)?;
+        let bytes = bundle.to_bytes().map_err(Failure::of)?;
         let token = match &self.token_file {
-            Some(path) => Some(fs::read_to_string(path).map_err(|error| at(path, &error))?),
+            Some(path) => Some(fs::read_to_string(path).map_err(|error| Failure::at(path, error))?),
             None => env::var(TOKEN).ok(),
         };
         let client = client_builder().timeout(PUSH_TIMEOUT).build();
-        let client = client.map_err(failed)?;
+        let client = client.map_err(Failure::of)?;
         let mut request = client
             .put(self.url)
             .header("content-type", "application/gzip")
@@ -48,7 +48,7 @@ impl PushArgs {
         }
         block_on(async {
             let response = request.send().await;
-            let response = response.map_err(|error| failed(error.without_url()))?;
+            let response = response.map_err(|error| Failure::of(error.without_url()))?;
             let status = response.status();
             if status.is_success() {
                 return Ok(());
