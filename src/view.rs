@@ -13,6 +13,5 @@ pub mod overview;
 pub mod recorded_call;
 pub mod rules;
 pub mod sessions;
-pub mod shadow;
 pub mod test_case;
 pub mod trial;

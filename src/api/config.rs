@@ -21,7 +21,7 @@ use crate::{
     state::App,
     view::{
         config::{self, ConfigDiff, ConfigView, StoredRevisionView},
-        config_change::{self, not_applied, on_blocking_thread},
+        config_change::{self, on_blocking_thread},
         overview::{self, Overview},
     },
 };
@@ -79,9 +79,8 @@ pub(super) async fn get_config_diff(
         let message = "`from` and `to` must be versions or numbers of revisions";
         return Err(ApiError::new(ErrorReason::BadQuery, message));
     };
-    let found = on_blocking_thread(move || config::diff(&app, &from, &to)).await?;
-    let found = found.map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))?;
-    Ok(Json(found))
+    let diff = on_blocking_thread(move || config::diff(&app, &from, &to)).await??;
+    Ok(Json(diff))
 }
 
 /// Configs that are or were in use and are kept as files, that which was last taken into use
@@ -93,8 +92,8 @@ pub(super) async fn get_config_diff(
 pub(super) async fn get_config_history(
     State(app): State<App>,
 ) -> Result<Json<Vec<StoredRevisionView>>, ApiError> {
-    let history = on_blocking_thread(move || config::history(&app)).await?;
-    Ok(Json(history.map_err(|error| not_applied(&error))?))
+    let history = on_blocking_thread(move || config::history(&app)).await??;
+    Ok(Json(history))
 }
 
 /// Takes a stored revision into use, until the config file changes.

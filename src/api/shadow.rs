@@ -14,14 +14,15 @@ use crate::{
     error::{ApiError, ErrorReason},
     middleware::require_role,
     state::{App, ShadowAction, ShadowStatus},
-    view::shadow,
 };
 
 /// State of the shadow, with the report of the calls that it has judged.
 #[utoipa::path(get, path = "/shadow", tag = "admin",
     responses((status = 200, description = "The state.", body = ShadowStatus), AdminErrors))]
 pub(super) async fn get_shadow(State(app): State<App>) -> Result<Json<ShadowStatus>, ApiError> {
-    Ok(Json(shadow::request(&app, ShadowAction::Status).await?))
+    Ok(Json(
+        app.resources.shadow.request(ShadowAction::Status).await?,
+    ))
 }
 
 /// Starts a shadow of the config in the body, in the place of one that is running. Hooks of the
@@ -48,7 +49,7 @@ pub(super) async fn start_shadow(
         settings: Box::new(settings),
         by: principal.name,
     };
-    Ok(Json(shadow::request(&app, action).await?))
+    Ok(Json(app.resources.shadow.request(action).await?))
 }
 
 /// Ends the shadow that is running, and returns its report.
@@ -59,7 +60,7 @@ pub(super) async fn end_shadow(
     principal: AdminPrincipal,
 ) -> Result<Json<ShadowStatus>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
-    Ok(Json(shadow::request(&app, ShadowAction::End).await?))
+    Ok(Json(app.resources.shadow.request(ShadowAction::End).await?))
 }
 
 /// Reads the settings of a shadow whose config is not a file.

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::bundles::{BundleView, bundles};
 use crate::{
     config::Config,
+    error::{ApiError, ErrorReason},
     hook,
     state::{App, ConfigRevision, ReloadError, Snapshot},
     timestamp::rfc3339,
@@ -213,13 +214,15 @@ pub fn history(app: &App) -> Result<Vec<StoredRevisionView>, ReloadError> {
 /// # Errors
 ///
 /// Fails if one does not exist, or cannot be loaded.
-pub fn diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ReloadError> {
-    let find = |revision: &str| -> Result<Arc<Config>, ReloadError> {
+pub fn diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ApiError> {
+    let find = |revision: &str| {
         let revisions = app.revisions();
         let number = revision.parse().ok();
         match number.and_then(|number: usize| revisions.get(number)) {
             Some(revision) => Ok(Arc::clone(&revision.config)),
-            None => app.config_of(revision),
+            None => app
+                .config_of(revision)
+                .map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string())),
         }
     };
     let (from, to) = (find(from)?, find(to)?);

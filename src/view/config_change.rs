@@ -1,4 +1,4 @@
-//! Changes of the config in use that operators ask for.
+//! Changes of the config that operators ask for, and the errors of those that were not made.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::task::spawn_blocking;
 use crate::{
     audit_log::PromotionRecord,
     error::{ApiError, ErrorReason},
-    state::{App, ReloadError},
+    state::{App, ReloadError, ShadowError},
 };
 
 /// Takes a stored revision into use. `report` is the SHA-256 of the report on which the
@@ -22,8 +22,7 @@ pub async fn promote(
     by: Arc<str>,
     report: Option<String>,
 ) -> Result<PromotionRecord, ApiError> {
-    let promoted = on_blocking_thread(move || app.promote(&revision, &by, report)).await?;
-    promoted.map_err(|error| not_applied(&error))
+    Ok(on_blocking_thread(move || app.promote(&revision, &by, report)).await??)
 }
 
 /// Takes the revision into use that was in use before.
@@ -32,8 +31,7 @@ pub async fn promote(
 ///
 /// Returns the reason why the revision is not in use.
 pub async fn roll_back(app: App, by: Arc<str>) -> Result<PromotionRecord, ApiError> {
-    let rolled_back = on_blocking_thread(move || app.roll_back(&by)).await?;
-    rolled_back.map_err(|error| not_applied(&error))
+    Ok(on_blocking_thread(move || app.roll_back(&by)).await??)
 }
 
 /// Runs a function that reads or writes files of the config on a thread for blocking tasks.
@@ -48,7 +46,18 @@ pub async fn on_blocking_thread<T: Send + 'static>(
     run.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "config task aborted"))
 }
 
-/// Returns the error for a change that was not made.
-pub fn not_applied(error: &ReloadError) -> ApiError {
-    ApiError::new(ErrorReason::BadConfig, error.to_string())
+impl From<ReloadError> for ApiError {
+    fn from(error: ReloadError) -> Self {
+        Self::new(ErrorReason::BadConfig, error.to_string())
+    }
+}
+
+impl From<ShadowError> for ApiError {
+    fn from(error: ShadowError) -> Self {
+        let reason = match error {
+            ShadowError::Config(_) => ErrorReason::BadConfig,
+            ShadowError::Unavailable => ErrorReason::Overloaded,
+        };
+        Self::new(reason, error.to_string())
+    }
 }

@@ -20,7 +20,6 @@ use crate::{
     view::{
         config::{self, ConfigView, RolloutView, StoredRevisionView},
         config_change::{self, on_blocking_thread},
-        shadow,
     },
 };
 
@@ -40,7 +39,7 @@ pub(in crate::console) async fn show(
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
 ) -> Result<Response, ApiError> {
-    let shadow = shadow::request(&app, ShadowAction::Status).await?;
+    let shadow = app.resources.shadow.request(ShadowAction::Status).await?;
     let read = on_blocking_thread(move || {
         let kept = app.active_revision().map(|_| config::history(&app));
         (config::current(&app), kept)
@@ -127,7 +126,7 @@ pub(in crate::console) async fn end_shadow(
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
-    shadow::request(&app, ShadowAction::End).await?;
+    app.resources.shadow.request(ShadowAction::End).await?;
     Ok(Redirect::to(ADDRESS).into_response())
 }
 

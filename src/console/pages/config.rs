@@ -16,7 +16,7 @@ use crate::{
         page::{Page, table},
         pages::changes::promotion_state,
     },
-    error::{ApiError, ErrorReason},
+    error::ApiError,
     state::{App, ReloadCause},
     view::{
         config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView},
@@ -46,7 +46,7 @@ pub(in crate::console) async fn show(
     let read = on_blocking_thread(move || {
         let diff = match &compared {
             [from, to] if from.is_empty() && to.is_empty() => None,
-            [from, to] => Some(requested_diff(&app, from, to)?),
+            [from, to] => Some(config::diff(&app, from, to)?),
         };
         Ok::<_, ApiError>((config::current(&app), diff))
     });
@@ -103,11 +103,6 @@ fn reload_result(result: &str) -> Markup {
             _ => {}
         }
     }
-}
-
-fn requested_diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ApiError> {
-    let found = config::diff(app, from, to);
-    found.map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))
 }
 
 fn refused_reload(refused: &RefusedView) -> Markup {
