@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, File},
+    fs::{self, File},
     io::{self, ErrorKind, Read},
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -17,7 +16,10 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::{config::PolicyLayer, state::replace_file};
+use crate::{
+    config::PolicyLayer,
+    state::{create_folder, replace_file},
+};
 
 /// Name of the file that names the archives in use.
 const ACTIVE: &str = "active.json";
@@ -184,13 +186,6 @@ impl BundleStore {
                 fs::remove_file(entry.path()).ok();
             }
         }
-    }
-}
-
-fn create_folder(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -234,10 +234,7 @@ impl RevisionStore {
 ///
 /// Fails if the file cannot be written; the old one stays.
 pub fn replace_file(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        _ => (),
-    }
+    create_folder(folder)?;
     let temporary = path.with_extension("new");
     let mut file = OpenOptions::new()
         .write(true)
@@ -249,6 +246,18 @@ pub fn replace_file(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     File::open(folder)?.sync_all()
+}
+
+/// Creates a folder that others cannot read, if it is missing.
+///
+/// # Errors
+///
+/// Fails if the folder cannot be created, such as without its parent.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn file_name(version: &str) -> String {
