@@ -23,13 +23,9 @@ use crate::{
             clock,
             record::{
                 CallDetail, CallRecord, RecordKind, SessionMatch, TracedTokens,
-                document_diff::DocumentDiff, traced_event::TracedEvent,
+                document_diff::DocumentDiff,
             },
-            sink::{
-                call_trace::CallTrace,
-                content_capture::ContentCapture,
-                event_trace::{RunReader, planned_event},
-            },
+            sink::{call_trace::CallTrace, content_capture::ContentCapture},
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
     },
@@ -140,31 +136,17 @@ impl TraceSink {
         }))
     }
 
-    fn reader(&self) -> RunReader<'_> {
-        RunReader {
-            store: &self.store,
-            rules: &self.rules,
-            keeps_reasons: self.settings.reasons,
-        }
-    }
-
     fn decided(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
         self.event.get_or_insert(decision.event);
-        self.reader().count_skips(decision);
-        self.reader().record_denials(exchange, decision);
-        let is_empty =
-            decision.runs.is_empty() && decision.plan.is_none_or(|plan| plan.skipped.is_empty());
-        if is_empty {
+        let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
+        self.count_skipped(skipped);
+        self.record_denials(exchange, decision);
+        if decision.runs.is_empty() && skipped.is_empty() {
             return;
         }
-        let event = self.reader().event(exchange, decision);
-        let bytes = event.bytes();
-        let rounds = self.round_of(decision.event);
-        if let Some(call) = self.call(bytes) {
-            call.add_event(TracedEvent {
-                round: rounds,
-                ..event
-            });
+        let event = self.read_event(exchange, decision);
+        if let Some(call) = self.call(event.bytes()) {
+            call.add_event(event);
         }
     }
 
@@ -284,27 +266,9 @@ impl Sink for TraceSink {
                     call.detail.session_match = Some(found);
                 }
             }
-            ExchangeEvent::Planned {
-                event,
-                plan,
-                asked,
-                is_skipped,
-            } => {
-                let planned = planned_event(self.kind, *event, *is_skipped, asked.is_empty());
-                let Some(planned) = planned else {
-                    return;
-                };
-                let round = self.round_of(*event);
-                let rules = (*asked, *is_skipped);
-                let event = self.reader().planned(exchange, *event, *plan, rules);
-                let event = TracedEvent { round, ..event };
-                let rules = asked.iter().map(|asked| asked.rule).collect();
-                if let Some(call) = self.call(event.bytes()) {
-                    planned.add(call, event, rules);
-                }
-            }
+            ExchangeEvent::Planned { .. } => self.record_plan(exchange, event),
             ExchangeEvent::HookFinished { event, run } => {
-                self.reader().count_run(exchange, *event, run);
+                self.count_run(exchange, *event, run);
                 let now_us = exchange.micros_now();
                 if let Some(call) = self.call(0) {
                     call.add_hook_time(now_us, clock::micros(run.elapsed));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     event::{Action, EventName, EventOrigin, HookRun, HookStatus, RuleId, SkipReason},
     observe::{
-        recorder::{EventDecision, Exchange, PlanSummary, PlannedRule},
+        recorder::{EventDecision, Exchange, ExchangeEvent},
         trace::{
             clock,
             record::{
@@ -15,8 +15,8 @@ use crate::{
                 traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
             },
             rule::{RunEffect, TracedRule},
-            sink::call_trace::CallTrace,
-            store::{TraceStore, denials::Denial},
+            sink::TraceSink,
+            store::denials::Denial,
         },
     },
 };
@@ -24,56 +24,16 @@ use crate::{
 /// Bytes of a subject that are kept.
 const MAX_SUBJECT_BYTES: usize = 128;
 
-/// Use of an event's plan before it is decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PlannedUse {
-    /// Nothing is asked, so the plan is all there is.
-    Whole,
-    /// The chunks of a response follow.
-    Chunks,
-}
-
-/// Reads events and runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RunReader<'a> {
-    pub(crate) store: &'a TraceStore,
-    pub(crate) rules: &'a [Option<Arc<TracedRule>>],
-    pub(crate) keeps_reasons: bool,
-}
-
-/// Returns how a plan is used; `None` if the decision of the event follows.
-pub(crate) const fn planned_event(
-    kind: RecordKind,
-    event: EventName,
-    is_skipped: bool,
-    is_empty: bool,
-) -> Option<PlannedUse> {
-    let is_call = matches!(kind, RecordKind::Call) && event.is_model_call();
-    if is_skipped || is_call && is_empty {
-        return Some(PlannedUse::Whole);
-    }
-    if is_call && matches!(event, EventName::AfterModel) {
-        return Some(PlannedUse::Chunks);
-    }
-    None
-}
-
-impl PlannedUse {
-    pub(crate) fn add(self, call: &mut CallTrace, event: TracedEvent, rules: Vec<RuleId>) {
-        match self {
-            Self::Whole if event.rules.is_empty() => (),
-            Self::Whole => call.add_event(event),
-            Self::Chunks => call.begin_chunks(event, rules),
-        }
-    }
-}
-
-impl RunReader<'_> {
+impl TraceSink {
     /// Reads a decided event.
-    pub(crate) fn event(self, exchange: &Exchange, decision: &EventDecision<'_>) -> TracedEvent {
+    pub(super) fn read_event(
+        &self,
+        exchange: &Exchange,
+        decision: &EventDecision<'_>,
+    ) -> TracedEvent {
         let runs = decision.runs.iter().map(|run| TracedRun {
             rule: self.rule(run.rule),
-            outcome: RunOutcome::Asked(self.run(decision.event, run, 1)),
+            outcome: RunOutcome::Asked(self.read_run(decision.event, run, 1)),
         });
         let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
         let rules = runs.chain(skipped.iter().map(|skip| self.skipped(*skip)));
@@ -86,7 +46,7 @@ impl RunReader<'_> {
                 .plan
                 .map_or(ended_us, |plan| exchange.micros_at(plan.started)),
             ended_us,
-            round: 0,
+            round: self.round_of(decision.event),
             sequential: decision.plan.is_some_and(|plan| plan.sequential),
             rules: rules.collect(),
             verdict: decision.verdict,
@@ -97,17 +57,26 @@ impl RunReader<'_> {
         }
     }
 
-    /// Reads the plan of an event, with all of its rules.
-    pub(crate) fn planned(
-        self,
-        exchange: &Exchange,
-        event: EventName,
-        plan: PlanSummary<'_>,
-        (asked, is_skipped): (&[PlannedRule<'_>], bool),
-    ) -> TracedEvent {
-        let asked = asked.iter().map(|asked| TracedRun {
+    /// Records the plan of an event that no decision follows: nothing is asked, or the chunks of a
+    /// response follow.
+    pub(super) fn record_plan(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        let ExchangeEvent::Planned {
+            event,
+            plan,
+            asked,
+            is_skipped,
+        } = event
+        else {
+            return;
+        };
+        let is_call = self.kind == RecordKind::Call && event.is_model_call();
+        let is_whole = *is_skipped || is_call && asked.is_empty();
+        if !is_whole && !(is_call && *event == EventName::AfterModel) {
+            return;
+        }
+        let asked_runs = asked.iter().map(|asked| TracedRun {
             rule: self.rule(asked.rule),
-            outcome: if is_skipped {
+            outcome: if *is_skipped {
                 RunOutcome::NotAsked(SkipReason::DryRun)
             } else {
                 RunOutcome::Asked(RunDetail::none())
@@ -116,23 +85,31 @@ impl RunReader<'_> {
         self.count_skipped(plan.skipped);
         let skipped = plan.skipped.iter().map(|skip| self.skipped(*skip));
         let at_us = exchange.micros_at(plan.started);
-        TracedEvent {
-            event,
+        let traced = TracedEvent {
+            event: *event,
             origin: EventOrigin::ModelCall.as_str(),
             subject: None,
             at_us,
             ended_us: at_us,
-            round: 0,
+            round: self.round_of(*event),
             sequential: plan.sequential,
-            rules: asked.chain(skipped).collect(),
+            rules: asked_runs.chain(skipped).collect(),
             verdict: Action::Proceed,
             reason: None,
             chunks: None,
+        };
+        let Some(call) = self.call(traced.bytes()) else {
+            return;
+        };
+        if !is_whole {
+            call.begin_chunks(traced, asked.iter().map(|asked| asked.rule).collect());
+        } else if !traced.rules.is_empty() {
+            call.add_event(traced);
         }
     }
 
     /// Reads equal runs of a rule.
-    pub(crate) fn run(self, event: EventName, run: &HookRun, times: u64) -> RunDetail {
+    pub(super) fn read_run(&self, event: EventName, run: &HookRun, times: u64) -> RunDetail {
         let output = &run.answer.output;
         let reason = match run.action {
             Action::Stop => output.stop(),
@@ -159,7 +136,7 @@ impl RunReader<'_> {
     }
 
     /// Returns the reason of an event, as the rule that gave it has it.
-    pub(crate) fn event_reason(self, decision: &EventDecision<'_>, reason: &str) -> ReasonText {
+    pub(super) fn event_reason(&self, decision: &EventDecision<'_>, reason: &str) -> ReasonText {
         let gave = |run: &&HookRun| {
             let output = &run.answer.output;
             let texts = [&output.reason, &output.stop_reason];
@@ -170,7 +147,7 @@ impl RunReader<'_> {
     }
 
     /// Counts a run, and the calls that a policy removed.
-    pub(crate) fn count_run(self, exchange: &Exchange, event: EventName, run: &HookRun) {
+    pub(super) fn count_run(&self, exchange: &Exchange, event: EventName, run: &HookRun) {
         let Some(rule) = self.rule(run.rule) else {
             return;
         };
@@ -201,19 +178,14 @@ impl RunReader<'_> {
     }
 
     /// Counts runs without effect, whose durations are known in sum.
-    pub(crate) fn count_equal_runs(self, run: &HookRun, times: u64) {
+    pub(super) fn count_equal_runs(&self, run: &HookRun, times: u64) {
         if let Some(rule) = self.rule(run.rule) {
             rule.record_runs(times, RunEffect::None, false, run.elapsed);
         }
     }
 
-    /// Counts the rules that were not asked.
-    pub(crate) fn count_skips(self, decision: &EventDecision<'_>) {
-        self.count_skipped(decision.plan.map_or(&[][..], |plan| plan.skipped));
-    }
-
     /// Adds each denial of an enforcing rule to the table of denials.
-    pub(crate) fn record_denials(self, exchange: &Exchange, decision: &EventDecision<'_>) {
+    pub(super) fn record_denials(&self, exchange: &Exchange, decision: &EventDecision<'_>) {
         let denies = |run: &&HookRun| {
             matches!(run.action, Action::Ask | Action::Deny | Action::Stop) && run.is_enforced()
         };
@@ -222,7 +194,7 @@ impl RunReader<'_> {
             let Some(rule) = self.rule(run.rule) else {
                 continue;
             };
-            let detail = self.run(decision.event, run, 1);
+            let detail = self.read_run(decision.event, run, 1);
             self.store.add_denial(Denial {
                 rule: &rule.identity.name,
                 at: Some(&rule.identity.at),
@@ -239,32 +211,32 @@ impl RunReader<'_> {
     /// Keeps the reason that a run gave. Reasons of policies come from the config, but for those
     /// that replace a tool's result; reasons of hooks may be about content, but for those that
     /// hookgate gives when a hook fails.
-    fn reason(self, event: EventName, run: Option<&HookRun>, reason: &str) -> ReasonText {
+    fn reason(&self, event: EventName, run: Option<&HookRun>, reason: &str) -> ReasonText {
         let rule = run.and_then(|run| self.rule(run.rule));
         let is_policy = rule.is_some_and(|rule| rule.identity.policy.is_some());
         let is_failure = run.is_some_and(|run| run.answer.is_failure_reason(&run.name, reason));
         if is_failure || is_policy && event != EventName::AfterTool {
             ReasonText::with_text(reason)
-        } else if self.keeps_reasons {
+        } else if self.settings.reasons {
             ReasonText::with_content(reason, &self.store.contents.masked_text(reason))
         } else {
             ReasonText::digest(reason)
         }
     }
 
-    fn rule(self, rule: RuleId) -> Option<Arc<TracedRule>> {
+    fn rule(&self, rule: RuleId) -> Option<Arc<TracedRule>> {
         let index = usize::try_from(rule.0).ok()?;
         self.rules.get(index)?.clone()
     }
 
-    fn skipped(self, (rule, reason): (RuleId, SkipReason)) -> TracedRun {
+    fn skipped(&self, (rule, reason): (RuleId, SkipReason)) -> TracedRun {
         TracedRun {
             rule: self.rule(rule),
             outcome: RunOutcome::NotAsked(reason),
         }
     }
 
-    fn count_skipped(self, skipped: &[(RuleId, SkipReason)]) {
+    pub(super) fn count_skipped(&self, skipped: &[(RuleId, SkipReason)]) {
         for (rule, _) in skipped {
             if let Some(rule) = self.rule(*rule) {
                 rule.record_skip();

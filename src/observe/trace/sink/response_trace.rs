@@ -30,7 +30,7 @@ impl TraceSink {
             }
             ExchangeEvent::ChunksPassed { chunks, runs } => {
                 for (run, times) in *runs {
-                    self.reader().count_equal_runs(run, *times);
+                    self.count_equal_runs(run, *times);
                     self.add_chunk_runs(run, *times);
                     if let Some(call) = &mut self.call {
                         call.detail.times.hooks_us += u64::from(clock::micros(run.elapsed));
@@ -66,7 +66,7 @@ impl TraceSink {
     }
 
     fn add_chunk_runs(&mut self, run: &HookRun, times: u64) {
-        let detail = self.reader().run(EventName::AfterModel, run, times);
+        let detail = self.read_run(EventName::AfterModel, run, times);
         if let Some(call) = &mut self.call {
             call.add_chunk_run(run.rule, detail);
         }
@@ -116,13 +116,13 @@ impl TraceSink {
     }
 
     fn chunk_decided(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
-        self.reader().record_denials(exchange, decision);
+        self.record_denials(exchange, decision);
         let runs = decision.runs.iter();
         let runs: Vec<_> = runs
-            .map(|run| (run.rule, self.reader().run(decision.event, run, 1)))
+            .map(|run| (run.rule, self.read_run(decision.event, run, 1)))
             .collect();
         let reason = decision.reason();
-        let reason = reason.map(|reason| self.reader().event_reason(decision, &reason));
+        let reason = reason.map(|reason| self.event_reason(decision, &reason));
         let Some(call) = &mut self.call else {
             return;
         };
