@@ -144,19 +144,22 @@ pub async fn dry_run(
             response
         },
     );
-    let answered = response.map_err(|_elapsed| DryRunError::Timeout)?;
-    let upstream = recorded_requests(mock).await;
+    let (status, answer) = response.map_err(|_elapsed| DryRunError::Timeout)?;
+    let events = tracer.take_events();
+    let (verdict, reason) = report::verdict(&events, &answer);
+    // Policies and hooks that are listed only have not been asked.
+    let is_known = execution == HookExecution::Executed || verdict == report::ERROR;
     let records = trace.list(&TraceFilter::default(), None, 1);
-    let report = DryRunReport::new(
-        (tracer.take_events(), records.calls.into_iter().next()),
+    Ok(DryRunReport {
+        verdict: is_known.then_some(verdict),
+        reason,
+        events,
         positions,
-        upstream,
-        answered,
-        dialect_of(action),
-    );
-    Ok(match execution {
-        HookExecution::Executed => report,
-        HookExecution::Skipped => report.without_verdict(),
+        record: records.calls.into_iter().next(),
+        upstream: recorded_requests(mock).await,
+        status,
+        text: report::shown_text(&answer, dialect_of(action)),
+        answer,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The verdict on an action that ends with an error outside of hooks.
-const ERROR: &str = "error";
+pub(super) const ERROR: &str = "error";
 
 /// The result of a dry run.
 #[derive(Debug, Serialize)]
@@ -52,38 +52,8 @@ pub struct RecordedRequest {
     pub body: Value,
 }
 
-impl DryRunReport {
-    /// Removes the verdict, unless it is an error: policies and hooks have not been asked.
-    pub(super) fn without_verdict(self) -> Self {
-        let verdict = self.verdict.filter(|verdict| *verdict == ERROR);
-        Self { verdict, ..self }
-    }
-
-    /// Summarizes events, requests to the model API, and the response to the agent.
-    pub(super) fn new(
-        (events, record): (Vec<EventTrace>, Option<Arc<CallRecord>>),
-        positions: BTreeMap<RuleId, RulePosition>,
-        upstream: Vec<RecordedRequest>,
-        (status, answer): (u16, Value),
-        dialect: &dyn Dialect,
-    ) -> Self {
-        let (verdict, reason) = verdict(&events, &answer);
-        Self {
-            verdict: Some(verdict),
-            reason,
-            events,
-            positions,
-            record,
-            upstream,
-            status,
-            text: text(&content_form(&answer, dialect).unwrap_or_else(|| answer.clone())),
-            answer,
-        }
-    }
-}
-
 /// Returns the strictest verdict of all events, or an error outside of hooks.
-fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, Option<String>) {
+pub(super) fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, Option<String>) {
     let strictest = events.iter().map(|event| event.verdict).max();
     let strictest = strictest.unwrap_or(Action::Proceed);
     let error = answer.pointer("/error/message").and_then(Value::as_str);
@@ -128,7 +98,9 @@ fn content_form(answer: &Value, dialect: &dyn Dialect) -> Option<Value> {
 
 /// Returns all text of a response that an agent displays, without thoughts; of an
 /// error, its message.
-fn text(answer: &Value) -> String {
+pub(super) fn shown_text(answer: &Value, dialect: &dyn Dialect) -> String {
+    let content = content_form(answer, dialect);
+    let answer = content.as_ref().unwrap_or(answer);
     let chunks = answer
         .as_array()
         .map_or(std::slice::from_ref(answer), Vec::as_slice);
