@@ -162,6 +162,24 @@ pub trait ReadChunks: Debug + Send {
     }
 }
 
+/// Reads all chunks of a stream.
+///
+/// # Errors
+///
+/// Fails if hooks could not see all of it, or the stream is not complete.
+pub fn read_stream(
+    dialect: &dyn Dialect,
+    events: impl IntoIterator<Item = Bytes>,
+) -> Result<Vec<ResponseDocument>, DialectError> {
+    let mut reader = dialect.chunk_reader();
+    let mut chunks = Vec::new();
+    for event in events {
+        chunks.extend(reader.read(event)?);
+    }
+    chunks.extend(reader.finish()?);
+    Ok(chunks)
+}
+
 /// Writes the chunks of one response for the agent.
 pub trait WriteChunks: Debug + Send + Sync {
     /// Writes a chunk.

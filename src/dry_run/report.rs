@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    dialect::Dialect,
+    dialect::{Dialect, read_stream},
     event::{Action, RuleId},
     hook::EventTrace,
     observe::trace::{CallRecord, RulePosition},
@@ -80,13 +80,8 @@ fn content_form(answer: &Value, dialect: &dyn Dialect) -> Option<Value> {
     };
     let chunks = match answer {
         Value::Array(events) => {
-            let mut reader = dialect.chunk_reader();
-            let mut chunks = Vec::new();
-            for event in events {
-                chunks.extend(reader.read(bytes(event).into()).ok()?);
-            }
-            chunks.extend(reader.finish().ok()?);
-            chunks
+            let events = events.iter().map(|event| bytes(event).into());
+            read_stream(dialect, events).ok()?
         }
         whole => vec![dialect.open_response(bytes(whole).into()).ok()?],
     };

@@ -211,13 +211,7 @@ fn read_answer(
             .map(|chunk| dialect.open_response(bytes(chunk)));
         return read.collect();
     }
-    let mut reader = dialect.chunk_reader();
-    let mut read = Vec::new();
-    for event in chunks {
-        read.extend(reader.read(bytes(event))?);
-    }
-    read.extend(reader.finish()?);
-    Ok(read)
+    dialect::read_stream(dialect, chunks.iter().map(bytes))
 }
 
 /// A call for this model, of which only the model matters.

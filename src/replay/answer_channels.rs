@@ -83,24 +83,13 @@ fn documents(dialect: &dyn Dialect, body: Bytes) -> Option<Vec<ResponseDocument>
                 document.or_else(|_| ResponseDocument::parse(body)).ok()?,
             ])
         }
-        Some(b'[') => {
-            let mut reader = dialect.chunk_reader();
-            let elements = dialect::elements(&body).ok()?;
-            let read = elements.into_iter().map(|element| reader.read(element));
-            let read: Result<Vec<_>, _> = read.collect();
-            Some(read.ok()?.into_iter().flatten().collect())
-        }
+        Some(b'[') => dialect::read_stream(dialect, dialect::elements(&body).ok()?).ok(),
         _ => {
             let mut events = SseReader::new(MAX_EVENT_BYTES);
             let mut data = events.push(&body).ok()?;
             data.extend(events.finish().ok()?);
             data.retain(|data| data.trim_ascii() != b"[DONE]");
-            let mut reader = dialect.chunk_reader();
-            let read = data.into_iter().map(|data| reader.read(data));
-            let read: Result<Vec<_>, _> = read.collect();
-            let mut documents: Vec<_> = read.ok()?.into_iter().flatten().collect();
-            documents.extend(reader.finish().ok()?);
-            Some(documents)
+            dialect::read_stream(dialect, data).ok()
         }
     }
 }
