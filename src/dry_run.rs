@@ -39,14 +39,12 @@ pub use self::{
 pub use crate::test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall, model_path};
 use crate::{
     auth,
-    config::{
-        Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, StoreSettings, TraceSettings,
-    },
+    config::{Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, TraceSettings},
     dialect::{self, Dialect, RequestLine},
     hook::{self, HookExecution, Tracer},
     observe::trace::TraceFilter,
     sha256::sha256,
-    state::{App, AppResources, BuildError, end_tasks},
+    state::{App, AppResources, BuildError},
     upstream::{
         content_headers::{self, MediaType},
         sse::SseReader,
@@ -140,7 +138,7 @@ pub async fn dry_run(
             let _stop = stop.clone().drop_guard();
             let response = perform(&app, handler, request);
             let response = tokio::time::timeout(REQUEST_TIMEOUT, response).await;
-            end(app).await;
+            app.end().await;
             response
         },
     );
@@ -163,31 +161,22 @@ pub async fn dry_run(
     })
 }
 
-/// Returns the config with the mock as its upstreams, and without files, recordings, exporters,
-/// shared stores, prewarmed processes and proofs.
+/// Returns the config without effects outside, and with the mock as its upstreams.
 fn isolated(config: &Config, action: &AgentAction, mock: SocketAddr) -> Config {
     let mut config = config.clone();
-    config.remove_proofs();
+    config.isolate();
     if let AgentAction::Call(call) = action {
         auth::add_named_caller(&mut config.auth, &call.headers, call.query());
     }
     authenticate_by_name(&mut config.auth);
     config.listen = (Ipv4Addr::LOCALHOST, 0).into();
-    config.sessions.transcripts = None;
-    config.audit = None;
-    config.record = None;
-    config.telemetry.otlp = None;
     config.trace = TraceSettings::default();
     config.trace.content.reasons = true;
-    config.sessions.store = StoreSettings::Memory;
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
         for upstream in config.upstreams.iter_mut() {
             upstream.url = url.clone();
             upstream.fallback = None;
         }
-    }
-    for hook in config.enabled_hooks_mut() {
-        hook.settings.0.shift_remove("prewarm");
     }
     config
 }
@@ -281,15 +270,6 @@ async fn perform(app: &App, handler: AgentHandler, request: Request) -> (u16, Va
     (head.status.as_u16(), answer)
 }
 
-/// Waits until all processes of the gateway have ended.
-async fn end(app: App) {
-    let resources = Arc::clone(&app.resources);
-    resources.shutdown.cancel();
-    // Workers end with the last snapshot.
-    drop(app);
-    end_tasks(&resources.tasks).await;
-}
-
 fn parse(body: &[u8]) -> Value {
     let text = || Value::from(String::from_utf8_lossy(body));
     serde_json::from_slice(body).unwrap_or_else(|_| text())
@@ -329,7 +309,7 @@ async fn recorded_requests(mock: Router) -> Vec<RecordedRequest> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
+    use crate::config::{Secret, StoreSettings};
 
     #[test]
     fn a_dry_run_uses_no_shared_store() {

@@ -19,8 +19,8 @@ use super::{
     replay_sink::{ReplaySink, ReplayedCall},
 };
 use crate::{
-    config::{Config, StoreSettings},
-    dialect,
+    config::Config,
+    dialect::{self, Api},
     error::ErrorReason,
     event::{EventName, HookOutput, HookResult, HookStatus},
     middleware::{Authenticated, RequestId},
@@ -30,7 +30,7 @@ use crate::{
         RecordedResponse, RecordedRound,
     },
     session::{MatchKind, RecordedMatch},
-    state::{App, AppResources, BuildError, ReplayInput, end_tasks},
+    state::{App, AppResources, BuildError, ReplayInput},
     transport::{RecordedRuns, RequestRuns, RunKey},
     upstream::{RecordedAnswers, StoredAnswer},
 };
@@ -83,13 +83,16 @@ impl ReplayGateway {
     /// # Errors
     ///
     /// Returns an error if something that the config asks for cannot be built.
-    pub(super) async fn new(config: Config, hooks: ReplayedHooks) -> Result<Self, BuildError> {
+    pub(super) async fn new(mut config: Config, hooks: ReplayedHooks) -> Result<Self, BuildError> {
         let runs = (hooks != ReplayedHooks::Run).then(Arc::<RecordedRuns>::default);
         let resources = AppResources {
             recorded_runs: runs.clone(),
             ..AppResources::default()
         };
-        let app = App::new(isolated(config), resources).await?;
+        config.isolate();
+        config.trace.exchanges = 0;
+        config.sessions.max = config.sessions.max.min(MAX_SESSIONS);
+        let app = App::new(config, resources).await?;
         let slots = app.snapshot().engine.table().free_slots();
         app.resources.process_slots.resize(slots);
         Ok(Self { app, runs })
@@ -97,11 +100,7 @@ impl ReplayGateway {
 
     /// Ends the gateway, and waits for its hook processes.
     pub(super) async fn end(self) {
-        let resources = Arc::clone(&self.app.resources);
-        resources.shutdown.cancel();
-        // Workers end with the last snapshot.
-        drop(self.app);
-        end_tasks(&resources.tasks).await;
+        self.app.end().await;
     }
 
     /// Replays one call.
@@ -161,8 +160,7 @@ impl ReplayGateway {
     /// Returns whether a call refers to a response that this gateway has not given its caller.
     pub(super) fn lacks_earlier_response(&self, recorded: &RecordedExchange) -> bool {
         let (snapshot, resources) = (self.app.snapshot(), &self.app.resources);
-        let mut dialects = dialect::ALL.iter();
-        let dialect = dialects.find(|dialect| dialect.api().as_str() == recorded.dialect);
+        let dialect = Api::named(&recorded.dialect).map(dialect::of);
         let body = whole_body(recorded).map(Bytes::from);
         let references = dialect.zip(body).and_then(|(dialect, body)| {
             let body = dialect.parse_request(body).ok()?;
@@ -188,22 +186,6 @@ impl ReplayGateway {
         }
         bytes.freeze()
     }
-}
-
-/// Returns a config without files, exporters, shared stores, prewarmed processes and proofs.
-fn isolated(mut config: Config) -> Config {
-    config.remove_proofs();
-    config.audit = None;
-    config.record = None;
-    config.telemetry.otlp = None;
-    config.trace.exchanges = 0;
-    config.sessions.transcripts = None;
-    config.sessions.store = StoreSettings::Memory;
-    config.sessions.max = config.sessions.max.min(MAX_SESSIONS);
-    for hook in config.enabled_hooks_mut() {
-        hook.settings.0.shift_remove("prewarm");
-    }
-    config
 }
 
 /// Returns the body of a request; `None` if it is not recorded, or did not arrive completely.

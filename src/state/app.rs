@@ -107,6 +107,15 @@ impl App {
         self.resources.tasks.spawn(maintained);
     }
 
+    /// Ends background tasks, and waits until all hook processes have ended.
+    pub async fn end(self) {
+        let resources = Arc::clone(&self.resources);
+        resources.shutdown.cancel();
+        // Workers end with the last snapshot.
+        drop(self);
+        end_tasks(&resources.tasks).await;
+    }
+
     /// Returns the current snapshot, which a request holds from start to end.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         let snapshot = self.snapshot.read();

@@ -20,7 +20,7 @@ use super::{
     record::RecordSettings,
     revisions::{RevisionSettings, source::SourceSettings},
     rollout::{RolloutSettings, shadow::ShadowSettings},
-    sessions::{EventSettings, SessionSettings},
+    sessions::{EventSettings, SessionSettings, StoreSettings},
     telemetry::{LogSettings, Telemetry},
     tool_names::{ToolMeaning, ToolMeaningSchema},
     trace::TraceSettings,
@@ -212,13 +212,17 @@ impl Config {
         store.redis()
     }
 
-    /// Removes the cases of all proofs, so that nothing is proven.
-    pub fn remove_proofs(&mut self) {
+    /// Removes files, recordings, exporters, shared stores, prewarmed processes and proofs.
+    pub fn isolate(&mut self) {
+        (self.audit, self.record, self.telemetry.otlp) = (None, None, None);
+        self.sessions.transcripts = None;
+        self.sessions.store = StoreSettings::Memory;
         for policy in &mut self.policies {
             policy.proof = ProofCases::default();
         }
         for hook in self.enabled_hooks_mut() {
             hook.proof = ProofCases::default();
+            hook.settings.0.shift_remove("prewarm");
         }
     }
 
