@@ -18,6 +18,7 @@ mod response_tail;
 mod time_buckets;
 mod token_usage;
 pub mod trace;
+mod truncated;
 
 pub use self::{
     bundle_status::{BundleStatus, BundleStatuses},
@@ -27,4 +28,5 @@ pub use self::{
     response_tail::ResponseTail,
     time_buckets::TimeBuckets,
     token_usage::{TokenSum, TokenUsage},
+    truncated::truncated,
 };

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
-    observe::ReloadOutcome,
+    observe::{ReloadOutcome, truncated},
     sha256::sha256_hex,
     timestamp::utc_timestamp,
 };
@@ -364,7 +364,7 @@ impl TextDigest {
     /// Creates the digest of a text, with the text.
     pub fn with_text(text: &str) -> Self {
         Self {
-            text: Some(truncate(text, MAX_TEXT_BYTES).to_owned()),
+            text: Some(truncated(text, MAX_TEXT_BYTES).to_owned()),
             ..Self::new(text)
         }
     }
@@ -378,19 +378,14 @@ impl ViewRecord {
             request: short_name(request),
             session: short_name(session),
             caller: None,
-            reason: truncate(reason, MAX_TEXT_BYTES).to_owned(),
+            reason: truncated(reason, MAX_TEXT_BYTES).to_owned(),
         }
     }
 }
 
 /// Returns a name, truncated to the length that the log stores.
 pub fn short_name(name: &str) -> String {
-    truncate(name, MAX_NAME_BYTES).to_owned()
-}
-
-fn truncate(text: &str, max_bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(max_bytes))
-        .unwrap_or(text)
+    truncated(name, MAX_NAME_BYTES).to_owned()
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use crate::{
             sink::{call_trace::CallTrace, content_capture::ContentCapture},
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
+        truncated,
     },
     timestamp::milliseconds,
 };
@@ -179,7 +180,7 @@ impl TraceSink {
             started_ms: milliseconds(now.checked_sub(elapsed).unwrap_or(now)),
             duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             caller: name(&caller.name, |last| &last.caller),
-            caller_key: name(short(&caller.key, KEY_CHARS), |last| &last.caller_key),
+            caller_key: name(truncated(&caller.key, KEY_CHARS), |last| &last.caller_key),
             agent: name(&caller.agent, |last| &last.agent),
             session: name(&exchange.session_id, |last| &last.session),
             dialect: exchange.api,
@@ -309,15 +310,10 @@ impl Sink for TraceSink {
     }
 }
 
-fn short(name: &str, max: usize) -> &str {
-    let end = name.floor_char_boundary(max);
-    name.get(..end).unwrap_or_default()
-}
-
 /// Returns a name, which is that of the last record if they are equal: most calls have the same
 /// caller, agent and model.
 fn shared(name: &str, last: Option<&Arc<str>>) -> Arc<str> {
-    let name = short(name, MAX_NAME_BYTES);
+    let name = truncated(name, MAX_NAME_BYTES);
     let last = last.filter(|last| ***last == *name);
     last.map_or_else(|| Arc::from(name), Arc::clone)
 }

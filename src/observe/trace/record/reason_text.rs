@@ -4,7 +4,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::sha256::sha256_hex;
+use crate::{observe::truncated, sha256::sha256_hex};
 
 /// Bytes of a reason that are kept.
 const MAX_REASON_BYTES: usize = 512;
@@ -44,7 +44,7 @@ impl ReasonText {
     /// Keeps the digest of a reason that is no content, and its text.
     pub(crate) fn with_text(reason: &str) -> Self {
         Self {
-            text: Some(truncated(reason)),
+            text: Some(truncated(reason, MAX_REASON_BYTES).into()),
             ..Self::digest(reason)
         }
     }
@@ -52,7 +52,7 @@ impl ReasonText {
     /// Keeps the digest of a reason that may be about content, and its masked form.
     pub(crate) fn with_content(reason: &str, masked: &str) -> Self {
         Self {
-            text: Some(truncated(masked)),
+            text: Some(truncated(masked, MAX_REASON_BYTES).into()),
             is_content: true,
             ..Self::digest(reason)
         }
@@ -76,9 +76,4 @@ impl ReasonText {
     pub(crate) fn heap_bytes(&self) -> usize {
         self.sha256.len() + self.text.as_ref().map_or(0, |text| text.len())
     }
-}
-
-fn truncated(text: &str) -> Box<str> {
-    let end = text.floor_char_boundary(MAX_REASON_BYTES);
-    Box::from(text.get(..end).unwrap_or_default())
 }

@@ -18,6 +18,7 @@ use crate::{
             sink::TraceSink,
             store::denials::Denial,
         },
+        truncated,
     },
 };
 
@@ -41,7 +42,9 @@ impl TraceSink {
         TracedEvent {
             event: decision.event,
             origin: decision.origin.as_str(),
-            subject: decision.subject.map(short_subject),
+            subject: decision
+                .subject
+                .map(|subject| truncated(subject, MAX_SUBJECT_BYTES).into()),
             at_us: decision
                 .plan
                 .map_or(ended_us, |plan| exchange.micros_at(plan.started)),
@@ -261,9 +264,4 @@ impl RunDetail {
             diagnostics: Vec::new(),
         }
     }
-}
-
-fn short_subject(subject: &str) -> Box<str> {
-    let end = subject.floor_char_boundary(MAX_SUBJECT_BYTES);
-    Box::from(subject.get(..end).unwrap_or_default())
 }

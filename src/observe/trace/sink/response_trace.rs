@@ -10,8 +10,9 @@ use crate::{
                 chunk_strip::{ChunkSpan, ChunkStrip},
                 document_diff::DocumentDiff,
             },
-            sink::{MAX_NAME_BYTES, TraceSink, short},
+            sink::{MAX_NAME_BYTES, TraceSink},
         },
+        truncated,
     },
 };
 
@@ -92,7 +93,7 @@ impl TraceSink {
     }
 
     fn add_denied_tool(&mut self, tool: &str) {
-        let tool = Box::from(short(tool, MAX_NAME_BYTES));
+        let tool = Box::from(truncated(tool, MAX_NAME_BYTES));
         let denied = self.call.as_ref().map(|call| &call.detail.denied_tools);
         if denied.is_some_and(|denied| denied.contains(&tool) || denied.len() >= MAX_DENIED_TOOLS) {
             return;

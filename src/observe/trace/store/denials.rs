@@ -15,6 +15,7 @@ use crate::{
     observe::{
         TimeBuckets,
         trace::{record::reason_text::ReasonText, rule::RulePosition},
+        truncated,
     },
     timestamp::{now_ms, rfc3339_ms},
 };
@@ -125,12 +126,12 @@ impl DenialTable {
 
     pub(crate) fn add(&mut self, denial: Denial<'_>) {
         let key = GroupKey {
-            rule: Arc::from(short(denial.rule, MAX_RULE_NAME_BYTES)),
+            rule: Arc::from(truncated(denial.rule, MAX_RULE_NAME_BYTES)),
             event: denial.event,
             reason: denial.reason.map(|reason| reason.sha256.clone()),
             tool: denial
                 .tool
-                .map(|tool| Box::from(short(tool, MAX_NAME_BYTES))),
+                .map(|tool| Box::from(truncated(tool, MAX_NAME_BYTES))),
         };
         if !self.groups.contains_key(&key) && self.groups.len() >= MAX_GROUPS {
             self.evict_oldest();
@@ -205,7 +206,7 @@ impl DenialGroup {
         self.count += 1;
         self.last_ms = now_ms;
         self.at = denial.at.cloned();
-        let caller = short(denial.caller, MAX_NAME_BYTES);
+        let caller = truncated(denial.caller, MAX_NAME_BYTES);
         let has_space = self.callers.len() < MAX_CALLERS;
         match self.callers.get_mut(caller) {
             Some(count) => *count += 1,
@@ -219,11 +220,6 @@ impl DenialGroup {
             self.samples.push_front(Arc::clone(denial.request));
         }
     }
-}
-
-fn short(name: &str, max: usize) -> &str {
-    let end = name.floor_char_boundary(max);
-    name.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]

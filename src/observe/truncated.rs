@@ -1,0 +1,7 @@
+//! Truncation of names and texts.
+
+/// Returns the start of a text, of at most `max_bytes` and without a part of a character.
+pub fn truncated(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes))
+        .unwrap_or(text)
+}
