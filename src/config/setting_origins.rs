@@ -28,7 +28,7 @@ impl SettingOrigins {
         let written = document.value();
         if let Some(value) = value.get(name) {
             let pointer = format!("/{}", escape(name));
-            origins.read(document, &pointer, (written.get(name), value));
+            origins.read(document, &pointer, written.get(name), value);
         }
         origins
     }
@@ -69,7 +69,8 @@ impl SettingOrigins {
         &mut self,
         document: &SpannedYaml,
         pointer: &str,
-        (written, value): (Option<&Value>, &Value),
+        written: Option<&Value>,
+        value: &Value,
     ) {
         let is_container = |value: &Value| value.is_object() || value.is_array();
         let is_written = written.is_some_and(|written| {
@@ -86,14 +87,14 @@ impl SettingOrigins {
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let written = written.and_then(|written| written.get(index));
-                    self.read(document, &format!("{pointer}/{index}"), (written, item));
+                    self.read(document, &format!("{pointer}/{index}"), written, item);
                 }
             }
             Value::Object(fields) => {
                 for (key, field) in fields {
                     let written = written.and_then(|written| written.get(key));
                     let pointer = format!("{pointer}/{}", escape(key));
-                    self.read(document, &pointer, (written, field));
+                    self.read(document, &pointer, written, field);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (),

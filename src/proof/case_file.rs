@@ -15,7 +15,8 @@ use crate::{
 /// Reads those cases of a file, with its text, that expect the same. `span` is where the config
 /// names it.
 pub(super) fn read(
-    (path, text): (&Path, Option<&str>),
+    path: &Path,
+    text: Option<&str>,
     span: &SourceSpan,
     expectation: Expectation,
 ) -> Vec<Result<GuardCase, Problem>> {

@@ -158,8 +158,7 @@ fn read_cases(cases: &ProofCases) -> Vec<Result<GuardCase, Problem>> {
             match entry {
                 ProofEntry::Case(case) => read.push(GuardCase::new(case, expectation)),
                 ProofEntry::File { path, text, span } => {
-                    let file = (path.as_path(), text.as_deref());
-                    read.extend(case_file::read(file, span, expectation));
+                    read.extend(case_file::read(path, text.as_deref(), span, expectation));
                 }
             }
         }

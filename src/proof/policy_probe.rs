@@ -18,7 +18,8 @@ pub async fn policy_denies(
     engine: &Engine,
     config: &Config,
     name: &str,
-    (event, fields): (EventName, Map<String, Value>),
+    event: EventName,
+    fields: Map<String, Value>,
 ) -> Option<bool> {
     let input = CaseInput::Event(event, fields);
     let policies = engine.table().all_policies();

@@ -213,8 +213,8 @@ impl Comparer<'_> {
                 } else {
                     String::new()
                 },
-                before: word(old.verdict),
-                after: word(new.verdict),
+                before: verdict_or_proceed(old.verdict),
+                after: verdict_or_proceed(new.verdict),
             });
             if old.verdict != new.verdict || old.denials != new.denials {
                 rest = Break(());
@@ -263,9 +263,9 @@ impl Comparer<'_> {
                 }
                 Continue(())
             }
-            (Some(old), Some(new)) if same_request((before, old), (after, new)) => Continue(()),
+            (Some(old), Some(new)) if same_request(before, old, after, new) => Continue(()),
             (Some(_), Some(_)) => {
-                self.content("request", round, &REQUEST);
+                self.add_edit("request", round, &REQUEST);
                 self.result.is_stale = true;
                 Break(())
             }
@@ -273,16 +273,16 @@ impl Comparer<'_> {
     }
 
     /// Records that content differs.
-    fn content(&mut self, part: &str, round: u32, names: &[EventName]) {
+    fn add_edit(&mut self, part: &str, round: u32, names: &[EventName]) {
         if self.limits.has_diverged {
             self.result.is_stale = true;
             return;
         }
-        let both = (self.before.exchange, self.after.exchange);
+        let (before, after) = (self.before.exchange, self.after.exchange);
         self.result.changes.push(Change {
             kind: DifferenceKind::Edited,
             event: part.to_owned(),
-            rule: editing_rule(both, round, names).to_owned(),
+            rule: editing_rule(before, after, round, names).to_owned(),
             tool: String::new(),
             before: String::new(),
             after: String::new(),
@@ -318,15 +318,15 @@ impl Comparer<'_> {
                 event: "request".to_owned(),
                 rule,
                 tool: String::new(),
-                before: old.clone().unwrap_or_else(|| word("")),
-                after: new.clone().unwrap_or_else(|| word("")),
+                before: old.clone().unwrap_or_else(|| verdict_or_proceed("")),
+                after: new.clone().unwrap_or_else(|| verdict_or_proceed("")),
             });
             return;
         }
         if before.outcome.end != "truncated" && !same_answer(before, after) {
             let last = before.rounds.len().saturating_sub(1);
             let last = u32::try_from(last).unwrap_or(u32::MAX);
-            self.content("answer", last, &RESPONSE);
+            self.add_edit("answer", last, &RESPONSE);
         }
     }
 }
@@ -360,7 +360,7 @@ fn decider<'a>(
     }
 }
 
-fn word(verdict: &str) -> String {
+fn verdict_or_proceed(verdict: &str) -> String {
     if verdict.is_empty() {
         "proceed"
     } else {
@@ -371,8 +371,10 @@ fn word(verdict: &str) -> String {
 
 /// Returns whether the same went upstream. Bytes that are not recorded do not differ.
 fn same_request(
-    (before, old): (&RecordedExchange, &RecordedRound),
-    (after, new): (&RecordedExchange, &RecordedRound),
+    before: &RecordedExchange,
+    old: &RecordedRound,
+    after: &RecordedExchange,
+    new: &RecordedRound,
 ) -> bool {
     let (bytes, others) = (before.sent_bytes(old), after.sent_bytes(new));
     old.target == new.target && (bytes.is_none() || others.is_none() || bytes == others)

@@ -122,7 +122,8 @@ fn strictness(verdict: &str) -> usize {
 /// Returns the rule whose effect on a request or an answer differs between two exchanges; empty
 /// if none does.
 pub(super) fn editing_rule<'a>(
-    (before, after): (&'a RecordedExchange, &'a RecordedExchange),
+    before: &'a RecordedExchange,
+    after: &'a RecordedExchange,
     round: u32,
     names: &[EventName],
 ) -> &'a str {

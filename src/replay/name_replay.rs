@@ -162,7 +162,7 @@ async fn judge(engine: &Engine, line: &Value, tally: &mut Tally) {
         }
         _ => return,
     };
-    let comparison = comparison((event, subject), was_denied, &runs);
+    let comparison = comparison(event, subject, was_denied, &runs);
     let call = CallName {
         request: text("/request"),
         time: text("/time"),
@@ -173,11 +173,7 @@ async fn judge(engine: &Engine, line: &Value, tally: &mut Tally) {
 }
 
 /// Compares what the log has of an event with what the judged rules decide.
-fn comparison(
-    (event, subject): (EventName, &str),
-    was_denied: bool,
-    runs: &[HookRun],
-) -> Comparison {
+fn comparison(event: EventName, subject: &str, was_denied: bool, runs: &[HookRun]) -> Comparison {
     let denied = runs.iter().find(|run| run.action >= Action::Deny);
     let is_tool = event == EventName::BeforeTool;
     match (was_denied, denied) {

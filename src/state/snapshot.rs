@@ -307,7 +307,7 @@ fn build_sessions(
         StoreSettings::Memory => SessionStore::Memory(Box::new(MemoryStore::new(max, idle))),
         StoreSettings::Redis { url } => {
             let failures = resources.metrics.session_store_failures.clone();
-            let store = RedisStore::new(url, (max, idle), failures);
+            let store = RedisStore::new(url, max, idle, failures);
             SessionStore::Redis(Box::new(store.map_err(|error| {
                 ConfigError::from(Problem::without_span(error.to_string()))
             })?))

@@ -99,8 +99,8 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
         return None;
     };
     let snapshot = app.snapshot();
-    let event = (group.event, fields);
-    let denied = policy_denies(&snapshot.engine, &snapshot.config, &group.rule, event);
+    let (engine, config) = (&snapshot.engine, &snapshot.config);
+    let denied = policy_denies(engine, config, &group.rule, group.event, fields);
     Some(NamedCase {
         passes: denied.await,
         yaml: file(app, case),

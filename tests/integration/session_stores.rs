@@ -22,7 +22,7 @@ fn store(redis: &Redis) -> SessionStore {
 fn store_with_limits(redis: &Redis, max: usize, idle: Duration) -> SessionStore {
     let url = Secret::from(redis.url());
     let failures = Metrics::default().session_store_failures.clone();
-    let store = RedisStore::new(&url, (max, idle), failures).unwrap();
+    let store = RedisStore::new(&url, max, idle, failures).unwrap();
     SessionStore::Redis(Box::new(store))
 }
 
@@ -390,7 +390,7 @@ async fn the_password_of_the_redis_url_is_used() {
     let redis = Redis::with(&["--save", "", "--requirepass", "s3cr3t"]);
     let url = redis.url().replace("redis://", "redis://:s3cr3t@");
     let failures = Metrics::default().session_store_failures.clone();
-    let with = RedisStore::new(&Secret::from(url), (9, IDLE_TIMEOUT), failures).unwrap();
+    let with = RedisStore::new(&Secret::from(url), 9, IDLE_TIMEOUT, failures).unwrap();
     let with = SessionStore::Redis(Box::new(with));
     let without = store(&redis);
 

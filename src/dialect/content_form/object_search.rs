@@ -12,7 +12,8 @@ use crate::dialect::{document::Document, error::DialectError};
 ///
 /// Fails if the field is ambiguous.
 pub fn any_object_with(
-    (body, field): (&Document, &[&str]),
+    body: &Document,
+    field: &[&str],
     key: &str,
     skipped: &str,
     holds: &dyn Fn(&Map<String, Value>) -> bool,

@@ -59,8 +59,8 @@ fn names_stored_file(body: &Document) -> Result<bool, DialectError> {
         id.is_some_and(|id| !id.is_null())
     };
     Ok(
-        any_object_with((body, MESSAGES), "file_id", "arguments", &is_file)?
-            || any_object_with((body, MESSAGES), "audio", "arguments", &is_sound)?,
+        any_object_with(body, MESSAGES, "file_id", "arguments", &is_file)?
+            || any_object_with(body, MESSAGES, "audio", "arguments", &is_sound)?,
     )
 }
 

@@ -225,7 +225,7 @@ impl TraceStore {
         let position = after.map_or(last_seq, |seq| if seq > last_seq { 0 } else { seq });
         let newest = self.newest.subscribe();
         let metrics = Arc::clone(&self.metrics);
-        TraceSubscription::new(Arc::clone(&self.ring), newest, filter, (position, metrics))
+        TraceSubscription::new(Arc::clone(&self.ring), newest, filter, position, metrics)
     }
 
     /// Returns the number of subscriptions.

@@ -59,12 +59,13 @@ enum SecretOrigin {
 }
 
 impl RedisStore {
-    /// A store in the Redis at `url`, of at most `max` sessions, which end when
-    /// nothing is heard of them for `idle`. Each time that Redis is away is
+    /// A store in the Redis at `url`, of at most `max` sessions, which end
+    /// after `idle` without a request. Each time that Redis is away is
     /// counted in `failures`. Connects on first use.
     pub fn new(
         url: &Secret,
-        (max, idle): (usize, Duration),
+        max: usize,
+        idle: Duration,
         failures: Counter,
     ) -> Result<Self, StoreError> {
         Ok(Self {

@@ -136,7 +136,8 @@ pub(super) fn user_record(id: &str, parts: &[Value], now: &str) -> Value {
 pub(super) fn model_record(
     id: &str,
     text: &ModelText,
-    (model, usage): (&str, &Value),
+    model: &str,
+    usage: &Value,
     now: &str,
 ) -> Value {
     json!({

@@ -135,7 +135,7 @@ impl TranscriptLog {
             Author::Model => {
                 let text = group.text(request.history);
                 let record =
-                    format::model_record(&id, &text, (request.model, &Value::Null), request.now);
+                    format::model_record(&id, &text, request.model, &Value::Null, request.now);
                 lines.push(record.clone());
                 let id = id.clone();
                 self.last = Some(ModelMessage { id, text, record });
@@ -164,8 +164,7 @@ impl TranscriptLog {
             calls: calls.collect(),
         };
         let id = Uuid::new_v4().to_string();
-        let by = (response.model, response.usage);
-        let record = format::model_record(&id, &text, by, response.now);
+        let record = format::model_record(&id, &text, response.model, response.usage, response.now);
         lines.push(record.clone());
         lines.push(json!({ "$set": { "lastUpdated": response.now } }));
         self.last = None;

@@ -31,7 +31,7 @@ pub fn refuse_stored(body: &Document, allowed: AllowedFields) -> Result<(), Dial
     let names = |kind: &'static str| {
         move |fields: &Map<String, Value>| fields.get("type").and_then(Value::as_str) == Some(kind)
     };
-    let search = |kind| any_object_with((body, MESSAGES), "file_id", "input", &names(kind));
+    let search = |kind| any_object_with(body, MESSAGES, "file_id", "input", &names(kind));
     if is_set(body, &["container"])? || search("container_upload")? {
         check(RequestField::Container)?;
     }

@@ -77,7 +77,7 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<(), 
         Some(Value::Bool(true)) => check(RequestField::Background)?,
         Some(_) => return Err(field_error("background", "true or false")),
     }
-    if any_object_with((body, INPUT), "file_id", "arguments", &is_stored_file)? {
+    if any_object_with(body, INPUT, "file_id", "arguments", &is_stored_file)? {
         check(RequestField::StoredFile)?;
     }
     stored_in_tools(body)?.into_iter().try_for_each(check)

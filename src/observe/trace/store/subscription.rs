@@ -44,7 +44,8 @@ impl TraceSubscription {
         ring: Arc<RecordRing>,
         newest: watch::Receiver<u64>,
         filter: TraceFilter,
-        (position, metrics): (u64, Arc<Metrics>),
+        position: u64,
+        metrics: Arc<Metrics>,
     ) -> Self {
         Self {
             ring,
