@@ -74,7 +74,8 @@ impl TraceSink {
         };
         let is_call = self.kind == RecordKind::Call && event.is_model_call();
         let is_whole = *is_skipped || is_call && asked.is_empty();
-        if !is_whole && !(is_call && *event == EventName::AfterModel) {
+        let has_chunks = is_call && *event == EventName::AfterModel;
+        if !(is_whole || has_chunks) {
             return;
         }
         let asked_runs = asked.iter().map(|asked| TracedRun {
