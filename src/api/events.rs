@@ -380,10 +380,8 @@ fn context(
         timestamp: text("timestamp")?.unwrap_or_else(utc_timestamp),
         caller,
         call: None,
-        sub_agent: match fields.get("agent_id") {
-            Some(Value::String(id)) => Some(id.clone()),
-            _ => None,
-        },
+        // One that is no text is absent.
+        sub_agent: text("agent_id").unwrap_or_default(),
         trace: Trace::default(),
     })
 }
