@@ -149,9 +149,9 @@ impl OpenBlocks {
 
     /// Writes the end of a thought to its open block. Without one, it has lost its place.
     pub fn write_thought(&self, out: &mut BytesMut, text: &str) -> Result<(), DialectError> {
-        let is_it =
+        let is_open_thought =
             |block: &&OutputBlock| block.input.is_some() && block.kind == OpenBlockKind::Thinking;
-        if let Some(block) = self.blocks.iter().rev().find(is_it)
+        if let Some(block) = self.blocks.iter().rev().find(is_open_thought)
             && !text.is_empty()
         {
             MessageEvent::text_delta(block.output, "thinking_delta", text)?.write(out);
