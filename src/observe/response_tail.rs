@@ -60,7 +60,8 @@ fn last_value(tail: &[u8], (begin, ends): KeySpellings) -> Option<&[u8]> {
         let rest = ends.find_map(|spelling| end.strip_prefix(spelling))?;
         (before.last() != Some(&b'\\')).then_some(rest)
     };
-    let rest = memmem::rfind_iter(tail, begin).find_map(after_key)?;
+    // Forwards, because that search uses vector instructions.
+    let rest = memmem::find_iter(tail, begin).filter_map(after_key).last()?;
     rest.trim_ascii_start().strip_prefix(b":")
 }
 
