@@ -11,7 +11,7 @@ use crate::dialect::{
         fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE},
         response::{
             form::check_copy,
-            item::{agree, item_parts},
+            item::{OutputKind, agree, item_parts},
             object::{NewIds, NewResponse, finish_reason, new_items, set_finish_reason},
             splice::splice_output,
             usage::{COUNTS, new_usage},
@@ -42,7 +42,7 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Writes parts without an origin: texts and calls.
+    /// Writes parts without an origin: texts, ends of thoughts, and calls.
     fn write_parts(
         &mut self,
         out: &mut BytesMut,
@@ -55,6 +55,11 @@ impl EventWriter {
                 continue;
             }
             self.ensure_started(out, view)?;
+            if let Some(thought) = &part.text {
+                // Without an open item, it has lost its place.
+                self.append(out, OutputKind::Reasoning, thought);
+                continue;
+            }
             let ids = self.ids.get_or_insert_with(|| NewIds::new(""));
             for item in new_items(ids, part)? {
                 self.send_whole_item(out, item)?;

@@ -56,12 +56,10 @@ impl EventWriter {
         };
         let is_it =
             |item: &&mut OpenItem| item.upstream == Some(alike.item) && item.index == alike.item;
-        let item = self.open.iter_mut().find(is_it);
-        let Some(known) = item.and_then(|item| item.text_mut(alike.slot)) else {
+        let Some(item) = self.open.iter_mut().find(is_it) else {
             return false;
         };
-        known.read.push_str(text);
-        known.sent.push_str(text);
+        item.append(alike.slot, text, text);
         self.sender.send_numbered(out, &alike.name, data, place);
         true
     }
@@ -94,11 +92,8 @@ impl EventWriter {
         match open {
             Some(item) => {
                 item.note(event)?;
-                if let Some(known) = item.text_mut(event.slot()?) {
-                    known.read.push_str(&read);
-                    known.sent.push_str(&text);
-                }
                 let (index, slot) = (item.index, event.slot()?);
+                item.append(slot, &read, &text);
                 if !view.is_edited && upstream == Some(index) {
                     self.alike = WrittenPiece::new(event, index, slot);
                 }
@@ -133,7 +128,7 @@ impl EventWriter {
         let released = take_texts(&mut item, event, view)?;
         if let Some((slot, text)) = released {
             self.sender.is_changed = true;
-            self.send_piece(out, &item, slot, &text);
+            item.send_piece(&mut self.sender, out, slot, &text);
         }
         item.note(event)?;
         self.sender.is_changed |= item.write_copies(event)?;
@@ -290,9 +285,7 @@ fn take_texts(
             released.push_str(text);
         }
         let slot = slot.map_or(own_slot, |(slot, _)| *slot);
-        if let Some(known) = item.text_mut(slot) {
-            known.sent.push_str(text);
-        }
+        item.append(slot, "", text);
     }
     for (slot, text) in slots {
         let mut texts = item.texts.iter_mut();

@@ -14,7 +14,7 @@ use crate::dialect::{
         },
         stream::{
             answer::EventWriter,
-            open_items::{OpenItem, TEXT_DELTA, TextProgress, new_message_start},
+            open_items::{OpenItem, TextProgress, new_message_start},
         },
     },
 };
@@ -66,29 +66,28 @@ impl EventWriter {
             return Ok(());
         }
         self.ensure_started(out, view)?;
-        self.sender.is_changed = true;
-        let is_usable = |item: &OpenItem| {
-            let last = item.texts.last();
-            item.kind == OutputKind::Message
-                && last.is_some_and(|text| text.progress == TextProgress::Open)
-        };
-        let position = if let Some(position) = self.open.iter().rposition(is_usable) {
-            position
-        } else {
-            self.open_message(out)?;
-            self.open.len().saturating_sub(1)
-        };
-        let mut item = self.open.remove(position);
-        let slot = item
-            .texts
-            .last()
-            .map_or(ItemSlot::Content(0), |text| text.slot);
-        if let Some(known) = item.text_mut(slot) {
-            known.sent.push_str(text);
+        if self.append(out, OutputKind::Message, text) {
+            return Ok(());
         }
-        self.send_piece(out, &item, slot, text);
-        self.open.insert(position, item);
+        self.open_message(out)?;
+        self.append(out, OutputKind::Message, text);
         Ok(())
+    }
+
+    /// Sends a text as the next piece of the open text of the latest item of a kind. Returns
+    /// whether it did.
+    pub(super) fn append(&mut self, out: &mut BytesMut, kind: OutputKind, text: &str) -> bool {
+        let open = self.open.iter_mut().rev().find_map(|item| {
+            let last = item.texts.last().filter(|_| item.kind == kind)?;
+            let slot = (last.progress == TextProgress::Open).then_some(last.slot)?;
+            Some((item, slot))
+        });
+        let Some((item, slot)) = open.filter(|_| !text.is_empty()) else {
+            return false;
+        };
+        item.append(slot, "", text);
+        item.send_piece(&mut self.sender, out, slot, text);
+        true
     }
 
     pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
@@ -107,23 +106,6 @@ impl EventWriter {
             .send_own(out, "response.content_part.added", fields.into());
         self.open.push(item);
         Ok(())
-    }
-
-    pub(super) fn send_piece(
-        &mut self,
-        out: &mut BytesMut,
-        item: &OpenItem,
-        slot: ItemSlot,
-        text: &str,
-    ) {
-        let known = item.texts.iter().find(|known| known.slot == slot);
-        let mut fields = item.place(slot);
-        fields.insert("delta".to_owned(), text.into());
-        let name = known.map_or(TEXT_DELTA, |known| known.delta_name);
-        if name == TEXT_DELTA {
-            fields.insert("logprobs".to_owned(), json!([]));
-        }
-        self.sender.send_own(out, name, fields.into());
     }
 
     /// Completes open messages of our own.

@@ -1,5 +1,6 @@
 //! Items of which the agent has received the beginning, with their texts as sent.
 
+use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
@@ -9,11 +10,14 @@ use crate::dialect::{
         fields::{CONTENT, ID, ITEM, STATUS, SUMMARY},
         marks::clear_marks,
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
-        stream::event::{DELTA, EventClass, PART, StreamEvent},
+        stream::{
+            event::{DELTA, EventClass, PART, StreamEvent},
+            sender::EventSender,
+        },
     },
 };
 
-pub const TEXT_DELTA: &str = "response.output_text.delta";
+const TEXT_DELTA: &str = "response.output_text.delta";
 const REFUSAL_DELTA: &str = "response.refusal.delta";
 const SUMMARY_DELTA: &str = "response.reasoning_summary_text.delta";
 const REASONING_DELTA: &str = "response.reasoning_text.delta";
@@ -67,6 +71,15 @@ impl OpenItem {
             item,
             texts: Vec::new(),
         })
+    }
+
+    /// Appends pieces to the text of a slot: the one that upstream sent, and the one that is
+    /// sent for it.
+    pub fn append(&mut self, slot: ItemSlot, read: &str, sent: &str) {
+        if let Some(text) = self.text_mut(slot) {
+            text.read.push_str(read);
+            text.sent.push_str(sent);
+        }
     }
 
     /// Returns the text of a slot, which begins empty.
@@ -200,6 +213,24 @@ impl OpenItem {
             item.set(STATUS, &json!("incomplete"))?;
         }
         Ok(item)
+    }
+
+    /// Sends a piece of a text in an event of our own.
+    pub fn send_piece(
+        &self,
+        sender: &mut EventSender,
+        out: &mut BytesMut,
+        slot: ItemSlot,
+        text: &str,
+    ) {
+        let known = self.texts.iter().find(|known| known.slot == slot);
+        let mut fields = self.place(slot);
+        fields.insert("delta".to_owned(), text.into());
+        let name = known.map_or(TEXT_DELTA, |known| known.delta_name);
+        if name == TEXT_DELTA {
+            fields.insert("logprobs".to_owned(), json!([]));
+        }
+        sender.send_own(out, name, fields.into());
     }
 
     /// Returns the fields by which events name a text of the item.
