@@ -494,6 +494,55 @@ async fn an_error_behind_an_open_call_reaches_the_agent() {
 }
 
 #[tokio::test]
+async fn a_limit_behind_an_open_call_ends_the_response_without_the_call() {
+    let call = |id: &str, arguments: &str, status: &str| {
+        json!({ "type": "function_call", "id": id, "call_id": format!("call_{id}"),
+            "name": "read", "arguments": arguments, "status": status })
+    };
+    let whole = call("f0", r#"{"path":"a"}"#, "completed");
+    let output = json!([whole, call("f1", r#"{"path":"b"#, "incomplete")]);
+    let upstream = streaming(&[
+        created(),
+        json!({ "type": "response.output_item.added", "output_index": 0,
+            "item": call("f0", "", "in_progress") }),
+        json!({ "type": "response.function_call_arguments.delta", "item_id": "f0",
+            "output_index": 0, "delta": r#"{"path":"a"}"# }),
+        json!({ "type": "response.output_item.done", "output_index": 0, "item": whole }),
+        json!({ "type": "response.output_item.added", "output_index": 1,
+            "item": call("f1", "", "in_progress") }),
+        json!({ "type": "response.function_call_arguments.delta", "item_id": "f1",
+            "output_index": 1, "delta": r#"{"path":"b"# }),
+        json!({ "type": "response.incomplete", "response": { "id": "r", "status": "incomplete",
+            "incomplete_details": { "reason": "max_output_tokens" }, "output": output } }),
+    ])
+    .await;
+    for mode in ["", "after_model: buffered\n"] {
+        let config = format!("policies: [{{ policy: tool_guard, deny: [rm] }}]\n{mode}");
+        let gateway = gateway(&upstream, &config).await;
+
+        let body =
+            json!({ "model": "m", "input": "hello", "stream": true, "tools": [function("read")] });
+        let answer = ask(&gateway, &body).await;
+
+        let events = events(&answer);
+        let last = events.last().unwrap();
+        assert_eq!(last["type"], "response.incomplete", "{mode}: {events:?}");
+        let response = &last["response"];
+        let details = json!({ "reason": "max_output_tokens" });
+        assert_eq!(response["incomplete_details"], details);
+        assert_eq!(response["output"], json!([whole]), "{mode}: {events:?}");
+        let done = events
+            .iter()
+            .filter(|event| event["type"] == "response.output_item.done");
+        assert_eq!(done.count(), 1, "{mode}: {events:?}");
+        assert!(!answer.text().contains("f1"), "{mode}: {events:?}");
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number, "{mode}: {events:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn reasoning_that_a_policy_holds_back_precedes_the_end() {
     let item = json!({ "type": "reasoning", "id": "rs", "summary": [] });
     let ended = |status: &str, error: Value| {

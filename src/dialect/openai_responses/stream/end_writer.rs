@@ -19,7 +19,7 @@ use crate::dialect::{
         stream::{
             answer::EventWriter,
             ending::Ending,
-            event::{EventClass, RESPONSE, StreamEvent},
+            event::{RESPONSE, StreamEvent},
             item_events::send_complete,
         },
     },
@@ -157,9 +157,8 @@ impl EventWriter {
         ending: &Ending,
     ) -> Result<(), DialectError> {
         self.close_own_items(out)?;
-        let response = event.document.child(RESPONSE)?;
-        let (Some(mut response), EventClass::Ended) = (response, event.class) else {
-            return self.send_last(out, event);
+        let Some(mut response) = event.document.child(RESPONSE)? else {
+            return self.sender.send(out, &mut event, None);
         };
         let output = response.children(OUTPUT)?.unwrap_or_default();
         if self.sender.is_changed {
@@ -190,16 +189,6 @@ impl EventWriter {
         if response.is_edited() {
             event.document.set_child(RESPONSE, &response)?;
         }
-        self.send_last(out, event)
-    }
-
-    /// Sends upstream's last event. Events in front of an error may have been dropped.
-    fn send_last(
-        &mut self,
-        out: &mut BytesMut,
-        mut event: StreamEvent,
-    ) -> Result<(), DialectError> {
-        self.sender.is_changed |= event.is_error();
         self.sender.send(out, &mut event, None)
     }
 

@@ -71,7 +71,7 @@ impl EventReader {
         check_blocks(&event)?;
         match event.class {
             EventClass::Ended | EventClass::Failed => {
-                self.end_event = Some(self.drop_open_items(event)?);
+                self.end_event = Some(event);
                 self.alike = None;
                 Ok(None)
             }
@@ -135,36 +135,25 @@ impl EventReader {
         Ok(())
     }
 
-    /// Drops what was collected of items that an error leaves incomplete. The event of the error
-    /// loses its copies of all items, because hooks could not see those of the dropped ones.
-    fn drop_open_items(&mut self, mut event: StreamEvent) -> Result<StreamEvent, DialectError> {
-        if self.collected.is_empty() || !event.is_error() {
-            return Ok(event);
-        }
-        self.collected.clear();
-        let mut response = event.document.child(RESPONSE)?.unwrap_or_default();
-        if response.list(OUTPUT)?.unwrap_or_default().is_empty() {
-            return Ok(event);
-        }
-        response.set(OUTPUT, &json!([]))?;
-        response.remove(OUTPUT_TEXT)?;
-        event.document.set_child(RESPONSE, &response)?;
-        StreamEvent::parse(event.document.to_bytes())
-    }
-
-    /// Ends the stream. Returns the last chunk, with finish reason and token counts.
+    /// Ends the stream. Returns the last chunk, with finish reason and token counts. The events of
+    /// items that are incomplete, because an error or a limit ended the response, are in front of
+    /// the last event. No hook can judge these items, so that the writer drops them.
     ///
     /// # Errors
     ///
     /// Fails if the stream has no end: it must not look complete.
     pub fn end(&mut self) -> Result<EventChunk, DialectError> {
-        let Some(event) = self.end_event.take().filter(|_| self.collected.is_empty()) else {
+        let is_complete = self.collected.is_empty();
+        let may_end = |end: &StreamEvent| is_complete || end.name != "response.completed";
+        let Some(event) = self.end_event.take().filter(may_end) else {
             return Err(field_error(
                 "response.completed",
                 "sent before the stream ends",
             ));
         };
-        let wire = vec![event.document.original_bytes()];
+        let dropped = std::mem::take(&mut self.collected).into_values().flatten();
+        let wire = dropped.chain([event.clone()]);
+        let wire = wire.map(|event| event.document.original_bytes()).collect();
         let response = event.document.child(RESPONSE)?.unwrap_or_default();
         let parts = unseen_parts(&response, self.items.count())?;
         let is_failure = event.class == EventClass::Failed;

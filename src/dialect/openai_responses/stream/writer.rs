@@ -46,7 +46,8 @@ impl EventWriter {
         };
         match events.as_mut_slice() {
             [] => self.write_own(out, view),
-            [event] if is_end(event) => {
+            [dropped @ .., event] if is_end(event) => {
+                self.sender.is_changed |= !dropped.is_empty();
                 write_labels(event, view)?;
                 let ending = Ending::of_upstream(event.clone(), view);
                 self.write_last(out, ending, view)
