@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, first_byte},
+    document::{Document, first_byte, insert},
     error::{DialectError, field_error},
     google::fields::TOOL_CONFIG,
     openai_responses::{
@@ -25,8 +25,8 @@ pub fn read_choice(body: &Document) -> Result<Option<Value>, DialectError> {
         Some(_) => read_selection(body)?,
     };
     let mut config = json!({ "mode": mode });
-    if let (Some(names), Some(fields)) = (names, config.as_object_mut()) {
-        fields.insert("allowedFunctionNames".to_owned(), json!(names));
+    if let Some(names) = names {
+        insert(&mut config, "allowedFunctionNames", names);
     }
     Ok(Some(json!({ "functionCallingConfig": config })))
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, first_byte, to_value, write_array},
+    document::{Document, first_byte, insert, to_value, write_array},
     error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
@@ -34,8 +34,8 @@ pub fn read_result(
         _ => read_output_blocks(item)?,
     };
     let mut response = json!({ "id": id, "name": name, "response": { "output": output } });
-    if let (false, Some(fields)) = (media.is_empty(), response.as_object_mut()) {
-        fields.insert("parts".to_owned(), media.into());
+    if !media.is_empty() {
+        insert(&mut response, "parts", media);
     }
     Ok(response)
 }

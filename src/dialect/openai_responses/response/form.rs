@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{AnswerLabels, with_source},
-    document::Document,
+    document::{Document, insert},
     error::DialectError,
     openai_responses::{
         fields::{ERROR, ID, MODEL, OUTPUT, OUTPUT_TEXT},
@@ -35,8 +35,8 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
         "index": 0,
         "content": { "role": "model", "parts": parts },
     });
-    if let (Some(reason), Some(fields)) = (finish_reason(body)?, candidate.as_object_mut()) {
-        fields.insert("finishReason".to_owned(), reason.into());
+    if let Some(reason) = finish_reason(body)? {
+        insert(&mut candidate, "finishReason", reason);
     }
     let mut form = Map::new();
     form.insert("candidates".to_owned(), json!([candidate]));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, first_byte},
+    document::{Document, first_byte, insert},
     error::DialectError,
     openai_responses::{
         calls::{ToolCallKind, call_id},
@@ -89,9 +89,7 @@ pub fn item_parts(item: &Document) -> Result<Vec<(ItemSlot, Value)>, DialectErro
             let mut parts = block_parts(item, SUMMARY, ItemSlot::Summary)?;
             parts.extend(block_parts(item, CONTENT, ItemSlot::Content)?);
             for (_, part) in &mut parts {
-                if let Some(fields) = part.as_object_mut() {
-                    fields.insert("thought".to_owned(), true.into());
-                }
+                insert(part, "thought", true);
             }
             parts
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, insert},
     error::DialectError,
     google::response::document::ResponseDocument,
     openai_responses::{
@@ -51,7 +51,7 @@ pub fn envelope_of(response: &Document) -> Result<Value, DialectError> {
     let mut form = json!({});
     for (key, field) in [("modelVersion", MODEL), ("responseId", ID)] {
         if let Some(value) = response.string(field)? {
-            insert(&mut form, key, value.into());
+            insert(&mut form, key, value);
         }
     }
     Ok(form)
@@ -61,11 +61,4 @@ pub fn envelope_of(response: &Document) -> Result<Value, DialectError> {
 pub fn chunk_of(parts: &[Value]) -> Value {
     let content = json!({ "role": "model", "parts": parts });
     json!({ "candidates": [{ "index": 0, "content": content }] })
-}
-
-/// Inserts a field into an object.
-pub fn insert(object: &mut Value, key: &str, value: Value) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert(key.to_owned(), value);
-    }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::{SOURCE, numbered, with_source},
-    document::{Document, to_value},
+    document::{Document, insert, to_value},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
@@ -20,7 +20,7 @@ use crate::dialect::{
         },
         stream::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
-            event_chunk::{EventChunk, chunk_of, envelope_of, insert},
+            event_chunk::{EventChunk, chunk_of, envelope_of},
             event_labels::{add_labels, check_blocks},
             item_agreement::check_pieces,
             piece::ReadPiece,
@@ -171,7 +171,7 @@ impl EventReader {
             insert(&mut form, "usageMetadata", COUNTS.read(&usage)?);
         }
         if let Some(model) = response.string(MODEL)? {
-            insert(&mut form, "modelVersion", model.into());
+            insert(&mut form, "modelVersion", model);
         }
         if let Some(error) = error_of(&event, &response)? {
             insert(&mut form, "error", error);
@@ -253,7 +253,7 @@ impl EventReader {
         self.alike = ReadPiece::new(event, index, slot);
         let mut part = json!({ "text": piece, SOURCE: 0 });
         if event.is_thought() {
-            insert(&mut part, "thought", true.into());
+            insert(&mut part, "thought", true);
         }
         EventChunk::of_event(chunk_of(&[part]), event)
     }
@@ -290,7 +290,7 @@ impl EventReader {
             if let Some(new) = self.texts.complete(index, slot, &text)? {
                 let mut part = json!({ "text": new, SOURCE: number });
                 if is_thought || matches!(slot, ItemSlot::Summary(_)) {
-                    insert(&mut part, "thought", true.into());
+                    insert(&mut part, "thought", true);
                 }
                 parts.push(part);
             }
