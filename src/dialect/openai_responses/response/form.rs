@@ -23,7 +23,7 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
     let mut parts = Vec::new();
     let mut reasoning = Vec::new();
     for item in body.children(OUTPUT)?.unwrap_or_default() {
-        for (_, part) in item_parts_with(&reasoning, &item)? {
+        for part in item_parts_with(&reasoning, &item)? {
             parts.push(with_source(part, parts.len()));
         }
         match OutputKind::of(&item)? {

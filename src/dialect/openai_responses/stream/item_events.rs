@@ -21,8 +21,7 @@ use crate::dialect::{
 
 /// Returns the item of a chunk with the edits of its part; `None` if there are none.
 pub fn edited_item(item: &Document, part: &ViewedPart) -> Result<Option<Document>, DialectError> {
-    let before = item_parts(item)?.into_iter().next();
-    let Some((_, before)) = before else {
+    let Some(before) = item_parts(item)?.into_iter().next() else {
         return Ok(None);
     };
     let before = to_document(&before)?;

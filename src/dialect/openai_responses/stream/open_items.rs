@@ -241,7 +241,6 @@ impl OpenItem {
         let (key, index) = match slot {
             ItemSlot::Summary(index) => ("summary_index", index),
             ItemSlot::Content(index) => ("content_index", index),
-            ItemSlot::Whole => return fields,
         };
         fields.insert(key.to_owned(), index.into());
         fields

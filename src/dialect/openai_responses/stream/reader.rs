@@ -227,7 +227,7 @@ impl EventReader {
         self.collected_bytes = self.collected_bytes.saturating_sub(bytes);
         check_pieces(&item, &events)?;
         let parts = item_parts_with(&self.reasoning, &item)?;
-        let parts = numbered(parts.into_iter().map(|(_, part)| part));
+        let parts = numbered(parts);
         self.reasoning.clear();
         let mut form = chunk_of(&parts);
         if let Some(last) = events.last() {
@@ -351,7 +351,7 @@ impl ReadChunks for EventReader {
 fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>, DialectError> {
     let (mut parts, mut number) = (Vec::new(), 0);
     for (index, item) in response.children(OUTPUT)?.iter().flatten().enumerate() {
-        for (_, part) in item_parts(item)? {
+        for part in item_parts(item)? {
             if index >= seen {
                 parts.push(with_source(part, number));
             }
