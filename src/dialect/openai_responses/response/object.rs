@@ -9,9 +9,10 @@ use crate::dialect::{
     content_form::remove_labels,
     document::{Document, to_document, to_value},
     error::DialectError,
+    google::part::Part,
     openai_responses::{
         calls::arguments_text,
-        chunk_view::{ChunkView, ViewedPart},
+        chunk_view::ChunkView,
         fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY},
         preceding::current_items,
         response::{
@@ -115,7 +116,7 @@ pub fn new_message(ids: &mut NewIds, text: &str) -> Value {
 
 /// Returns the items of a part of our own; none for thoughts, which no item can hold without
 /// a signature of the model.
-pub fn new_items(ids: &mut NewIds, part: &ViewedPart) -> Result<Vec<Document>, DialectError> {
+pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>, DialectError> {
     if let Some(text) = part.plain_text() {
         return Ok(vec![to_document(&new_message(ids, text))?]);
     }

@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, ops::Range, slice::Iter};
 use bytes::Bytes;
 
 use crate::dialect::{
+    content_form::source_of,
     document::{Document, to_document, write_array},
     error::DialectError,
+    google::part::Part,
     openai_responses::{
-        chunk_view::ViewedPart,
         fields::CONTENT,
         marks::clear_marks,
         response::{
@@ -26,15 +27,15 @@ struct SplicedItem<'a> {
     /// Parts before the edits, with their numbers among those of all items.
     before: Vec<(usize, Document)>,
     /// Parts that the edited response still has, by number.
-    kept: BTreeMap<usize, &'a ViewedPart>,
+    kept: BTreeMap<usize, &'a Part>,
     /// New parts behind the item.
-    following: Vec<&'a ViewedPart>,
+    following: Vec<&'a Part>,
 }
 
 /// Writes the parts of an edited response into its items.
 pub fn splice_output(
     items: &[Document],
-    parts: &[ViewedPart],
+    parts: &[Part],
     ids: &mut NewIds,
 ) -> Result<Vec<Bytes>, DialectError> {
     let mut spliced = Vec::with_capacity(items.len());
@@ -74,7 +75,7 @@ pub fn splice_output(
 }
 
 /// Creates the items of new parts.
-fn create(parts: &[&ViewedPart], ids: &mut NewIds) -> Result<Vec<Bytes>, DialectError> {
+fn create(parts: &[&Part], ids: &mut NewIds) -> Result<Vec<Bytes>, DialectError> {
     let mut created = Vec::new();
     for part in parts {
         let items = new_items(ids, part)?;
@@ -85,19 +86,15 @@ fn create(parts: &[&ViewedPart], ids: &mut NewIds) -> Result<Vec<Bytes>, Dialect
 
 /// Assigns each part to its item, and a new text to a removed text in its place. Returns new
 /// parts in front of all items.
-fn assign<'a>(
-    items: &mut [SplicedItem<'a>],
-    owners: &[usize],
-    parts: &'a [ViewedPart],
-) -> Vec<&'a ViewedPart> {
+fn assign<'a>(items: &mut [SplicedItem<'a>], owners: &[usize], parts: &'a [Part]) -> Vec<&'a Part> {
     let mut leading = Vec::new();
     let mut last: Option<usize> = None;
     for (position, part) in parts.iter().enumerate() {
         let later = parts.get(position..).unwrap_or_default();
-        let known = part.source.filter(|number| *number < owners.len());
+        let known = source_of(&part.document).filter(|number| *number < owners.len());
         let number = known.or_else(|| {
             let start = last.map_or(0, |last| last + 1);
-            let end = later.iter().find_map(|part| part.source);
+            let end = later.iter().find_map(|part| source_of(&part.document));
             let free = start..end.unwrap_or(owners.len()).min(owners.len());
             part.plain_text().and_then(|_| removed_text(items, &free))
         });
@@ -155,7 +152,7 @@ fn edit_blocks(
     item: &mut Document,
     field: &[&str],
     parts: &mut Iter<'_, (usize, Document)>,
-    kept: &BTreeMap<usize, &ViewedPart>,
+    kept: &BTreeMap<usize, &Part>,
 ) -> Result<(), DialectError> {
     let mut is_edited = false;
     let mut written = Vec::new();

@@ -4,10 +4,12 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 
 use crate::dialect::{
+    content_form::{SOURCE, source_of},
     document::{Document, to_document, to_value, write_array},
     error::DialectError,
+    google::part::Part,
     openai_responses::{
-        chunk_view::{ChunkView, ViewedPart},
+        chunk_view::ChunkView,
         fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE},
         response::{
             form::check_copy,
@@ -46,7 +48,7 @@ impl EventWriter {
     fn write_parts(
         &mut self,
         out: &mut BytesMut,
-        parts: &[ViewedPart],
+        parts: &[Part],
         view: &ChunkView,
     ) -> Result<(), DialectError> {
         for part in parts {
@@ -105,23 +107,23 @@ impl EventWriter {
         view: &ChunkView,
     ) -> Result<(), DialectError> {
         let response = event.document.child(RESPONSE)?.unwrap_or_default();
-        let new = view.parts.iter().filter(|part| part.source.is_none());
-        let new: Vec<ViewedPart> = new.cloned().collect();
+        let new = view.parts.iter();
+        let new = new.filter(|part| source_of(&part.document).is_none());
+        let new: Vec<Part> = new.cloned().collect();
         self.write_parts(out, &new, view)?;
         let mut first = 0;
         for (upstream, item) in (0..).zip(response.children(OUTPUT)?.unwrap_or_default()) {
+            let mut parts = Vec::new();
             let end = first + item_parts(&item)?.len();
-            let range = first..end;
+            for part in &view.parts {
+                let number = source_of(&part.document).filter(|number| *number < end);
+                if let Some(number) = number.and_then(|number| number.checked_sub(first)) {
+                    let mut document = part.document.clone();
+                    document.set(&[SOURCE], &number.into())?;
+                    parts.push(Part::read(document)?);
+                }
+            }
             first = end;
-            let parts = view.parts.iter().filter_map(|part| {
-                let number = part.source.filter(|number| range.contains(number))?;
-                let source = Some(number - range.start);
-                Some(ViewedPart {
-                    source,
-                    ..part.clone()
-                })
-            });
-            let parts: Vec<ViewedPart> = parts.collect();
             if parts.is_empty() {
                 continue;
             }

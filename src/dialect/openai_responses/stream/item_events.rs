@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::{Document, first_byte, to_document, to_value},
     error::DialectError,
+    google::part::Part,
     openai_responses::{
         calls::{ToolCallKind, input_text},
-        chunk_view::ViewedPart,
         fields::{ARGUMENTS, INPUT, ITEM, STATUS},
         response::item::{OutputKind, item_parts},
         stream::{
@@ -20,7 +20,7 @@ use crate::dialect::{
 };
 
 /// Returns the item of a chunk with the edits of its part; `None` if there are none.
-pub fn edited_item(item: &Document, part: &ViewedPart) -> Result<Option<Document>, DialectError> {
+pub fn edited_item(item: &Document, part: &Part) -> Result<Option<Document>, DialectError> {
     let Some(before) = item_parts(item)?.into_iter().next() else {
         return Ok(None);
     };

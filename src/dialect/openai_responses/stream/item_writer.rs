@@ -3,9 +3,11 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::dialect::{
+    content_form::source_of,
     error::DialectError,
+    google::part::Part,
     openai_responses::{
-        chunk_view::{ChunkView, ViewedPart},
+        chunk_view::ChunkView,
         response::item::{ItemSlot, OutputKind},
         stream::{
             answer::EventWriter,
@@ -151,7 +153,7 @@ impl EventWriter {
         let has_texts = !event.complete_texts()?.is_empty();
         if event.class != EventClass::ItemDone || view.parts.is_empty() && has_texts {
             self.sender.is_changed = true;
-            let texts = view.parts.iter().filter_map(ViewedPart::plain_text);
+            let texts = view.parts.iter().filter_map(Part::plain_text);
             return self.write_text(out, &texts.collect::<String>(), view);
         }
         self.close_own_items(out)?;
@@ -192,7 +194,7 @@ impl EventWriter {
         for part in &view.parts {
             if let Some(text) = part.plain_text() {
                 self.write_text(out, text, view)?;
-            } else if part.source.is_some() && !is_sent {
+            } else if source_of(&part.document).is_some() && !is_sent {
                 is_sent = true;
                 self.close_own_items(out)?;
                 let index = self.next_item(upstream);
@@ -227,7 +229,7 @@ impl EventWriter {
         event: &mut StreamEvent,
         view: &ChunkView,
     ) -> Result<(), DialectError> {
-        let texts = view.parts.iter().filter_map(ViewedPart::plain_text);
+        let texts = view.parts.iter().filter_map(Part::plain_text);
         self.write_text(out, &texts.collect::<String>(), view)?;
         let Some(upstream) = event.output_index()? else {
             return self.sender.send(out, event, None);
@@ -280,7 +282,7 @@ fn take_texts(
         else {
             continue;
         };
-        let slot = part.source.and_then(|number| slots.get(number));
+        let slot = source_of(&part.document).and_then(|number| slots.get(number));
         if slot.is_none() {
             released.push_str(text);
         }
