@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::dialect::{
     document::Document,
     openai_responses::{
+        chunk_view::ChunkView,
         response::{item::ItemSlot, object::NewIds},
-        stream::{ending::Ending, open_items::OpenItem, piece::WrittenPiece, sender::EventSender},
+        stream::{
+            event::StreamEvent, open_items::OpenItem, piece::WrittenPiece, sender::EventSender,
+        },
     },
 };
 
@@ -32,4 +35,13 @@ pub struct EventWriter {
     pub(super) ending: Option<Ending>,
     /// The latest piece of a text that was written as it came.
     pub(super) alike: Option<WrittenPiece>,
+}
+
+/// The end of the answer, which is written when nothing can follow any more.
+#[derive(Debug, Default)]
+pub struct Ending {
+    /// Upstream's last event; `None` for an end of our own.
+    pub event: Option<StreamEvent>,
+    /// The last chunk.
+    pub view: ChunkView,
 }

@@ -19,8 +19,7 @@ use crate::dialect::{
             usage::{COUNTS, new_usage},
         },
         stream::{
-            answer::EventWriter,
-            ending::Ending,
+            answer::{Ending, EventWriter},
             event::{RESPONSE, StreamEvent},
             item_events::send_complete,
         },
@@ -34,12 +33,12 @@ impl EventWriter {
     pub(super) fn write_own(
         &mut self,
         out: &mut BytesMut,
-        view: &ChunkView,
+        view: ChunkView,
     ) -> Result<(), DialectError> {
-        self.write_parts(out, &view.parts, view)?;
+        self.write_parts(out, &view.parts, &view)?;
         if view.finish_reason.is_some() {
-            self.ensure_started(out, view)?;
-            self.ending = Some(Ending::of_view(view));
+            self.ensure_started(out, &view)?;
+            self.ending = Some(Ending { event: None, view });
         }
         Ok(())
     }
@@ -83,17 +82,15 @@ impl EventWriter {
     pub(super) fn write_last(
         &mut self,
         out: &mut BytesMut,
-        ending: Ending,
-        view: &ChunkView,
+        event: StreamEvent,
+        view: ChunkView,
     ) -> Result<(), DialectError> {
-        if let Some(event) = &ending.event
-            && !view.parts.is_empty()
-            && (view.is_edited || self.sender.is_changed)
-        {
-            self.write_unseen(out, event, view)?;
+        if !view.parts.is_empty() && (view.is_edited || self.sender.is_changed) {
+            self.write_unseen(out, &event, &view)?;
         }
         if view.finish_reason.is_some() {
-            self.ending = Some(ending);
+            let event = Some(event);
+            self.ending = Some(Ending { event, view });
         }
         Ok(())
     }
@@ -144,11 +141,10 @@ impl EventWriter {
     ///
     /// Fails if an edit cannot be expressed in events.
     pub(super) fn end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        let ending = self.ending.take();
-        let ending = ending.unwrap_or_else(|| Ending::of_view(&ChunkView::default()));
-        match &ending.event {
-            Some(event) => self.write_upstream_end(out, event.clone(), &ending),
-            None => self.write_own_end(out, &ending),
+        let Ending { event, view } = self.ending.take().unwrap_or_default();
+        match event {
+            Some(event) => self.write_upstream_end(out, event, &view),
+            None => self.write_own_end(out, &view),
         }
     }
 
@@ -156,7 +152,7 @@ impl EventWriter {
         &mut self,
         out: &mut BytesMut,
         mut event: StreamEvent,
-        ending: &Ending,
+        view: &ChunkView,
     ) -> Result<(), DialectError> {
         self.close_own_items(out)?;
         let Some(mut response) = event.document.child(RESPONSE)? else {
@@ -176,13 +172,13 @@ impl EventWriter {
         }
         self.keep_id(&mut response)?;
         let before = finish_reason(&response)?.unwrap_or("OTHER");
-        let after = ending.finish_reason.as_deref();
+        let after = view.finish_reason.as_deref();
         if after != Some(before) && after == Some("STOP") {
             set_finish_reason(&mut response, after)?;
             "response.completed".clone_into(&mut event.name);
             event.document.set(TYPE, &event.name.as_str().into())?;
         }
-        if let (Some(after), Some(mut usage)) = (&ending.usage, response.child(USAGE)?) {
+        if let (Some(after), Some(mut usage)) = (&view.usage, response.child(USAGE)?) {
             COUNTS.write(&mut usage, after)?;
             if usage.is_edited() {
                 response.set_child(USAGE, &usage)?;
@@ -248,7 +244,7 @@ impl EventWriter {
         open.copy_of(item).map(Some)
     }
 
-    fn write_own_end(&mut self, out: &mut BytesMut, ending: &Ending) -> Result<(), DialectError> {
+    fn write_own_end(&mut self, out: &mut BytesMut, view: &ChunkView) -> Result<(), DialectError> {
         self.ensure_started(out, &ChunkView::default())?;
         self.close_items(out, &[])?;
         let mut response = match &self.response {
@@ -257,10 +253,10 @@ impl EventWriter {
         };
         let items = self.done.values().map(Document::to_bytes);
         response.set_bytes(OUTPUT, write_array(items))?;
-        set_finish_reason(&mut response, ending.finish_reason.as_deref())?;
-        let usage = new_usage(&ending.usage.clone().unwrap_or_default())?;
+        set_finish_reason(&mut response, view.finish_reason.as_deref())?;
+        let usage = new_usage(&view.usage.clone().unwrap_or_default())?;
         response.set(USAGE, &usage)?;
-        if let Some(error) = &ending.error {
+        if let Some(error) = &view.error {
             response.set(&["status"], &json!("failed"))?;
             response.set_child(ERROR, error)?;
         }

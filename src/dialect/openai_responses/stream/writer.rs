@@ -17,7 +17,6 @@ use crate::dialect::{
         response::{item::OutputKind, object::NewIds},
         stream::{
             answer::EventWriter,
-            ending::Ending,
             event::{EventClass, RESPONSE, StreamEvent},
             event_labels::visit_event,
         },
@@ -34,7 +33,7 @@ impl EventWriter {
         &mut self,
         out: &mut BytesMut,
         wire: &[Bytes],
-        view: &ChunkView,
+        view: ChunkView,
     ) -> Result<(), DialectError> {
         let events = wire.iter().map(|data| StreamEvent::parse(data.clone()));
         let mut events: Vec<StreamEvent> = events.collect::<Result<_, _>>()?;
@@ -48,17 +47,16 @@ impl EventWriter {
             [] => self.write_own(out, view),
             [dropped @ .., event] if is_end(event) => {
                 self.sender.is_changed |= !dropped.is_empty();
-                write_labels(event, view)?;
-                let ending = Ending::of_upstream(event.clone(), view);
-                self.write_last(out, ending, view)
+                write_labels(event, &view)?;
+                self.write_last(out, event.clone(), view)
             }
             all if all.last().is_some_and(ends_item) && is_one_item(all)? => {
                 if let Some(last) = all.last_mut() {
-                    write_labels(last, view)?;
+                    write_labels(last, &view)?;
                 }
-                self.write_item(out, all, view)
+                self.write_item(out, all, &view)
             }
-            [event] => self.write_event(out, event, view),
+            [event] => self.write_event(out, event, &view),
             [..] => self.write_own(out, view),
         }
     }
@@ -112,7 +110,7 @@ impl WriteChunks for EventWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
         let wire = chunk.wire().unwrap_or_default();
         let Some(text) = chunk.unparsed_text() else {
-            return self.write_chunk(out, wire, &ChunkView::read(chunk.document())?);
+            return self.write_chunk(out, wire, ChunkView::read(chunk.document())?);
         };
         if let ([data], false) = (wire, chunk.is_edited())
             && self.write_alike(out, data, text)
@@ -124,7 +122,7 @@ impl WriteChunks for EventWriter {
             is_edited: chunk.is_edited(),
             ..ChunkView::read(&form)?
         };
-        self.write_chunk(out, wire, &view)
+        self.write_chunk(out, wire, view)
     }
 
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
