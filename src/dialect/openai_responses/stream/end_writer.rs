@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::dialect::{
     content_form::{SOURCE, source_of},
-    document::{Document, to_document, to_value, write_array},
+    document::{Document, to_value, write_array},
     error::DialectError,
     google::part::Part,
     openai_responses::{
@@ -14,7 +14,7 @@ use crate::dialect::{
         response::{
             form::check_copy,
             item::{OutputKind, agree, item_parts},
-            object::{NewIds, NewResponse, finish_reason, new_items, set_finish_reason},
+            object::{NewIds, finish_reason, new_items, set_finish_reason},
             splice::splice_output,
             usage::{COUNTS, new_usage},
         },
@@ -135,20 +135,9 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Ends the stream: what is open is closed, and the whole response follows.
-    ///
-    /// # Errors
-    ///
-    /// Fails if an edit cannot be expressed in events.
-    pub(super) fn end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        let Ending { event, view } = self.ending.take().unwrap_or_default();
-        match event {
-            Some(event) => self.write_upstream_end(out, event, &view),
-            None => self.write_own_end(out, &view),
-        }
-    }
-
-    fn write_upstream_end(
+    /// Ends the stream: what is open is closed, and upstream's event with the whole response
+    /// follows.
+    pub(super) fn write_upstream_end(
         &mut self,
         out: &mut BytesMut,
         mut event: StreamEvent,
@@ -244,13 +233,15 @@ impl EventWriter {
         open.copy_of(item).map(Some)
     }
 
-    fn write_own_end(&mut self, out: &mut BytesMut, view: &ChunkView) -> Result<(), DialectError> {
+    /// Ends a stream that upstream did not end.
+    pub(super) fn write_own_end(
+        &mut self,
+        out: &mut BytesMut,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
         self.ensure_started(out, &ChunkView::default())?;
         self.close_items(out, &[])?;
-        let mut response = match &self.response {
-            Some(response) => response.clone(),
-            None => to_document(&NewResponse::of_view(&ChunkView::default())?.to_value())?,
-        };
+        let mut response = self.response.clone().unwrap_or_default();
         let items = self.done.values().map(Document::to_bytes);
         response.set_bytes(OUTPUT, write_array(items))?;
         set_finish_reason(&mut response, view.finish_reason.as_deref())?;

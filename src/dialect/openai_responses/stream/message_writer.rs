@@ -4,13 +4,13 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, to_document, to_value},
+    document::{Document, insert, to_document, to_value},
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
         response::{
             item::{ItemSlot, OutputKind},
-            object::{NewIds, NewResponse},
+            object::{NewIds, new_response},
         },
         stream::{
             answer::EventWriter,
@@ -35,10 +35,9 @@ impl EventWriter {
             response_id: view.response_id.clone(),
             ..ChunkView::default()
         };
-        let mut response = NewResponse::of_view(&facts)?;
-        response.status = "in_progress";
-        response.usage = Value::Null;
-        let response = response.to_value();
+        let mut response = new_response(&facts)?;
+        insert(&mut response, "status", "in_progress");
+        insert(&mut response, "usage", Value::Null);
         for name in ["response.created", "response.in_progress"] {
             self.sender
                 .send_own(out, name, json!({ "response": response }));

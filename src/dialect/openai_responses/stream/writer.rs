@@ -16,7 +16,7 @@ use crate::dialect::{
         fields::ITEM,
         response::{item::OutputKind, object::NewIds},
         stream::{
-            answer::EventWriter,
+            answer::{Ending, EventWriter},
             event::{EventClass, RESPONSE, StreamEvent},
             event_labels::visit_event,
         },
@@ -126,7 +126,11 @@ impl WriteChunks for EventWriter {
     }
 
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        self.end(out)
+        let Ending { event, view } = self.ending.take().unwrap_or_default();
+        match event {
+            Some(event) => self.write_upstream_end(out, event, &view),
+            None => self.write_own_end(out, &view),
+        }
     }
 }
 
