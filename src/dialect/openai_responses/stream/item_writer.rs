@@ -8,13 +8,14 @@ use crate::dialect::{
     google::part::Part,
     openai_responses::{
         chunk_view::ChunkView,
+        marks::clear_marks,
         response::item::{ItemSlot, OutputKind},
         stream::{
             answer::EventWriter,
-            event::{DELTA, EventClass, StreamEvent},
+            event::{DELTA, EventClass, OBFUSCATION, StreamEvent},
             item_agreement::events_agree,
-            item_events::{edited_item, send_complete, send_edited, send_events},
-            open_items::{OpenItem, write_delta},
+            item_events::{edited_item, send_complete, send_edited},
+            open_items::OpenItem,
             piece::WrittenPiece,
         },
     },
@@ -89,7 +90,9 @@ impl EventWriter {
         let read = event.document.string(DELTA)?.unwrap_or_default();
         if view.is_edited {
             self.sender.is_changed = true;
-            write_delta(event, &text)?;
+            event.document.set(DELTA, &text.as_str().into())?;
+            event.document.remove(OBFUSCATION)?;
+            clear_marks(&mut event.document)?;
         }
         match open {
             Some(item) => {
@@ -209,7 +212,10 @@ impl EventWriter {
                         sender.is_changed = true;
                         send_complete(sender, out, index, edited.as_ref().unwrap_or(&item))?;
                     }
-                    None => send_events(sender, out, events, index)?,
+                    None => {
+                        let mut events = events.iter_mut();
+                        events.try_for_each(|event| sender.send(out, event, Some(index)))?;
+                    }
                     Some(edited) => {
                         sender.is_changed = true;
                         send_edited(sender, out, events, index, edited)?;

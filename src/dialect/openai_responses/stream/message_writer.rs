@@ -14,7 +14,7 @@ use crate::dialect::{
         },
         stream::{
             answer::EventWriter,
-            open_items::{OpenItem, TextProgress, new_message_start},
+            open_items::{OpenItem, TextProgress},
         },
     },
 };
@@ -91,10 +91,16 @@ impl EventWriter {
 
     pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
         let id = self.ids.as_mut().map(|ids| ids.next("msg"));
-        let start = new_message_start(&id.unwrap_or_default())?;
+        let start = json!({
+            "id": id.unwrap_or_default(),
+            "type": "message",
+            "status": "in_progress",
+            "content": [],
+            "role": "assistant",
+        });
         let index = self.new_index();
-        let mut item = OpenItem::new(index, None, start.clone())?;
-        let fields = json!({ "output_index": index, "item": to_value(&start)? });
+        let mut item = OpenItem::new(index, None, to_document(&start)?)?;
+        let fields = json!({ "output_index": index, "item": start });
         self.sender
             .send_own(out, "response.output_item.added", fields);
         let slot = ItemSlot::Content(0);

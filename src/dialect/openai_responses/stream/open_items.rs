@@ -4,14 +4,14 @@ use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, to_document},
+    document::Document,
     error::DialectError,
     openai_responses::{
         fields::{CONTENT, ID, ITEM, STATUS, SUMMARY},
         marks::clear_marks,
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
         stream::{
-            event::{DELTA, EventClass, PART, StreamEvent},
+            event::{EventClass, PART, StreamEvent},
             sender::EventSender,
         },
     },
@@ -137,18 +137,15 @@ impl OpenItem {
 
     /// Writes the texts as sent into an event that repeats them. Returns whether any differs.
     pub fn write_copies(&self, event: &mut StreamEvent) -> Result<bool, DialectError> {
-        let document = &mut event.document;
         match event.class {
             EventClass::ItemAdded | EventClass::ItemDone => {
-                document.edit_child(ITEM, |item| self.write_item(item))?;
+                event
+                    .document
+                    .edit_child(ITEM, |item| self.write_item(item))?;
             }
-            EventClass::TextDone(field) => {
-                let slot = event.slot()?;
-                let sent = self.sent(slot);
-                if event.document.string(&[field])?.as_deref() != Some(sent) {
-                    event.document.set(&[field], &sent.into())?;
-                    clear_marks(&mut event.document)?;
-                }
+            EventClass::TextDone(_) => {
+                let sent = self.sent(event.slot()?);
+                write_text(&mut event.document, sent)?;
             }
             EventClass::PartAdded | EventClass::PartDone => {
                 let sent = self.sent(event.slot()?);
@@ -173,13 +170,12 @@ impl OpenItem {
     /// Writes the texts as sent into a copy of the item.
     fn write_item(&self, item: &mut Document) -> Result<(), DialectError> {
         for (field, slot) in BLOCK_LISTS {
-            let mut blocks = item.children(field)?.unwrap_or_default();
-            for (index, block) in (0..).zip(&mut blocks) {
-                write_text(block, self.sent(slot(index)))?;
-            }
-            if blocks.iter().any(Document::is_edited) {
-                item.set_children(field, &blocks)?;
-            }
+            let mut index = 0;
+            item.edit_children(field, |block| {
+                let sent = self.sent(slot(index));
+                index += 1;
+                write_text(block, sent)
+            })?;
         }
         Ok(())
     }
@@ -278,6 +274,7 @@ impl OpenText {
     }
 }
 
+/// Writes a text as sent into a block or an event that repeats it.
 fn write_text(block: &mut Document, sent: &str) -> Result<(), DialectError> {
     let Some(field) = text_field(block)? else {
         return Ok(());
@@ -287,22 +284,4 @@ fn write_text(block: &mut Document, sent: &str) -> Result<(), DialectError> {
         clear_marks(block)?;
     }
     Ok(())
-}
-
-/// Writes another piece of text into an event. Tokens and padding of the old one go.
-pub fn write_delta(event: &mut StreamEvent, text: &str) -> Result<(), DialectError> {
-    event.document.set(DELTA, &text.into())?;
-    clear_marks(&mut event.document)?;
-    event.document.remove(&["obfuscation"])
-}
-
-/// Returns the beginning of a message of our own.
-pub fn new_message_start(id: &str) -> Result<Document, DialectError> {
-    to_document(&json!({
-        "id": id,
-        "type": "message",
-        "status": "in_progress",
-        "content": [],
-        "role": "assistant",
-    }))
 }
