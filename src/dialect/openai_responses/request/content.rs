@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of, splice_list, with_source},
+    content_form::{SOURCE, splice_list, with_source},
     document::{Document, first_byte, write_array},
     error::DialectError,
     openai_responses::{
@@ -145,18 +145,4 @@ fn edit_block(
 pub fn new_block(text_type: &str, part: &Document) -> Result<Option<Value>, DialectError> {
     let text = part.string(TEXT)?;
     Ok(text.map(|text| json!({ "type": text_type, "text": text })))
-}
-
-/// Returns whether two lists of parts are equal.
-pub fn are_equal(before: &[Document], after: &[Document]) -> bool {
-    let pairs = before.iter().zip(after);
-    before.len() == after.len()
-        && pairs
-            .into_iter()
-            .all(|(before, after)| before.to_bytes() == after.to_bytes())
-}
-
-/// Returns whether a part was in the request.
-pub fn is_original(part: &Document) -> bool {
-    source_of(part).is_some()
 }

@@ -15,7 +15,7 @@ use crate::dialect::{
         fields::NAME,
         preceding::{is_same_reasoning, reasoning_of},
         request::{
-            content::{is_original, read_blocks, write_blocks},
+            content::{read_blocks, write_blocks},
             declarations::Declarations,
             input::{Input, InputItem, InputKind},
             new_items::NewItems,
@@ -306,7 +306,7 @@ fn edit_item(
     }
     let mut written = Vec::new();
     for part in &after {
-        let Some(old) = before.first().filter(|_| is_original(part)) else {
+        let Some(old) = before.first().filter(|_| source_of(part).is_some()) else {
             let is_model = !matches!(item.kind, InputKind::Result(_));
             written.extend(new_items.of_parts(is_model, std::slice::from_ref(part))?);
             continue;

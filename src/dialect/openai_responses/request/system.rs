@@ -13,7 +13,7 @@ use crate::dialect::{
     openai_responses::{
         fields::{INSTRUCTIONS, TEXT},
         request::{
-            content::{are_equal, read_blocks, write_blocks},
+            content::{read_blocks, write_blocks},
             input::{Input, InputItem, InputKind},
         },
     },
@@ -108,7 +108,8 @@ fn write_message(item: &mut InputItem, after: &[Document]) -> Result<(), Dialect
     let before = read_blocks(&item.document)?;
     let before = before.iter().map(to_document);
     let before: Vec<Document> = before.collect::<Result<_, _>>()?;
-    if are_equal(&before, after) {
+    let unedited = before.iter().map(Document::to_bytes);
+    if unedited.eq(after.iter().map(Document::to_bytes)) {
         return Ok(());
     }
     let edited = write_blocks(&item.document, &before, after)?;
