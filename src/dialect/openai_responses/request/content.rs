@@ -67,27 +67,18 @@ pub fn write_blocks(
     if after.is_empty() {
         return Ok(None);
     }
-    if first_byte(message, CONTENT)? == Some(b'"') {
+    let text_type = text_type(message)?;
+    let originals = if first_byte(message, CONTENT)? == Some(b'"') {
         if let Some(text) = join_texts(after)? {
             edited.set(CONTENT, &text.into())?;
             return Ok(Some(edited));
         }
         let text = message.string(CONTENT)?.unwrap_or_default();
-        let block = json!({ "type": text_type(message)?, "text": text });
-        let originals = [Bytes::from(block.to_string())];
-        return write_list(edited, &originals, before, after);
-    }
-    let originals = message.list(CONTENT)?.unwrap_or_default();
-    write_list(edited, &originals, before, after)
-}
-
-fn write_list(
-    mut message: Document,
-    originals: &[Bytes],
-    before: &[Document],
-    after: &[Document],
-) -> Result<Option<Document>, DialectError> {
-    let text_type = text_type(&message)?;
+        let block = json!({ "type": text_type, "text": text });
+        vec![Bytes::from(block.to_string())]
+    } else {
+        message.list(CONTENT)?.unwrap_or_default()
+    };
     let rewrite = |index: usize, before: &Document, after: &Document| {
         let original = originals.get(index).cloned().unwrap_or_default();
         edit_block(Document::from_checked(original)?, before, after)
@@ -96,12 +87,12 @@ fn write_list(
         let block = new_block(text_type, part)?;
         Ok(block.iter().map(|block| block.to_string().into()).collect())
     };
-    let blocks = splice_list(originals, before, after, rewrite, create)?;
+    let blocks = splice_list(&originals, before, after, rewrite, create)?;
     if blocks.is_empty() {
         return Ok(None);
     }
-    message.set_bytes(CONTENT, write_array(blocks))?;
-    Ok(Some(message))
+    edited.set_bytes(CONTENT, write_array(blocks))?;
+    Ok(Some(edited))
 }
 
 /// Returns the texts as one; `None` if any part is no text.
