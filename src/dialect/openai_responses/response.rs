@@ -23,11 +23,9 @@ use crate::dialect::{
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::{OUTPUT, OUTPUT_TEXT, parse},
+        fields::{OUTPUT, OUTPUT_TEXT, USAGE, parse},
     },
 };
-
-const USAGE: &[&str] = &["usage"];
 
 /// Returns the content form of a response.
 ///

@@ -7,7 +7,7 @@ use crate::dialect::{
     document::{Document, insert},
     error::DialectError,
     openai_responses::{
-        fields::{ERROR, ID, MODEL, OUTPUT, OUTPUT_TEXT},
+        fields::{ERROR, ID, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             item::{OutputKind, item_parts_with, item_texts},
             object::finish_reason,
@@ -39,7 +39,7 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
         insert(&mut candidate, "finishReason", reason);
     }
     let mut form = json!({ "candidates": [candidate] });
-    if let Some(usage) = body.child(&["usage"])? {
+    if let Some(usage) = body.child(USAGE)? {
         insert(&mut form, "usageMetadata", COUNTS.read(&usage)?);
     }
     read_envelope(&mut form, body)?;

@@ -72,7 +72,7 @@ pub fn set_finish_reason(
 }
 
 /// Ids of items of our own in one response.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub struct NewIds {
     base: String,
     next: usize,

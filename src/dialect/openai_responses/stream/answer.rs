@@ -19,7 +19,7 @@ pub struct EventWriter {
     pub(super) sender: EventSender,
     /// The response object with which the stream began.
     pub(super) response: Option<Document>,
-    pub(super) ids: Option<NewIds>,
+    pub(super) ids: NewIds,
     /// True if a further response of the model continues the stream.
     pub(super) is_continued: bool,
     /// Output indexes as sent, by those of the model's current response.

@@ -10,11 +10,11 @@ use crate::dialect::{
     google::part::Part,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE},
+        fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE},
         response::{
             form::check_copy,
             item::{OutputKind, agree, item_parts},
-            object::{NewIds, finish_reason, new_items, set_finish_reason},
+            object::{finish_reason, new_items, set_finish_reason},
             splice::splice_output,
             usage::{COUNTS, new_usage},
         },
@@ -25,8 +25,6 @@ use crate::dialect::{
         },
     },
 };
-
-const USAGE: &[&str] = &["usage"];
 
 impl EventWriter {
     /// Writes a chunk of our own.
@@ -61,8 +59,7 @@ impl EventWriter {
                 self.append(out, OutputKind::Reasoning, thought);
                 continue;
             }
-            let ids = self.ids.get_or_insert_with(|| NewIds::new(""));
-            for item in new_items(ids, part)? {
+            for item in new_items(&mut self.ids, part)? {
                 self.send_whole_item(out, item)?;
             }
         }
@@ -125,8 +122,7 @@ impl EventWriter {
                 continue;
             }
             self.ensure_started(out, view)?;
-            let ids = self.ids.get_or_insert_with(|| NewIds::new(""));
-            for edited in splice_output(std::slice::from_ref(&item), &parts, ids)? {
+            for edited in splice_output(&[item], &parts, &mut self.ids)? {
                 let edited = Document::from_checked(edited)?;
                 let index = self.send_whole_item(out, edited)?;
                 self.indexes.insert(upstream, index);
@@ -167,11 +163,8 @@ impl EventWriter {
             "response.completed".clone_into(&mut event.name);
             event.document.set(TYPE, &event.name.as_str().into())?;
         }
-        if let (Some(after), Some(mut usage)) = (&view.usage, response.child(USAGE)?) {
-            COUNTS.write(&mut usage, after)?;
-            if usage.is_edited() {
-                response.set_child(USAGE, &usage)?;
-            }
+        if let Some(after) = &view.usage {
+            response.edit_child(USAGE, |usage| COUNTS.write(usage, after))?;
         }
         if response.is_edited() {
             event.document.set_child(RESPONSE, &response)?;
@@ -248,10 +241,10 @@ impl EventWriter {
         let usage = new_usage(&view.usage.clone().unwrap_or_default())?;
         response.set(USAGE, &usage)?;
         if let Some(error) = &view.error {
-            response.set(&["status"], &json!("failed"))?;
+            response.set(STATUS, &json!("failed"))?;
             response.set_child(ERROR, error)?;
         }
-        let name = match response.string(&["status"])?.as_deref() {
+        let name = match response.string(STATUS)?.as_deref() {
             Some("incomplete") => "response.incomplete",
             Some("failed") => "response.failed",
             Some(_) | None => "response.completed",

@@ -43,7 +43,7 @@ impl EventWriter {
                 .send_own(out, name, json!({ "response": response }));
         }
         let response = to_document(&response)?;
-        self.ids = Some(NewIds::of_response(&response)?);
+        self.ids = NewIds::of_response(&response)?;
         self.response = Some(response);
         Ok(())
     }
@@ -90,9 +90,8 @@ impl EventWriter {
     }
 
     pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        let id = self.ids.as_mut().map(|ids| ids.next("msg"));
         let start = json!({
-            "id": id.unwrap_or_default(),
+            "id": self.ids.next("msg"),
             "type": "message",
             "status": "in_progress",
             "content": [],

@@ -12,7 +12,7 @@ use crate::dialect::{
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
-        fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT},
+        fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             form::read_envelope,
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
@@ -115,7 +115,7 @@ impl ReadChunks for EventReader {
             insert(&mut candidate, "content", content);
         }
         let mut form = json!({ "candidates": [candidate] });
-        if let Some(usage) = response.child(&["usage"])? {
+        if let Some(usage) = response.child(USAGE)? {
             insert(&mut form, "usageMetadata", COUNTS.read(&usage)?);
         }
         if let Some(model) = response.string(MODEL)? {

@@ -92,7 +92,7 @@ impl EventWriter {
     ) -> Result<(), DialectError> {
         if self.response.is_none() {
             let response = event.document.child(RESPONSE)?.unwrap_or_default();
-            self.ids = Some(NewIds::of_response(&response)?);
+            self.ids = NewIds::of_response(&response)?;
             self.response = Some(response);
             return self.sender.send(out, event, None);
         }
