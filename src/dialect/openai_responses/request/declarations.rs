@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of},
-    document::{Document, write_array},
+    content_form::{SOURCE, source_of, with_source},
+    document::{Document, insert, write_array},
     error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
@@ -80,17 +80,16 @@ impl AgentTool {
     }
 
     fn form(&self, index: usize) -> Value {
-        let mut form = Map::new();
-        form.insert("name".to_owned(), self.name.as_str().into());
+        let mut form = json!({ "name": self.name });
         for (key, value) in [
             ("description", &self.description),
             ("parametersJsonSchema", &self.schema),
         ] {
-            let value = value.clone().filter(|value| !value.is_null());
-            form.extend(value.map(|value| (key.to_owned(), value)));
+            if let Some(value) = value.as_ref().filter(|value| !value.is_null()) {
+                insert(&mut form, key, value.clone());
+            }
         }
-        form.insert(SOURCE.to_owned(), index.into());
-        Value::Object(form)
+        with_source(form, index)
     }
 }
 
