@@ -16,7 +16,7 @@ use crate::dialect::{
     },
 };
 
-/// Separates a new text from the text of a message that is a string.
+/// Separates texts that become one.
 const PARAGRAPH: &str = "\n\n";
 
 /// Returns the parts of a message.
@@ -105,8 +105,16 @@ fn join_texts(parts: &[Document]) -> Result<Option<String>, DialectError> {
     Ok(texts.map(|texts| texts.join(PARAGRAPH)))
 }
 
+/// Returns the texts of parts as one; `None` if they have none.
+pub fn text_of(parts: &[Document]) -> Result<Option<String>, DialectError> {
+    let texts = parts.iter();
+    let texts = texts.filter_map(|part| part.string(TEXT).transpose());
+    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
+    Ok((!texts.is_empty()).then(|| texts.join(PARAGRAPH)))
+}
+
 /// Returns the type of the text blocks of a message.
-pub fn text_type(message: &Document) -> Result<&'static str, DialectError> {
+fn text_type(message: &Document) -> Result<&'static str, DialectError> {
     let role = message.string(&["role"])?;
     Ok(match role.as_deref() {
         Some("assistant") => "output_text",

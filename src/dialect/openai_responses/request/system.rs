@@ -11,16 +11,13 @@ use crate::dialect::{
     error::DialectError,
     google::fields::{PARTS, SYSTEM_INSTRUCTION},
     openai_responses::{
-        fields::{INSTRUCTIONS, TEXT},
+        fields::INSTRUCTIONS,
         request::{
-            content::{read_blocks, write_blocks},
+            content::{read_blocks, text_of, write_blocks},
             input::{Input, InputItem, InputKind},
         },
     },
 };
-
-/// Separates a new text from `instructions`.
-const PARAGRAPH: &str = "\n\n";
 
 /// Origin of a part: `None` for `instructions`, else the indexes of item and block.
 type SystemPlace = Option<(usize, usize)>;
@@ -91,13 +88,9 @@ pub fn write_system(
 }
 
 fn write_instructions(body: &mut Document, parts: &[Document]) -> Result<(), DialectError> {
-    let texts = parts.iter();
-    let texts = texts.filter_map(|part| part.string(TEXT).transpose());
-    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
     let old = body.string(INSTRUCTIONS)?;
-    let new = (!texts.is_empty()).then(|| texts.join(PARAGRAPH));
-    match new {
-        _ if new == old => Ok(()),
+    match text_of(parts)? {
+        new if new == old => Ok(()),
         Some(new) => body.set(INSTRUCTIONS, &new.into()),
         None => body.remove(INSTRUCTIONS),
     }
