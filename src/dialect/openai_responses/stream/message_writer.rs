@@ -103,11 +103,10 @@ impl EventWriter {
         self.sender
             .send_own(out, "response.output_item.added", fields);
         let slot = ItemSlot::Content(0);
-        let mut fields = item.place(slot);
         let part = item.text_mut(slot).map(|text| text.block());
-        fields.insert("part".to_owned(), part.unwrap_or_default());
+        let fields = item.fields(slot, "part", part.unwrap_or_default());
         self.sender
-            .send_own(out, "response.content_part.added", fields.into());
+            .send_own(out, "response.content_part.added", fields);
         self.open.push(item);
         Ok(())
     }
@@ -146,16 +145,13 @@ impl EventWriter {
     ) -> Result<(), DialectError> {
         for text in &item.texts {
             if text.progress == TextProgress::Open {
-                let mut fields = item.place(text.slot);
-                fields.insert(text.field().to_owned(), text.sent.as_str().into());
+                let fields = item.fields(text.slot, text.field(), text.sent.as_str().into());
                 let name = text.delta_name.replace(".delta", ".done");
-                self.sender.send_own(out, &name, fields.into());
+                self.sender.send_own(out, &name, fields);
             }
             if text.progress != TextProgress::PartDone {
-                let mut fields = item.place(text.slot);
-                fields.insert("part".to_owned(), text.block());
-                self.sender
-                    .send_own(out, text.part_done_name(), fields.into());
+                let fields = item.fields(text.slot, "part", text.block());
+                self.sender.send_own(out, text.part_done_name(), fields);
             }
         }
         let fields = json!({ "output_index": item.index, "item": to_value(&complete)? });

@@ -1,10 +1,10 @@
 //! Items of which the agent has received the beginning, with their texts as sent.
 
 use bytes::BytesMut;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, insert},
     error::DialectError,
     openai_responses::{
         fields::{CONTENT, ID, ITEM, STATUS, SUMMARY},
@@ -220,26 +220,21 @@ impl OpenItem {
         text: &str,
     ) {
         let known = self.texts.iter().find(|known| known.slot == slot);
-        let mut fields = self.place(slot);
-        fields.insert("delta".to_owned(), text.into());
         let name = known.map_or(TEXT_DELTA, |known| known.delta_name);
+        let mut fields = self.fields(slot, "delta", text.into());
         if name == TEXT_DELTA {
-            fields.insert("logprobs".to_owned(), json!([]));
+            insert(&mut fields, "logprobs", json!([]));
         }
-        sender.send_own(out, name, fields.into());
+        sender.send_own(out, name, fields);
     }
 
-    /// Returns the fields by which events name a text of the item.
-    pub fn place(&self, slot: ItemSlot) -> Map<String, Value> {
-        let mut fields = Map::new();
-        fields.insert("item_id".to_owned(), self.id.as_str().into());
-        fields.insert("output_index".to_owned(), self.index.into());
-        let (key, index) = match slot {
+    /// Returns the fields of an event about a text of the item: its place, and another field.
+    pub fn fields(&self, slot: ItemSlot, key: &str, value: Value) -> Value {
+        let (place, index) = match slot {
             ItemSlot::Summary(index) => ("summary_index", index),
             ItemSlot::Content(index) => ("content_index", index),
         };
-        fields.insert(key.to_owned(), index.into());
-        fields
+        json!({ "item_id": self.id, "output_index": self.index, place: index, key: value })
     }
 }
 
