@@ -33,7 +33,7 @@ impl EventWriter {
         out: &mut BytesMut,
         view: ChunkView,
     ) -> Result<(), DialectError> {
-        self.write_parts(out, &view.parts, &view)?;
+        self.write_parts(out, view.parts.iter(), &view)?;
         if view.finish_reason.is_some() {
             self.ensure_started(out, &view)?;
             self.ending = Some(Ending { event: None, view });
@@ -42,10 +42,10 @@ impl EventWriter {
     }
 
     /// Writes parts without an origin: texts, ends of thoughts, and calls.
-    fn write_parts(
+    fn write_parts<'a>(
         &mut self,
         out: &mut BytesMut,
-        parts: &[Part],
+        parts: impl Iterator<Item = &'a Part>,
         view: &ChunkView,
     ) -> Result<(), DialectError> {
         for part in parts {
@@ -103,8 +103,7 @@ impl EventWriter {
         let response = event.document.child(RESPONSE)?.unwrap_or_default();
         let new = view.parts.iter();
         let new = new.filter(|part| source_of(&part.document).is_none());
-        let new: Vec<Part> = new.cloned().collect();
-        self.write_parts(out, &new, view)?;
+        self.write_parts(out, new, view)?;
         let mut first = 0;
         for (upstream, item) in (0..).zip(response.children(OUTPUT)?.unwrap_or_default()) {
             let mut parts = Vec::new();
@@ -174,10 +173,9 @@ impl EventWriter {
 
     /// Gives the response of a later round the id with which the stream began.
     fn keep_id(&self, response: &mut Document) -> Result<(), DialectError> {
-        let Some(first) = &self.response else {
-            return Ok(());
-        };
-        match first.string(ID)? {
+        let first = self.response.as_ref();
+        let first = first.map(|first| first.string(ID)).transpose()?.flatten();
+        match first {
             Some(first) if response.string(ID)?.as_ref() != Some(&first) => {
                 response.set(ID, &first.into())
             }

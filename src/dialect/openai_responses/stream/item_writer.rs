@@ -122,17 +122,13 @@ impl EventWriter {
         view: &ChunkView,
     ) -> Result<(), DialectError> {
         let upstream = event.output_index()?.unwrap_or(0);
-        let position = self
-            .open
-            .iter()
-            .position(|item| item.upstream == Some(upstream));
-        let Some(position) = position else {
+        let is_it = |item: &OpenItem| item.upstream == Some(upstream);
+        let Some(position) = self.open.iter().position(is_it) else {
             return self.write_unopened(out, event, view, upstream);
         };
         let mut item = self.open.remove(position);
         let released = take_texts(&mut item, event, view)?;
         if let Some((slot, text)) = released {
-            self.sender.is_changed = true;
             item.send_piece(&mut self.sender, out, slot, &text);
         }
         item.note(event)?;
@@ -280,20 +276,16 @@ fn take_texts(
     let own_slot = own_slot.unwrap_or(ItemSlot::Content(0));
     let is_thought = item.kind == OutputKind::Reasoning;
     let mut released = String::new();
-    for part in &view.parts {
-        let Some(text) = part
-            .text
-            .as_deref()
-            .filter(|_| part.is_thought == is_thought)
-        else {
+    let parts = view.parts.iter();
+    for part in parts.filter(|part| part.is_thought == is_thought) {
+        let Some(text) = &part.text else {
             continue;
         };
         let slot = source_of(&part.document).and_then(|number| slots.get(number));
         if slot.is_none() {
             released.push_str(text);
         }
-        let slot = slot.map_or(own_slot, |(slot, _)| *slot);
-        item.append(slot, "", text);
+        item.append(slot.map_or(own_slot, |(slot, _)| *slot), "", text);
     }
     for (slot, text) in slots {
         let mut texts = item.texts.iter_mut();
