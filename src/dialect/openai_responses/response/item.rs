@@ -66,9 +66,12 @@ pub enum ItemSlot {
 pub const BLOCK_LISTS: [(&[&str], fn(u64) -> ItemSlot); 2] =
     [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
 
+/// Fields of a block that may hold its text.
+pub const TEXT_FIELDS: [&str; 3] = ["text", "refusal", "transcript"];
+
 /// Returns the field of a block that holds its text; `None` if the block is no text.
 pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
-    for field in ["text", "refusal", "transcript"] {
+    for field in TEXT_FIELDS {
         if first_byte(block, &[field])? == Some(b'"') {
             return Ok(Some(field));
         }

@@ -8,7 +8,7 @@ use crate::dialect::{
     openai_responses::{
         fields::{ITEM, OUTPUT},
         response::{
-            item::{BLOCK_LISTS, OutputKind},
+            item::{BLOCK_LISTS, OutputKind, TEXT_FIELDS},
             response_labels::{visit_block, visit_item, visit_response},
         },
         stream::{
@@ -18,9 +18,6 @@ use crate::dialect::{
         visible_fields::visible_fields,
     },
 };
-
-/// Fields of a block that may hold its text.
-const TEXT_FIELDS: [&str; 3] = ["text", "refusal", "transcript"];
 
 /// Visits the objects of an event.
 pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
