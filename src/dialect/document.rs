@@ -85,6 +85,13 @@ pub fn to_document(value: &Value) -> Result<Document, DialectError> {
     Document::from_checked(value.to_string().into())
 }
 
+/// Inserts a field into a JSON object.
+pub fn insert(object: &mut Value, key: &str, value: impl Into<Value>) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(key.to_owned(), value.into());
+    }
+}
+
 /// Returns the first byte of a field's value; `None` for an absent field and for `null`.
 ///
 /// # Errors

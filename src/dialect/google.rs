@@ -12,7 +12,7 @@ pub mod fields;
 mod gemini;
 pub mod google_api;
 mod history;
-mod part;
+pub mod part;
 mod part_text;
 mod request;
 pub mod response;

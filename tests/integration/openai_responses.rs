@@ -33,16 +33,36 @@ fn no_op_hook() -> String {
 
 /// Types of the events of a stream, and the response that ends it.
 fn stream(answer: &Answer) -> (Vec<String>, Value) {
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    let lines = answer.text().lines();
-    let data = lines.filter_map(|line| line.strip_prefix("data: "));
-    let events: Vec<Value> = data
-        .map(|data| serde_json::from_str(data).unwrap())
-        .collect();
+    let events = events(answer);
     let names = events.iter().map(|event| event["type"].as_str().unwrap());
     let last = events.last().unwrap();
     assert_eq!(last["type"], "response.completed");
     (names.map(str::to_owned).collect(), last["response"].clone())
+}
+
+/// A model API that streams these events, numbered.
+async fn streaming(events: &[Value]) -> Upstream {
+    let events = (0..).zip(events.iter().cloned());
+    let events = events.map(|(number, mut event)| {
+        event["sequence_number"] = json!(number);
+        format!("data: {event}\n\n")
+    });
+    let events: String = events.collect();
+    Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await
+}
+
+/// The events of a stream.
+fn events(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let lines = answer.text().lines();
+    let data = lines.filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap())
+        .collect()
+}
+
+fn created() -> Value {
+    json!({ "type": "response.created",
+        "response": { "id": "r", "status": "in_progress", "output": [] } })
 }
 
 /// The texts of a response.
@@ -449,19 +469,13 @@ async fn an_error_behind_an_open_call_reaches_the_agent() {
         failed(json!([item("{\"path\":")])),
     ] {
         for mode in ["", "after_model: buffered\n"] {
-            let events = [
-                json!({ "type": "response.created", "response": { "id": "r", "status": "in_progress", "output": [] } }),
+            let sent = [
+                created(),
                 json!({ "type": "response.output_item.added", "output_index": 0, "item": item("") }),
                 json!({ "type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "{\"path\":" }),
                 error.clone(),
             ];
-            let events = (0..).zip(events).map(|(number, mut event)| {
-                event["sequence_number"] = json!(number);
-                format!("data: {event}\n\n")
-            });
-            let events: String = events.collect();
-            let upstream =
-                Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+            let upstream = streaming(&sent).await;
             let config = format!("policies: [{{ policy: tool_guard, deny: [read] }}]\n{mode}");
             let gateway = gateway(&upstream, &config).await;
 
@@ -469,13 +483,107 @@ async fn an_error_behind_an_open_call_reaches_the_agent() {
             let answer = ask(&gateway, &body).await;
 
             let text = answer.text();
-            let last = text.trim_end().lines().last().unwrap();
-            let last: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
+            let last = events(&answer).pop().unwrap();
             assert_eq!(last["type"], error["type"], "{text}");
             assert!(last.to_string().contains("boom"), "{text}");
             assert_eq!(last["sequence_number"], 1, "{text}");
             assert!(!text.contains(CALL), "{text}");
             assert_eq!(upstream.requests().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_limit_behind_an_open_call_ends_the_response_without_the_call() {
+    let call = |id: &str, arguments: &str, status: &str| {
+        json!({ "type": "function_call", "id": id, "call_id": format!("call_{id}"),
+            "name": "read", "arguments": arguments, "status": status })
+    };
+    let whole = call("f0", r#"{"path":"a"}"#, "completed");
+    let output = json!([whole, call("f1", r#"{"path":"b"#, "incomplete")]);
+    let upstream = streaming(&[
+        created(),
+        json!({ "type": "response.output_item.added", "output_index": 0,
+            "item": call("f0", "", "in_progress") }),
+        json!({ "type": "response.function_call_arguments.delta", "item_id": "f0",
+            "output_index": 0, "delta": r#"{"path":"a"}"# }),
+        json!({ "type": "response.output_item.done", "output_index": 0, "item": whole }),
+        json!({ "type": "response.output_item.added", "output_index": 1,
+            "item": call("f1", "", "in_progress") }),
+        json!({ "type": "response.function_call_arguments.delta", "item_id": "f1",
+            "output_index": 1, "delta": r#"{"path":"b"# }),
+        json!({ "type": "response.incomplete", "response": { "id": "r", "status": "incomplete",
+            "incomplete_details": { "reason": "max_output_tokens" }, "output": output } }),
+    ])
+    .await;
+    for mode in ["", "after_model: buffered\n"] {
+        let config = format!("policies: [{{ policy: tool_guard, deny: [rm] }}]\n{mode}");
+        let gateway = gateway(&upstream, &config).await;
+
+        let body =
+            json!({ "model": "m", "input": "hello", "stream": true, "tools": [function("read")] });
+        let answer = ask(&gateway, &body).await;
+
+        let events = events(&answer);
+        let last = events.last().unwrap();
+        assert_eq!(last["type"], "response.incomplete", "{mode}: {events:?}");
+        let response = &last["response"];
+        let details = json!({ "reason": "max_output_tokens" });
+        assert_eq!(response["incomplete_details"], details);
+        assert_eq!(response["output"], json!([whole]), "{mode}: {events:?}");
+        let done = events
+            .iter()
+            .filter(|event| event["type"] == "response.output_item.done");
+        assert_eq!(done.count(), 1, "{mode}: {events:?}");
+        assert!(!answer.text().contains("f1"), "{mode}: {events:?}");
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number, "{mode}: {events:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reasoning_that_a_policy_holds_back_precedes_the_end() {
+    let item = json!({ "type": "reasoning", "id": "rs", "summary": [] });
+    let ended = |status: &str, error: Value| {
+        json!({ "type": format!("response.{status}"), "response": { "id": "r", "status": status,
+            "error": error, "output": [] } })
+    };
+    let error = json!({ "code": "server_error", "message": "boom" });
+    for (name, index) in [
+        ("response.reasoning_summary_text.delta", "summary_index"),
+        ("response.reasoning_text.delta", "content_index"),
+    ] {
+        for end in [
+            ended("failed", error.clone()),
+            ended("incomplete", Value::Null),
+            json!({ "type": "error", "code": "server_error", "message": "boom", "param": null }),
+        ] {
+            let upstream = streaming(&[
+                created(),
+                json!({ "type": "response.output_item.added", "output_index": 0, "item": item }),
+                json!({ "type": name, "item_id": "rs", "output_index": 0, index: 0,
+                    "delta": "key AKIAIOSFODNN7EXAMPLE wor" }),
+                end.clone(),
+            ])
+            .await;
+            let gateway = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+
+            let body = json!({ "model": "m", "input": "hello", "stream": true });
+            let answer = ask(&gateway, &body).await;
+
+            let events = events(&answer);
+            let (last, before) = events.split_last().unwrap();
+            assert_eq!(last["type"], end["type"], "{events:?}");
+            let pieces = before.iter().filter(|event| event["type"] == name);
+            let pieces = pieces.map(|event| {
+                assert_eq!(event["item_id"], "rs", "{event}");
+                assert_eq!(event["output_index"], 0, "{event}");
+                assert_eq!(event[index], 0, "{event}");
+                event["delta"].as_str().unwrap()
+            });
+            let text = pieces.collect::<String>();
+            assert_eq!(text, "key [REDACTED:aws_key] wor", "{events:?}");
         }
     }
 }

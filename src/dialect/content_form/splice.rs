@@ -5,7 +5,11 @@ use std::{collections::HashMap, ops::Range};
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::dialect::{document::Document, error::DialectError, google::fields::SOURCE};
+use crate::dialect::{
+    document::{Document, insert},
+    error::DialectError,
+    google::fields::SOURCE,
+};
 
 /// Returns the index of the element that a content, part or declaration was read from.
 pub fn source_of(element: &Document) -> Option<usize> {
@@ -15,9 +19,7 @@ pub fn source_of(element: &Document) -> Option<usize> {
 
 /// Returns an element with the index of its original.
 pub fn with_source(mut element: Value, source: usize) -> Value {
-    if let Some(fields) = element.as_object_mut() {
-        fields.insert(SOURCE.to_owned(), source.into());
-    }
+    insert(&mut element, SOURCE, source);
     element
 }
 

@@ -9,6 +9,7 @@ use strict_json::string_end;
 
 use crate::dialect::{
     content_form::SOURCE,
+    document::insert,
     google::response::{
         envelope::ResponseEnvelope,
         text_chunk::{TextChunk, TextChunkTemplate, place_in},
@@ -112,8 +113,8 @@ impl TextTemplate {
     /// API.
     pub fn of_event(event: TextEvent, stream: TextStream, source: u64) -> Option<Self> {
         let mut part = json!({ "text": "", SOURCE: source });
-        if let (TextStream::Thought, Some(fields)) = (&stream, part.as_object_mut()) {
-            fields.insert("thought".to_owned(), json!(true));
+        if stream == TextStream::Thought {
+            insert(&mut part, "thought", true);
         }
         let content = json!({ "role": "model", "parts": [part] });
         let chunk = json!({ "candidates": [{ "content": content, "index": 0 }] });

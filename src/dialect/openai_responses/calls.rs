@@ -5,11 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::{Document, parse, to_value},
     error::{DialectError, field_error},
-    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, NAME, TYPE},
+    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, INPUT, NAME, TYPE},
 };
-
-/// Fields of a computer call that hold its arguments.
-const COMPUTER_FIELDS: &[&str] = &["action", "actions"];
 
 /// Kind of a tool that the agent runs: how it is declared, called and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,26 +82,14 @@ impl ToolCallKind {
         }
     }
 
-    /// Returns the field of a call that holds the arguments.
-    const fn arguments_field(self) -> &'static [&'static str] {
-        match self {
-            Self::Function | Self::ToolSearch => ARGUMENTS,
-            Self::Custom => &["input"],
-            Self::LocalShell | Self::Shell | Self::Computer => &["action"],
-            Self::ApplyPatch => &["operation"],
-        }
-    }
-
     /// Returns the fields of a call that hold its arguments.
     pub const fn inputs(self) -> &'static [&'static str] {
         match self {
-            Self::Computer => COMPUTER_FIELDS,
-            Self::Function
-            | Self::Custom
-            | Self::LocalShell
-            | Self::Shell
-            | Self::ApplyPatch
-            | Self::ToolSearch => self.arguments_field(),
+            Self::Function | Self::ToolSearch => ARGUMENTS,
+            Self::Custom => INPUT,
+            Self::LocalShell | Self::Shell => &["action"],
+            Self::ApplyPatch => &["operation"],
+            Self::Computer => &["action", "actions"],
         }
     }
 
@@ -121,7 +106,7 @@ impl ToolCallKind {
     /// Returns the arguments of a call. Text that is no unambiguous JSON object stays a string,
     /// which guards refuse.
     pub fn arguments(self, item: &Document) -> Result<Value, DialectError> {
-        let field = self.arguments_field();
+        let field = self.inputs();
         match self {
             Self::Function => Ok(parse_arguments(&item.string(field)?.unwrap_or_default())),
             Self::Custom => {
@@ -136,7 +121,7 @@ impl ToolCallKind {
             },
             Self::Computer => {
                 let mut fields = Map::new();
-                for key in COMPUTER_FIELDS {
+                for key in field {
                     let value = item.get(&[key])?.filter(|value| !value.is_null());
                     fields.extend(value.map(|value| ((*key).to_owned(), value)));
                 }
@@ -150,13 +135,14 @@ impl ToolCallKind {
 
     /// Writes other arguments into a call.
     pub fn set_arguments(self, item: &mut Document, arguments: &Value) -> Result<(), DialectError> {
-        let field = self.arguments_field();
-        let is_text = matches!(item.get(field)?, Some(Value::String(_)));
+        let field = self.inputs();
         match self {
             Self::Function => item.set(field, &arguments_text(arguments).into()),
             Self::Custom => item.set(field, &input_text(arguments).into()),
-            Self::ToolSearch if is_text => item.set(field, &arguments_text(arguments).into()),
-            Self::Computer => COMPUTER_FIELDS.iter().try_for_each(|key| {
+            Self::ToolSearch if matches!(item.get(field)?, Some(Value::String(_))) => {
+                item.set(field, &arguments_text(arguments).into())
+            }
+            Self::Computer => field.iter().try_for_each(|key| {
                 let value = arguments.get(key);
                 value.map_or(Ok(()), |value| item.set(&[key], value))
             }),

@@ -3,18 +3,21 @@
 use bytes::Bytes;
 
 use crate::dialect::{
-    content_form::{AnswerLabels, source_of},
+    content_form::AnswerLabels,
     document::Document,
     error::DialectError,
-    google::fields::{CANDIDATES, PARTS},
-    openai_responses::fields::{CONTENT, ERROR, TEXT},
+    google::{
+        fields::{CANDIDATES, PARTS},
+        part::Part,
+    },
+    openai_responses::fields::{CONTENT, ERROR},
 };
 
 /// A response or chunk of the content form.
 #[derive(Debug, Default)]
 pub struct ChunkView {
     /// Parts of the first candidate.
-    pub parts: Vec<ViewedPart>,
+    pub parts: Vec<Part>,
     pub finish_reason: Option<String>,
     pub usage: Option<Document>,
     /// Name of the model that answered.
@@ -25,34 +28,6 @@ pub struct ChunkView {
     pub error: Option<Document>,
     /// True if it was edited since it was read.
     pub is_edited: bool,
-}
-
-/// One part of a response.
-#[derive(Debug, Clone)]
-pub struct ViewedPart {
-    pub document: Document,
-    /// Number of its origin; `None` for new parts.
-    pub source: Option<usize>,
-    pub text: Option<String>,
-    /// True if it is a thought of the model.
-    pub is_thought: bool,
-}
-
-impl ViewedPart {
-    fn read(document: Document) -> Result<Self, DialectError> {
-        let thought = document.bytes_of(&["thought"])?;
-        Ok(Self {
-            source: source_of(&document),
-            text: document.string(TEXT)?,
-            is_thought: thought.is_some_and(|value| *value == *b"true"),
-            document,
-        })
-    }
-
-    /// Returns the text, unless it is a thought.
-    pub fn plain_text(&self) -> Option<&str> {
-        self.text.as_deref().filter(|_| !self.is_thought)
-    }
 }
 
 impl ChunkView {
@@ -74,7 +49,7 @@ impl ChunkView {
             view.finish_reason = view.finish_reason.or(reason);
             if let Some(content) = candidate.child(CONTENT)? {
                 let parts = content.children(PARTS)?.unwrap_or_default();
-                let parts = parts.into_iter().map(ViewedPart::read);
+                let parts = parts.into_iter().map(Part::read);
                 view.parts.extend(parts.collect::<Result<Vec<_>, _>>()?);
             }
         }

@@ -47,6 +47,7 @@ pub const TEXT: &[&str] = &["text"];
 pub const TOOL_CHOICE: &[&str] = &["tool_choice"];
 pub const TOOLS: &[&str] = &["tools"];
 pub const TYPE: &[&str] = &["type"];
+pub const USAGE: &[&str] = &["usage"];
 
 const fn free(name: &'static str) -> FreeField {
     FreeField::new(name, 1)

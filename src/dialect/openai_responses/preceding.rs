@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::PRECEDING,
-    document::{Document, to_value},
+    document::{Document, insert, to_value},
     error::DialectError,
     openai_responses::{
         calls::ToolCallKind,
@@ -21,9 +21,7 @@ pub fn add_items(
 ) -> Result<(), DialectError> {
     let items = reasoning.iter().chain([call]).map(to_value);
     let items: Vec<Value> = items.collect::<Result<_, _>>()?;
-    if let Some(fields) = part.as_object_mut() {
-        fields.insert(PRECEDING.to_owned(), items.into());
-    }
+    insert(part, PRECEDING, items);
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use self::{
     form::read_form,
-    object::{NewIds, NewResponse},
+    object::{NewIds, new_response},
     response_labels::visit_response,
     splice::splice_output,
     usage::COUNTS,
@@ -23,11 +23,9 @@ use crate::dialect::{
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
-        fields::{OUTPUT, OUTPUT_TEXT, parse},
+        fields::{OUTPUT, OUTPUT_TEXT, USAGE, parse},
     },
 };
-
-const USAGE: &[&str] = &["usage"];
 
 /// Returns the content form of a response.
 ///
@@ -45,7 +43,7 @@ pub fn open_response(body: &Bytes) -> Result<Value, DialectError> {
 /// Fails if an edit cannot be expressed in a response of the API.
 pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Bytes, DialectError> {
     let Some(original) = original else {
-        return Ok(NewResponse::of_view(view)?.to_bytes());
+        return Ok(new_response(view)?.to_string().into());
     };
     if !view.is_edited {
         return Ok(original.clone());

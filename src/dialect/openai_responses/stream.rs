@@ -2,7 +2,6 @@
 
 mod answer;
 mod end_writer;
-mod ending;
 mod event;
 mod event_chunk;
 mod event_labels;

@@ -19,15 +19,11 @@ const MODE: &[&str] = &["mode"];
 
 /// Returns the tool config of the content form; `None` if the request selects nothing.
 pub fn read_choice(body: &Document) -> Result<Option<Value>, DialectError> {
-    let (mode, names) = match first_byte(body, TOOL_CHOICE)? {
+    let config = match first_byte(body, TOOL_CHOICE)? {
         None => return Ok(None),
-        Some(b'"') => (read_mode(body.string(TOOL_CHOICE)?.as_deref())?, None),
+        Some(b'"') => json!({ "mode": read_mode(body.string(TOOL_CHOICE)?.as_deref())? }),
         Some(_) => read_selection(body)?,
     };
-    let mut config = json!({ "mode": mode });
-    if let (Some(names), Some(fields)) = (names, config.as_object_mut()) {
-        fields.insert("allowedFunctionNames".to_owned(), json!(names));
-    }
     Ok(Some(json!({ "functionCallingConfig": config })))
 }
 
@@ -40,20 +36,18 @@ fn read_mode(mode: Option<&str>) -> Result<&'static str, DialectError> {
     }
 }
 
-/// Mode and names of a choice of single tools.
-type Selection = (&'static str, Option<Vec<String>>);
-
-fn read_selection(body: &Document) -> Result<Selection, DialectError> {
+/// Returns the config of a choice of single tools.
+fn read_selection(body: &Document) -> Result<Value, DialectError> {
     let Some(choice) = body.child(TOOL_CHOICE)? else {
-        return Ok(("AUTO", None));
+        return Ok(json!({ "mode": "AUTO" }));
     };
     if choice.string(TYPE)?.as_deref() != Some("allowed_tools") {
-        return Ok(("ANY", Some(vec![chosen_name(&choice)?])));
+        return Ok(json!({ "mode": "ANY", "allowedFunctionNames": [chosen_name(&choice)?] }));
     }
     let mode = read_mode(choice.string(MODE)?.as_deref())?;
     let tools = choice.children(TOOLS)?.unwrap_or_default();
     let names: Vec<String> = tools.iter().map(chosen_name).collect::<Result<_, _>>()?;
-    Ok((mode, Some(names)))
+    Ok(json!({ "mode": mode, "allowedFunctionNames": names }))
 }
 
 /// Returns the name of a chosen tool, as it is declared in the content form.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of, splice_list, with_source},
+    content_form::{SOURCE, splice_list, with_source},
     document::{Document, first_byte, write_array},
     error::DialectError,
     openai_responses::{
@@ -16,7 +16,7 @@ use crate::dialect::{
     },
 };
 
-/// Separates a new text from the text of a message that is a string.
+/// Separates texts that become one.
 const PARAGRAPH: &str = "\n\n";
 
 /// Returns the parts of a message.
@@ -67,27 +67,18 @@ pub fn write_blocks(
     if after.is_empty() {
         return Ok(None);
     }
-    if first_byte(message, CONTENT)? == Some(b'"') {
+    let text_type = text_type(message)?;
+    let originals = if first_byte(message, CONTENT)? == Some(b'"') {
         if let Some(text) = join_texts(after)? {
             edited.set(CONTENT, &text.into())?;
             return Ok(Some(edited));
         }
         let text = message.string(CONTENT)?.unwrap_or_default();
-        let block = json!({ "type": text_type(message)?, "text": text });
-        let originals = [Bytes::from(block.to_string())];
-        return write_list(edited, &originals, before, after);
-    }
-    let originals = message.list(CONTENT)?.unwrap_or_default();
-    write_list(edited, &originals, before, after)
-}
-
-fn write_list(
-    mut message: Document,
-    originals: &[Bytes],
-    before: &[Document],
-    after: &[Document],
-) -> Result<Option<Document>, DialectError> {
-    let text_type = text_type(&message)?;
+        let block = json!({ "type": text_type, "text": text });
+        vec![Bytes::from(block.to_string())]
+    } else {
+        message.list(CONTENT)?.unwrap_or_default()
+    };
     let rewrite = |index: usize, before: &Document, after: &Document| {
         let original = originals.get(index).cloned().unwrap_or_default();
         edit_block(Document::from_checked(original)?, before, after)
@@ -96,12 +87,12 @@ fn write_list(
         let block = new_block(text_type, part)?;
         Ok(block.iter().map(|block| block.to_string().into()).collect())
     };
-    let blocks = splice_list(originals, before, after, rewrite, create)?;
+    let blocks = splice_list(&originals, before, after, rewrite, create)?;
     if blocks.is_empty() {
         return Ok(None);
     }
-    message.set_bytes(CONTENT, write_array(blocks))?;
-    Ok(Some(message))
+    edited.set_bytes(CONTENT, write_array(blocks))?;
+    Ok(Some(edited))
 }
 
 /// Returns the texts as one; `None` if any part is no text.
@@ -114,8 +105,16 @@ fn join_texts(parts: &[Document]) -> Result<Option<String>, DialectError> {
     Ok(texts.map(|texts| texts.join(PARAGRAPH)))
 }
 
+/// Returns the texts of parts as one; `None` if they have none.
+pub fn text_of(parts: &[Document]) -> Result<Option<String>, DialectError> {
+    let texts = parts.iter();
+    let texts = texts.filter_map(|part| part.string(TEXT).transpose());
+    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
+    Ok((!texts.is_empty()).then(|| texts.join(PARAGRAPH)))
+}
+
 /// Returns the type of the text blocks of a message.
-pub fn text_type(message: &Document) -> Result<&'static str, DialectError> {
+fn text_type(message: &Document) -> Result<&'static str, DialectError> {
     let role = message.string(&["role"])?;
     Ok(match role.as_deref() {
         Some("assistant") => "output_text",
@@ -145,18 +144,4 @@ fn edit_block(
 pub fn new_block(text_type: &str, part: &Document) -> Result<Option<Value>, DialectError> {
     let text = part.string(TEXT)?;
     Ok(text.map(|text| json!({ "type": text_type, "text": text })))
-}
-
-/// Returns whether two lists of parts are equal.
-pub fn are_equal(before: &[Document], after: &[Document]) -> bool {
-    let pairs = before.iter().zip(after);
-    before.len() == after.len()
-        && pairs
-            .into_iter()
-            .all(|(before, after)| before.to_bytes() == after.to_bytes())
-}
-
-/// Returns whether a part was in the request.
-pub fn is_original(part: &Document) -> bool {
-    source_of(part).is_some()
 }

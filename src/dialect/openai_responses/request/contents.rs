@@ -15,7 +15,7 @@ use crate::dialect::{
         fields::NAME,
         preceding::{is_same_reasoning, reasoning_of},
         request::{
-            content::{is_original, read_blocks, write_blocks},
+            content::{read_blocks, write_blocks},
             declarations::Declarations,
             input::{Input, InputItem, InputKind},
             new_items::NewItems,
@@ -306,19 +306,30 @@ fn edit_item(
     }
     let mut written = Vec::new();
     for part in &after {
-        let Some(old) = before.first().filter(|_| is_original(part)) else {
+        let Some(old) = before.first().filter(|_| source_of(part).is_some()) else {
             let is_model = !matches!(item.kind, InputKind::Result(_));
             written.extend(new_items.of_parts(is_model, std::slice::from_ref(part))?);
             continue;
         };
-        if item.kind == InputKind::Result(ToolCallKind::Computer)
-            && old.to_bytes() != part.to_bytes()
-        {
-            let (old, new) = (result_of(old)?, result_of(part)?);
-            written.extend(write_screenshot(&item.document, &old, &new)?);
+        if old.to_bytes() == part.to_bytes() {
+            written.push(item.document.to_bytes());
             continue;
         }
-        written.push(edit_part(item, old, part)?.to_bytes());
+        let call = match item.kind {
+            InputKind::Result(kind) => {
+                let (old, new) = (result_of(old)?, result_of(part)?);
+                written.extend(match kind {
+                    ToolCallKind::Computer => write_screenshot(&item.document, &old, &new)?,
+                    kind => vec![write_result(kind, &item.document, &old, &new)?.to_bytes()],
+                });
+                continue;
+            }
+            InputKind::Call(kind) => Some(kind),
+            _ => None,
+        };
+        let mut edited = item.document.clone();
+        write_item(&mut edited, call, old, part)?;
+        written.push(edited.to_bytes());
     }
     Ok(written)
 }
@@ -326,25 +337,4 @@ fn edit_item(
 /// Returns the result in a part.
 fn result_of(part: &Document) -> Result<Document, DialectError> {
     Ok(part.child(FUNCTION_RESPONSE)?.unwrap_or_default())
-}
-
-/// Writes the only part of an item back.
-fn edit_part(
-    item: &InputItem,
-    before: &Document,
-    after: &Document,
-) -> Result<Document, DialectError> {
-    let mut edited = item.document.clone();
-    if before.to_bytes() == after.to_bytes() {
-        return Ok(edited);
-    }
-    match item.kind {
-        InputKind::Result(kind) => {
-            let (before, after) = (result_of(before)?, result_of(after)?);
-            return write_result(kind, &item.document, &before, &after);
-        }
-        InputKind::Call(kind) => write_item(&mut edited, Some(kind), before, after)?,
-        _ => write_item(&mut edited, None, before, after)?,
-    }
-    Ok(edited)
 }

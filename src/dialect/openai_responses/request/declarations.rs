@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of},
-    document::{Document, write_array},
+    content_form::{SOURCE, source_of, with_source},
+    document::{Document, insert, write_array},
     error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
@@ -34,7 +34,7 @@ struct Declaration {
 }
 
 /// List that holds a declaration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum DeclarationPlace {
     /// `tools` of the request.
     Request,
@@ -46,10 +46,11 @@ enum DeclarationPlace {
 
 #[derive(Debug)]
 enum DeclarationForm {
-    /// A tool that the agent runs.
-    Agent(AgentTool),
-    /// Tools of a namespace.
-    Namespace { name: String, tools: Vec<AgentTool> },
+    /// A tool that the agent runs, or those of a namespace.
+    Agent {
+        namespace: Option<String>,
+        tools: Vec<AgentTool>,
+    },
     /// A tool that runs upstream, by its type or its server.
     Hosted(String),
 }
@@ -79,17 +80,16 @@ impl AgentTool {
     }
 
     fn form(&self, index: usize) -> Value {
-        let mut form = Map::new();
-        form.insert("name".to_owned(), self.name.as_str().into());
+        let mut form = json!({ "name": self.name });
         for (key, value) in [
             ("description", &self.description),
             ("parametersJsonSchema", &self.schema),
         ] {
-            let value = value.clone().filter(|value| !value.is_null());
-            form.extend(value.map(|value| (key.to_owned(), value)));
+            if let Some(value) = value.as_ref().filter(|value| !value.is_null()) {
+                insert(&mut form, key, value.clone());
+            }
         }
-        form.insert(SOURCE.to_owned(), index.into());
-        Value::Object(form)
+        with_source(form, index)
     }
 }
 
@@ -99,7 +99,10 @@ impl DeclarationForm {
             return Err(field_error("type", "the type of a tool"));
         };
         if let Some(kind) = ToolCallKind::of_declaration(tool)? {
-            return Ok(Self::Agent(AgentTool::read(kind, tool)?));
+            return Ok(Self::Agent {
+                namespace: None,
+                tools: vec![AgentTool::read(kind, tool)?],
+            });
         }
         Ok(match named.as_str() {
             "namespace" => {
@@ -111,8 +114,8 @@ impl DeclarationForm {
                     })?;
                     AgentTool::read(kind, tool)
                 });
-                Self::Namespace {
-                    name: tool.string(NAME)?.unwrap_or_default(),
+                Self::Agent {
+                    namespace: Some(tool.string(NAME)?.unwrap_or_default()),
                     tools: tools.collect::<Result<_, DialectError>>()?,
                 }
             }
@@ -123,8 +126,7 @@ impl DeclarationForm {
 
     fn form(&self, number: usize) -> Value {
         match self {
-            Self::Agent(tool) => json!({ "functionDeclarations": [tool.form(0)], SOURCE: number }),
-            Self::Namespace { tools, .. } => {
+            Self::Agent { tools, .. } => {
                 let tools = tools.iter().enumerate();
                 let tools: Vec<Value> = tools.map(|(index, tool)| tool.form(index)).collect();
                 json!({ "functionDeclarations": tools, SOURCE: number })
@@ -194,14 +196,10 @@ impl Declarations {
     /// Returns kind and namespace of a tool; an undeclared one counts as a function.
     pub fn kind_of(&self, name: &str) -> (ToolCallKind, Option<String>) {
         for entry in &self.entries {
-            match &entry.form {
-                DeclarationForm::Agent(tool) if tool.name == name => return (tool.kind, None),
-                DeclarationForm::Namespace { name: space, tools } => {
-                    if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
-                        return (tool.kind, Some(space.clone()));
-                    }
-                }
-                DeclarationForm::Agent(_) | DeclarationForm::Hosted(_) => (),
+            if let DeclarationForm::Agent { namespace, tools } = &entry.form
+                && let Some(tool) = tools.iter().find(|tool| tool.name == name)
+            {
+                return (tool.kind, namespace.clone());
             }
         }
         (ToolCallKind::Function, None)
@@ -224,101 +222,77 @@ impl Declarations {
         if before.bytes_of(TOOLS)? == after.bytes_of(TOOLS)? {
             return Ok(!self.entries.is_empty());
         }
-        let kept = KeptTools::read(after)?;
-        let mut lists: BTreeMap<Option<usize>, Vec<Bytes>> = BTreeMap::new();
-        let mut is_any_left = false;
+        let mut kept = BTreeMap::new();
+        for tool in after.children(TOOLS)?.unwrap_or_default() {
+            let number = source_of(&tool);
+            let number = number.ok_or_else(|| field_error("tools", "those of the request"))?;
+            kept.insert(number, tool);
+        }
+        let mut lists: BTreeMap<DeclarationPlace, Vec<Bytes>> = BTreeMap::new();
         for (number, entry) in self.entries.iter().enumerate() {
-            let written = kept.edit(number, entry)?;
-            is_any_left |= written.is_some();
-            match entry.place {
-                DeclarationPlace::Request => lists.entry(None).or_default().extend(written),
-                DeclarationPlace::Item(item) => {
-                    lists.entry(Some(item)).or_default().extend(written);
-                }
-                DeclarationPlace::WholeItem(item) => {
-                    if let (None, Some(item)) = (written, input.items.get_mut(item)) {
-                        item.edit = Some(Vec::new());
+            let written = edit(entry, kept.get(&number))?;
+            lists.entry(entry.place).or_default().extend(written);
+        }
+        let is_any_left = lists.values().any(|list| !list.is_empty());
+        for (place, list) in lists {
+            match place {
+                // The list may not be empty.
+                DeclarationPlace::Request if list.is_empty() => body.remove(TOOLS)?,
+                DeclarationPlace::Request => body.set_bytes(TOOLS, write_array(list))?,
+                DeclarationPlace::Item(index) | DeclarationPlace::WholeItem(index) => {
+                    if let Some(item) = input.items.get_mut(index) {
+                        write_item(item, place, &list)?;
                     }
                 }
-            }
-        }
-        for (place, list) in lists {
-            let Some(index) = place else {
-                write_list(body, &list)?;
-                continue;
-            };
-            if let Some(item) = input.items.get_mut(index) {
-                write_item(item, &list)?;
             }
         }
         Ok(is_any_left)
     }
 }
 
-/// Writes the tools of a request, whose list may not be empty.
-fn write_list(body: &mut Document, list: &[Bytes]) -> Result<(), DialectError> {
-    if list.is_empty() {
-        return body.remove(TOOLS);
-    }
-    body.set_bytes(TOOLS, write_array(list))
-}
-
 /// Writes the tools of an item. A list that answers no search is removed with its item.
-fn write_item(item: &mut InputItem, list: &[Bytes]) -> Result<(), DialectError> {
+fn write_item(
+    item: &mut InputItem,
+    place: DeclarationPlace,
+    list: &[Bytes],
+) -> Result<(), DialectError> {
     let mut document = item.document.clone();
+    let is_whole = matches!(place, DeclarationPlace::WholeItem(_));
     let is_additional = document.string(TYPE)?.as_deref() == Some("additional_tools");
-    if is_additional && list.is_empty() {
+    if list.is_empty() && (is_whole || is_additional) {
         item.edit = Some(Vec::new());
-        return Ok(());
+    } else if !is_whole {
+        document.set_bytes(TOOLS, write_array(list))?;
+        item.edit = Some(vec![document.to_bytes()]);
     }
-    document.set_bytes(TOOLS, write_array(list))?;
-    item.replace(&document);
     Ok(())
 }
 
-/// The tools that an edited content form still has.
-struct KeptTools {
-    /// Tools by their numbers.
-    tools: BTreeMap<usize, Document>,
-}
-
-impl KeptTools {
-    fn read(after: &Document) -> Result<Self, DialectError> {
-        let mut tools = BTreeMap::new();
-        for tool in after.children(TOOLS)?.unwrap_or_default() {
-            let number = source_of(&tool);
-            let number = number.ok_or_else(|| field_error("tools", "those of the request"))?;
-            tools.insert(number, tool);
-        }
-        Ok(Self { tools })
-    }
-
-    /// Returns the entry without the tools that were removed; `None` if none is left.
-    fn edit(&self, number: usize, entry: &Declaration) -> Result<Option<Bytes>, DialectError> {
-        let Some(tool) = self.tools.get(&number) else {
-            return Ok(None);
-        };
-        let declared = tool.children(DECLARATIONS)?.unwrap_or_default();
-        match &entry.form {
-            DeclarationForm::Hosted(name) => {
-                let is_kept = tool.has(&[name.as_str()]);
-                Ok(is_kept.then(|| entry.tool.to_bytes()))
-            }
-            DeclarationForm::Agent(_) => Ok((!declared.is_empty()).then(|| entry.tool.to_bytes())),
-            DeclarationForm::Namespace { tools, .. } => {
-                let mut left = Vec::new();
-                let listed = entry.tool.list(TOOLS)?.unwrap_or_default();
-                for declaration in &declared {
-                    let index = source_of(declaration);
-                    left.extend(index.and_then(|index| listed.get(index).cloned()));
-                }
-                if left.len() == tools.len() {
-                    return Ok(Some(entry.tool.to_bytes()));
-                }
+/// Returns an entry of which `kept` is left in the content form, without the tools that were
+/// removed; `None` if none is left.
+fn edit(entry: &Declaration, kept: Option<&Document>) -> Result<Option<Bytes>, DialectError> {
+    let Some(kept) = kept else {
+        return Ok(None);
+    };
+    let declared = kept.children(DECLARATIONS)?.unwrap_or_default();
+    let is_kept = match &entry.form {
+        DeclarationForm::Hosted(name) => kept.has(&[name.as_str()]),
+        DeclarationForm::Agent {
+            namespace: None, ..
+        } => !declared.is_empty(),
+        DeclarationForm::Agent { tools, .. } => {
+            let listed = entry.tool.list(TOOLS)?.unwrap_or_default();
+            let left = declared
+                .iter()
+                .filter_map(|tool| listed.get(source_of(tool)?));
+            let left: Vec<&Bytes> = left.collect();
+            if left.len() != tools.len() && !left.is_empty() {
                 let mut edited = entry.tool.clone();
-                edited.set_bytes(TOOLS, write_array(&left))?;
-                Ok((!left.is_empty()).then(|| edited.to_bytes()))
+                edited.set_bytes(TOOLS, write_array(left))?;
+                return Ok(Some(edited.to_bytes()));
             }
+            left.len() == tools.len()
         }
-    }
+    };
+    Ok(is_kept.then(|| entry.tool.to_bytes()))
 }

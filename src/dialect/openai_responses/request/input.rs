@@ -103,13 +103,6 @@ impl InputItem {
         let unedited = || vec![self.document.to_bytes()];
         self.edit.clone().unwrap_or_else(unedited)
     }
-
-    /// Replaces the item if the document is edited.
-    pub fn replace(&mut self, edited: &Document) {
-        if edited.is_edited() {
-            self.edit = Some(vec![edited.to_bytes()]);
-        }
-    }
 }
 
 /// The items of a request. A text counts as one message of the user.

@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::dialect::{document::Document, error::DialectError, openai_responses::fields::TYPE};
+use crate::dialect::{
+    document::{Document, insert},
+    error::DialectError,
+    openai_responses::fields::TYPE,
+};
 
 /// Returns the part of a medium; `None` for other blocks.
 pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
@@ -24,8 +28,8 @@ pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
         ),
         None => ("fileData", json!({ "fileUri": location })),
     };
-    if let (Some(name), Some(fields)) = (filename, medium.as_object_mut()) {
-        fields.insert("displayName".to_owned(), name.into());
+    if let Some(name) = filename {
+        insert(&mut medium, "displayName", name);
     }
     Ok(Some(json!({ key: medium })))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, to_value},
@@ -118,46 +118,29 @@ impl<'a> NewItems<'a> {
             kind => kind,
         };
         self.kinds.insert(id.clone(), kind);
-        let item_type = kind.call_type();
-        Ok(match kind {
-            ToolCallKind::Function | ToolCallKind::Computer | ToolCallKind::ToolSearch => {
-                let arguments = arguments_text(&arguments);
-                let mut item = json!({
-                    "type": item_type,
-                    "call_id": id,
-                    "name": name,
-                    "arguments": arguments,
-                });
-                add_namespace(&mut item, namespace);
-                item
-            }
-            ToolCallKind::Custom => {
-                let input = input_text(&arguments);
-                let mut item =
-                    json!({ "type": item_type, "call_id": id, "name": name, "input": input });
-                add_namespace(&mut item, namespace);
-                item
-            }
-            ToolCallKind::LocalShell => json!({
-                "type": item_type,
-                "id": id,
-                "call_id": id,
-                "action": arguments,
-                "status": "completed",
-            }),
-            ToolCallKind::Shell => json!({
-                "type": item_type,
-                "call_id": id,
-                "action": arguments,
-                "status": "completed",
-            }),
-            ToolCallKind::ApplyPatch => json!({
-                "type": item_type,
-                "call_id": id,
-                "operation": arguments,
-                "status": "completed",
-            }),
-        })
+        let mut item = Map::new();
+        let mut add = |key: &str, value: Value| drop(item.insert(key.to_owned(), value));
+        add("type", kind.call_type().into());
+        if kind == ToolCallKind::LocalShell {
+            add("id", id.as_str().into());
+        }
+        add("call_id", id.into());
+        let input = kind.inputs().first().copied().unwrap_or_default();
+        if kind.fixed_name().is_some() {
+            add(input, arguments);
+            add("status", "completed".into());
+            return Ok(Value::Object(item));
+        }
+        add("name", name.into());
+        if kind == ToolCallKind::Custom {
+            add(input, input_text(&arguments).into());
+        } else {
+            add(input, arguments_text(&arguments).into());
+        }
+        if let Some(namespace) = namespace {
+            add("namespace", namespace.into());
+        }
+        Ok(Value::Object(item))
     }
 
     fn result(&mut self, response: &Document) -> Result<Value, DialectError> {
@@ -176,11 +159,5 @@ impl<'a> NewItems<'a> {
         let number = self.unnumbered;
         self.unnumbered += 1;
         Ok(format!("call_hookgate_{number}"))
-    }
-}
-
-fn add_namespace(item: &mut Value, namespace: Option<String>) {
-    if let (Some(namespace), Some(fields)) = (namespace, item.as_object_mut()) {
-        fields.insert("namespace".to_owned(), namespace.into());
     }
 }

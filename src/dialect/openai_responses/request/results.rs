@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, first_byte, to_value, write_array},
+    document::{Document, first_byte, insert, to_value, write_array},
     error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
@@ -26,23 +26,20 @@ pub fn read_result(
     name: &str,
 ) -> Result<Value, DialectError> {
     let (output, media) = match kind {
-        ToolCallKind::Computer => (json!(""), read_screenshot(item)?),
-        _ if first_byte(item, OUTPUT)? != Some(b'[') => {
-            (item.get(OUTPUT)?.unwrap_or_default(), Vec::new())
+        ToolCallKind::Computer => {
+            let screenshot = item.child(OUTPUT)?.unwrap_or_default();
+            (json!(""), read_medium(&screenshot)?.into_iter().collect())
         }
-        ToolCallKind::Shell => (item.get(OUTPUT)?.unwrap_or_default(), Vec::new()),
-        _ => read_output_blocks(item)?,
+        kind if kind != ToolCallKind::Shell && first_byte(item, OUTPUT)? == Some(b'[') => {
+            read_output_blocks(item)?
+        }
+        _ => (item.get(OUTPUT)?.unwrap_or_default(), Vec::new()),
     };
     let mut response = json!({ "id": id, "name": name, "response": { "output": output } });
-    if let (false, Some(fields)) = (media.is_empty(), response.as_object_mut()) {
-        fields.insert("parts".to_owned(), media.into());
+    if !media.is_empty() {
+        insert(&mut response, "parts", media);
     }
     Ok(response)
-}
-
-fn read_screenshot(item: &Document) -> Result<Vec<Value>, DialectError> {
-    let screenshot = item.child(OUTPUT)?.unwrap_or_default();
-    Ok(read_medium(&screenshot)?.into_iter().collect())
 }
 
 /// Returns what hooks see of a list of blocks, a single text as a string, and its media.
@@ -81,40 +78,36 @@ pub fn write_result(
 ) -> Result<Document, DialectError> {
     let mut edited = item.clone();
     let response = after.child(RESPONSE)?.unwrap_or_default();
-    let output = response.get(OUTPUT)?;
-    if response.has(&["error"]) {
+    let is_hidden = response.has(&["error"]);
+    if is_hidden {
         remove_result_labels(&mut edited)?;
     }
+    let text = response_text(&response)?;
+    let context = hook_context(&response)?;
     let has_same_media = before.bytes_of(MEDIA)? == after.bytes_of(MEDIA)?;
-    match (kind, output) {
-        (ToolCallKind::Shell, Some(Value::Array(mut printed))) if !response.has(&["error"]) => {
-            let context = hook_context(&response)?;
+    match (kind, response.get(OUTPUT)?) {
+        (ToolCallKind::Shell, Some(Value::Array(mut printed))) if !is_hidden => {
             printed.extend(context.map(|context| shell_output(&context)));
             edited.set(OUTPUT, &printed.into())?;
         }
-        (ToolCallKind::Shell, _) => {
-            let text = response_text(&response)?;
-            edited.set(OUTPUT, &json!([shell_output(&text)]))?;
-        }
+        (ToolCallKind::Shell, _) => edited.set(OUTPUT, &json!([shell_output(&text)]))?,
         (ToolCallKind::ApplyPatch, _) => {
-            edited.set(OUTPUT, &response_text(&response)?.into())?;
-            if response.has(&["error"]) {
+            edited.set(OUTPUT, &text.into())?;
+            if is_hidden {
                 edited.set(STATUS, &json!("failed"))?;
             }
         }
         // Of a hidden result, no block is left.
-        (_, _) if response.has(&["error"]) || !has_same_media => {
-            edited.set(OUTPUT, &response_text(&response)?.into())?;
-        }
+        (_, _) if is_hidden || !has_same_media => edited.set(OUTPUT, &text.into())?,
         (_, Some(Value::Array(shown))) => {
-            let blocks = write_blocks(item, &shown)?;
-            edited.set_bytes(OUTPUT, append_context(blocks, &response)?)?;
-        }
-        (_, _) if first_byte(item, OUTPUT)? == Some(b'[') => {
-            let blocks = write_blocks(item, &[response_text(&response)?.into()])?;
+            let mut blocks = write_blocks(item, &shown)?;
+            blocks.extend(context.map(|context| new_block(&context.into())));
             edited.set_bytes(OUTPUT, write_array(blocks))?;
         }
-        (_, _) => edited.set(OUTPUT, &response_text(&response)?.into())?,
+        (_, _) if first_byte(item, OUTPUT)? == Some(b'[') => {
+            edited.set_bytes(OUTPUT, write_array(write_blocks(item, &[text.into()])?))?;
+        }
+        (_, _) => edited.set(OUTPUT, &text.into())?,
     }
     Ok(edited)
 }
@@ -229,12 +222,6 @@ fn hook_context(response: &Document) -> Result<Option<String>, DialectError> {
         return Ok(None);
     }
     response.string(&["hook_context"])
-}
-
-fn append_context(mut blocks: Vec<Bytes>, response: &Document) -> Result<Bytes, DialectError> {
-    let context = hook_context(response)?;
-    blocks.extend(context.map(|context| new_block(&context.into())));
-    Ok(write_array(blocks))
 }
 
 /// Writes what hooks see of the blocks of a result. Blocks of which nothing is left go, values

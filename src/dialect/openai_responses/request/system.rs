@@ -1,6 +1,8 @@
 //! System instructions: `instructions` and messages of the system or the developer, as one
 //! system instruction, and back.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -9,16 +11,13 @@ use crate::dialect::{
     error::DialectError,
     google::fields::{PARTS, SYSTEM_INSTRUCTION},
     openai_responses::{
-        fields::{INSTRUCTIONS, TEXT},
+        fields::INSTRUCTIONS,
         request::{
-            content::{are_equal, read_blocks, write_blocks},
-            input::{Input, InputKind},
+            content::{read_blocks, text_of, write_blocks},
+            input::{Input, InputItem, InputKind},
         },
     },
 };
-
-/// Separates a new text from `instructions`.
-const PARAGRAPH: &str = "\n\n";
 
 /// Origin of a part: `None` for `instructions`, else the indexes of item and block.
 type SystemPlace = Option<(usize, usize)>;
@@ -63,84 +62,47 @@ pub fn write_system(
     }
     let places = numbered_parts(body, input)?;
     let places: Vec<SystemPlace> = places.into_iter().map(|(place, _)| place).collect();
-    let mut edit = SystemEdit::new(input.items.len());
+    // Edited parts by the indexes of their items; `None` for those of `instructions`.
+    let mut edited: BTreeMap<Option<usize>, Vec<Document>> = BTreeMap::new();
     let after = after.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
     let mut last = None;
-    for part in after.children(PARTS)?.unwrap_or_default() {
-        let place = match source_of(&part) {
-            Some(number) => places.get(number).copied().flatten(),
-            None => last,
-        };
-        last = place;
-        edit.add(place, part)?;
+    for mut part in after.children(PARTS)?.unwrap_or_default() {
+        if let Some(number) = source_of(&part) {
+            last = places.get(number).copied().flatten();
+            if let Some((_, block)) = last {
+                part.set(&[SOURCE], &block.into())?;
+            }
+        }
+        edited
+            .entry(last.map(|(item, _)| item))
+            .or_default()
+            .push(part);
     }
-    edit.write_instructions(body)?;
-    for (index, parts) in edit.messages.iter().enumerate() {
-        write_message(input, index, parts)?;
+    write_instructions(body, &edited.remove(&None).unwrap_or_default())?;
+    for (index, item) in input.items.iter_mut().enumerate() {
+        if item.kind == InputKind::System {
+            write_message(item, &edited.remove(&Some(index)).unwrap_or_default())?;
+        }
     }
     Ok(())
 }
 
-/// The parts of an edited system instruction by their origins.
-struct SystemEdit {
-    instructions: Vec<Document>,
-    /// Parts by the indexes of their items.
-    messages: Vec<Vec<Document>>,
-}
-
-impl SystemEdit {
-    fn new(items: usize) -> Self {
-        Self {
-            instructions: Vec::new(),
-            messages: vec![Vec::new(); items],
-        }
-    }
-
-    fn add(&mut self, place: SystemPlace, mut part: Document) -> Result<(), DialectError> {
-        let Some((item, block)) = place else {
-            self.instructions.push(part);
-            return Ok(());
-        };
-        if source_of(&part).is_some() {
-            part.set(&[SOURCE], &block.into())?;
-        }
-        if let Some(parts) = self.messages.get_mut(item) {
-            parts.push(part);
-        }
-        Ok(())
-    }
-
-    fn write_instructions(&self, body: &mut Document) -> Result<(), DialectError> {
-        let texts = self.instructions.iter();
-        let texts = texts.filter_map(|part| part.string(TEXT).transpose());
-        let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
-        let old = body.string(INSTRUCTIONS)?;
-        if texts.is_empty() {
-            return match old {
-                Some(_) => body.remove(INSTRUCTIONS),
-                None => Ok(()),
-            };
-        }
-        let new = texts.join(PARAGRAPH);
-        if old.as_ref() == Some(&new) {
-            return Ok(());
-        }
-        body.set(INSTRUCTIONS, &new.into())
+fn write_instructions(body: &mut Document, parts: &[Document]) -> Result<(), DialectError> {
+    let old = body.string(INSTRUCTIONS)?;
+    match text_of(parts)? {
+        new if new == old => Ok(()),
+        Some(new) => body.set(INSTRUCTIONS, &new.into()),
+        None => body.remove(INSTRUCTIONS),
     }
 }
 
 /// Writes the parts of one message, which is removed if none is left.
-fn write_message(input: &mut Input, index: usize, after: &[Document]) -> Result<(), DialectError> {
-    let Some(item) = input.items.get_mut(index) else {
-        return Ok(());
-    };
-    if item.kind != InputKind::System {
-        return Ok(());
-    }
+fn write_message(item: &mut InputItem, after: &[Document]) -> Result<(), DialectError> {
     let before = read_blocks(&item.document)?;
     let before = before.iter().map(to_document);
     let before: Vec<Document> = before.collect::<Result<_, _>>()?;
-    if are_equal(&before, after) {
+    let unedited = before.iter().map(Document::to_bytes);
+    if unedited.eq(after.iter().map(Document::to_bytes)) {
         return Ok(());
     }
     let edited = write_blocks(&item.document, &before, after)?;

@@ -12,7 +12,7 @@ use crate::dialect::{
     method::Operation,
     openai_responses::{
         fields::{INPUT, TEXT},
-        request::{item_labels::MEDIUM_FIELDS, media::read_medium},
+        request::{content::text_of, item_labels::MEDIUM_FIELDS, media::read_medium},
         visible_fields::OPAQUE,
     },
 };
@@ -143,7 +143,8 @@ pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectEr
     REQUEST_LABELS.write(body, &before, form)?;
     let field = texts_field(body);
     if let Some(content) = form.child(CONTENT)? {
-        let text = content_text(&content)?.unwrap_or_default();
+        let parts = content.children(PARTS)?.unwrap_or_default();
+        let text = text_of(&parts)?.unwrap_or_default();
         if body.string(field)?.as_ref() != Some(&text) {
             body.set(field, &text.into())?;
         }
@@ -155,7 +156,8 @@ pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectEr
     let requests = form.children(REQUESTS)?.unwrap_or_default();
     for (request, element) in requests.iter().zip(&elements) {
         let content = request.child(CONTENT)?.unwrap_or_default();
-        let new = write_element(element, content_text(&content)?)?;
+        let parts = content.children(PARTS)?.unwrap_or_default();
+        let new = write_element(element, text_of(&parts)?)?;
         is_edited |= new != element;
         written.push(new);
     }
@@ -163,15 +165,6 @@ pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectEr
         body.set_bytes(field, write_array(written))?;
     }
     Ok(())
-}
-
-/// Returns the texts of a content as one.
-fn content_text(content: &Document) -> Result<Option<String>, DialectError> {
-    let parts = content.children(PARTS)?.unwrap_or_default();
-    let texts = parts.iter();
-    let texts = texts.filter_map(|part| part.string(TEXT).transpose());
-    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
-    Ok((!texts.is_empty()).then(|| texts.join("\n\n")))
 }
 
 fn write_element(element: &Bytes, text: Option<String>) -> Result<Bytes, DialectError> {

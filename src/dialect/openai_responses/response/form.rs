@@ -1,13 +1,13 @@
 //! The content form of a response object.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{AnswerLabels, with_source},
-    document::Document,
+    document::{Document, insert},
     error::DialectError,
     openai_responses::{
-        fields::{ERROR, ID, MODEL, OUTPUT, OUTPUT_TEXT},
+        fields::{ERROR, ID, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             item::{OutputKind, item_parts_with, item_texts},
             object::finish_reason,
@@ -23,7 +23,7 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
     let mut parts = Vec::new();
     let mut reasoning = Vec::new();
     for item in body.children(OUTPUT)?.unwrap_or_default() {
-        for (_, part) in item_parts_with(&reasoning, &item)? {
+        for part in item_parts_with(&reasoning, &item)? {
             parts.push(with_source(part, parts.len()));
         }
         match OutputKind::of(&item)? {
@@ -35,23 +35,31 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
         "index": 0,
         "content": { "role": "model", "parts": parts },
     });
-    if let (Some(reason), Some(fields)) = (finish_reason(body)?, candidate.as_object_mut()) {
-        fields.insert("finishReason".to_owned(), reason.into());
+    if let Some(reason) = finish_reason(body)? {
+        insert(&mut candidate, "finishReason", reason);
     }
-    let mut form = Map::new();
-    form.insert("candidates".to_owned(), json!([candidate]));
-    let usage = body.child(&["usage"])?;
-    let usage = usage.map(|usage| COUNTS.read(&usage)).transpose()?;
-    form.extend(usage.map(|usage| ("usageMetadata".to_owned(), usage)));
-    for (key, field) in [("modelVersion", MODEL), ("responseId", ID)] {
-        let value = body.string(field)?;
-        form.extend(value.map(|value| (key.to_owned(), value.into())));
+    let mut form = json!({ "candidates": [candidate] });
+    if let Some(usage) = body.child(USAGE)? {
+        insert(&mut form, "usageMetadata", COUNTS.read(&usage)?);
     }
+    read_envelope(&mut form, body)?;
     if let Some(error @ Value::Object(_)) = body.get(ERROR)? {
-        form.insert("error".to_owned(), error);
+        insert(&mut form, "error", error);
     }
-    form.extend(AnswerLabels::of(body, visit_response)?.to_fields());
-    Ok(Value::Object(form))
+    for (key, labels) in AnswerLabels::of(body, visit_response)?.to_fields() {
+        insert(&mut form, &key, labels);
+    }
+    Ok(form)
+}
+
+/// Reads the model and the id of a response into its content form.
+pub fn read_envelope(form: &mut Value, response: &Document) -> Result<(), DialectError> {
+    for (key, field) in [("modelVersion", MODEL), ("responseId", ID)] {
+        if let Some(value) = response.string(field)? {
+            insert(form, key, value);
+        }
+    }
+    Ok(())
 }
 
 /// Checks the copy of all texts that some servers add.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, first_byte},
+    document::{Document, first_byte, insert},
     error::DialectError,
     openai_responses::{
         calls::{ToolCallKind, call_id},
@@ -53,27 +53,25 @@ impl OutputKind {
     }
 }
 
-/// Position of a part within its item.
+/// Position of a text within its item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ItemSlot {
     /// Element of the list `summary`.
     Summary(u64),
     /// Element of the list `content`.
     Content(u64),
-    /// The item as a whole.
-    Whole,
 }
 
-/// A list of an item, and the slots of its elements.
-pub type BlockList = (&'static [&'static str], fn(u64) -> ItemSlot);
-
-/// The lists of an item that hold texts.
-pub const BLOCK_LISTS: [BlockList; 2] =
+/// The lists of an item that hold texts, and the slots of their elements.
+pub const BLOCK_LISTS: [(&[&str], fn(u64) -> ItemSlot); 2] =
     [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
+
+/// Fields of a block that may hold its text.
+pub const TEXT_FIELDS: [&str; 3] = ["text", "refusal", "transcript"];
 
 /// Returns the field of a block that holds its text; `None` if the block is no text.
 pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
-    for field in ["text", "refusal", "transcript"] {
+    for field in TEXT_FIELDS {
         if first_byte(block, &[field])? == Some(b'"') {
             return Ok(Some(field));
         }
@@ -81,31 +79,30 @@ pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError
     Ok(None)
 }
 
-/// Returns the parts of an item with their slots, without sources.
-pub fn item_parts(item: &Document) -> Result<Vec<(ItemSlot, Value)>, DialectError> {
+/// Returns the parts of an item, without sources.
+pub fn item_parts(item: &Document) -> Result<Vec<Value>, DialectError> {
     Ok(match OutputKind::of(item)? {
-        OutputKind::Message => block_parts(item, CONTENT, ItemSlot::Content)?,
+        OutputKind::Message => block_parts(item, CONTENT)?,
         OutputKind::Reasoning => {
-            let mut parts = block_parts(item, SUMMARY, ItemSlot::Summary)?;
-            parts.extend(block_parts(item, CONTENT, ItemSlot::Content)?);
-            for (_, part) in &mut parts {
-                if let Some(fields) = part.as_object_mut() {
-                    fields.insert("thought".to_owned(), true.into());
-                }
+            let mut parts = block_parts(item, SUMMARY)?;
+            parts.extend(block_parts(item, CONTENT)?);
+            for part in &mut parts {
+                insert(part, "thought", true);
             }
             parts
         }
-        OutputKind::Call(kind) => vec![(ItemSlot::Whole, call_part(kind, item)?)],
-        OutputKind::Other => {
-            let block = visible_fields(item)?;
-            vec![(ItemSlot::Whole, json!({ "block": block }))]
-        }
+        OutputKind::Call(kind) => vec![call_part(kind, item)?],
+        OutputKind::Other => vec![json!({ "block": visible_fields(item)? })],
     })
 }
 
 /// Returns whether two copies of an item hold the same texts and calls.
 pub fn agree(one: &Document, other: &Document) -> Result<bool, DialectError> {
-    Ok(one.to_bytes() == other.to_bytes() || item_parts(one)? == item_parts(other)?)
+    let is_equal = one.to_bytes() == other.to_bytes();
+    Ok(
+        is_equal
+            || item_texts(one)? == item_texts(other)? && item_parts(one)? == item_parts(other)?,
+    )
 }
 
 /// Returns the parts of an item as [`item_parts`] does. That of a call carries the reasoning
@@ -113,26 +110,21 @@ pub fn agree(one: &Document, other: &Document) -> Result<bool, DialectError> {
 pub fn item_parts_with(
     reasoning: &[Document],
     item: &Document,
-) -> Result<Vec<(ItemSlot, Value)>, DialectError> {
+) -> Result<Vec<Value>, DialectError> {
     let mut parts = item_parts(item)?;
-    if let (OutputKind::Call(_), Some((_, part))) = (OutputKind::of(item)?, parts.first_mut()) {
+    if let (OutputKind::Call(_), Some(part)) = (OutputKind::of(item)?, parts.first_mut()) {
         add_items(part, reasoning, item)?;
     }
     Ok(parts)
 }
 
-fn block_parts(
-    item: &Document,
-    field: &[&str],
-    slot: fn(u64) -> ItemSlot,
-) -> Result<Vec<(ItemSlot, Value)>, DialectError> {
+fn block_parts(item: &Document, field: &[&str]) -> Result<Vec<Value>, DialectError> {
     let blocks = item.children(field)?.unwrap_or_default();
-    let parts = (0..).zip(&blocks).map(|(index, block)| {
-        let part = match text_field(block)? {
+    let parts = blocks.iter().map(|block| {
+        Ok(match text_field(block)? {
             Some(field) => json!({ "text": block.string(&[field])? }),
             None => json!({ "block": visible_fields(block)? }),
-        };
-        Ok((slot(index), part))
+        })
     });
     parts.collect()
 }

@@ -1,25 +1,26 @@
 //! The response object: its end, and objects of our own.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::dialect::{
-    content_form::remove_labels,
-    document::{Document, to_document, to_value},
-    error::DialectError,
-    openai_responses::{
-        calls::arguments_text,
-        chunk_view::{ChunkView, ViewedPart},
-        fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY},
-        preceding::current_items,
-        response::{
-            item::{OutputKind, has_refusal},
-            response_labels::visit_item,
-            usage::new_usage,
+use crate::{
+    dialect::{
+        content_form::remove_labels,
+        document::{Document, to_document, to_value},
+        error::DialectError,
+        google::part::Part,
+        openai_responses::{
+            calls::arguments_text,
+            chunk_view::ChunkView,
+            fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY},
+            preceding::current_items,
+            response::{
+                item::{OutputKind, has_refusal},
+                response_labels::visit_item,
+                usage::new_usage,
+            },
         },
     },
+    timestamp::now_ms,
 };
 
 const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
@@ -52,7 +53,7 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>, Dialec
 }
 
 /// Returns the status of a response that ends for a reason, and its details.
-pub fn status_of(reason: Option<&str>) -> (&'static str, Value) {
+fn status_of(reason: Option<&str>) -> (&'static str, Value) {
     match reason {
         Some("MAX_TOKENS") => ("incomplete", json!({ "reason": "max_output_tokens" })),
         // Agents show a refusal in the API's own form several times, or not at all.
@@ -71,7 +72,7 @@ pub fn set_finish_reason(
 }
 
 /// Ids of items of our own in one response.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub struct NewIds {
     base: String,
     next: usize,
@@ -101,23 +102,19 @@ impl NewIds {
     }
 }
 
-/// Returns a message of our own.
-pub fn new_message(ids: &mut NewIds, text: &str) -> Value {
-    let block = json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text });
-    json!({
-        "id": ids.next("msg"),
-        "type": "message",
-        "status": "completed",
-        "content": [block],
-        "role": "assistant",
-    })
-}
-
 /// Returns the items of a part of our own; none for thoughts, which no item can hold without
 /// a signature of the model.
-pub fn new_items(ids: &mut NewIds, part: &ViewedPart) -> Result<Vec<Document>, DialectError> {
+pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>, DialectError> {
     if let Some(text) = part.plain_text() {
-        return Ok(vec![to_document(&new_message(ids, text))?]);
+        let block =
+            json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text });
+        return Ok(vec![to_document(&json!({
+            "id": ids.next("msg"),
+            "type": "message",
+            "status": "completed",
+            "content": [block],
+            "role": "assistant",
+        }))?]);
     }
     let mut items = current_items(&part.document)?;
     if !items.is_empty() {
@@ -149,86 +146,44 @@ fn remove_unseen(item: &mut Document) -> Result<(), DialectError> {
     visit_item(item, &mut |object, known| remove_labels(object, known))
 }
 
-/// A response of our own.
-#[derive(Debug)]
-pub struct NewResponse {
-    pub id: String,
-    pub model: String,
-    pub status: &'static str,
-    pub details: Value,
-    pub output: Vec<Value>,
-    pub usage: Value,
-}
-
-impl NewResponse {
-    /// Creates the response of a view without an original.
-    pub fn of_view(view: &ChunkView) -> Result<Self, DialectError> {
-        let id = new_response_id(view.response_id.as_deref());
-        let mut ids = NewIds::new(&id);
-        let mut output = Vec::new();
-        for part in &view.parts {
-            for item in new_items(&mut ids, part)? {
-                output.push(to_value(&item)?);
-            }
+/// Returns the response of a view without an original.
+pub fn new_response(view: &ChunkView) -> Result<Value, DialectError> {
+    let id = match view.response_id.as_deref().unwrap_or("hookgate") {
+        id if id.starts_with("resp_") => id.to_owned(),
+        id => format!("resp_{id}"),
+    };
+    let mut ids = NewIds::new(&id);
+    let mut output = Vec::new();
+    for part in &view.parts {
+        for item in new_items(&mut ids, part)? {
+            output.push(to_value(&item)?);
         }
-        let (status, details) = status_of(view.finish_reason.as_deref());
-        Ok(Self {
-            id,
-            model: view.model.clone().unwrap_or_default(),
-            status,
-            details,
-            output,
-            usage: new_usage(&view.usage.clone().unwrap_or_default())?,
-        })
     }
-
-    /// Returns the response object.
-    pub fn to_value(&self) -> Value {
-        json!({
-            "id": self.id,
-            "object": "response",
-            "created_at": seconds_since_epoch(),
-            "status": self.status,
-            "background": false,
-            "error": null,
-            "incomplete_details": self.details,
-            "instructions": null,
-            "max_output_tokens": null,
-            "model": self.model,
-            "output": self.output,
-            "parallel_tool_calls": true,
-            "previous_response_id": null,
-            "reasoning": { "effort": null, "summary": null },
-            "store": false,
-            "temperature": 1.0,
-            "text": { "format": { "type": "text" } },
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": 1.0,
-            "truncation": "disabled",
-            "usage": self.usage,
-            "user": null,
-            "metadata": {},
-        })
-    }
-
-    /// Returns the response as a body.
-    pub fn to_bytes(&self) -> Bytes {
-        self.to_value().to_string().into()
-    }
-}
-
-/// Returns the id of a response of our own, with the prefix that the API uses.
-pub fn new_response_id(id: Option<&str>) -> String {
-    let id = id.unwrap_or("hookgate");
-    if id.starts_with("resp_") {
-        id.to_owned()
-    } else {
-        format!("resp_{id}")
-    }
-}
-
-fn seconds_since_epoch() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
-    elapsed.map_or(0, |elapsed| elapsed.as_secs())
+    let (status, details) = status_of(view.finish_reason.as_deref());
+    Ok(json!({
+        "id": id,
+        "object": "response",
+        "created_at": now_ms() / 1000,
+        "status": status,
+        "background": false,
+        "error": null,
+        "incomplete_details": details,
+        "instructions": null,
+        "max_output_tokens": null,
+        "model": view.model.as_deref().unwrap_or_default(),
+        "output": output,
+        "parallel_tool_calls": true,
+        "previous_response_id": null,
+        "reasoning": { "effort": null, "summary": null },
+        "store": false,
+        "temperature": 1.0,
+        "text": { "format": { "type": "text" } },
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "truncation": "disabled",
+        "usage": new_usage(&view.usage.clone().unwrap_or_default())?,
+        "user": null,
+        "metadata": {},
+    }))
 }

@@ -5,7 +5,7 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_responses::{
-        fields::OUTPUT,
+        fields::{OUTPUT, USAGE},
         response::item::{BLOCK_LISTS, OutputKind, text_field},
     },
 };
@@ -74,7 +74,7 @@ const CALL_FIELDS: &[&str] = &[
 /// Visits the objects of a response.
 pub fn visit_response(response: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
     response.edit_children(OUTPUT, |item| visit_item(item, act))?;
-    response.edit_child(&["usage"], |usage| act(usage, &[]))?;
+    response.edit_child(USAGE, |usage| act(usage, &[]))?;
     act(response, RESPONSE_FIELDS)
 }
 

@@ -1,18 +1,19 @@
 //! Edited parts of a response, written back into its items.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range, slice::Iter};
 
 use bytes::Bytes;
 
 use crate::dialect::{
+    content_form::source_of,
     document::{Document, to_document, write_array},
     error::DialectError,
+    google::part::Part,
     openai_responses::{
-        chunk_view::ViewedPart,
         fields::CONTENT,
         marks::clear_marks,
         response::{
-            item::{BLOCK_LISTS, BlockList, ItemSlot, OutputKind, item_parts, text_field},
+            item::{BLOCK_LISTS, OutputKind, item_parts, text_field},
             object::{NewIds, new_items},
         },
         visible_fields::{write_item, write_visible_fields},
@@ -23,70 +24,79 @@ use crate::dialect::{
 struct SplicedItem<'a> {
     item: &'a Document,
     kind: OutputKind,
-    /// Slots, each with the number of its part and the part before the edits.
-    slots: Vec<(ItemSlot, usize, Document)>,
+    /// Parts before the edits, with their numbers among those of all items.
+    before: Vec<(usize, Document)>,
     /// Parts that the edited response still has, by number.
-    kept: BTreeMap<usize, &'a ViewedPart>,
+    kept: BTreeMap<usize, &'a Part>,
     /// New parts behind the item.
-    following: Vec<&'a ViewedPart>,
+    following: Vec<&'a Part>,
 }
 
 /// Writes the parts of an edited response into its items.
 pub fn splice_output(
     items: &[Document],
-    parts: &[ViewedPart],
+    parts: &[Part],
     ids: &mut NewIds,
 ) -> Result<Vec<Bytes>, DialectError> {
     let mut spliced = Vec::with_capacity(items.len());
     let mut owners = Vec::new();
     for item in items {
-        let mut slots = Vec::new();
-        for (slot, part) in item_parts(item)? {
-            let part = to_document(&part)?;
-            slots.push((slot, owners.len(), part));
+        let mut before = Vec::new();
+        for part in item_parts(item)? {
+            before.push((owners.len(), to_document(&part)?));
             owners.push(spliced.len());
         }
         spliced.push(SplicedItem {
             item,
             kind: OutputKind::of(item)?,
-            slots,
+            before,
             kept: BTreeMap::new(),
             following: Vec::new(),
         });
     }
     let leading = assign(&mut spliced, &owners, parts);
-    let mut output = OutputWriter {
-        ids,
-        waiting: Vec::new(),
-        written: Vec::new(),
-    };
-    output.insert(&leading)?;
+    let mut written = create(&leading, ids)?;
+    // Reasoning items that wait for the item that they belong to.
+    let mut waiting = Vec::new();
     for item in &spliced {
-        output.write(item)?;
-        output.insert(&item.following)?;
+        match (edit_item(item)?, item.kind) {
+            (edited, OutputKind::Reasoning) => waiting.extend(edited),
+            (Some(edited), _) => {
+                written.append(&mut waiting);
+                written.push(edited);
+            }
+            // Reasoning without the item that follows it is refused by the API.
+            (None, _) => waiting.clear(),
+        }
+        written.extend(create(&item.following, ids)?);
     }
-    output.written.append(&mut output.waiting);
-    Ok(output.written)
+    written.append(&mut waiting);
+    Ok(written)
+}
+
+/// Creates the items of new parts.
+fn create(parts: &[&Part], ids: &mut NewIds) -> Result<Vec<Bytes>, DialectError> {
+    let mut created = Vec::new();
+    for part in parts {
+        let items = new_items(ids, part)?;
+        created.extend(items.iter().map(Document::to_bytes));
+    }
+    Ok(created)
 }
 
 /// Assigns each part to its item, and a new text to a removed text in its place. Returns new
 /// parts in front of all items.
-fn assign<'a>(
-    items: &mut [SplicedItem<'a>],
-    owners: &[usize],
-    parts: &'a [ViewedPart],
-) -> Vec<&'a ViewedPart> {
+fn assign<'a>(items: &mut [SplicedItem<'a>], owners: &[usize], parts: &'a [Part]) -> Vec<&'a Part> {
     let mut leading = Vec::new();
     let mut last: Option<usize> = None;
     for (position, part) in parts.iter().enumerate() {
         let later = parts.get(position..).unwrap_or_default();
-        let known = part.source.filter(|number| *number < owners.len());
+        let known = source_of(&part.document).filter(|number| *number < owners.len());
         let number = known.or_else(|| {
             let start = last.map_or(0, |last| last + 1);
-            let end = later.iter().find_map(|part| part.source);
+            let end = later.iter().find_map(|part| source_of(&part.document));
             let free = start..end.unwrap_or(owners.len()).min(owners.len());
-            part.plain_text()
-                .and_then(|_| removed_text(items, owners, free))
+            part.plain_text().and_then(|_| removed_text(items, &free))
         });
         let owner = number.or(last).and_then(|number| owners.get(number));
         let owner = owner.and_then(|owner| items.get_mut(*owner));
@@ -103,76 +113,32 @@ fn assign<'a>(
 }
 
 /// Returns the first text of a message among these parts.
-fn removed_text(
-    items: &[SplicedItem<'_>],
-    owners: &[usize],
-    mut numbers: std::ops::Range<usize>,
-) -> Option<usize> {
-    numbers.find(|number| {
-        let item = owners.get(*number).and_then(|owner| items.get(*owner));
-        item.is_some_and(|item| {
-            let mut slots = item.slots.iter();
-            let slot = slots.find(|(_, known, _)| known == number);
-            item.kind == OutputKind::Message && slot.is_some_and(|(_, _, part)| part.has(&["text"]))
-        })
-    })
-}
-
-/// Writes the new list of items.
-struct OutputWriter<'a> {
-    ids: &'a mut NewIds,
-    /// Reasoning items that wait for the item that they belong to.
-    waiting: Vec<Bytes>,
-    written: Vec<Bytes>,
-}
-
-impl OutputWriter<'_> {
-    fn write(&mut self, spliced: &SplicedItem<'_>) -> Result<(), DialectError> {
-        let edited = edit_item(spliced)?;
-        if spliced.kind == OutputKind::Reasoning {
-            self.waiting.extend(edited);
-            return Ok(());
-        }
-        match edited {
-            Some(edited) => {
-                self.written.append(&mut self.waiting);
-                self.written.push(edited);
-            }
-            // Reasoning without the item that follows it is refused by the API.
-            None => self.waiting.clear(),
-        }
-        Ok(())
-    }
-
-    fn insert(&mut self, parts: &[&ViewedPart]) -> Result<(), DialectError> {
-        for part in parts {
-            let items = new_items(self.ids, part)?;
-            self.written.extend(items.iter().map(Document::to_bytes));
-        }
-        Ok(())
-    }
+fn removed_text(items: &[SplicedItem<'_>], numbers: &Range<usize>) -> Option<usize> {
+    let messages = items.iter().filter(|item| item.kind == OutputKind::Message);
+    let mut parts = messages.flat_map(|item| &item.before);
+    let text = parts.find(|(number, part)| numbers.contains(number) && part.has(&["text"]));
+    text.map(|(number, _)| *number)
 }
 
 /// Returns an item with its edits; `None` if all its parts were removed.
 fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>, DialectError> {
-    let is_kept = spliced.slots.is_empty()
+    let is_kept = spliced.before.is_empty()
         || !spliced.kept.is_empty()
         || spliced.kind == OutputKind::Reasoning;
     if !is_kept {
         return Ok(None);
     }
     let mut item = spliced.item.clone();
+    let mut parts = spliced.before.iter();
     match spliced.kind {
-        OutputKind::Message => edit_blocks(&mut item, spliced, (CONTENT, ItemSlot::Content))?,
+        OutputKind::Message => edit_blocks(&mut item, CONTENT, &mut parts, &spliced.kept)?,
         OutputKind::Reasoning => {
-            for list in BLOCK_LISTS {
-                edit_blocks(&mut item, spliced, list)?;
+            for (field, _) in BLOCK_LISTS {
+                edit_blocks(&mut item, field, &mut parts, &spliced.kept)?;
             }
         }
         OutputKind::Call(_) | OutputKind::Other => {
-            let before = spliced.slots.first();
-            let after = spliced.kept.values().next();
-            if let Some(((_, _, before), after)) = before.zip(after) {
+            if let Some(((_, before), after)) = parts.next().zip(spliced.kept.values().next()) {
                 write_item(&mut item, spliced.kind.call(), before, &after.document)?;
             }
         }
@@ -180,22 +146,19 @@ fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>, DialectError> {
     Ok(Some(item.to_bytes()))
 }
 
-/// Writes the edited blocks of one list of an item.
+/// Writes the edited blocks of one list of an item. `parts` are the unedited parts of the blocks,
+/// and those of a later list.
 fn edit_blocks(
     item: &mut Document,
-    spliced: &SplicedItem<'_>,
-    (field, slot): BlockList,
+    field: &[&str],
+    parts: &mut Iter<'_, (usize, Document)>,
+    kept: &BTreeMap<usize, &Part>,
 ) -> Result<(), DialectError> {
     let mut is_edited = false;
     let mut written = Vec::new();
-    for (index, mut block) in (0..).zip(item.children(field)?.unwrap_or_default()) {
-        let mut slots = spliced.slots.iter();
-        let known = slots.find(|(known, _, _)| *known == slot(index));
-        let Some((_, number, before)) = known else {
-            written.push(block.to_bytes());
-            continue;
-        };
-        let Some(part) = spliced.kept.get(number) else {
+    let blocks = item.children(field)?.unwrap_or_default();
+    for (mut block, (number, before)) in blocks.into_iter().zip(parts) {
+        let Some(part) = kept.get(number) else {
             is_edited = true;
             continue;
         };

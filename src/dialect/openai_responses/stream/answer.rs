@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::dialect::{
     document::Document,
     openai_responses::{
+        chunk_view::ChunkView,
         response::{item::ItemSlot, object::NewIds},
-        stream::{ending::Ending, open_items::OpenItem, piece::WrittenPiece, sender::EventSender},
+        stream::{
+            event::StreamEvent, open_items::OpenItem, piece::WrittenPiece, sender::EventSender,
+        },
     },
 };
 
@@ -16,7 +19,7 @@ pub struct EventWriter {
     pub(super) sender: EventSender,
     /// The response object with which the stream began.
     pub(super) response: Option<Document>,
-    pub(super) ids: Option<NewIds>,
+    pub(super) ids: NewIds,
     /// True if a further response of the model continues the stream.
     pub(super) is_continued: bool,
     /// Output indexes as sent, by those of the model's current response.
@@ -32,4 +35,13 @@ pub struct EventWriter {
     pub(super) ending: Option<Ending>,
     /// The latest piece of a text that was written as it came.
     pub(super) alike: Option<WrittenPiece>,
+}
+
+/// The end of the answer, which is written when nothing can follow any more.
+#[derive(Debug, Default)]
+pub struct Ending {
+    /// Upstream's last event; `None` for an end of our own.
+    pub event: Option<StreamEvent>,
+    /// The last chunk.
+    pub view: ChunkView,
 }

@@ -4,49 +4,48 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 
 use crate::dialect::{
-    document::{Document, to_document, to_value, write_array},
+    content_form::{SOURCE, source_of},
+    document::{Document, to_value, write_array},
     error::DialectError,
+    google::part::Part,
     openai_responses::{
-        chunk_view::{ChunkView, ViewedPart},
-        fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, TYPE},
+        chunk_view::ChunkView,
+        fields::{ERROR, ID, OUTPUT, OUTPUT_TEXT, STATUS, TYPE, USAGE},
         response::{
             form::check_copy,
-            item::{agree, item_parts},
-            object::{NewIds, NewResponse, finish_reason, new_items, set_finish_reason},
+            item::{OutputKind, agree, item_parts},
+            object::{finish_reason, new_items, set_finish_reason},
             splice::splice_output,
             usage::{COUNTS, new_usage},
         },
         stream::{
-            answer::EventWriter,
-            ending::Ending,
-            event::{EventClass, RESPONSE, StreamEvent},
+            answer::{Ending, EventWriter},
+            event::{RESPONSE, StreamEvent},
             item_events::send_complete,
         },
     },
 };
-
-const USAGE: &[&str] = &["usage"];
 
 impl EventWriter {
     /// Writes a chunk of our own.
     pub(super) fn write_own(
         &mut self,
         out: &mut BytesMut,
-        view: &ChunkView,
+        view: ChunkView,
     ) -> Result<(), DialectError> {
-        self.write_parts(out, &view.parts, view)?;
+        self.write_parts(out, view.parts.iter(), &view)?;
         if view.finish_reason.is_some() {
-            self.ensure_started(out, view)?;
-            self.ending = Some(Ending::of_view(view));
+            self.ensure_started(out, &view)?;
+            self.ending = Some(Ending { event: None, view });
         }
         Ok(())
     }
 
-    /// Writes parts without an origin: texts and calls.
-    fn write_parts(
+    /// Writes parts without an origin: texts, ends of thoughts, and calls.
+    fn write_parts<'a>(
         &mut self,
         out: &mut BytesMut,
-        parts: &[ViewedPart],
+        parts: impl Iterator<Item = &'a Part>,
         view: &ChunkView,
     ) -> Result<(), DialectError> {
         for part in parts {
@@ -55,8 +54,12 @@ impl EventWriter {
                 continue;
             }
             self.ensure_started(out, view)?;
-            let ids = self.ids.get_or_insert_with(|| NewIds::new(""));
-            for item in new_items(ids, part)? {
+            if let Some(thought) = &part.text {
+                // Without an open item, it has lost its place.
+                self.append(out, OutputKind::Reasoning, thought);
+                continue;
+            }
+            for item in new_items(&mut self.ids, part)? {
                 self.send_whole_item(out, item)?;
             }
         }
@@ -76,17 +79,15 @@ impl EventWriter {
     pub(super) fn write_last(
         &mut self,
         out: &mut BytesMut,
-        ending: Ending,
-        view: &ChunkView,
+        event: StreamEvent,
+        view: ChunkView,
     ) -> Result<(), DialectError> {
-        if let Some(event) = &ending.event
-            && !view.parts.is_empty()
-            && (view.is_edited || self.sender.is_changed)
-        {
-            self.write_unseen(out, event, view)?;
+        if !view.parts.is_empty() && (view.is_edited || self.sender.is_changed) {
+            self.write_unseen(out, &event, &view)?;
         }
         if view.finish_reason.is_some() {
-            self.ending = Some(ending);
+            let event = Some(event);
+            self.ending = Some(Ending { event, view });
         }
         Ok(())
     }
@@ -100,29 +101,27 @@ impl EventWriter {
         view: &ChunkView,
     ) -> Result<(), DialectError> {
         let response = event.document.child(RESPONSE)?.unwrap_or_default();
-        let new = view.parts.iter().filter(|part| part.source.is_none());
-        let new: Vec<ViewedPart> = new.cloned().collect();
-        self.write_parts(out, &new, view)?;
+        let new = view.parts.iter();
+        let new = new.filter(|part| source_of(&part.document).is_none());
+        self.write_parts(out, new, view)?;
         let mut first = 0;
         for (upstream, item) in (0..).zip(response.children(OUTPUT)?.unwrap_or_default()) {
+            let mut parts = Vec::new();
             let end = first + item_parts(&item)?.len();
-            let range = first..end;
+            for part in &view.parts {
+                let number = source_of(&part.document).filter(|number| *number < end);
+                if let Some(number) = number.and_then(|number| number.checked_sub(first)) {
+                    let mut document = part.document.clone();
+                    document.set(&[SOURCE], &number.into())?;
+                    parts.push(Part::read(document)?);
+                }
+            }
             first = end;
-            let parts = view.parts.iter().filter_map(|part| {
-                let number = part.source.filter(|number| range.contains(number))?;
-                let source = Some(number - range.start);
-                Some(ViewedPart {
-                    source,
-                    ..part.clone()
-                })
-            });
-            let parts: Vec<ViewedPart> = parts.collect();
             if parts.is_empty() {
                 continue;
             }
             self.ensure_started(out, view)?;
-            let ids = self.ids.get_or_insert_with(|| NewIds::new(""));
-            for edited in splice_output(std::slice::from_ref(&item), &parts, ids)? {
+            for edited in splice_output(&[item], &parts, &mut self.ids)? {
                 let edited = Document::from_checked(edited)?;
                 let index = self.send_whole_item(out, edited)?;
                 self.indexes.insert(upstream, index);
@@ -131,30 +130,17 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Ends the stream: what is open is closed, and the whole response follows.
-    ///
-    /// # Errors
-    ///
-    /// Fails if an edit cannot be expressed in events.
-    pub(super) fn end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        let ending = self.ending.take();
-        let ending = ending.unwrap_or_else(|| Ending::of_view(&ChunkView::default()));
-        match &ending.event {
-            Some(event) => self.write_upstream_end(out, event.clone(), &ending),
-            None => self.write_own_end(out, &ending),
-        }
-    }
-
-    fn write_upstream_end(
+    /// Ends the stream: what is open is closed, and upstream's event with the whole response
+    /// follows.
+    pub(super) fn write_upstream_end(
         &mut self,
         out: &mut BytesMut,
         mut event: StreamEvent,
-        ending: &Ending,
+        view: &ChunkView,
     ) -> Result<(), DialectError> {
         self.close_own_items(out)?;
-        let response = event.document.child(RESPONSE)?;
-        let (Some(mut response), EventClass::Ended) = (response, event.class) else {
-            return self.send_last(out, event);
+        let Some(mut response) = event.document.child(RESPONSE)? else {
+            return self.sender.send(out, &mut event, None);
         };
         let output = response.children(OUTPUT)?.unwrap_or_default();
         if self.sender.is_changed {
@@ -170,40 +156,26 @@ impl EventWriter {
         }
         self.keep_id(&mut response)?;
         let before = finish_reason(&response)?.unwrap_or("OTHER");
-        let after = ending.finish_reason.as_deref();
+        let after = view.finish_reason.as_deref();
         if after != Some(before) && after == Some("STOP") {
             set_finish_reason(&mut response, after)?;
             "response.completed".clone_into(&mut event.name);
             event.document.set(TYPE, &event.name.as_str().into())?;
         }
-        if let (Some(after), Some(mut usage)) = (&ending.usage, response.child(USAGE)?) {
-            COUNTS.write(&mut usage, after)?;
-            if usage.is_edited() {
-                response.set_child(USAGE, &usage)?;
-            }
+        if let Some(after) = &view.usage {
+            response.edit_child(USAGE, |usage| COUNTS.write(usage, after))?;
         }
         if response.is_edited() {
             event.document.set_child(RESPONSE, &response)?;
         }
-        self.send_last(out, event)
-    }
-
-    /// Sends upstream's last event. Events in front of an error may have been dropped.
-    fn send_last(
-        &mut self,
-        out: &mut BytesMut,
-        mut event: StreamEvent,
-    ) -> Result<(), DialectError> {
-        self.sender.is_changed |= event.is_error();
         self.sender.send(out, &mut event, None)
     }
 
     /// Gives the response of a later round the id with which the stream began.
     fn keep_id(&self, response: &mut Document) -> Result<(), DialectError> {
-        let Some(first) = &self.response else {
-            return Ok(());
-        };
-        match first.string(ID)? {
+        let first = self.response.as_ref();
+        let first = first.map(|first| first.string(ID)).transpose()?.flatten();
+        match first {
             Some(first) if response.string(ID)?.as_ref() != Some(&first) => {
                 response.set(ID, &first.into())
             }
@@ -252,23 +224,25 @@ impl EventWriter {
         open.copy_of(item).map(Some)
     }
 
-    fn write_own_end(&mut self, out: &mut BytesMut, ending: &Ending) -> Result<(), DialectError> {
+    /// Ends a stream that upstream did not end.
+    pub(super) fn write_own_end(
+        &mut self,
+        out: &mut BytesMut,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
         self.ensure_started(out, &ChunkView::default())?;
         self.close_items(out, &[])?;
-        let mut response = match &self.response {
-            Some(response) => response.clone(),
-            None => to_document(&NewResponse::of_view(&ChunkView::default())?.to_value())?,
-        };
+        let mut response = self.response.clone().unwrap_or_default();
         let items = self.done.values().map(Document::to_bytes);
         response.set_bytes(OUTPUT, write_array(items))?;
-        set_finish_reason(&mut response, ending.finish_reason.as_deref())?;
-        let usage = new_usage(&ending.usage.clone().unwrap_or_default())?;
+        set_finish_reason(&mut response, view.finish_reason.as_deref())?;
+        let usage = new_usage(&view.usage.clone().unwrap_or_default())?;
         response.set(USAGE, &usage)?;
-        if let Some(error) = &ending.error {
-            response.set(&["status"], &json!("failed"))?;
+        if let Some(error) = &view.error {
+            response.set(STATUS, &json!("failed"))?;
             response.set_child(ERROR, error)?;
         }
-        let name = match response.string(&["status"])?.as_deref() {
+        let name = match response.string(STATUS)?.as_deref() {
             Some("incomplete") => "response.incomplete",
             Some("failed") => "response.failed",
             Some(_) | None => "response.completed",

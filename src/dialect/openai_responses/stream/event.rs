@@ -137,12 +137,6 @@ impl StreamEvent {
         }
     }
 
-    /// Returns whether the response ends without its last items.
-    pub fn is_error(&self) -> bool {
-        let is_broken_off = ["response.failed", "response.cancelled"].contains(&&*self.name);
-        self.class == EventClass::Failed || is_broken_off
-    }
-
     /// Returns whether a text ends with the event.
     pub const fn ends_text(&self) -> bool {
         matches!(

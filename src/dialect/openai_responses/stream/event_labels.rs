@@ -1,16 +1,14 @@
 //! The objects of events that may have fields that hookgate does not interpret: annotations,
 //! errors and others.
 
-use serde_json::Value;
-
 use crate::dialect::{
-    content_form::{ActOnObject, AnswerLabels},
+    content_form::ActOnObject,
     document::Document,
     error::{DialectError, field_error},
     openai_responses::{
         fields::{ITEM, OUTPUT},
         response::{
-            item::{BLOCK_LISTS, OutputKind},
+            item::{BLOCK_LISTS, OutputKind, TEXT_FIELDS},
             response_labels::{visit_block, visit_item, visit_response},
         },
         stream::{
@@ -20,18 +18,6 @@ use crate::dialect::{
         visible_fields::visible_fields,
     },
 };
-
-/// Fields of a block that may hold its text.
-const TEXT_FIELDS: [&str; 3] = ["text", "refusal", "transcript"];
-
-/// Adds the labels of an event to its chunk.
-pub fn add_labels(form: &mut Value, event: &StreamEvent) -> Result<(), DialectError> {
-    let labels = AnswerLabels::of(&event.document, visit_event)?;
-    if let Some(fields) = form.as_object_mut() {
-        fields.extend(labels.to_fields());
-    }
-    Ok(())
-}
 
 /// Visits the objects of an event.
 pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
@@ -80,24 +66,21 @@ pub fn check_blocks(event: &StreamEvent) -> Result<(), DialectError> {
     Ok(())
 }
 
-fn items_of(event: &StreamEvent) -> Result<Vec<Document>, DialectError> {
-    match event.class {
-        EventClass::ItemAdded | EventClass::ItemDone => Ok(vec![event.item()?]),
-        EventClass::Ended => match event.document.child(RESPONSE)? {
-            Some(response) => Ok(response.children(OUTPUT)?.unwrap_or_default()),
-            None => Ok(Vec::new()),
-        },
-        _ => Ok(Vec::new()),
-    }
-}
-
 /// Returns the blocks of the part and of messages and reasoning in an event.
 fn blocks_of(event: &StreamEvent) -> Result<Vec<Document>, DialectError> {
-    if matches!(event.class, EventClass::PartAdded | EventClass::PartDone) {
-        return Ok(event.document.child(PART)?.into_iter().collect());
-    }
+    let items = match event.class {
+        EventClass::PartAdded | EventClass::PartDone => {
+            return Ok(event.document.child(PART)?.into_iter().collect());
+        }
+        EventClass::ItemAdded | EventClass::ItemDone => vec![event.item()?],
+        EventClass::Ended => {
+            let response = event.document.child(RESPONSE)?.unwrap_or_default();
+            response.children(OUTPUT)?.unwrap_or_default()
+        }
+        _ => Vec::new(),
+    };
     let mut blocks = Vec::new();
-    for item in items_of(event)? {
+    for item in items {
         if OutputKind::of(&item)?.is_streamed() {
             for (field, _) in BLOCK_LISTS {
                 blocks.extend(item.children(field)?.unwrap_or_default());

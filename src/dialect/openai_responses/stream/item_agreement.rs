@@ -10,9 +10,12 @@ use crate::dialect::{
     document::{Document, first_byte, to_value},
     error::DialectError,
     openai_responses::{
-        fields::{ARGUMENTS, INPUT, ITEM, TYPE},
+        fields::{ARGUMENTS, INPUT, ITEM},
         response::item::OutputKind,
-        stream::event::{DELTA, EventClass, OBFUSCATION, SEQUENCE_NUMBER, StreamEvent},
+        stream::{
+            event::{DELTA, EventClass, OBFUSCATION, SEQUENCE_NUMBER, StreamEvent},
+            item_events::text_input,
+        },
     },
 };
 
@@ -53,11 +56,10 @@ pub fn check_pieces(item: &Document, events: &[StreamEvent]) -> Result<(), Diale
             _ => (),
         }
     }
-    let arguments = match item.string(TYPE)?.as_deref() {
-        Some("custom_tool_call") => item.string(INPUT)?,
-        Some("function_call") => item.string(ARGUMENTS)?,
-        Some(_) | None => return Ok(()),
+    let Some(field) = text_input(item)? else {
+        return Ok(());
     };
+    let arguments = item.string(&[field])?;
     let mut copies = [joined, complete].into_iter().flatten();
     if copies.any(|copy| Some(&copy) != arguments.as_ref()) {
         return Err(DialectError::Ambiguous("arguments".to_owned()));

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::{Document, first_byte, to_document, to_value},
     error::DialectError,
+    google::part::Part,
     openai_responses::{
-        calls::{ToolCallKind, input_text},
-        chunk_view::ViewedPart,
-        fields::{ARGUMENTS, INPUT, ITEM, STATUS},
+        calls::ToolCallKind,
+        fields::{ARGUMENTS, ID, INPUT, ITEM, STATUS, TYPE},
         response::item::{OutputKind, item_parts},
         stream::{
-            event::{DELTA, EventClass, StreamEvent},
+            event::{DELTA, EventClass, OBFUSCATION, StreamEvent},
             sender::EventSender,
         },
         visible_fields::write_item,
@@ -20,9 +20,8 @@ use crate::dialect::{
 };
 
 /// Returns the item of a chunk with the edits of its part; `None` if there are none.
-pub fn edited_item(item: &Document, part: &ViewedPart) -> Result<Option<Document>, DialectError> {
-    let before = item_parts(item)?.into_iter().next();
-    let Some((_, before)) = before else {
+pub fn edited_item(item: &Document, part: &Part) -> Result<Option<Document>, DialectError> {
+    let Some(before) = item_parts(item)?.into_iter().next() else {
         return Ok(None);
     };
     let before = to_document(&before)?;
@@ -30,18 +29,6 @@ pub fn edited_item(item: &Document, part: &ViewedPart) -> Result<Option<Document
     let call = OutputKind::of(item)?.call();
     write_item(&mut edited, call, &before, &part.document)?;
     Ok(edited.is_edited().then_some(edited))
-}
-
-/// Sends the events of an item as they came.
-pub fn send_events(
-    sender: &mut EventSender,
-    out: &mut BytesMut,
-    events: &mut [StreamEvent],
-    index: u64,
-) -> Result<(), DialectError> {
-    events
-        .iter_mut()
-        .try_for_each(|event| sender.send(out, event, Some(index)))
 }
 
 /// Sends the events of an item that was edited. Pieces of its arguments become one piece;
@@ -53,7 +40,10 @@ pub fn send_edited(
     index: u64,
     edited: &Document,
 ) -> Result<(), DialectError> {
-    let text = arguments_of(edited)?;
+    let text = match text_input(edited)? {
+        Some(field) => Some(edited.string(&[field])?.unwrap_or_default()),
+        None => None,
+    };
     let mut is_piece_sent = false;
     for event in events {
         match event.class {
@@ -67,7 +57,7 @@ pub fn send_edited(
                 Some(text) if event.document.has(DELTA) && !is_piece_sent => {
                     is_piece_sent = true;
                     event.document.set(DELTA, &text.as_str().into())?;
-                    event.document.remove(&["obfuscation"])?;
+                    event.document.remove(OBFUSCATION)?;
                 }
                 Some(text) if event.name.rsplit('.').next() == Some("done") => {
                     let field = if event.document.has(INPUT) {
@@ -85,15 +75,11 @@ pub fn send_edited(
     Ok(())
 }
 
-/// Returns the arguments of a call that are a text.
-fn arguments_of(item: &Document) -> Result<Option<String>, DialectError> {
-    let OutputKind::Call(kind) = OutputKind::of(item)? else {
-        return Ok(None);
-    };
-    let arguments = kind.arguments(item)?;
-    Ok(match kind {
-        ToolCallKind::Function => Some(item.string(ARGUMENTS)?.unwrap_or_default()),
-        ToolCallKind::Custom => Some(input_text(&arguments)),
+/// Returns the field of a call that holds its arguments, if they are a text.
+pub fn text_input(item: &Document) -> Result<Option<&'static str>, DialectError> {
+    Ok(match OutputKind::of(item)? {
+        OutputKind::Call(ToolCallKind::Function) => Some("arguments"),
+        OutputKind::Call(ToolCallKind::Custom) => Some("input"),
         _ => None,
     })
 }
@@ -128,16 +114,8 @@ pub fn send_complete(
     item: &Document,
 ) -> Result<(), DialectError> {
     let mut start = item.clone();
-    let arguments: Option<(&str, &str)> = match OutputKind::of(item)? {
-        OutputKind::Call(ToolCallKind::Function) => {
-            Some(("arguments", "response.function_call_arguments"))
-        }
-        OutputKind::Call(ToolCallKind::Custom) => {
-            Some(("input", "response.custom_tool_call_input"))
-        }
-        _ => None,
-    };
-    if let Some((field, _)) = arguments {
+    let field = text_input(item)?;
+    if let Some(field) = field {
         start.set(&[field], &json!(""))?;
     }
     if first_byte(&start, STATUS)?.is_some() {
@@ -147,9 +125,13 @@ pub fn send_complete(
         Ok(json!({ "output_index": index, "item": to_value(item)? }))
     };
     sender.send_own(out, "response.output_item.added", with_item(&start)?);
-    if let Some((field, name)) = arguments {
+    if let Some(field) = field {
         let text = item.string(&[field])?.unwrap_or_default();
-        let id = item.string(&["id"])?;
+        let id = item.string(ID)?;
+        let name = format!(
+            "response.{}_{field}",
+            item.string(TYPE)?.unwrap_or_default()
+        );
         let delta = json!({ "item_id": id, "output_index": index, "delta": text });
         sender.send_own(out, &format!("{name}.delta"), delta);
         let done = json!({ "item_id": id, "output_index": index, field: text });

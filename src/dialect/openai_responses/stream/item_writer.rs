@@ -3,16 +3,19 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::dialect::{
+    content_form::source_of,
     error::DialectError,
+    google::part::Part,
     openai_responses::{
-        chunk_view::{ChunkView, ViewedPart},
+        chunk_view::ChunkView,
+        marks::clear_marks,
         response::item::{ItemSlot, OutputKind},
         stream::{
             answer::EventWriter,
-            event::{DELTA, EventClass, StreamEvent},
+            event::{DELTA, EventClass, OBFUSCATION, StreamEvent},
             item_agreement::events_agree,
-            item_events::{edited_item, send_complete, send_edited, send_events},
-            open_items::{OpenItem, write_delta},
+            item_events::{edited_item, send_complete, send_edited},
+            open_items::OpenItem,
             piece::WrittenPiece,
         },
     },
@@ -56,12 +59,10 @@ impl EventWriter {
         };
         let is_it =
             |item: &&mut OpenItem| item.upstream == Some(alike.item) && item.index == alike.item;
-        let item = self.open.iter_mut().find(is_it);
-        let Some(known) = item.and_then(|item| item.text_mut(alike.slot)) else {
+        let Some(item) = self.open.iter_mut().find(is_it) else {
             return false;
         };
-        known.read.push_str(text);
-        known.sent.push_str(text);
+        item.append(alike.slot, text, text);
         self.sender.send_numbered(out, &alike.name, data, place);
         true
     }
@@ -89,16 +90,15 @@ impl EventWriter {
         let read = event.document.string(DELTA)?.unwrap_or_default();
         if view.is_edited {
             self.sender.is_changed = true;
-            write_delta(event, &text)?;
+            event.document.set(DELTA, &text.as_str().into())?;
+            event.document.remove(OBFUSCATION)?;
+            clear_marks(&mut event.document)?;
         }
         match open {
             Some(item) => {
                 item.note(event)?;
-                if let Some(known) = item.text_mut(event.slot()?) {
-                    known.read.push_str(&read);
-                    known.sent.push_str(&text);
-                }
                 let (index, slot) = (item.index, event.slot()?);
+                item.append(slot, &read, &text);
                 if !view.is_edited && upstream == Some(index) {
                     self.alike = WrittenPiece::new(event, index, slot);
                 }
@@ -122,18 +122,14 @@ impl EventWriter {
         view: &ChunkView,
     ) -> Result<(), DialectError> {
         let upstream = event.output_index()?.unwrap_or(0);
-        let position = self
-            .open
-            .iter()
-            .position(|item| item.upstream == Some(upstream));
-        let Some(position) = position else {
+        let is_it = |item: &OpenItem| item.upstream == Some(upstream);
+        let Some(position) = self.open.iter().position(is_it) else {
             return self.write_unopened(out, event, view, upstream);
         };
         let mut item = self.open.remove(position);
         let released = take_texts(&mut item, event, view)?;
         if let Some((slot, text)) = released {
-            self.sender.is_changed = true;
-            self.send_piece(out, &item, slot, &text);
+            item.send_piece(&mut self.sender, out, slot, &text);
         }
         item.note(event)?;
         self.sender.is_changed |= item.write_copies(event)?;
@@ -156,7 +152,7 @@ impl EventWriter {
         let has_texts = !event.complete_texts()?.is_empty();
         if event.class != EventClass::ItemDone || view.parts.is_empty() && has_texts {
             self.sender.is_changed = true;
-            let texts = view.parts.iter().filter_map(ViewedPart::plain_text);
+            let texts = view.parts.iter().filter_map(Part::plain_text);
             return self.write_text(out, &texts.collect::<String>(), view);
         }
         self.close_own_items(out)?;
@@ -197,7 +193,7 @@ impl EventWriter {
         for part in &view.parts {
             if let Some(text) = part.plain_text() {
                 self.write_text(out, text, view)?;
-            } else if part.source.is_some() && !is_sent {
+            } else if source_of(&part.document).is_some() && !is_sent {
                 is_sent = true;
                 self.close_own_items(out)?;
                 let index = self.next_item(upstream);
@@ -212,7 +208,10 @@ impl EventWriter {
                         sender.is_changed = true;
                         send_complete(sender, out, index, edited.as_ref().unwrap_or(&item))?;
                     }
-                    None => send_events(sender, out, events, index)?,
+                    None => {
+                        let mut events = events.iter_mut();
+                        events.try_for_each(|event| sender.send(out, event, Some(index)))?;
+                    }
                     Some(edited) => {
                         sender.is_changed = true;
                         send_edited(sender, out, events, index, edited)?;
@@ -232,7 +231,7 @@ impl EventWriter {
         event: &mut StreamEvent,
         view: &ChunkView,
     ) -> Result<(), DialectError> {
-        let texts = view.parts.iter().filter_map(ViewedPart::plain_text);
+        let texts = view.parts.iter().filter_map(Part::plain_text);
         self.write_text(out, &texts.collect::<String>(), view)?;
         let Some(upstream) = event.output_index()? else {
             return self.sender.send(out, event, None);
@@ -277,22 +276,16 @@ fn take_texts(
     let own_slot = own_slot.unwrap_or(ItemSlot::Content(0));
     let is_thought = item.kind == OutputKind::Reasoning;
     let mut released = String::new();
-    for part in &view.parts {
-        let Some(text) = part
-            .text
-            .as_deref()
-            .filter(|_| part.is_thought == is_thought)
-        else {
+    let parts = view.parts.iter();
+    for part in parts.filter(|part| part.is_thought == is_thought) {
+        let Some(text) = &part.text else {
             continue;
         };
-        let slot = part.source.and_then(|number| slots.get(number));
+        let slot = source_of(&part.document).and_then(|number| slots.get(number));
         if slot.is_none() {
             released.push_str(text);
         }
-        let slot = slot.map_or(own_slot, |(slot, _)| *slot);
-        if let Some(known) = item.text_mut(slot) {
-            known.sent.push_str(text);
-        }
+        item.append(slot.map_or(own_slot, |(slot, _)| *slot), "", text);
     }
     for (slot, text) in slots {
         let mut texts = item.texts.iter_mut();

@@ -4,17 +4,17 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, to_document, to_value},
+    document::{Document, insert, to_document, to_value},
     error::DialectError,
     openai_responses::{
         chunk_view::ChunkView,
         response::{
             item::{ItemSlot, OutputKind},
-            object::{NewIds, NewResponse},
+            object::{NewIds, new_response},
         },
         stream::{
             answer::EventWriter,
-            open_items::{OpenItem, TEXT_DELTA, TextProgress, new_message_start},
+            open_items::{OpenItem, TextProgress},
         },
     },
 };
@@ -35,16 +35,15 @@ impl EventWriter {
             response_id: view.response_id.clone(),
             ..ChunkView::default()
         };
-        let mut response = NewResponse::of_view(&facts)?;
-        response.status = "in_progress";
-        response.usage = Value::Null;
-        let response = response.to_value();
+        let mut response = new_response(&facts)?;
+        insert(&mut response, "status", "in_progress");
+        insert(&mut response, "usage", Value::Null);
         for name in ["response.created", "response.in_progress"] {
             self.sender
                 .send_own(out, name, json!({ "response": response }));
         }
         let response = to_document(&response)?;
-        self.ids = Some(NewIds::of_response(&response)?);
+        self.ids = NewIds::of_response(&response)?;
         self.response = Some(response);
         Ok(())
     }
@@ -66,64 +65,50 @@ impl EventWriter {
             return Ok(());
         }
         self.ensure_started(out, view)?;
-        self.sender.is_changed = true;
-        let is_usable = |item: &OpenItem| {
-            let last = item.texts.last();
-            item.kind == OutputKind::Message
-                && last.is_some_and(|text| text.progress == TextProgress::Open)
-        };
-        let position = if let Some(position) = self.open.iter().rposition(is_usable) {
-            position
-        } else {
-            self.open_message(out)?;
-            self.open.len().saturating_sub(1)
-        };
-        let mut item = self.open.remove(position);
-        let slot = item
-            .texts
-            .last()
-            .map_or(ItemSlot::Content(0), |text| text.slot);
-        if let Some(known) = item.text_mut(slot) {
-            known.sent.push_str(text);
+        if self.append(out, OutputKind::Message, text) {
+            return Ok(());
         }
-        self.send_piece(out, &item, slot, text);
-        self.open.insert(position, item);
+        self.open_message(out)?;
+        self.append(out, OutputKind::Message, text);
         Ok(())
+    }
+
+    /// Sends a text as the next piece of the open text of the latest item of a kind. Returns
+    /// whether it did.
+    pub(super) fn append(&mut self, out: &mut BytesMut, kind: OutputKind, text: &str) -> bool {
+        let open = self.open.iter_mut().rev().find_map(|item| {
+            let last = item.texts.last().filter(|_| item.kind == kind)?;
+            let slot = (last.progress == TextProgress::Open).then_some(last.slot)?;
+            Some((item, slot))
+        });
+        let Some((item, slot)) = open.filter(|_| !text.is_empty()) else {
+            return false;
+        };
+        item.append(slot, "", text);
+        item.send_piece(&mut self.sender, out, slot, text);
+        true
     }
 
     pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        let id = self.ids.as_mut().map(|ids| ids.next("msg"));
-        let start = new_message_start(&id.unwrap_or_default())?;
+        let start = json!({
+            "id": self.ids.next("msg"),
+            "type": "message",
+            "status": "in_progress",
+            "content": [],
+            "role": "assistant",
+        });
         let index = self.new_index();
-        let mut item = OpenItem::new(index, None, start.clone())?;
-        let fields = json!({ "output_index": index, "item": to_value(&start)? });
+        let mut item = OpenItem::new(index, None, to_document(&start)?)?;
+        let fields = json!({ "output_index": index, "item": start });
         self.sender
             .send_own(out, "response.output_item.added", fields);
         let slot = ItemSlot::Content(0);
-        let mut fields = item.place(slot);
         let part = item.text_mut(slot).map(|text| text.block());
-        fields.insert("part".to_owned(), part.unwrap_or_default());
+        let fields = item.fields(slot, "part", part.unwrap_or_default());
         self.sender
-            .send_own(out, "response.content_part.added", fields.into());
+            .send_own(out, "response.content_part.added", fields);
         self.open.push(item);
         Ok(())
-    }
-
-    pub(super) fn send_piece(
-        &mut self,
-        out: &mut BytesMut,
-        item: &OpenItem,
-        slot: ItemSlot,
-        text: &str,
-    ) {
-        let known = item.texts.iter().find(|known| known.slot == slot);
-        let mut fields = item.place(slot);
-        fields.insert("delta".to_owned(), text.into());
-        let name = known.map_or(TEXT_DELTA, |known| known.delta_name);
-        if name == TEXT_DELTA {
-            fields.insert("logprobs".to_owned(), json!([]));
-        }
-        self.sender.send_own(out, name, fields.into());
     }
 
     /// Completes open messages of our own.
@@ -160,16 +145,13 @@ impl EventWriter {
     ) -> Result<(), DialectError> {
         for text in &item.texts {
             if text.progress == TextProgress::Open {
-                let mut fields = item.place(text.slot);
-                fields.insert(text.field().to_owned(), text.sent.as_str().into());
+                let fields = item.fields(text.slot, text.field(), text.sent.as_str().into());
                 let name = text.delta_name.replace(".delta", ".done");
-                self.sender.send_own(out, &name, fields.into());
+                self.sender.send_own(out, &name, fields);
             }
             if text.progress != TextProgress::PartDone {
-                let mut fields = item.place(text.slot);
-                fields.insert("part".to_owned(), text.block());
-                self.sender
-                    .send_own(out, text.part_done_name(), fields.into());
+                let fields = item.fields(text.slot, "part", text.block());
+                self.sender.send_own(out, text.part_done_name(), fields);
             }
         }
         let fields = json!({ "output_index": item.index, "item": to_value(&complete)? });

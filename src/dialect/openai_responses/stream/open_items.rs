@@ -1,19 +1,23 @@
 //! Items of which the agent has received the beginning, with their texts as sent.
 
-use serde_json::{Map, Value, json};
+use bytes::BytesMut;
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, to_document},
+    document::{Document, insert},
     error::DialectError,
     openai_responses::{
         fields::{CONTENT, ID, ITEM, STATUS, SUMMARY},
         marks::clear_marks,
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
-        stream::event::{DELTA, EventClass, PART, StreamEvent},
+        stream::{
+            event::{EventClass, PART, StreamEvent},
+            sender::EventSender,
+        },
     },
 };
 
-pub const TEXT_DELTA: &str = "response.output_text.delta";
+const TEXT_DELTA: &str = "response.output_text.delta";
 const REFUSAL_DELTA: &str = "response.refusal.delta";
 const SUMMARY_DELTA: &str = "response.reasoning_summary_text.delta";
 const REASONING_DELTA: &str = "response.reasoning_text.delta";
@@ -67,6 +71,15 @@ impl OpenItem {
             item,
             texts: Vec::new(),
         })
+    }
+
+    /// Appends pieces to the text of a slot: the one that upstream sent, and the one that is
+    /// sent for it.
+    pub fn append(&mut self, slot: ItemSlot, read: &str, sent: &str) {
+        if let Some(text) = self.text_mut(slot) {
+            text.read.push_str(read);
+            text.sent.push_str(sent);
+        }
     }
 
     /// Returns the text of a slot, which begins empty.
@@ -124,18 +137,15 @@ impl OpenItem {
 
     /// Writes the texts as sent into an event that repeats them. Returns whether any differs.
     pub fn write_copies(&self, event: &mut StreamEvent) -> Result<bool, DialectError> {
-        let document = &mut event.document;
         match event.class {
             EventClass::ItemAdded | EventClass::ItemDone => {
-                document.edit_child(ITEM, |item| self.write_item(item))?;
+                event
+                    .document
+                    .edit_child(ITEM, |item| self.write_item(item))?;
             }
-            EventClass::TextDone(field) => {
-                let slot = event.slot()?;
-                let sent = self.sent(slot);
-                if event.document.string(&[field])?.as_deref() != Some(sent) {
-                    event.document.set(&[field], &sent.into())?;
-                    clear_marks(&mut event.document)?;
-                }
+            EventClass::TextDone(_) => {
+                let sent = self.sent(event.slot()?);
+                write_text(&mut event.document, sent)?;
             }
             EventClass::PartAdded | EventClass::PartDone => {
                 let sent = self.sent(event.slot()?);
@@ -160,13 +170,12 @@ impl OpenItem {
     /// Writes the texts as sent into a copy of the item.
     fn write_item(&self, item: &mut Document) -> Result<(), DialectError> {
         for (field, slot) in BLOCK_LISTS {
-            let mut blocks = item.children(field)?.unwrap_or_default();
-            for (index, block) in (0..).zip(&mut blocks) {
-                write_text(block, self.sent(slot(index)))?;
-            }
-            if blocks.iter().any(Document::is_edited) {
-                item.set_children(field, &blocks)?;
-            }
+            let mut index = 0;
+            item.edit_children(field, |block| {
+                let sent = self.sent(slot(index));
+                index += 1;
+                write_text(block, sent)
+            })?;
         }
         Ok(())
     }
@@ -202,18 +211,30 @@ impl OpenItem {
         Ok(item)
     }
 
-    /// Returns the fields by which events name a text of the item.
-    pub fn place(&self, slot: ItemSlot) -> Map<String, Value> {
-        let mut fields = Map::new();
-        fields.insert("item_id".to_owned(), self.id.as_str().into());
-        fields.insert("output_index".to_owned(), self.index.into());
-        let (key, index) = match slot {
+    /// Sends a piece of a text in an event of our own.
+    pub fn send_piece(
+        &self,
+        sender: &mut EventSender,
+        out: &mut BytesMut,
+        slot: ItemSlot,
+        text: &str,
+    ) {
+        let known = self.texts.iter().find(|known| known.slot == slot);
+        let name = known.map_or(TEXT_DELTA, |known| known.delta_name);
+        let mut fields = self.fields(slot, "delta", text.into());
+        if name == TEXT_DELTA {
+            insert(&mut fields, "logprobs", json!([]));
+        }
+        sender.send_own(out, name, fields);
+    }
+
+    /// Returns the fields of an event about a text of the item: its place, and another field.
+    pub fn fields(&self, slot: ItemSlot, key: &str, value: Value) -> Value {
+        let (place, index) = match slot {
             ItemSlot::Summary(index) => ("summary_index", index),
             ItemSlot::Content(index) => ("content_index", index),
-            ItemSlot::Whole => return fields,
         };
-        fields.insert(key.to_owned(), index.into());
-        fields
+        json!({ "item_id": self.id, "output_index": self.index, place: index, key: value })
     }
 }
 
@@ -248,6 +269,7 @@ impl OpenText {
     }
 }
 
+/// Writes a text as sent into a block or an event that repeats it.
 fn write_text(block: &mut Document, sent: &str) -> Result<(), DialectError> {
     let Some(field) = text_field(block)? else {
         return Ok(());
@@ -257,22 +279,4 @@ fn write_text(block: &mut Document, sent: &str) -> Result<(), DialectError> {
         clear_marks(block)?;
     }
     Ok(())
-}
-
-/// Writes another piece of text into an event. Tokens and padding of the old one go.
-pub fn write_delta(event: &mut StreamEvent, text: &str) -> Result<(), DialectError> {
-    event.document.set(DELTA, &text.into())?;
-    clear_marks(&mut event.document)?;
-    event.document.remove(&["obfuscation"])
-}
-
-/// Returns the beginning of a message of our own.
-pub fn new_message_start(id: &str) -> Result<Document, DialectError> {
-    to_document(&json!({
-        "id": id,
-        "type": "message",
-        "status": "in_progress",
-        "content": [],
-        "role": "assistant",
-    }))
 }

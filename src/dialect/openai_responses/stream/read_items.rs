@@ -80,19 +80,20 @@ impl ReadItems {
     ///
     /// Fails if the item has ended, or has begun as an item of another kind.
     pub fn end(&mut self, index: Option<u64>, kind: OutputKind) -> Result<(), DialectError> {
-        let known = self.progress.get(&index.unwrap_or(0));
-        match (known, index) {
-            (Some(ItemProgress::Done), Some(_)) => return Err(ambiguous()),
+        let position = index.unwrap_or(0);
+        match (self.progress.get(&position), index) {
+            (Some(ItemProgress::Done), Some(_)) => Err(ambiguous()),
             (Some(ItemProgress::Begun(begun)), _) if *begun != kind => {
-                return Err(DialectError::Ambiguous("item".to_owned()));
+                Err(DialectError::Ambiguous("item".to_owned()))
             }
-            (Some(ItemProgress::Done), None) | (None, _) => (),
+            (Some(ItemProgress::Done), None) | (None, _) => {
+                self.insert(position, ItemProgress::Done)
+            }
             (Some(_), _) => {
-                self.progress.insert(index.unwrap_or(0), ItemProgress::Done);
-                return Ok(());
+                self.progress.insert(position, ItemProgress::Done);
+                Ok(())
             }
         }
-        self.insert(index.unwrap_or(0), ItemProgress::Done)
     }
 
     /// Returns whether an item has begun and not ended.

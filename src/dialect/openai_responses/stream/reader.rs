@@ -8,20 +8,21 @@ use serde_json::{Value, json};
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::{SOURCE, numbered, with_source},
-    document::{Document, to_value},
+    document::{Document, insert, to_value},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
-        fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT},
+        fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
+            form::read_envelope,
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
             object::finish_reason,
             usage::COUNTS,
         },
         stream::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
-            event_chunk::{EventChunk, chunk_of, envelope_of, insert},
-            event_labels::{add_labels, check_blocks},
+            event_chunk::{chunk_of, form_of},
+            event_labels::check_blocks,
             item_agreement::check_pieces,
             piece::ReadPiece,
             read_items::ReadItems,
@@ -51,14 +52,17 @@ pub struct EventReader {
     end_event: Option<StreamEvent>,
 }
 
-impl EventReader {
+impl ReadChunks for EventReader {
     /// Reads the data of an event. Returns `None` if it is kept until a later event
     /// completes it.
     ///
     /// # Errors
     ///
     /// Fails if hooks could not see all of the event, or if clients could read it differently.
-    pub fn read_event(&mut self, data: Bytes) -> Result<Option<EventChunk>, DialectError> {
+    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+        if let Some(chunk) = self.read_alike(&data)? {
+            return Ok(Some(chunk));
+        }
         if data.trim_ascii() == DONE {
             return Ok(None);
         }
@@ -71,18 +75,64 @@ impl EventReader {
         check_blocks(&event)?;
         match event.class {
             EventClass::Ended | EventClass::Failed => {
-                self.end_event = Some(self.drop_open_items(event)?);
+                self.end_event = Some(event);
                 self.alike = None;
                 Ok(None)
             }
-            EventClass::Created | EventClass::Progress => self.read_progress(&event).map(Some),
+            EventClass::Created | EventClass::Progress => self.read_progress(event).map(Some),
             EventClass::ItemAdded => self.begin_item(event),
             _ => self.read_item_event(event),
         }
     }
 
+    /// Ends the stream. Returns the last chunk, with finish reason and token counts. The events of
+    /// items that are incomplete, because an error or a limit ended the response, are in front of
+    /// the last event. No hook can judge these items, so that the writer drops them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream has no end: it must not look complete.
+    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+        let is_complete = self.collected.is_empty();
+        let may_end = |end: &StreamEvent| is_complete || end.name != "response.completed";
+        let Some(event) = self.end_event.take().filter(may_end) else {
+            return Err(field_error(
+                "response.completed",
+                "sent before the stream ends",
+            ));
+        };
+        let response = event.document.child(RESPONSE)?.unwrap_or_default();
+        let parts = unseen_parts(&response, self.items.count())?;
+        let is_failure = event.class == EventClass::Failed;
+        let reason = match finish_reason(&response)? {
+            _ if is_failure => "OTHER",
+            Some("STOP") if self.has_refusal => "SAFETY",
+            reason => reason.unwrap_or("OTHER"),
+        };
+        let mut candidate = json!({ "index": 0, "finishReason": reason });
+        if !parts.is_empty() {
+            let content = json!({ "role": "model", "parts": parts });
+            insert(&mut candidate, "content", content);
+        }
+        let mut form = json!({ "candidates": [candidate] });
+        if let Some(usage) = response.child(USAGE)? {
+            insert(&mut form, "usageMetadata", COUNTS.read(&usage)?);
+        }
+        if let Some(model) = response.string(MODEL)? {
+            insert(&mut form, "modelVersion", model);
+        }
+        if let Some(error) = error_of(&event, &response)? {
+            insert(&mut form, "error", error);
+        }
+        let dropped = std::mem::take(&mut self.collected).into_values().flatten();
+        let events: Vec<StreamEvent> = dropped.chain([event]).collect();
+        Ok(Some(chunk_of(form, &events)?.ending_text()))
+    }
+}
+
+impl EventReader {
     /// Reads an event about a response that has not ended.
-    fn read_progress(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
+    fn read_progress(&mut self, event: StreamEvent) -> Result<ResponseDocument, DialectError> {
         if event.class == EventClass::Created && std::mem::replace(&mut self.has_begun, true) {
             return Err(DialectError::Ambiguous("response.created".to_owned()));
         }
@@ -94,14 +144,17 @@ impl EventReader {
                 return Err(field_error("output", "empty until the response ends"));
             }
             if event.class == EventClass::Created {
-                form = envelope_of(&response)?;
+                read_envelope(&mut form, &response)?;
             }
         }
-        EventChunk::of_event(form, event)
+        chunk_of(form, &[event])
     }
 
     /// Reads an event of an item, or one that belongs to none.
-    fn read_item_event(&mut self, event: StreamEvent) -> Result<Option<EventChunk>, DialectError> {
+    fn read_item_event(
+        &mut self,
+        event: StreamEvent,
+    ) -> Result<Option<ResponseDocument>, DialectError> {
         let index = event.output_index()?;
         // Arguments of a call are collected even if its beginning was not sent.
         let is_of_call = event.class == EventClass::Delta && event.name.contains("_call");
@@ -117,11 +170,11 @@ impl EventReader {
             return Ok(None);
         }
         match event.class {
-            EventClass::Delta => self.read_delta(&event).map(Some),
+            EventClass::Delta => self.read_delta(event).map(Some),
             EventClass::ItemDone if !OutputKind::of(&event.item()?)?.is_streamed() => {
                 self.end_item(event).map(Some)
             }
-            _ => self.read_copies(&event).map(Some),
+            _ => self.read_copies(event).map(Some),
         }
     }
 
@@ -133,66 +186,6 @@ impl EventReader {
             return Err(DialectError::Json("the response is too long".to_owned()));
         }
         Ok(())
-    }
-
-    /// Drops what was collected of items that an error leaves incomplete. The event of the error
-    /// loses its copies of all items, because hooks could not see those of the dropped ones.
-    fn drop_open_items(&mut self, mut event: StreamEvent) -> Result<StreamEvent, DialectError> {
-        if self.collected.is_empty() || !event.is_error() {
-            return Ok(event);
-        }
-        self.collected.clear();
-        let mut response = event.document.child(RESPONSE)?.unwrap_or_default();
-        if response.list(OUTPUT)?.unwrap_or_default().is_empty() {
-            return Ok(event);
-        }
-        response.set(OUTPUT, &json!([]))?;
-        response.remove(OUTPUT_TEXT)?;
-        event.document.set_child(RESPONSE, &response)?;
-        StreamEvent::parse(event.document.to_bytes())
-    }
-
-    /// Ends the stream. Returns the last chunk, with finish reason and token counts.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the stream has no end: it must not look complete.
-    pub fn end(&mut self) -> Result<EventChunk, DialectError> {
-        let Some(event) = self.end_event.take().filter(|_| self.collected.is_empty()) else {
-            return Err(field_error(
-                "response.completed",
-                "sent before the stream ends",
-            ));
-        };
-        let wire = vec![event.document.original_bytes()];
-        let response = event.document.child(RESPONSE)?.unwrap_or_default();
-        let parts = unseen_parts(&response, self.items.count())?;
-        let is_failure = event.class == EventClass::Failed;
-        let reason = match finish_reason(&response)? {
-            _ if is_failure => "OTHER",
-            Some("STOP") if self.has_refusal => "SAFETY",
-            reason => reason.unwrap_or("OTHER"),
-        };
-        let mut form = json!({ "candidates": [{ "index": 0, "finishReason": reason }] });
-        if let (false, Some(candidate)) = (parts.is_empty(), form.pointer_mut("/candidates/0")) {
-            let content = json!({ "role": "model", "parts": parts });
-            insert(candidate, "content", content);
-        }
-        if let Some(usage) = response.child(&["usage"])? {
-            insert(&mut form, "usageMetadata", COUNTS.read(&usage)?);
-        }
-        if let Some(model) = response.string(MODEL)? {
-            insert(&mut form, "modelVersion", model.into());
-        }
-        if let Some(error) = error_of(&event, &response)? {
-            insert(&mut form, "error", error);
-        }
-        add_labels(&mut form, &event)?;
-        Ok(EventChunk {
-            form,
-            wire,
-            ends_text: true,
-        })
     }
 
     /// Reads an event that differs in its piece only from the latest one.
@@ -207,7 +200,7 @@ impl EventReader {
         Ok(Some(ResponseDocument::from_text_event(chunk, data.clone())))
     }
 
-    fn begin_item(&mut self, event: StreamEvent) -> Result<Option<EventChunk>, DialectError> {
+    fn begin_item(&mut self, event: StreamEvent) -> Result<Option<ResponseDocument>, DialectError> {
         let Some(index) = event.output_index()? else {
             return Err(field_error("output_index", "the index of an item"));
         };
@@ -215,14 +208,14 @@ impl EventReader {
         self.items.begin(index, kind)?;
         self.texts.forget(index);
         if kind.is_streamed() {
-            return self.read_copies(&event).map(Some);
+            return self.read_copies(event).map(Some);
         }
         self.collect(index, event)?;
         Ok(None)
     }
 
     /// Returns the chunk of an item that arrives as a whole.
-    fn end_item(&mut self, event: StreamEvent) -> Result<EventChunk, DialectError> {
+    fn end_item(&mut self, event: StreamEvent) -> Result<ResponseDocument, DialectError> {
         let (index, item) = (event.output_index()?, event.item()?);
         self.items.end(index, OutputKind::of(&item)?)?;
         let mut events = self
@@ -230,28 +223,17 @@ impl EventReader {
             .remove(&index.unwrap_or(0))
             .unwrap_or_default();
         events.push(event);
-        let wire: Vec<Bytes> = events
-            .iter()
-            .map(|event| event.document.original_bytes())
-            .collect();
-        let bytes: usize = wire.iter().map(Bytes::len).sum();
-        self.collected_bytes = self.collected_bytes.saturating_sub(bytes);
+        let bytes = events.iter();
+        let bytes = bytes.map(|event| event.document.original_bytes().len());
+        self.collected_bytes = self.collected_bytes.saturating_sub(bytes.sum());
         check_pieces(&item, &events)?;
         let parts = item_parts_with(&self.reasoning, &item)?;
-        let parts = numbered(parts.into_iter().map(|(_, part)| part));
+        let parts = numbered(parts);
         self.reasoning.clear();
-        let mut form = chunk_of(&parts);
-        if let Some(last) = events.last() {
-            add_labels(&mut form, last)?;
-        }
-        Ok(EventChunk {
-            form,
-            wire,
-            ends_text: false,
-        })
+        chunk_of(form_of(&parts), &events)
     }
 
-    fn read_delta(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
+    fn read_delta(&mut self, event: StreamEvent) -> Result<ResponseDocument, DialectError> {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
         let (index, slot) = (event.output_index()?, event.slot()?);
         match index {
@@ -261,17 +243,17 @@ impl EventReader {
         let index = index.unwrap_or(0);
         self.texts.append(index, slot, &piece)?;
         self.has_refusal |= event.name == "response.refusal.delta";
-        self.alike = ReadPiece::new(event, index, slot);
+        self.alike = ReadPiece::new(&event, index, slot);
         let mut part = json!({ "text": piece, SOURCE: 0 });
         if event.is_thought() {
-            insert(&mut part, "thought", true.into());
+            insert(&mut part, "thought", true);
         }
-        EventChunk::of_event(chunk_of(&[part]), event)
+        chunk_of(form_of(&[part]), &[event])
     }
 
     /// Reads an event that repeats texts, or holds none. Texts that no earlier event held
     /// are parts of the chunk; their sources are their positions in the event.
-    fn read_copies(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
+    fn read_copies(&mut self, event: StreamEvent) -> Result<ResponseDocument, DialectError> {
         let index = event.output_index()?.unwrap_or(0);
         let mut is_thought = event.is_thought();
         match event.class {
@@ -301,7 +283,7 @@ impl EventReader {
             if let Some(new) = self.texts.complete(index, slot, &text)? {
                 let mut part = json!({ "text": new, SOURCE: number });
                 if is_thought || matches!(slot, ItemSlot::Summary(_)) {
-                    insert(&mut part, "thought", true.into());
+                    insert(&mut part, "thought", true);
                 }
                 parts.push(part);
             }
@@ -312,16 +294,18 @@ impl EventReader {
         if event.ends_text() {
             self.alike = None;
         }
-        let form = match (parts.is_empty(), event.ends_text()) {
+        let ends_text = event.ends_text();
+        let form = match (parts.is_empty(), ends_text) {
             (true, false) => json!({}),
             // Policies release a text into the candidate whose text ends.
             (true, true) => json!({ "candidates": [{ "index": 0 }] }),
-            (false, _) => chunk_of(&parts),
+            (false, _) => form_of(&parts),
         };
-        let chunk = EventChunk::of_event(form, event)?;
-        Ok(EventChunk {
-            ends_text: event.ends_text(),
-            ..chunk
+        let chunk = chunk_of(form, &[event])?;
+        Ok(if ends_text {
+            chunk.ending_text()
+        } else {
+            chunk
         })
     }
 }
@@ -343,26 +327,12 @@ fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>, D
     Ok(Some(json!(BTreeMap::from(fields))))
 }
 
-impl ReadChunks for EventReader {
-    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
-        if let Some(chunk) = self.read_alike(&data)? {
-            return Ok(Some(chunk));
-        }
-        let chunk = self.read_event(data)?;
-        chunk.map(EventChunk::into_document).transpose()
-    }
-
-    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
-        self.end()?.into_document().map(Some)
-    }
-}
-
 /// Returns the parts of items that the last event holds and no event before it. Their
 /// sources are their positions among the parts of all its items.
 fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>, DialectError> {
     let (mut parts, mut number) = (Vec::new(), 0);
     for (index, item) in response.children(OUTPUT)?.iter().flatten().enumerate() {
-        for (_, part) in item_parts(item)? {
+        for part in item_parts(item)? {
             if index >= seen {
                 parts.push(with_source(part, number));
             }

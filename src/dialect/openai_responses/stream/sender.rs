@@ -30,11 +30,10 @@ impl EventSender {
         index: Option<u64>,
     ) -> Result<(), DialectError> {
         if let Some(number) = integer(&event.document, SEQUENCE_NUMBER)? {
-            let next = self.next.filter(|_| self.is_changed).unwrap_or(number);
+            let next = self.number(number);
             if next != number {
                 event.document.set(SEQUENCE_NUMBER, &json!(next))?;
             }
-            self.next = Some(next + 1);
         }
         if let Some(index) = index
             && event.output_index()?.is_some_and(|known| known != index)
@@ -58,8 +57,7 @@ impl EventSender {
         let number: u64 = number
             .and_then(|digits| digits.parse().ok())
             .unwrap_or_default();
-        let next = self.next.filter(|_| self.is_changed).unwrap_or(number);
-        self.next = Some(next + 1);
+        let next = self.number(number);
         if next == number {
             write_named_event(out, name, data);
             return;
@@ -70,11 +68,17 @@ impl EventSender {
         write_named_event(out, name, &data);
     }
 
+    /// Returns the number of the next event, which has this number upstream.
+    fn number(&mut self, upstream: u64) -> u64 {
+        let next = self.next.filter(|_| self.is_changed).unwrap_or(upstream);
+        self.next = Some(next + 1);
+        next
+    }
+
     /// Sends an event of our own.
     pub fn send_own(&mut self, out: &mut BytesMut, name: &str, fields: Value) {
         self.is_changed = true;
-        let next = self.next.unwrap_or(0);
-        self.next = Some(next + 1);
+        let next = self.number(0);
         let mut event = json!({ "type": name, "sequence_number": next });
         if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), fields) {
             event.extend(fields);

@@ -16,8 +16,7 @@ use crate::dialect::{
         fields::ITEM,
         response::{item::OutputKind, object::NewIds},
         stream::{
-            answer::EventWriter,
-            ending::Ending,
+            answer::{Ending, EventWriter},
             event::{EventClass, RESPONSE, StreamEvent},
             event_labels::visit_event,
         },
@@ -34,7 +33,7 @@ impl EventWriter {
         &mut self,
         out: &mut BytesMut,
         wire: &[Bytes],
-        view: &ChunkView,
+        view: ChunkView,
     ) -> Result<(), DialectError> {
         let events = wire.iter().map(|data| StreamEvent::parse(data.clone()));
         let mut events: Vec<StreamEvent> = events.collect::<Result<_, _>>()?;
@@ -46,18 +45,18 @@ impl EventWriter {
         };
         match events.as_mut_slice() {
             [] => self.write_own(out, view),
-            [event] if is_end(event) => {
-                write_labels(event, view)?;
-                let ending = Ending::of_upstream(event.clone(), view);
-                self.write_last(out, ending, view)
+            [dropped @ .., event] if is_end(event) => {
+                self.sender.is_changed |= !dropped.is_empty();
+                write_labels(event, &view)?;
+                self.write_last(out, event.clone(), view)
             }
             all if all.last().is_some_and(ends_item) && is_one_item(all)? => {
                 if let Some(last) = all.last_mut() {
-                    write_labels(last, view)?;
+                    write_labels(last, &view)?;
                 }
-                self.write_item(out, all, view)
+                self.write_item(out, all, &view)
             }
-            [event] => self.write_event(out, event, view),
+            [event] => self.write_event(out, event, &view),
             [..] => self.write_own(out, view),
         }
     }
@@ -93,7 +92,7 @@ impl EventWriter {
     ) -> Result<(), DialectError> {
         if self.response.is_none() {
             let response = event.document.child(RESPONSE)?.unwrap_or_default();
-            self.ids = Some(NewIds::of_response(&response)?);
+            self.ids = NewIds::of_response(&response)?;
             self.response = Some(response);
             return self.sender.send(out, event, None);
         }
@@ -111,7 +110,7 @@ impl WriteChunks for EventWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
         let wire = chunk.wire().unwrap_or_default();
         let Some(text) = chunk.unparsed_text() else {
-            return self.write_chunk(out, wire, &ChunkView::read(chunk.document())?);
+            return self.write_chunk(out, wire, ChunkView::read(chunk.document())?);
         };
         if let ([data], false) = (wire, chunk.is_edited())
             && self.write_alike(out, data, text)
@@ -123,11 +122,15 @@ impl WriteChunks for EventWriter {
             is_edited: chunk.is_edited(),
             ..ChunkView::read(&form)?
         };
-        self.write_chunk(out, wire, &view)
+        self.write_chunk(out, wire, view)
     }
 
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        self.end(out)
+        let Ending { event, view } = self.ending.take().unwrap_or_default();
+        match event {
+            Some(event) => self.write_upstream_end(out, event, &view),
+            None => self.write_own_end(out, &view),
+        }
     }
 }
 
