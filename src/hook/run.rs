@@ -175,13 +175,16 @@ async fn call<E: EventKind>(
         answer.fail_closed(&hook.name);
     }
     let shown = ShownEvent::new(hook, event);
-    let event = shown.event().unwrap_or(event);
-    hook.protocol.interpret(&mut answer, event.as_event());
+    let seen = shown.event().unwrap_or(event);
+    hook.protocol.interpret(&mut answer, seen.as_event());
     if is_live {
         shown.restore_arguments(&mut answer.output);
     }
-    if hook.spec.system_messages == SystemMessages::Shown {
-        answer.output.extract_system_message();
+    if let Some(request) = event.llm_request() {
+        if hook.spec.system_messages == SystemMessages::Shown && !request.begins_with_system() {
+            answer.output.extract_system_message();
+        }
+        answer.output.record_removed_system(request);
     }
     let elapsed = started.elapsed();
     let mut run = HookRun {
