@@ -218,9 +218,12 @@ impl ShadowTask {
             until: rfc3339(started.checked_add(time).unwrap_or(Timestamp::MAX)),
             ..ShadowStatus::default()
         };
+        let timeouts = self.app.snapshot().config.timeouts;
         let plan = WorkerPlan {
             config,
             settings,
+            // A call of which nothing is read for so long has ended.
+            lost_after: timeouts.first_byte + timeouts.stream_idle,
             collector: Arc::clone(&collection.collector),
             queue: collection.queue,
             metrics: Arc::clone(&metrics),

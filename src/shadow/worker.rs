@@ -30,6 +30,9 @@ use crate::{
 /// Longest judgement of one exchange, in which hooks with `shadow: true` may run.
 pub(super) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Time between two looks for exchanges that wait for a lost one.
+const LOST_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Time to judge the exchanges that wait for earlier ones, at the end.
 const REST_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -100,6 +103,8 @@ pub(super) struct Worker {
 pub(super) struct WorkerPlan {
     pub(super) config: Config,
     pub(super) settings: ShadowSettings,
+    /// Time after which an exchange that others wait for is lost.
+    pub(super) lost_after: Duration,
     pub(super) collector: Arc<ExchangeCollector>,
     pub(super) queue: mpsc::Receiver<CollectedExchange>,
     pub(super) metrics: Arc<Metrics>,
@@ -235,6 +240,7 @@ async fn run_worker(
         replay,
         collector: plan.collector,
         max_bytes: budget.memory,
+        lost_after: plan.lost_after,
         metrics: Arc::clone(&plan.metrics),
         held: HashMap::new(),
     };
@@ -242,7 +248,7 @@ async fn run_worker(
         cpu: budget.cpu,
         exchange_timeout: EXCHANGE_TIMEOUT,
     };
-    let judged = async |exchange| judge.judge(exchange).await;
+    let judged = async |next| judge.judge(next).await;
     let end = work(&mut queue, &limits, cancel, activity, judged).await;
     plan.metrics.shadow_dropped.inc_by(queue.len() as u64);
     if end == ThreadEnd::Cancelled {
@@ -254,16 +260,23 @@ async fn run_worker(
     end
 }
 
-/// Judges what is in a queue, one after the other, until the queue closes.
+/// Judges what is in a queue, one after the other, until the queue closes. While the queue is
+/// empty, `judge` is called with `None` now and then.
 async fn work<T>(
     queue: &mut mpsc::Receiver<T>,
     limits: &WorkerLimits,
     cancel: &CancellationToken,
     activity: &Activity,
-    mut judge: impl AsyncFnMut(T),
+    mut judge: impl AsyncFnMut(Option<T>),
 ) -> ThreadEnd {
     let mut pace = CpuPace::new(limits.cpu);
-    while let Some(Some(next)) = cancel.run_until_cancelled(queue.recv()).await {
+    loop {
+        let next = timeout(LOST_CHECK_INTERVAL, queue.recv());
+        let next = match cancel.run_until_cancelled(next).await {
+            None | Some(Ok(None)) => break,
+            Some(Ok(next)) => next,
+            Some(Err(_elapsed)) => None,
+        };
         activity.begin();
         pace.begin();
         let judged = timeout(limits.exchange_timeout, judge(next));
@@ -317,9 +330,9 @@ mod tests {
     async fn a_judgement_that_takes_too_long_ends_the_work() {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
         let mut judged = 0;
-        let judge = async |item| {
-            judged += item;
-            if item == 2 {
+        let judge = async |item: Option<u32>| {
+            judged += item.unwrap();
+            if item == Some(2) {
                 std::future::pending::<()>().await;
             }
         };
