@@ -10,11 +10,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::worker::{EXCHANGE_TIMEOUT, EndReason, ThreadEnd, Worker, WorkerPlan};
+use super::worker::{EXCHANGE_TIMEOUT, EndReason, Worker, WorkerPlan};
 use crate::{
     audit_log::{AuditRecord, ShadowChange, ShadowEnd, ShadowRecord},
     config::{Config, RecordSelection, ShadowSettings},
-    observe::Metrics,
     recording::{CollectedExchange, ExchangeCollector},
     state::{App, ConfigInput, ShadowAction, ShadowError, ShadowRequest, ShadowStatus},
 };
@@ -104,7 +103,15 @@ impl Collection {
     fn start(app: &App, settings: ShadowSettings) -> Self {
         let metrics = &app.resources.metrics;
         let dropped_before = metrics.shadow_dropped.get();
-        let (collector, queue) = collector(&settings, metrics);
+        let (sender, queue) = mpsc::channel(settings.budget.queue);
+        let send = move |exchange| !matches!(sender.try_send(exchange), Err(TrySendError::Full(_)));
+        let what = RecordSelection {
+            sample: settings.sample,
+            ..RecordSelection::default()
+        };
+        let (memory, dropped) = (settings.budget.memory, metrics.shadow_dropped.clone());
+        let collector = ExchangeCollector::new(what, memory, Box::new(send), dropped);
+        let collector = Arc::new(collector.without_gaps());
         let slot = &app.resources.shadow;
         slot.set_collector(Some(Arc::clone(&collector)));
         Self {
@@ -325,22 +332,6 @@ impl ShadowTask {
     }
 }
 
-/// Returns the collector of a shadow, and the end of its queue.
-fn collector(
-    settings: &ShadowSettings,
-    metrics: &Metrics,
-) -> (Arc<ExchangeCollector>, mpsc::Receiver<CollectedExchange>) {
-    let (sender, queue) = mpsc::channel(settings.budget.queue);
-    let send = move |exchange| !matches!(sender.try_send(exchange), Err(TrySendError::Full(_)));
-    let what = RecordSelection {
-        sample: settings.sample,
-        ..RecordSelection::default()
-    };
-    let dropped = metrics.shadow_dropped.clone();
-    let collector = ExchangeCollector::new(what, settings.budget.memory, Box::new(send), dropped);
-    (Arc::new(collector.without_gaps()), queue)
-}
-
 fn log_end(record: &ShadowRecord, reason: EndReason, calls: u64) {
     let (from, to) = (&record.from, &record.to);
     let (is_failure, reason) = (reason.is_failure(), reason.as_str());
@@ -385,11 +376,7 @@ async fn ended(running: Option<&mut RunningShadow>) -> EndReason {
     let (worker, until) = (&mut running.worker, running.until);
     loop {
         tokio::select! {
-            end = &mut worker.ended => return match end {
-                Ok(ThreadEnd::Deadline) => EndReason::Deadline,
-                Ok(ThreadEnd::Cancelled) => EndReason::Failed,
-                Err(_panicked) => EndReason::Panic,
-            },
+            end = &mut worker.ended => return end.unwrap_or(EndReason::Panic),
             Some(()) = OptionFuture::from(until.map(sleep_until)) => return EndReason::Until,
             () = sleep(CHECK_INTERVAL) => {
                 if worker.activity.busy() > EXCHANGE_TIMEOUT + CHECK_INTERVAL {
