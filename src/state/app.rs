@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::runtime::Handle;
 
 use super::{
-    config_source::{ConfigInput, ConfigSource, StartSettings},
+    config_source::{ConfigInput, ConfigSource},
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{self, ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
@@ -33,7 +33,8 @@ pub struct App {
 
 struct ReloadState {
     source: Option<ConfigSource>,
-    start: StartSettings,
+    /// The config of the start. Some of its settings a reload does not change.
+    start: Arc<Config>,
     revisions: Revisions,
     /// Locked during a reload: two at once would both take over transports of the same
     /// snapshot, and end them with the first of the two.
@@ -78,7 +79,7 @@ impl App {
     fn of(snapshot: Snapshot, resources: AppResources, source: Option<ConfigSource>) -> Self {
         let reloads = ReloadState {
             source,
-            start: StartSettings::of(&snapshot.config),
+            start: Arc::clone(&snapshot.config),
             revisions: Revisions::default(),
             running: Mutex::default(),
         };
@@ -273,7 +274,7 @@ impl App {
         cause: &ReloadCause,
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), ReloadError> {
-        self.reloads.start.check(&config)?;
+        revisions::check_start_settings(&self.reloads.start, &config)?;
         let snapshot = self.build(config)?;
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.

@@ -110,6 +110,21 @@ pub(super) fn log_warnings(config: &Config) {
     }
 }
 
+/// Checks that a config does not open the listeners that are bound since the start, and logs which
+/// of its settings need a restart.
+pub(super) fn check_start_settings(start: &Config, config: &Config) -> Result<(), ReloadError> {
+    let bound = (start.listen, start.admin.listen);
+    let checked = config.check_bound_addresses(bound.0, bound.1);
+    checked.map_err(|error| ReloadError(error.to_string()))?;
+    if (config.listen, config.admin.listen) != bound {
+        tracing::warn!("listener addresses changed; restart to apply");
+    }
+    if config.log != start.log {
+        tracing::warn!("log settings changed; restart to apply");
+    }
+    Ok(())
+}
+
 impl Revisions {
     /// Adds the config that is in use now, unless it is the same as before. The last refused one
     /// no longer matters.
