@@ -34,7 +34,7 @@ use crate::{
     observe::recorder::Recorder,
     session::SessionKey,
     state::{App, Snapshot},
-    timestamp::utc_timestamp,
+    timestamp::{utc_timestamp, whole_milliseconds},
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
@@ -267,7 +267,7 @@ impl From<HookRun> for HookReport {
         Self {
             status: run.status().as_str(),
             name: run.name,
-            ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
+            ms: whole_milliseconds(run.elapsed),
             diagnostics: run.answer.diagnostics.into_iter().map(Into::into).collect(),
             would: run.would.map(Action::as_str),
         }

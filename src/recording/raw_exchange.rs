@@ -98,10 +98,7 @@ struct WireBody {
 impl CollectedExchange {
     /// Makes the line of the exchange, without a mask, and the memory that it holds.
     pub fn into_recorded(self) -> (RecordedExchange, ReservedBytes) {
-        let Self { mut raw, summary } = self;
-        let none = raw.memory.empty();
-        let memory = mem::replace(&mut raw.memory, none);
-        (raw.into_line(summary, None), memory)
+        self.raw.into_recorded(self.summary, None)
     }
 }
 
@@ -132,12 +129,13 @@ impl RawExchange {
         self.memory.release(bytes.sum());
     }
 
-    /// Makes the line of the exchange; masked, unless `mask` is `None`.
-    pub(super) fn into_line(
+    /// Makes the line of the exchange, masked unless `mask` is `None`, and returns it with the
+    /// memory that it holds.
+    pub(super) fn into_recorded(
         self,
         summary: ExchangeSummary,
         mask: Option<&RecordingMask>,
-    ) -> RecordedExchange {
+    ) -> (RecordedExchange, ReservedBytes) {
         let mut redactor = mask.map(RecordingMask::redactor);
         let redactor = &mut redactor;
         let received = match self.request {
@@ -166,11 +164,11 @@ impl RawExchange {
         if let (Some(mask), Some(redactor)) = (mask, &mut *redactor) {
             mask.mask_head(&mut head, redactor);
             if let Some(session) = &mut session {
-                mask.mask_session(session, redactor);
+                mask.mask_name(&mut session.id, redactor);
             }
         }
         let request = received.into_body(redactor);
-        RecordedExchange {
+        let line = RecordedExchange {
             v: RecordedExchange::VERSION,
             id: summary.id,
             time: timestamp(self.started),
@@ -190,7 +188,8 @@ impl RawExchange {
             masked: redactor
                 .take()
                 .map_or_else(Vec::new, |redactor| redactor.found().into_keys().collect()),
-        }
+        };
+        (line, self.memory)
     }
 }
 

@@ -4,10 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use stream_redact::Mask;
 
-use super::{
-    format::RecordedSession,
-    request_head::{RequestHead, SESSION_HEADERS},
-};
+use super::request_head::{RequestHead, SESSION_HEADERS};
 use crate::observe::redaction::Redactor;
 
 /// Masks texts, and replaces names of sessions that contain a secret by labels.
@@ -52,13 +49,9 @@ impl RecordingMask {
         }
     }
 
-    pub(super) fn mask_session(&self, session: &mut RecordedSession, redactor: &mut Redactor<'_>) {
-        self.mask_name(&mut session.id, redactor);
-    }
-
     /// Replaces a name with a secret by a label, which is a name, too, and the same for equal
     /// names: a replay finds the session by it.
-    fn mask_name(&self, name: &mut String, redactor: &mut Redactor<'_>) {
+    pub(super) fn mask_name(&self, name: &mut String, redactor: &mut Redactor<'_>) {
         let mut masked = name.clone();
         redactor.text(&mut masked);
         if masked != *name {

@@ -98,7 +98,10 @@ impl SegmentWriter {
         }
         loop {
             match queue.recv_timeout(FLUSH_INTERVAL) {
-                Ok(exchange) => self.add(exchange),
+                Ok(CollectedExchange { raw, summary }) => {
+                    let (line, _memory) = raw.into_recorded(summary, self.mask.as_ref());
+                    self.add_line(&line);
+                }
                 Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -115,10 +118,6 @@ impl SegmentWriter {
         }
         self.flush();
         self.close();
-    }
-
-    fn add(&mut self, CollectedExchange { raw, summary }: CollectedExchange) {
-        self.add_line(&raw.into_line(summary, self.mask.as_ref()));
     }
 
     /// Adds a line to the frame. One that is too large is dropped and counted.

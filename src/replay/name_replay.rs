@@ -22,6 +22,7 @@ use crate::{
     model::LlmRequest,
     observe::recorder::{Exchange, Recorder},
     policy::{InspectionPass, PolicyRequest},
+    timestamp::whole_milliseconds,
 };
 
 /// Replays the names in a decision log, rotated files included, under a config. Lines before
@@ -62,7 +63,7 @@ pub async fn replay_names(
         }
     }
     report.add_tally(tally);
-    let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let elapsed_ms = whole_milliseconds(started.elapsed());
     report.effort = Effort {
         elapsed_ms,
         calls_per_second: report.counts.calls * 1000 / elapsed_ms.max(1),

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     config::Config, error::ErrorReason, mutex::Mutex, recording::RecordedExchange,
-    state::BuildError,
+    state::BuildError, timestamp::whole_milliseconds,
 };
 
 /// Revision in reports without a config to compare with.
@@ -158,7 +158,7 @@ impl Replayer {
             never_asked: never.map(|rule| rule.name.clone()).collect(),
             coverage: ToolCoverage::new(&tally.called_tools, table),
             effort: Effort {
-                elapsed_ms: u64::try_from(self.progress.elapsed().as_millis()).unwrap_or(u64::MAX),
+                elapsed_ms: whole_milliseconds(self.progress.elapsed()),
                 calls_per_second: self.progress.rate(),
                 peak_kib: peak_kib(),
             },
