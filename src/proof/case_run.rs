@@ -162,11 +162,7 @@ impl CaseRun<'_> {
     async fn before_model(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
         let mut stage = Stage::new(EventName::BeforeModel);
         let (engine, scope) = (&self.runner.engine, self.scope());
-        let mut request = PolicyRequest {
-            call: example.call.clone(),
-            document: example.document.clone(),
-            edited: false,
-        };
+        let mut request = PolicyRequest::new(example.call.clone(), example.document.clone());
         let subject = ConditionSubject::Call {
             call: &request.call,
             document: &request.document,

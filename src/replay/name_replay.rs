@@ -208,11 +208,7 @@ fn model_runs(engine: &Engine, scope: EventScope<'_>, model: &str) -> Vec<HookRu
         document: &document,
     };
     let plan = engine.plan(EventName::BeforeModel, scope, subject);
-    let mut request = PolicyRequest {
-        call,
-        document,
-        edited: false,
-    };
+    let mut request = PolicyRequest::new(call, document);
     let runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First);
     runs.unwrap_or_default()
 }
