@@ -91,15 +91,15 @@ impl SegmentWriter {
     }
 
     /// Writes exchanges until the recorder is dropped.
-    pub(super) fn run(mut self, queue: &Receiver<CollectedExchange>) {
+    pub(super) fn run(mut self, queue: &Receiver<Box<CollectedExchange>>) {
         // Shows at start what would be lost, and applies the retention.
         if let Err(error) = self.prepare_folder() {
             self.fail(&error);
         }
         loop {
             match queue.recv_timeout(FLUSH_INTERVAL) {
-                Ok(CollectedExchange { raw, summary }) => {
-                    let (line, _memory) = raw.into_recorded(summary, self.mask.as_ref());
+                Ok(exchange) => {
+                    let (line, _memory) = exchange.into_masked(self.mask.as_ref());
                     self.add_line(&line);
                 }
                 Err(RecvTimeoutError::Timeout) => (),

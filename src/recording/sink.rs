@@ -8,10 +8,13 @@ use serde_json::Value;
 
 use super::{
     collector::ExchangeCollector,
-    format::{RecordedEvent, RecordedOutcome, RecordedRefusal, RecordedRun, RecordedSession},
-    raw_exchange::{ExchangeSummary, ITEM_BYTES, RawExchange, RawResponse, RawRound, WirePiece},
+    format::{
+        RecordedEvent, RecordedExchange, RecordedOutcome, RecordedRefusal, RecordedRun,
+        RecordedSession,
+    },
+    raw_exchange::{CollectedExchange, ITEM_BYTES, RawResponse, RawRound, WirePiece},
     recorder::RuleDefinition,
-    request_head::{RequestHead, response_head},
+    request_head::response_head,
 };
 use crate::{
     event::{Action, EventName, EventOrigin, HookOutput, HookRun},
@@ -26,7 +29,7 @@ pub struct RecordingSink {
     rules: Arc<[RuleDefinition]>,
     revision: Arc<str>,
     /// The exchange, unless it is not in the sample, or there is no memory for it.
-    raw: Option<Box<RawExchange>>,
+    raw: Option<Box<CollectedExchange>>,
     /// True if the exchange is in the sample; `None` until its session is known.
     is_sampled: Option<bool>,
 }
@@ -40,18 +43,7 @@ impl RecordingSink {
         head: &Parts,
         started: SystemTime,
     ) -> Self {
-        let raw = RawExchange {
-            started,
-            head: RequestHead::new(head),
-            session: None,
-            received: Vec::new(),
-            request: None,
-            rounds: Vec::new(),
-            events: Vec::new(),
-            answer: None,
-            is_tool_denied: false,
-            memory: collector.reserve(),
-        };
+        let raw = CollectedExchange::new(head, started, collector.reserve());
         Self {
             collector: Arc::clone(collector),
             rules: Arc::clone(rules),
@@ -62,7 +54,7 @@ impl RecordingSink {
     }
 
     /// Returns the exchange, once there is memory for `bytes` more of it.
-    fn raw(&mut self, bytes: usize) -> Option<&mut RawExchange> {
+    fn raw(&mut self, bytes: usize) -> Option<&mut CollectedExchange> {
         if !self.raw.as_mut()?.memory.grow(bytes + ITEM_BYTES) {
             self.raw = None;
         }
@@ -86,7 +78,7 @@ impl RecordingSink {
         self.raw.take_if(|_| !is_sampled);
         if let Some(raw) = &mut self.raw {
             let (match_kind, source) = session.unwrap_or(("named", "named"));
-            raw.session = place.map(|place| RecordedSession {
+            raw.line.session = place.map(|place| RecordedSession {
                 id: id.clone(),
                 place,
                 source: source.to_owned(),
@@ -200,27 +192,29 @@ impl RecordingSink {
 
     fn finish(&mut self, exchange: &Exchange) {
         self.decide(exchange, None);
-        let Some(raw) = self.raw.take() else {
+        let Some(mut raw) = self.raw.take() else {
             if self.is_sampled == Some(true) {
                 self.collector.count_dropped();
             }
             return;
         };
-        if !self.collector.collects(exchange.action, raw.is_tool_denied) {
+        let tool_denied = raw.line.outcome.tool_denied;
+        if !self.collector.collects(exchange.action, tool_denied) {
             return;
         }
-        let summary = ExchangeSummary {
+        raw.line = RecordedExchange {
             id: exchange.request_id.to_string(),
-            revision: Arc::clone(&self.revision),
+            revision: self.revision.to_string(),
             caller: exchange.caller.name.clone(),
             dialect: exchange.api.to_owned(),
             operation: exchange.operation.to_owned(),
             outcome: RecordedOutcome {
-                tool_denied: raw.is_tool_denied,
+                tool_denied,
                 ..recorded_outcome(exchange)
             },
+            ..raw.line
         };
-        self.collector.push(raw, summary);
+        self.collector.push(raw);
     }
 }
 
@@ -253,7 +247,7 @@ impl Sink for RecordingSink {
             }
             ExchangeEvent::ToolCallDenied { .. } => {
                 if let Some(raw) = self.raw(0) {
-                    raw.is_tool_denied = true;
+                    raw.line.outcome.tool_denied = true;
                 }
             }
             ExchangeEvent::Finished => self.finish(exchange),

@@ -26,7 +26,7 @@ pub(super) struct ExchangeJudge {
 impl ExchangeJudge {
     /// Judges the next exchange, if there is one, those that waited for it, and those that wait for
     /// a lost one. If half of the memory is used, none waits any longer.
-    pub(super) async fn judge(&mut self, next: Option<CollectedExchange>) {
+    pub(super) async fn judge(&mut self, next: Option<Box<CollectedExchange>>) {
         let mut calls = Vec::new();
         if let Some(collected) = next {
             let (exchange, memory) = collected.into_recorded();

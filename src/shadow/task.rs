@@ -93,7 +93,7 @@ struct RunningShadow {
 struct Collection {
     settings: ShadowSettings,
     collector: Arc<ExchangeCollector>,
-    queue: mpsc::Receiver<CollectedExchange>,
+    queue: mpsc::Receiver<Box<CollectedExchange>>,
     /// Exchanges that earlier shadows dropped.
     dropped_before: u64,
 }

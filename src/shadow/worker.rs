@@ -95,7 +95,7 @@ pub(super) struct WorkerPlan {
     /// Time after which an exchange that others wait for is lost.
     pub(super) lost_after: Duration,
     pub(super) collector: Arc<ExchangeCollector>,
-    pub(super) queue: mpsc::Receiver<CollectedExchange>,
+    pub(super) queue: mpsc::Receiver<Box<CollectedExchange>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
