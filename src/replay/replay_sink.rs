@@ -113,12 +113,8 @@ impl ReplayedCall {
 fn event(name: EventName, round: u32) -> RecordedEvent {
     RecordedEvent {
         name: name.as_str().to_owned(),
-        ms: 0,
         round,
-        origin: String::new(),
-        subject: None,
-        hooks: Vec::new(),
         verdict: "proceed".to_owned(),
-        reason: None,
+        ..RecordedEvent::default()
     }
 }
