@@ -53,7 +53,7 @@ pub struct RecordedExchange {
 }
 
 /// The session of an exchange.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedSession {
     /// Id of the session.
     pub id: String,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{DOCTYPE, Markup, html};
 
 use super::rows::{count_rows, fact_rows, plain, share};
-use crate::replay::{report::ReplayReport, tally::ChangeCounts};
+use crate::replay::report::{ChangeCounts, ReplayReport};
 
 const STYLE: &str = "
 :root{color-scheme:light dark}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rows::{count_rows, fact_rows, plain, share};
-use crate::replay::{report::ReplayReport, tally::ChangeCounts};
+use crate::replay::report::{ChangeCounts, ReplayReport};
 
 pub(super) fn report(report: &ReplayReport) -> String {
     let calls = report.counts.calls;
