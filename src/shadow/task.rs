@@ -1,6 +1,6 @@
 //! The task that starts and ends shadows: at the start, after reloads, and for operators.
 
-use std::{future::pending, path::PathBuf, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::OptionFuture;
 use jiff::Timestamp;
@@ -130,7 +130,10 @@ impl ShadowTask {
         let config = Arc::clone(&self.app.snapshot().config);
         let settings = config.shadow.clone();
         let candidate = match &settings {
-            Some(settings) => Some(self.load(settings.config.clone()).await),
+            Some(settings) => {
+                let (app, path) = (self.app.clone(), settings.config.clone());
+                Some(read(move || app.read_other(ConfigInput::Other(&path))).await)
+            }
             None => None,
         };
         let version = candidate.as_ref().map(|candidate| match candidate {
@@ -155,11 +158,6 @@ impl ShadowTask {
         if self.collection.take().is_some() {
             self.app.resources.shadow.set_collector(None);
         }
-    }
-
-    async fn load(&self, path: PathBuf) -> Result<Config, String> {
-        let app = self.app.clone();
-        read(move || app.read_other(ConfigInput::Other(&path))).await
     }
 
     async fn reply(&mut self, request: ShadowRequest) {
