@@ -194,10 +194,7 @@ impl EventVisitor for ReportedEvent {
         });
         let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {
-            let scope = EventScope {
-                context: &context,
-                recorder: &recorder,
-            };
+            let scope = EventScope::new(&context, &recorder);
             let outcome = snapshot
                 .engine
                 .fire(scope, event, EventOrigin::Reported)

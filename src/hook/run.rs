@@ -26,6 +26,13 @@ pub struct EventScope<'a> {
     pub recorder: &'a Recorder,
 }
 
+impl<'a> EventScope<'a> {
+    /// The scope of an event with this context, which is recorded there.
+    pub const fn new(context: &'a Context, recorder: &'a Recorder) -> Self {
+        Self { context, recorder }
+    }
+}
+
 /// Runs the hooks of a plan on one event. `document` is included in the input of hooks that ask
 /// for it. In a sequential plan each hook sees the edits of successful hooks before it.
 pub async fn run_hooks<E: EventKind>(

@@ -103,10 +103,7 @@ impl CaseRunner<'_> {
 
 impl CaseRun<'_> {
     const fn scope(&self) -> EventScope<'_> {
-        EventScope {
-            context: &self.context,
-            recorder: &self.recorder,
-        }
+        EventScope::new(&self.context, &self.recorder)
     }
 
     /// Returns whether an event is worth firing: the guard may be on it.

@@ -139,10 +139,7 @@ async fn judge(engine: &Engine, line: &Value, tally: &mut Tally) {
         ..Context::default()
     };
     let recorder = Recorder::for_event(Exchange::from_context(&context), Vec::new());
-    let scope = EventScope {
-        context: &context,
-        recorder: &recorder,
-    };
+    let scope = EventScope::new(&context, &recorder);
     let (event, subject, was_denied, runs) = match (text("/kind"), text("/event")) {
         ("request", _) => {
             let round = line.pointer("/round").and_then(Value::as_u64);
