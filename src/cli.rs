@@ -20,6 +20,7 @@ mod reference;
 mod replay;
 mod runtime;
 mod serve;
+mod service_url;
 mod test;
 
 use std::process::ExitCode;

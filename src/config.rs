@@ -85,7 +85,7 @@ pub use self::{
     units::{Size, parse_duration},
 };
 pub(crate) use self::{
-    schema::{UnknownKeys, scalars::FilePathSchema, validate},
+    schema::{UnknownKeys, formats::is_http_url, scalars::FilePathSchema, validate},
     spanned_yaml::{SpannedYaml, escape},
 };
 

@@ -31,5 +31,5 @@ pub use self::{
     raw_exchange::CollectedExchange,
     reader::{Damage, DamageCause, Exchanges, ReadError, SegmentReader, read, segments},
     recorder::{ExchangeRecorder, MaskPatterns, RuleDefinition},
-    sink::{RecordingSink, recorded_run},
+    sink::{RecordingSink, recorded_outcome, recorded_run},
 };

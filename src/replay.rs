@@ -33,10 +33,12 @@ pub use self::{
     name_replay::replay_names,
     progress::Progress,
     replayer::ReplayConfigs,
-    report::{DamageReport, Effort, JudgedRule, ReplayReport},
+    report::{
+        CallCounts, CallTimes, ChangeCounts, ChangeSample, DamageReport, Effort, JudgedRule,
+        ReplayReport,
+    },
     schedule::{RecordingSource, ReplayError, replay},
     serial::{LiveReport, SerialReplay},
     session_order::OrderedCall,
-    tally::{CallCounts, CallTimes, ChangeCounts, ChangeSample},
     tool_coverage::ToolCoverage,
 };

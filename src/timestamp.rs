@@ -1,6 +1,6 @@
 //! Timestamps: milliseconds since the Unix epoch, and RFC 3339 text in UTC.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 
@@ -22,8 +22,12 @@ pub fn utc_timestamp() -> String {
 
 /// Returns the milliseconds since the Unix epoch, 0 before it.
 pub fn milliseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    whole_milliseconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Returns the whole milliseconds of a duration.
+pub fn whole_milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns the current time in milliseconds since the Unix epoch.

@@ -34,7 +34,7 @@ use crate::{
     observe::recorder::Recorder,
     session::SessionKey,
     state::{App, Snapshot},
-    timestamp::utc_timestamp,
+    timestamp::{utc_timestamp, whole_milliseconds},
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
@@ -194,10 +194,7 @@ impl EventVisitor for ReportedEvent {
         });
         let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {
-            let scope = EventScope {
-                context: &context,
-                recorder: &recorder,
-            };
+            let scope = EventScope::new(&context, &recorder);
             let outcome = snapshot
                 .engine
                 .fire(scope, event, EventOrigin::Reported)
@@ -267,7 +264,7 @@ impl From<HookRun> for HookReport {
         Self {
             status: run.status().as_str(),
             name: run.name,
-            ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
+            ms: whole_milliseconds(run.elapsed),
             diagnostics: run.answer.diagnostics.into_iter().map(Into::into).collect(),
             would: run.would.map(Action::as_str),
         }

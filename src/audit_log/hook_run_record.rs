@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::time_range::{TimeRange, milliseconds};
-use crate::event::{Action, HookRun, HookStatus};
+use super::time_range::TimeRange;
+use crate::{
+    event::{Action, HookRun, HookStatus},
+    timestamp::whole_milliseconds,
+};
 
 /// The runs of one hook or policy on an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -69,7 +72,7 @@ fn serialize_milliseconds<S: Serializer>(
     duration: &Duration,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(milliseconds(*duration))
+    serializer.serialize_u64(whole_milliseconds(*duration))
 }
 
 #[expect(

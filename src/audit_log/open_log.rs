@@ -105,16 +105,14 @@ impl OpenLog {
     /// Returns the task that sends the lines, and counts those that earlier processes
     /// have left to it. It ends after the writer of the file.
     pub(super) fn sink_task(&self, path: &Path) -> SinkTask {
-        let written = self.observer.written_seq.subscribe();
-        let metrics = Arc::clone(&self.observer.metrics);
-        let endpoint = self.sink.subscribe();
-        let task = SinkTask::new(
-            path.to_owned(),
-            endpoint,
-            written,
-            metrics,
-            self.sent.clone(),
-        );
+        let task = SinkTask {
+            path: path.to_owned(),
+            endpoint: self.sink.subscribe(),
+            written: self.observer.written_seq.subscribe(),
+            metrics: Arc::clone(&self.observer.metrics),
+            position: self.sent.clone(),
+            is_failing: false,
+        };
         if self.sink.borrow().is_some() {
             task.record_lag_behind(self.file.head().seq);
         }

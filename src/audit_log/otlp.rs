@@ -14,7 +14,7 @@ use super::{
     rate_limit::RecordRateLimiter,
     record::{AuditRecord, EventRecord, OutcomeRecord},
     span_ids::SpanIds,
-    time_range::{TimeRange, milliseconds},
+    time_range::TimeRange,
 };
 use crate::{
     config::OtlpSettings,
@@ -24,6 +24,7 @@ use crate::{
         otlp::{Attributes, Collector, Exporter, LogRecord, Span, SpanKind},
     },
     service_client::ClientError,
+    timestamp::whole_milliseconds,
 };
 
 /// Exports the records of a log to one collector.
@@ -148,7 +149,7 @@ fn hook_span(hook: &HookRunRecord, event: Trace) -> Span {
             .text("hookgate.hook.name", &hook.name)
             .text("hookgate.hook.status", hook.status.as_str())
             .text("hookgate.hook.would", &would_name(hook.would))
-            .number("hookgate.hook.ms", Some(milliseconds(hook.elapsed)))
+            .number("hookgate.hook.ms", Some(whole_milliseconds(hook.elapsed)))
             .number("hookgate.hook.runs", (hook.runs > 1).then_some(hook.runs)),
         failed: hook.status == HookStatus::Failed,
     }

@@ -11,7 +11,6 @@ use super::{
         RequestRecord, short_name,
     },
     run_stats::RunStats,
-    time_range::milliseconds,
     token_counts::TokenCounts,
 };
 use crate::{
@@ -22,6 +21,7 @@ use crate::{
             BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed,
         },
     },
+    timestamp::whole_milliseconds,
 };
 
 /// Bytes at the end of a response that are kept.
@@ -217,7 +217,7 @@ impl DecisionLogSink {
             response: self.sent.take(),
             chunks: exchange.chunks,
             usage: self.tokens.total().map(TokenCounts::from),
-            duration_ms: milliseconds(exchange.elapsed),
+            duration_ms: whole_milliseconds(exchange.elapsed),
         }
     }
 }

@@ -28,8 +28,3 @@ impl TimeRange {
         }
     }
 }
-
-/// Returns a duration in whole milliseconds, as records hold it.
-pub(super) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}

@@ -8,7 +8,7 @@ use reqwest::Certificate;
 use serde::Serialize;
 use url::Url;
 
-use super::{failure::Failure, output::print, runtime::block_on};
+use super::{failure::Failure, output::print, runtime::block_on, service_url::ServiceUrlParser};
 use crate::service_client::client_builder;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -25,7 +25,7 @@ const NODE_AUTHORITIES: &str = "NODE_EXTRA_CA_CERTS";
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
     /// URL of the gateway
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787")]
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787", value_parser = ServiceUrlParser)]
     url: Url,
     /// Try to connect to every host to which an agent may send its calls, directly and through
     /// the proxies of the environment

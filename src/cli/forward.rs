@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use url::Url;
 
-use super::{failure::Failure, output::print, runtime::block_on};
+use super::{failure::Failure, output::print, runtime::block_on, service_url::ServiceUrlParser};
 use crate::{
     auth,
     protocol::{AgentReport, ReportingAgent},
@@ -40,7 +40,7 @@ const EXIT_BLOCK: u8 = 2;
 #[derive(Debug, Args)]
 pub(super) struct ForwardArgs {
     /// URL of the gateway; the path `/s/{session}` selects a session
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787")]
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787", value_parser = ServiceUrlParser)]
     url: Url,
     /// Form of the agent's hook inputs and outputs
     #[arg(long, value_name = "PROTOCOL", default_value = "gemini")]

@@ -125,11 +125,7 @@ fn inspect_request(
 ) -> Result<HookOutput, DialectError> {
     let (call, document) = dialect::build_request(llm_request)?;
     let before = dialect::read_request(&call, &document, Detail::Texts)?;
-    let mut request = PolicyRequest {
-        call,
-        document,
-        edited: false,
-    };
+    let mut request = PolicyRequest::new(call, document);
     let model = request.call.model_name().to_owned();
     let context = PolicyContext {
         model: &model,

@@ -117,22 +117,6 @@ impl Plan {
         self.policies.retain(|policy| holds(policy));
     }
 
-    fn select_policies<'a>(
-        &mut self,
-        policies: impl Iterator<Item = &'a Arc<ConfiguredPolicy>>,
-        conditions: &mut ConditionContext<'_>,
-    ) {
-        for policy in policies {
-            if !policy.matcher.matches(conditions.matcher_subject()) {
-                self.skipped.push((policy.rule, SkipReason::Matcher));
-            } else if conditions.holds(policy.rule, &policy.name, policy.when.as_ref()) {
-                self.policies.push(Arc::clone(policy));
-            } else {
-                self.skipped.push((policy.rule, SkipReason::Condition));
-            }
-        }
-    }
-
     fn select_group(
         &mut self,
         group: &MatcherGroup,
@@ -209,7 +193,15 @@ pub(super) fn plan(
     plan.has_locked = policies.iter().any(|policy| policy.is_locked);
     let policies = policies.iter();
     let policies = policies.filter(|policy| only.is_none_or(|guard| guard.is_policy(policy)));
-    plan.select_policies(policies, &mut conditions);
+    for policy in policies {
+        if !policy.matcher.matches(conditions.matcher_subject()) {
+            plan.skipped.push((policy.rule, SkipReason::Matcher));
+        } else if conditions.holds(policy.rule, &policy.name, policy.when.as_ref()) {
+            plan.policies.push(Arc::clone(policy));
+        } else {
+            plan.skipped.push((policy.rule, SkipReason::Condition));
+        }
+    }
     for group in groups {
         plan.select_group(group, only, &mut conditions);
     }

@@ -6,14 +6,14 @@ use futures_util::future::join_all;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, timeout};
 
-use super::{outcome::hook_run, plan::Plan, table::Hook, tool_matcher::ToolView};
+use super::{outcome::hook_run, plan::Plan, table::Hook};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
     event::{
-        Context, DiagnosticCode, EventKind, EventName, HookOutput, HookResult, HookRun, HookStatus,
-        InputExtras,
+        Context, DiagnosticCode, EventKind, EventName, HookResult, HookRun, HookStatus, InputExtras,
     },
     observe::recorder::{ExchangeEvent, Recorder},
+    protocol::ShownArguments,
     transport::HookCall,
 };
 
@@ -24,6 +24,13 @@ pub struct EventScope<'a> {
     pub context: &'a Context,
     /// Recorder of the request that the event belongs to.
     pub recorder: &'a Recorder,
+}
+
+impl<'a> EventScope<'a> {
+    /// The scope of an event with this context, which is recorded there.
+    pub const fn new(context: &'a Context, recorder: &'a Recorder) -> Self {
+        Self { context, recorder }
+    }
 }
 
 /// Runs the hooks of a plan on one event. `document` is included in the input of hooks that ask
@@ -100,17 +107,16 @@ fn encode<E: EventKind>(
         hookgate: hook.spec.context.then(|| scope.context.gateway_context()),
     };
     let shown = ShownEvent::new(hook, event);
-    let event = shown.event().unwrap_or(event);
+    let event = shown.event.as_ref().unwrap_or(event);
     hook.protocol.write(scope.context, event.as_event(), extras)
 }
 
-/// An event as one hook sees it, if that is not as it is.
-enum ShownEvent<E> {
-    Unchanged,
-    /// With the system instruction as a message, if the hook is configured to see it.
-    WithSystem(E),
-    /// With the names of the hook's family for a tool and its arguments.
-    Tool(ToolView<E>),
+/// An event as one hook sees it.
+struct ShownEvent<E> {
+    /// `None` if the hook sees it as it is.
+    event: Option<E>,
+    /// Arguments of its tool call with the names of the hook's family.
+    arguments: Option<ShownArguments>,
 }
 
 impl<E: EventKind> ShownEvent<E> {
@@ -119,27 +125,11 @@ impl<E: EventKind> ShownEvent<E> {
             SystemMessages::Shown => event.with_system_message(),
             SystemMessages::Hidden => None,
         };
-        match (with_system, hook.matcher.view(event)) {
-            (Some(event), _) => Self::WithSystem(event),
-            (None, Some(view)) => Self::Tool(view),
-            (None, None) => Self::Unchanged,
-        }
-    }
-
-    const fn event(&self) -> Option<&E> {
-        match self {
-            Self::Unchanged => None,
-            Self::WithSystem(event) => Some(event),
-            Self::Tool(view) => Some(&view.event),
-        }
-    }
-
-    /// Writes the arguments that a hook returned with the names of the call.
-    fn restore_arguments(&self, output: &mut HookOutput) {
-        if let Self::Tool(view) = self
-            && let Some(Value::Object(edit)) = output.hook_specific_output.get_mut("tool_input")
-        {
-            view.arguments.restore(edit);
+        let view = hook.matcher.view(event).filter(|_| with_system.is_none());
+        let (tool, arguments) = view.map(|view| (view.event, view.arguments)).unzip();
+        Self {
+            event: with_system.or(tool),
+            arguments,
         }
     }
 }
@@ -175,13 +165,20 @@ async fn call<E: EventKind>(
         answer.fail_closed(&hook.name);
     }
     let shown = ShownEvent::new(hook, event);
-    let event = shown.event().unwrap_or(event);
-    hook.protocol.interpret(&mut answer, event.as_event());
-    if is_live {
-        shown.restore_arguments(&mut answer.output);
+    let seen = shown.event.as_ref().unwrap_or(event);
+    hook.protocol.interpret(&mut answer, seen.as_event());
+    let specific = &mut answer.output.hook_specific_output;
+    if is_live
+        && let Some(arguments) = &shown.arguments
+        && let Some(Value::Object(edit)) = specific.get_mut("tool_input")
+    {
+        arguments.restore(edit);
     }
-    if hook.spec.system_messages == SystemMessages::Shown {
-        answer.output.extract_system_message();
+    if let Some(request) = event.llm_request() {
+        if hook.spec.system_messages == SystemMessages::Shown && !request.begins_with_system() {
+            answer.output.extract_system_message();
+        }
+        answer.output.record_removed_system(request);
     }
     let elapsed = started.elapsed();
     let mut run = HookRun {

@@ -9,6 +9,7 @@ use crate::{
     event::{Action, EventName, HookRun, RuleId},
     mutex::Mutex,
     observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
+    timestamp::whole_milliseconds,
 };
 
 /// Execution mode of the policies and hooks of a plan.
@@ -242,7 +243,7 @@ impl RunTrace {
         let diagnostics = run.answer.diagnostics.iter();
         Self {
             status: run.status().as_str(),
-            ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
+            ms: whole_milliseconds(run.elapsed),
             // A struct of strings and JSON values always becomes JSON.
             output: serde_json::to_value(&run.answer.output).unwrap_or_default(),
             diagnostics: diagnostics

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use axum::{extract::Request, response::Response};
-use http::{HeaderMap, HeaderValue, header, request::Parts};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Uri, header};
 
 use super::request_extensions::{PeerInfo, RequestId};
 use crate::{
@@ -49,24 +49,19 @@ pub struct RejectedRequest {
 
 impl RejectedRequest {
     /// Copies the parts from a request's head.
-    pub fn from_parts(head: &Parts) -> Self {
+    pub fn new(method: &Method, uri: &Uri, headers: &HeaderMap, extensions: &Extensions) -> Self {
         Self {
-            method: short_name(head.method.as_str()),
-            path: short_name(head.uri.path()),
-            user_agent: user_agent(&head.headers),
-            peer: head.extensions.get::<PeerInfo>().map(|peer| peer.addr.ip()),
+            method: short_name(method.as_str()),
+            path: short_name(uri.path()),
+            user_agent: headers.get(header::USER_AGENT).cloned(),
+            peer: extensions.get::<PeerInfo>().map(|peer| peer.addr.ip()),
         }
     }
 
     /// Copies the parts from a request.
     pub fn from_request(request: &Request) -> Self {
-        let peer = request.extensions().get::<PeerInfo>();
-        Self {
-            method: short_name(request.method().as_str()),
-            path: short_name(request.uri().path()),
-            user_agent: user_agent(request.headers()),
-            peer: peer.map(|peer| peer.addr.ip()),
-        }
+        let (method, uri) = (request.method(), request.uri());
+        Self::new(method, uri, request.headers(), request.extensions())
     }
 
     /// Writes the record of an error response, unless the decision log has it already.
@@ -110,8 +105,4 @@ impl RejectedRequest {
             ..RejectionRecord::default()
         }
     }
-}
-
-fn user_agent(headers: &HeaderMap) -> Option<HeaderValue> {
-    headers.get(header::USER_AGENT).cloned()
 }

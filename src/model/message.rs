@@ -52,6 +52,12 @@ pub fn read_content(value: &Value) -> Option<String> {
     }
 }
 
+/// Returns whether messages have a text that is not for the system instruction.
+pub(super) fn has_conversation(messages: &[Message]) -> bool {
+    let mut messages = messages.iter();
+    messages.any(|message| message.role != Role::System && !message.content.is_empty())
+}
+
 /// Returns the messages of a later edit over those of an earlier one: texts for the system
 /// instruction are added to those before, and a conversation without text replaces none. A
 /// conversation that is an edit of the earlier messages replaces all of them.
@@ -61,9 +67,7 @@ pub(super) fn merge_messages(
     follows_edits: bool,
 ) -> Vec<Message> {
     let is_system = |message: &Message| message.role == Role::System;
-    let has_text = later
-        .iter()
-        .any(|message| !is_system(message) && !message.content.is_empty());
+    let has_text = has_conversation(&later);
     if has_text && follows_edits {
         return later;
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value, json};
 
 use super::{
-    message::{Message, Role, merge_messages, read_content},
+    message::{Message, Role, has_conversation, merge_messages, read_content},
     message_parts::{self, MessageParts},
     name::ModelName,
     tools::ToolConfig,
@@ -99,6 +99,13 @@ impl LlmRequest {
         shown
     }
 
+    /// Returns whether the first message is a text for the system instruction that hooks see as it
+    /// is, because the request has no other.
+    pub fn begins_with_system(&self) -> bool {
+        let first = self.messages.first();
+        self.system.is_none() && first.is_some_and(|message| message.role == Role::System)
+    }
+
     /// Applies the edit of a sequential hook, so that the next hook sees it.
     pub fn apply(&mut self, mutation: &RequestMutation) {
         if let Some(model) = mutation.model() {
@@ -137,8 +144,14 @@ impl RequestMutation {
     /// Merges the fields of a later hook: later keys win, generation parameters key by key, and
     /// texts for the system instruction are added. A value that would change nothing on its own
     /// does not replace an earlier one. Returns the keys of such values. `follows_edits`: the
-    /// later hook edited what the earlier ones left.
-    pub fn merge(&mut self, later: &Map<String, Value>, follows_edits: bool) -> Vec<String> {
+    /// later hook edited what the earlier ones left; otherwise, the messages in `removed`, which
+    /// either of them left out, are no longer there.
+    pub fn merge(
+        &mut self,
+        later: &Map<String, Value>,
+        follows_edits: bool,
+        removed: &[Message],
+    ) -> Vec<String> {
         let mut later = Self {
             fields: later.clone(),
             appended_text: None,
@@ -161,8 +174,9 @@ impl RequestMutation {
             }
         }
         if let (Some(earlier), Some(returned)) = (earlier, returned) {
-            let merged = json!(merge_messages(earlier, returned, follows_edits));
-            self.fields.insert("messages".to_owned(), merged);
+            let mut merged = merge_messages(earlier, returned, follows_edits);
+            merged.retain(|message| follows_edits || !removed.contains(message));
+            self.fields.insert("messages".to_owned(), json!(merged));
         }
         ignored
     }
@@ -192,6 +206,17 @@ impl RequestMutation {
         let list = self.fields.get("messages")?.as_array()?;
         let messages: Vec<Message> = list.iter().filter_map(Message::read).collect();
         (!messages.is_empty()).then_some(messages)
+    }
+
+    /// Returns the texts for the system instruction among the messages of `request` that its edited
+    /// conversation leaves out.
+    pub fn removed_system(&self, request: &LlmRequest) -> Vec<Message> {
+        let kept = self.messages().unwrap_or_default();
+        let is_removed = |message: &&Message| {
+            message.role == Role::System && has_conversation(&kept) && !kept.contains(message)
+        };
+        let removed = request.messages.iter().filter(is_removed);
+        removed.cloned().collect()
     }
 
     /// Returns the generation parameters to set; `null` deletes one.

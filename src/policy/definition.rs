@@ -57,6 +57,15 @@ pub struct PolicyRequest {
 }
 
 impl PolicyRequest {
+    /// A request that is not edited.
+    pub const fn new(call: Call, document: Document) -> Self {
+        Self {
+            call,
+            document,
+            edited: false,
+        }
+    }
+
     /// The name of the requested model.
     ///
     /// # Errors

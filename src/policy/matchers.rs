@@ -16,19 +16,19 @@ use crate::config::Format;
 /// Schema format of a [`Glob`].
 pub(super) const GLOB: Format = Format {
     name: "glob",
-    check: |text| glob(text).map(drop),
+    check: |text| Glob::try_from(text.to_owned()).map(drop),
 };
 
 /// Schema format of a [`Pattern`].
 pub(super) const PATTERN: Format = Format {
     name: "pattern",
-    check: |text| pattern(text).map(drop),
+    check: |text| Pattern::try_from(text.to_owned()).map(drop),
 };
 
 /// Schema format of a [`NonEmptyPattern`].
 pub(super) const FIND: Format = Format {
     name: "find",
-    check: |text| non_empty_pattern(text).map(drop),
+    check: |text| NonEmptyPattern::try_from(text.to_owned()).map(drop),
 };
 
 /// A name with wildcards: `*` matches any text, `?` one character, `[ab]` one of these
@@ -42,7 +42,15 @@ impl TryFrom<String> for Glob {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        glob(&text).map(Self)
+        // Names of tools and models are not paths: `*` matches `/` as well.
+        let glob = GlobBuilder::new(&text)
+            .literal_separator(false)
+            .backslash_escape(true)
+            .build();
+        match glob {
+            Ok(glob) => Ok(Self(glob.compile_matcher())),
+            Err(error) => Err(format!("is not a valid glob: {}", error.kind())),
+        }
     }
 }
 
@@ -89,7 +97,13 @@ impl TryFrom<String> for Pattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        pattern(&text).map(Self)
+        // The last line describes the error; those before it draw the pattern.
+        Regex::new(&text).map(Self).map_err(|error| {
+            let error = error.to_string();
+            let cause = error.lines().last().unwrap_or_default().trim();
+            let cause = cause.strip_prefix("error: ").unwrap_or(cause);
+            format!("is not a valid regular expression: {cause}")
+        })
     }
 }
 
@@ -103,38 +117,12 @@ impl TryFrom<String> for NonEmptyPattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        non_empty_pattern(&text).map(Self)
+        let Pattern(regex) = text.try_into()?;
+        if regex.is_match("") {
+            return Err("matches the empty text, and so every text".to_owned());
+        }
+        Ok(Self(regex))
     }
-}
-
-fn non_empty_pattern(text: &str) -> Result<Regex, String> {
-    let regex = pattern(text)?;
-    if regex.is_match("") {
-        return Err("matches the empty text, and so every text".to_owned());
-    }
-    Ok(regex)
-}
-
-fn glob(text: &str) -> Result<GlobMatcher, String> {
-    // Names of tools and models are not paths: `*` matches `/` as well.
-    let glob = GlobBuilder::new(text)
-        .literal_separator(false)
-        .backslash_escape(true)
-        .build();
-    match glob {
-        Ok(glob) => Ok(glob.compile_matcher()),
-        Err(error) => Err(format!("is not a valid glob: {}", error.kind())),
-    }
-}
-
-fn pattern(text: &str) -> Result<Regex, String> {
-    // The last line describes the error; those before it draw the pattern.
-    Regex::new(text).map_err(|error| {
-        let error = error.to_string();
-        let cause = error.lines().last().unwrap_or_default().trim();
-        let cause = cause.strip_prefix("error: ").unwrap_or(cause);
-        format!("is not a valid regular expression: {cause}")
-    })
 }
 
 #[cfg(test)]

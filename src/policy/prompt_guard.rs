@@ -32,16 +32,13 @@ fn default_reason() -> String {
 }
 
 impl PromptGuard {
-    fn denies(&self, prompt: &str) -> bool {
-        self.deny.iter().any(|pattern| pattern.0.is_match(prompt))
-    }
-
-    fn output(&self, denied: bool) -> HookOutput {
-        if denied {
-            HookOutput::denial(&*self.reason)
-        } else {
-            HookOutput::default()
+    /// Denies if a pattern is found in a reading of the prompt.
+    fn inspect(&self, readings: &[&str]) -> HookOutput {
+        let mut patterns = self.deny.iter().map(|pattern| &pattern.0);
+        if patterns.any(|pattern| readings.iter().any(|text| pattern.is_match(text))) {
+            return HookOutput::denial(&*self.reason);
         }
+        HookOutput::default()
     }
 }
 
@@ -49,13 +46,12 @@ impl Policy for PromptGuard {
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let texts = request.prompt()?;
         // A model may read adjacent texts as separate or as one.
-        let denied = self.denies(&texts.join("\n")) || self.denies(&texts.concat());
-        Ok(self.output(denied))
+        Ok(self.inspect(&[&texts.join("\n"), &texts.concat()]))
     }
 
     fn event(&self, _context: &PolicyContext<'_>, event: Event<'_>) -> HookOutput {
         match event {
-            Event::BeforeAgent(event) => self.output(self.denies(&event.prompt)),
+            Event::BeforeAgent(event) => self.inspect(&[&event.prompt]),
             _ => HookOutput::default(),
         }
     }

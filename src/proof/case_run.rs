@@ -103,10 +103,7 @@ impl CaseRunner<'_> {
 
 impl CaseRun<'_> {
     const fn scope(&self) -> EventScope<'_> {
-        EventScope {
-            context: &self.context,
-            recorder: &self.recorder,
-        }
+        EventScope::new(&self.context, &self.recorder)
     }
 
     /// Returns whether an event is worth firing: the guard may be on it.
@@ -162,11 +159,7 @@ impl CaseRun<'_> {
     async fn before_model(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
         let mut stage = Stage::new(EventName::BeforeModel);
         let (engine, scope) = (&self.runner.engine, self.scope());
-        let mut request = PolicyRequest {
-            call: example.call.clone(),
-            document: example.document.clone(),
-            edited: false,
-        };
+        let mut request = PolicyRequest::new(example.call.clone(), example.document.clone());
         let subject = ConditionSubject::Call {
             call: &request.call,
             document: &request.document,

@@ -59,11 +59,7 @@ fn apply_policies(
     plan: &Plan,
     pass: InspectionPass,
 ) -> Result<Vec<HookRun>, ApiError> {
-    let mut edited = PolicyRequest {
-        call: request.call.clone(),
-        document: request.document.clone(),
-        edited: false,
-    };
+    let mut edited = PolicyRequest::new(request.call.clone(), request.document.clone());
     let engine = &turn.context.snapshot.engine;
     let runs = engine.inspect_request(plan, turn.scope(), &mut edited, pass)?;
     if edited.edited {

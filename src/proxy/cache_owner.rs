@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use axum::{body::Body, response::Response};
+use axum::response::Response;
 use jiff::Timestamp;
 
 use super::{
-    reply::unreadable, request_context::RequestContext, response_filter::chunk_source::read_json,
+    reply::unreadable, request_context::RequestContext,
+    response_filter::chunk_source::read_unedited,
 };
 use crate::{
     dialect,
     error::{ApiError, ErrorReason},
-    upstream::{UpstreamResponse, headers},
+    upstream::UpstreamResponse,
 };
 
 /// Refuses a cache that the caller is not known to own.
@@ -30,19 +31,14 @@ pub(super) async fn record(
     context: &RequestContext,
     answer: UpstreamResponse,
 ) -> Result<Response, ApiError> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = answer.status;
-    *response.headers_mut() = headers::rewritten_response_headers(answer.headers.clone());
-    let limits = &context.snapshot.config.limits;
-    let body = read_json(answer, &context.head, limits).await?;
-    let document = dialect::parse_document(body.clone()).map_err(|_| unreadable())?;
+    let (response, body) = read_unedited(context, answer).await?;
+    let document = dialect::parse_document(body).map_err(|_| unreadable())?;
     let text = |spellings: &[&str]| document.string(spellings).map_err(|_| unreadable());
     let name = text(&["name"])?.ok_or_else(unreadable)?;
     let expires = text(&["expireTime", "expire_time"])?;
     let expires_in = expires.and_then(|time| duration_until(&time));
     let owner = context.identity.caller().key;
     context.cached_content.insert(&name, &owner, expires_in);
-    *response.body_mut() = Body::from(body);
     Ok(response)
 }
 

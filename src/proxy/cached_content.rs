@@ -36,9 +36,7 @@ pub(super) async fn forward(
 }
 
 async fn update(context: &RequestContext, call: &Call, body: Body) -> Result<Response, ApiError> {
-    let config = &context.snapshot.config;
-    let read = request_body::read(body, &context.head, &config.limits, config.timeouts.body);
-    let document = dialect::parse_document(read.await?)?;
+    let document = dialect::parse_document(request_body::read(context, body).await?)?;
     let mut fields = document.fields();
     if let Some((field, _)) = fields.find(|field| !UPDATABLE_FIELDS.contains(&&*field.0)) {
         let message = format!("`{field}` of cached content cannot be updated");

@@ -1,9 +1,9 @@
 //! References to earlier responses: only the caller that received a response may refer to it.
 
-use axum::{body::Body, response::Response};
+use axum::response::Response;
 use bytes::Bytes;
 
-use super::{reply, request_context::RequestContext, response_filter::chunk_source::read_json};
+use super::{reply, request_context::RequestContext, response_filter::chunk_source::read_unedited};
 use crate::{
     config::CompactionMode,
     dialect::{Call, ContentReference, DialectError, Document, RequestField},
@@ -13,7 +13,6 @@ use crate::{
     upstream::{
         UpstreamResponse,
         content_headers::{self, MediaType},
-        headers,
     },
 };
 
@@ -113,11 +112,7 @@ pub(super) async fn record_passed(
     if !context.records_responses || !answer.status.is_success() || !is_json {
         return Ok(reply::passed(answer, context));
     }
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = answer.status;
-    *response.headers_mut() = headers::rewritten_response_headers(answer.headers.clone());
-    let body = read_json(answer, &context.head, &context.snapshot.config.limits).await?;
+    let (response, body) = read_unedited(context, answer).await?;
     record(context, &body);
-    *response.body_mut() = Body::from(body);
     Ok(response)
 }

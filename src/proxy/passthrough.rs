@@ -47,7 +47,7 @@ pub(super) async fn forward(
     };
     let outgoing = outgoing(&context, &call, outgoing_body, length)?;
     let sent = upstream_call::send(&context, &call, outgoing, None).await;
-    let answer = sent.map_err(|error| body_error.take().unwrap_or(error))?;
+    let answer = sent.map_err(|error| body_error.lock().take().unwrap_or(error))?;
     let recorder = &context.recorder;
     Ok(reply::finish(reply::passed(answer, &context), recorder))
 }
@@ -79,20 +79,7 @@ fn outgoing(
 
 /// Error that ended a request body early. The client that reads the body reports only that it
 /// ended.
-#[derive(Debug, Clone, Default)]
-struct SharedError(Arc<Mutex<Option<ApiError>>>);
-
-impl SharedError {
-    fn set(&self, error: ApiError) -> axum::Error {
-        let broken = axum::Error::new(io::Error::other(error.reason().as_str()));
-        *self.0.lock() = Some(error);
-        broken
-    }
-
-    fn take(&self) -> Option<ApiError> {
-        self.0.lock().take()
-    }
-}
+type SharedError = Arc<Mutex<Option<ApiError>>>;
 
 /// Returns a request body that fails once it exceeds `limit` or its next piece is late. Trailers
 /// are not forwarded.
@@ -111,7 +98,9 @@ fn limited(body: Body, error_slot: SharedError, limit: usize, read_timeout: Dura
                 Ok(Some(Err(error))) => ApiError::broken_body(&error),
                 Err(_elapsed) => ApiError::body_timeout(),
             };
-            Err(error_slot.set(error))
+            let broken = io::Error::other(error.reason().as_str());
+            *error_slot.lock() = Some(error);
+            Err(axum::Error::new(broken))
         }
     });
     Body::from_stream(limited)

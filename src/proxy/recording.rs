@@ -44,7 +44,9 @@ pub(super) fn start(
 ) -> Recorder {
     let Authenticated { identity, snapshot } = authenticated;
     let rejected = || {
-        let mut rejected = RejectedRequest::from_parts(head).into_record(ListenerKind::Agents);
+        let rejected =
+            RejectedRequest::new(&head.method, &head.uri, &head.headers, &head.extensions);
+        let mut rejected = rejected.into_record(ListenerKind::Agents);
         rejected.caller = CallerRecord::from(&identity.caller());
         rejected
     };

@@ -47,8 +47,7 @@ pub(super) async fn read_request(
     mut call: Call,
     body: Body,
 ) -> Result<ModelRequest, ApiError> {
-    let config = &context.snapshot.config;
-    let bytes = read(body, &context.head, &config.limits, config.timeouts.body).await?;
+    let bytes = read(context, body).await?;
     context.record(&ExchangeEvent::RequestRead(&bytes));
     let opened = context
         .dialect
@@ -117,16 +116,12 @@ fn failing_body(error: axum::Error) -> Body {
     Body::from_stream(stream::iter([Err::<Bytes, _>(error)]))
 }
 
-/// Reads the whole body and decodes it. `read_timeout` is for each piece.
-pub(super) async fn read(
-    mut body: Body,
-    head: &Parts,
-    limits: &Limits,
-    read_timeout: Duration,
-) -> Result<Bytes, ApiError> {
-    let limit = limits.body;
-    let mut decoder = BodyDecoder::new(&head.headers, limit)?;
-    let reserved = head.extensions.get::<PreloadedLength>();
+/// Reads the whole body and decodes it.
+pub(super) async fn read(context: &RequestContext, mut body: Body) -> Result<Bytes, ApiError> {
+    let config = &context.snapshot.config;
+    let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
+    let mut decoder = BodyDecoder::new(&context.head.headers, limit)?;
+    let reserved = context.head.extensions.get::<PreloadedLength>();
     let mut reserved = reserved.map_or(0, |reserved| reserved.0);
     let (mut received, mut is_too_large) = (0, false);
     loop {
@@ -146,7 +141,7 @@ pub(super) async fn read(
         // The rest of a body that is too large is discarded.
         is_too_large = is_too_large || received > limit || !decoder.push(&piece)?;
         let decoded_len = if is_too_large { limit } else { decoder.len() };
-        reserve_memory(head, decoded_len.saturating_sub(reserved), limits.memory)?;
+        context.reserve_memory(decoded_len.saturating_sub(reserved))?;
         reserved = reserved.max(decoded_len);
     }
     if is_too_large {

@@ -8,7 +8,9 @@ use super::session_name::SessionName;
 use crate::{
     auth::Identity,
     dialect::Dialect,
+    error::ApiError,
     event::Context,
+    middleware::reserve_memory,
     observe::recorder::{ExchangeAction, ExchangeEvent, Recorder},
     state::{ContentOwners, Snapshot},
     upstream::Upstream,
@@ -38,6 +40,15 @@ pub(super) struct RequestContext {
 impl RequestContext {
     pub(super) fn record(&self, event: &ExchangeEvent<'_>) {
         self.recorder.record(event);
+    }
+
+    /// Counts bytes that are buffered for the call.
+    ///
+    /// # Errors
+    ///
+    /// If all calls together exceed `limits.memory`.
+    pub(super) fn reserve_memory(&self, bytes: usize) -> Result<(), ApiError> {
+        reserve_memory(&self.head, bytes, self.snapshot.config.limits.memory)
     }
 
     /// Records what policies and hooks did with the call.

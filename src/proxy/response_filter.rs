@@ -110,7 +110,7 @@ async fn filter_whole(
     answer: UpstreamResponse,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let context = turn.context;
-    let body = read_json(answer, &context.head, &context.snapshot.config.limits).await?;
+    let body = read_json(context, answer).await?;
     earlier_responses::record(context, &body);
     let response = context.dialect.open_response(body);
     let response = response.map_err(unreadable_response)?;

@@ -59,14 +59,13 @@ impl StepRecorder {
             let (before, after) = (self.shown(received.to_bytes()), self.shown(sent.to_bytes()));
             if before != after {
                 let (before, after) = (&before, &after);
-                self.recorder
-                    .record(&ExchangeEvent::RequestEdited { before, after });
+                self.record(&ExchangeEvent::RequestEdited { before, after });
             }
         }
         if request.call.operation.generates() {
             let sent = is_edited.then(|| dialect::prompt_parts(sent)).transpose();
             if let (Ok(received), Ok(sent)) = (dialect::prompt_parts(received), sent) {
-                self.recorder.record(&ExchangeEvent::PromptSent {
+                self.record(&ExchangeEvent::PromptSent {
                     received: as_prompt(&received),
                     sent: sent.as_ref().map(as_prompt),
                 });
@@ -92,12 +91,11 @@ impl StepRecorder {
     /// back after it.
     pub(super) fn record_chunk(&self, before: &ReceivedChunk, is_edited: bool, held_bytes: usize) {
         let bytes = |length| u32::try_from(length).unwrap_or(u32::MAX);
-        self.recorder
-            .record(&ExchangeEvent::ChunkFiltered(ChunkFacts {
-                received_bytes: bytes(before.length),
-                held_bytes: bytes(held_bytes),
-                is_edited,
-            }));
+        self.record(&ExchangeEvent::ChunkFiltered(ChunkFacts {
+            received_bytes: bytes(before.length),
+            held_bytes: bytes(held_bytes),
+            is_edited,
+        }));
     }
 
     /// Records a difference between a chunk of the model and what the agent receives; either
@@ -110,8 +108,7 @@ impl StepRecorder {
             [before, after].map(|bytes| self.shown(Bytes::copy_from_slice(bytes)));
         if before != after {
             let (before, after) = (&before, &after);
-            self.recorder
-                .record(&ExchangeEvent::AnswerEdited { before, after });
+            self.record(&ExchangeEvent::AnswerEdited { before, after });
         }
     }
 
@@ -126,10 +123,13 @@ impl StepRecorder {
             return;
         }
         if let Some(counts) = TokenUsage::parse(usage.as_bytes()) {
-            self.recorder.record(&ExchangeEvent::UsageReported(counts));
+            self.record(&ExchangeEvent::UsageReported(counts));
         }
-        self.recorder
-            .record(&ExchangeEvent::RoundEnded { asked_again });
+        self.record(&ExchangeEvent::RoundEnded { asked_again });
+    }
+
+    fn record(&self, event: &ExchangeEvent<'_>) {
+        self.recorder.record(event);
     }
 
     /// Returns a body without the fields that only hookgate needs.
@@ -156,16 +156,14 @@ impl StepRecorder {
         };
         // An edit that cannot be written fails the call when it is sent.
         if let Ok(body) = body {
-            self.recorder
-                .record(&ExchangeEvent::BodyInspected(part, &body));
+            self.record(&ExchangeEvent::BodyInspected(part, &body));
         }
     }
 
     fn record_body(&self, part: BodyPart, body: impl FnOnce() -> Bytes) {
         if self.wants_content {
             let body = self.shown(body());
-            self.recorder
-                .record(&ExchangeEvent::BodyInspected(part, &body));
+            self.record(&ExchangeEvent::BodyInspected(part, &body));
         }
     }
 }

@@ -69,10 +69,7 @@ impl<'a> TurnState<'a> {
 
     /// Context and recorder of the call's hook events.
     pub(super) const fn scope(&self) -> EventScope<'_> {
-        EventScope {
-            context: &self.hook_context,
-            recorder: &self.context.recorder,
-        }
+        EventScope::new(&self.hook_context, &self.context.recorder)
     }
 
     /// Selects the policies and hooks that run on an event of the request.

@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::{
     memory_budget::{MemoryBudget, ReservedBytes},
-    raw_exchange::{CollectedExchange, ExchangeSummary, RawExchange},
+    raw_exchange::CollectedExchange,
 };
 use crate::{
     config::{RecordSelection, RecordedKind, SampleUnit},
@@ -20,7 +20,7 @@ use crate::{
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// Puts an exchange into a queue without waiting. Returns false if the queue is full or closed.
-pub type QueueExchange = dyn Fn(CollectedExchange) -> bool + Send + Sync;
+pub type QueueExchange = dyn Fn(Box<CollectedExchange>) -> bool + Send + Sync;
 
 /// Selects exchanges, and queues them once they have ended.
 pub struct ExchangeCollector {
@@ -119,8 +119,8 @@ impl ExchangeCollector {
     }
 
     /// Queues an exchange, whose memory is reserved; never waits.
-    pub(super) fn push(&self, raw: Box<RawExchange>, summary: ExchangeSummary) {
-        if !(self.queue)(CollectedExchange { raw, summary }) {
+    pub(super) fn push(&self, exchange: Box<CollectedExchange>) {
+        if !(self.queue)(exchange) {
             self.count_dropped();
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 ///
 /// All `ms` are milliseconds since `time`. Texts are masked, and credentials are never part of
 /// a recording.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedExchange {
     /// Version of the format: 1.
     pub v: u32,
@@ -53,7 +53,7 @@ pub struct RecordedExchange {
 }
 
 /// The session of an exchange.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedSession {
     /// Id of the session.
     pub id: String,
@@ -68,10 +68,11 @@ pub struct RecordedSession {
 }
 
 /// A body, or a piece of one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedBody {
     /// Equal to the request of the agent.
+    #[default]
     Same,
     /// Bytes that are text in UTF-8.
     Text(String),
@@ -120,7 +121,7 @@ pub struct RecordedChunk {
 }
 
 /// A hook event of the exchange.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedEvent {
     /// Name of the event, such as `BeforeModel`.
     pub name: String,
@@ -206,7 +207,7 @@ pub enum AnswerBody {
 }
 
 /// The end of an exchange.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedOutcome {
     /// `pass`, `edit`, `respond`, `deny`, `stop` or `error`.
     pub action: String,

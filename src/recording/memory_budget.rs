@@ -38,11 +38,6 @@ impl ReservedBytes {
         Self { budget, bytes: 0 }
     }
 
-    /// Returns a reservation of the same budget, without bytes.
-    pub(super) fn empty(&self) -> Self {
-        Self::none(Arc::clone(&self.budget))
-    }
-
     /// Reserves more bytes. Returns false if they exceed the bounds.
     pub(super) fn grow(&mut self, more: usize) -> bool {
         if self.bytes + more > MAX_EXCHANGE_BYTES {

@@ -1,19 +1,20 @@
 //! An exchange as the sink collects it, and its conversion into a line on the writer thread.
 
-use std::{fmt, io::Read, mem, sync::Arc, time::SystemTime};
+use std::{fmt, io::Read, mem, time::SystemTime};
 
 use bytes::Bytes;
+use http::request::Parts;
 use jiff::Timestamp;
 
 use super::{
     format::{
         AnswerBody, RecordedAnswer, RecordedBody, RecordedChunk, RecordedEvent, RecordedExchange,
-        RecordedOutcome, RecordedResponse, RecordedRound, RecordedSession,
+        RecordedResponse, RecordedRound,
     },
     input_hash::input_hash,
     memory_budget::{MAX_EXCHANGE_BYTES, ReservedBytes},
     recording_mask::RecordingMask,
-    request_head::RequestHead,
+    request_head::{request_head, without_credentials},
 };
 use crate::{observe::redaction::Redactor, timestamp::rfc3339};
 
@@ -53,12 +54,10 @@ pub(super) struct RawResponse {
     pub(super) is_complete: bool,
 }
 
-/// An exchange as the sink collects it.
-#[derive(Debug)]
-pub(super) struct RawExchange {
-    pub(super) started: SystemTime,
-    pub(super) head: RequestHead,
-    pub(super) session: Option<RecordedSession>,
+/// An exchange as the sink collects it, until it is read.
+pub struct CollectedExchange {
+    /// Its line, to which [`Self::into_recorded`] adds bodies, rounds and events.
+    pub(super) line: RecordedExchange,
     /// Pieces of the request as received; empty once `request` is known.
     pub(super) received: Vec<WirePiece>,
     /// Body of the request, decoded.
@@ -67,25 +66,7 @@ pub(super) struct RawExchange {
     /// Events, with the inputs of their runs.
     pub(super) events: Vec<(RecordedEvent, Vec<Bytes>)>,
     pub(super) answer: Option<RawResponse>,
-    pub(super) is_tool_denied: bool,
     pub(super) memory: ReservedBytes,
-}
-
-/// Facts about an exchange that are known at its end.
-#[derive(Debug)]
-pub(super) struct ExchangeSummary {
-    pub(super) id: String,
-    pub(super) revision: Arc<str>,
-    pub(super) caller: String,
-    pub(super) dialect: String,
-    pub(super) operation: String,
-    pub(super) outcome: RecordedOutcome,
-}
-
-/// An exchange that has ended, and waits to be read.
-pub struct CollectedExchange {
-    pub(super) raw: Box<RawExchange>,
-    pub(super) summary: ExchangeSummary,
 }
 
 /// A body with the ends of its pieces.
@@ -95,20 +76,10 @@ struct WireBody {
     times: Vec<u64>,
 }
 
-impl CollectedExchange {
-    /// Makes the line of the exchange, without a mask, and the memory that it holds.
-    pub fn into_recorded(self) -> (RecordedExchange, ReservedBytes) {
-        let Self { mut raw, summary } = self;
-        let none = raw.memory.empty();
-        let memory = mem::replace(&mut raw.memory, none);
-        (raw.into_line(summary, None), memory)
-    }
-}
-
 impl fmt::Debug for CollectedExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CollectedExchange")
-            .field("id", &self.summary.id)
+            .field("id", &self.line.id)
             .finish_non_exhaustive()
     }
 }
@@ -124,7 +95,33 @@ impl WirePiece {
     }
 }
 
-impl RawExchange {
+impl CollectedExchange {
+    /// An exchange with this head, which arrived at this time.
+    pub(super) fn new(head: &Parts, started: SystemTime, memory: ReservedBytes) -> Self {
+        Self {
+            line: RecordedExchange {
+                v: RecordedExchange::VERSION,
+                time: timestamp(started),
+                method: head.method.to_string(),
+                target: without_credentials(&head.uri),
+                headers: request_head(&head.headers),
+                ..RecordedExchange::default()
+            },
+            received: Vec::new(),
+            request: None,
+            rounds: Vec::new(),
+            events: Vec::new(),
+            answer: None,
+            memory,
+        }
+    }
+
+    /// Makes the line of the exchange, without a mask, and returns it with the memory that it
+    /// holds.
+    pub fn into_recorded(self) -> (RecordedExchange, ReservedBytes) {
+        self.into_masked(None)
+    }
+
     /// Drops the pieces of the request, and releases their memory.
     pub(super) fn drop_received(&mut self) {
         let received = mem::take(&mut self.received);
@@ -132,12 +129,11 @@ impl RawExchange {
         self.memory.release(bytes.sum());
     }
 
-    /// Makes the line of the exchange; masked, unless `mask` is `None`.
-    pub(super) fn into_line(
+    /// Makes the line of the exchange like [`Self::into_recorded`]; masked, unless `mask` is `None`.
+    pub(super) fn into_masked(
         self,
-        summary: ExchangeSummary,
         mask: Option<&RecordingMask>,
-    ) -> RecordedExchange {
+    ) -> (RecordedExchange, ReservedBytes) {
         let mut redactor = mask.map(RecordingMask::redactor);
         let redactor = &mut redactor;
         let received = match self.request {
@@ -145,7 +141,8 @@ impl RawExchange {
             None => WireBody::new(&self.received),
         };
         let last = self.rounds.last().and_then(|round| round.response.as_ref());
-        let answer = self.answer.map(|answer| {
+        let mut line = self.line;
+        line.answer = self.answer.map(|answer| {
             let is_same = last.is_some_and(|last| last.has_bytes_of(&answer));
             let body = if is_same {
                 AnswerBody::Same
@@ -156,41 +153,19 @@ impl RawExchange {
             RecordedAnswer { ms, status, body }
         });
         let rounds = self.rounds.into_iter();
-        let rounds = rounds
-            .map(|round| round.into_recorded(&received.bytes, redactor))
-            .collect();
+        let rounds = rounds.map(|round| round.into_recorded(&received.bytes, redactor));
+        line.rounds = rounds.collect();
         let events = self.events.into_iter();
         let events = events.map(|(event, inputs)| masked_event(event, &inputs, redactor));
-        let events = events.collect();
-        let (mut head, mut session) = (self.head, self.session);
+        line.events = events.collect();
         if let (Some(mask), Some(redactor)) = (mask, &mut *redactor) {
-            mask.mask_head(&mut head, redactor);
-            if let Some(session) = &mut session {
-                mask.mask_session(session, redactor);
-            }
+            mask.mask_head(&mut line, redactor);
         }
-        let request = received.into_body(redactor);
-        RecordedExchange {
-            v: RecordedExchange::VERSION,
-            id: summary.id,
-            time: timestamp(self.started),
-            revision: summary.revision.to_string(),
-            caller: summary.caller,
-            session,
-            dialect: summary.dialect,
-            operation: summary.operation,
-            method: head.method,
-            target: head.target,
-            headers: head.headers,
-            request,
-            rounds,
-            events,
-            answer,
-            outcome: summary.outcome,
-            masked: redactor
-                .take()
-                .map_or_else(Vec::new, |redactor| redactor.found().into_keys().collect()),
+        line.request = received.into_body(redactor);
+        if let Some(redactor) = redactor.take() {
+            line.masked = redactor.found().into_keys().collect();
         }
+        (line, self.memory)
     }
 }
 

@@ -166,7 +166,8 @@ impl Iterator for Exchanges {
                 return Some(next);
             }
             let file = self.files.pop_front()?;
-            let (bytes, damage) = open(&file, &self.identities);
+            let mut bytes = Vec::new();
+            let damage = read_segment(&file, &self.identities, &mut bytes).err();
             let reader = SegmentReader::new(&file, bytes);
             self.current = Some(SegmentReader { damage, ..reader });
         }
@@ -182,13 +183,6 @@ fn read_identities(path: &Path) -> Result<Vec<Identity>, ReadError> {
         path: path.to_owned(),
         error,
     })
-}
-
-/// Reads a segment and decrypts it. Returns what is readable, and why the rest is not.
-fn open(file: &Path, identities: &[Identity]) -> (Vec<u8>, Option<DamageCause>) {
-    let mut bytes = Vec::new();
-    let read = read_segment(file, identities, &mut bytes);
-    (bytes, read.err())
 }
 
 fn read_segment(

@@ -45,7 +45,7 @@ pub struct ExchangeRecorder {
     metrics: Arc<Metrics>,
     collector: Arc<ExchangeCollector>,
     /// The end of the collector's queue, until the writer is started.
-    unstarted: Mutex<Option<Receiver<CollectedExchange>>>,
+    unstarted: Mutex<Option<Receiver<Box<CollectedExchange>>>>,
 }
 
 impl ExchangeRecorder {

@@ -4,10 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use stream_redact::Mask;
 
-use super::{
-    format::RecordedSession,
-    request_head::{RequestHead, SESSION_HEADERS},
-};
+use super::{format::RecordedExchange, request_head::SESSION_HEADERS};
 use crate::observe::redaction::Redactor;
 
 /// Masks texts, and replaces names of sessions that contain a secret by labels.
@@ -31,29 +28,28 @@ impl RecordingMask {
         Redactor::new(&self.mask)
     }
 
-    /// Masks the head of a request.
-    pub(super) fn mask_head(&self, head: &mut RequestHead, redactor: &mut Redactor<'_>) {
-        let prefixed = head.target.strip_prefix("/s/");
+    /// Masks the head and the session of a request.
+    pub(super) fn mask_head(&self, line: &mut RecordedExchange, redactor: &mut Redactor<'_>) {
+        let prefixed = line.target.strip_prefix("/s/");
         match prefixed.and_then(|rest| rest.split_once('/')) {
             Some((name, rest)) => {
                 let (mut name, mut rest) = (name.to_owned(), rest.to_owned());
                 self.mask_name(&mut name, redactor);
                 redactor.text(&mut rest);
-                head.target = format!("/s/{name}/{rest}");
+                line.target = format!("/s/{name}/{rest}");
             }
-            None => redactor.text(&mut head.target),
+            None => redactor.text(&mut line.target),
         }
-        for (header, value) in &mut head.headers {
+        if let Some(session) = &mut line.session {
+            self.mask_name(&mut session.id, redactor);
+        }
+        for (header, value) in &mut line.headers {
             if SESSION_HEADERS.contains(&header.as_str()) {
                 self.mask_name(value, redactor);
             } else {
                 redactor.text(value);
             }
         }
-    }
-
-    pub(super) fn mask_session(&self, session: &mut RecordedSession, redactor: &mut Redactor<'_>) {
-        self.mask_name(&mut session.id, redactor);
     }
 
     /// Replaces a name with a secret by a label, which is a name, too, and the same for equal

@@ -1,6 +1,6 @@
 //! Heads of requests and responses without credentials. Pure.
 
-use http::{HeaderMap, HeaderName, Uri, request::Parts};
+use http::{HeaderMap, HeaderName, Uri};
 use percent_encoding::percent_decode_str;
 
 /// Headers of requests that have an effect on hookgate or on the meaning of the body. None of
@@ -41,22 +41,9 @@ const RESPONSE_HEADERS: [&str; 3] = ["content-type", "content-encoding", "retry-
 /// Parameters of queries that hold credentials.
 const CREDENTIAL_PARAMETERS: [&str; 4] = ["key", "access_token", "api_key", "upload_id"];
 
-/// Head of the agent's request, without credentials.
-#[derive(Debug)]
-pub(super) struct RequestHead {
-    pub(super) method: String,
-    pub(super) target: String,
-    pub(super) headers: Vec<(String, String)>,
-}
-
-impl RequestHead {
-    pub(super) fn new(head: &Parts) -> Self {
-        Self {
-            method: head.method.to_string(),
-            target: without_credentials(&head.uri),
-            headers: listed(&head.headers, &REQUEST_HEADERS),
-        }
-    }
+/// Returns the headers of a request that have an effect.
+pub(super) fn request_head(headers: &HeaderMap) -> Vec<(String, String)> {
+    listed(headers, &REQUEST_HEADERS)
 }
 
 /// Returns the headers of a response that describe its body.
@@ -79,7 +66,7 @@ fn listed(headers: &HeaderMap, names: &[&'static str]) -> Vec<(String, String)> 
 }
 
 /// Returns path and query without the parameters that hold credentials.
-fn without_credentials(uri: &Uri) -> String {
+pub(super) fn without_credentials(uri: &Uri) -> String {
     let is_credential = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default();
         let name = percent_decode_str(name).decode_utf8_lossy();

@@ -91,14 +91,17 @@ impl SegmentWriter {
     }
 
     /// Writes exchanges until the recorder is dropped.
-    pub(super) fn run(mut self, queue: &Receiver<CollectedExchange>) {
+    pub(super) fn run(mut self, queue: &Receiver<Box<CollectedExchange>>) {
         // Shows at start what would be lost, and applies the retention.
         if let Err(error) = self.prepare_folder() {
             self.fail(&error);
         }
         loop {
             match queue.recv_timeout(FLUSH_INTERVAL) {
-                Ok(exchange) => self.add(exchange),
+                Ok(exchange) => {
+                    let (line, _memory) = exchange.into_masked(self.mask.as_ref());
+                    self.add_line(&line);
+                }
                 Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -115,10 +118,6 @@ impl SegmentWriter {
         }
         self.flush();
         self.close();
-    }
-
-    fn add(&mut self, CollectedExchange { raw, summary }: CollectedExchange) {
-        self.add_line(&raw.into_line(summary, self.mask.as_ref()));
     }
 
     /// Adds a line to the frame. One that is too large is dropped and counted.

@@ -8,14 +8,18 @@ use serde_json::Value;
 
 use super::{
     collector::ExchangeCollector,
-    format::{RecordedEvent, RecordedOutcome, RecordedRefusal, RecordedRun, RecordedSession},
-    raw_exchange::{ExchangeSummary, ITEM_BYTES, RawExchange, RawResponse, RawRound, WirePiece},
+    format::{
+        RecordedEvent, RecordedExchange, RecordedOutcome, RecordedRefusal, RecordedRun,
+        RecordedSession,
+    },
+    raw_exchange::{CollectedExchange, ITEM_BYTES, RawResponse, RawRound, WirePiece},
     recorder::RuleDefinition,
-    request_head::{RequestHead, response_head},
+    request_head::response_head,
 };
 use crate::{
-    event::{EventName, EventOrigin, HookOutput, HookRun},
+    event::{Action, EventName, EventOrigin, HookOutput, HookRun},
     observe::recorder::{BodySide, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
+    timestamp::whole_milliseconds,
 };
 
 /// Collects the events of one exchange.
@@ -25,7 +29,7 @@ pub struct RecordingSink {
     rules: Arc<[RuleDefinition]>,
     revision: Arc<str>,
     /// The exchange, unless it is not in the sample, or there is no memory for it.
-    raw: Option<Box<RawExchange>>,
+    raw: Option<Box<CollectedExchange>>,
     /// True if the exchange is in the sample; `None` until its session is known.
     is_sampled: Option<bool>,
 }
@@ -39,18 +43,7 @@ impl RecordingSink {
         head: &Parts,
         started: SystemTime,
     ) -> Self {
-        let raw = RawExchange {
-            started,
-            head: RequestHead::new(head),
-            session: None,
-            received: Vec::new(),
-            request: None,
-            rounds: Vec::new(),
-            events: Vec::new(),
-            answer: None,
-            is_tool_denied: false,
-            memory: collector.reserve(),
-        };
+        let raw = CollectedExchange::new(head, started, collector.reserve());
         Self {
             collector: Arc::clone(collector),
             rules: Arc::clone(rules),
@@ -61,7 +54,7 @@ impl RecordingSink {
     }
 
     /// Returns the exchange, once there is memory for `bytes` more of it.
-    fn raw(&mut self, bytes: usize) -> Option<&mut RawExchange> {
+    fn raw(&mut self, bytes: usize) -> Option<&mut CollectedExchange> {
         if !self.raw.as_mut()?.memory.grow(bytes + ITEM_BYTES) {
             self.raw = None;
         }
@@ -85,7 +78,7 @@ impl RecordingSink {
         self.raw.take_if(|_| !is_sampled);
         if let Some(raw) = &mut self.raw {
             let (match_kind, source) = session.unwrap_or(("named", "named"));
-            raw.session = place.map(|place| RecordedSession {
+            raw.line.session = place.map(|place| RecordedSession {
                 id: id.clone(),
                 place,
                 source: source.to_owned(),
@@ -95,52 +88,27 @@ impl RecordingSink {
     }
 
     fn add_event(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
-        let event = RecordedEvent {
-            name: decision.event.as_str().to_owned(),
-            ms: milliseconds(exchange),
-            round: 0,
-            origin: decision.origin.as_str().to_owned(),
-            subject: decision.subject.map(str::to_owned),
-            hooks: self.runs(decision.runs),
-            verdict: decision.verdict.as_str().to_owned(),
-            reason: decision.reason(),
-        };
-        self.push_event(event, decision.runs);
-    }
-
-    /// Adds runs of policies on a chunk that decided nothing, if they had an effect.
-    fn add_inspection(&mut self, exchange: &Exchange, runs: &[HookRun]) {
-        if runs.iter().any(has_effect) {
-            let event = RecordedEvent {
-                name: EventName::AfterModel.as_str().to_owned(),
-                ms: milliseconds(exchange),
-                round: 0,
-                origin: EventOrigin::ModelCall.as_str().to_owned(),
-                subject: None,
-                hooks: self.runs(runs),
-                verdict: "proceed".to_owned(),
-                reason: None,
-            };
-            self.push_event(event, runs);
-        }
-    }
-
-    fn runs(&self, runs: &[HookRun]) -> Vec<RecordedRun> {
-        runs.iter()
-            .map(|run| recorded_run(run, self.rules.get(run.rule.0 as usize)))
-            .collect()
-    }
-
-    fn push_event(&mut self, mut event: RecordedEvent, runs: &[HookRun]) {
-        let inputs: Vec<Bytes> = runs.iter().map(|run| run.input.clone()).collect();
-        let texts: usize = inputs.iter().map(Bytes::len).sum();
-        let outputs = event.hooks.iter().map(|run| match &run.output {
+        let rule = |run: &HookRun| self.rules.get(run.rule.0 as usize);
+        let hooks = decision.runs.iter();
+        let hooks: Vec<RecordedRun> = hooks.map(|run| recorded_run(run, rule(run))).collect();
+        let outputs = hooks.iter().map(|run| match &run.output {
             Value::Null => 256,
             output => 256 + output.to_string().len(),
         });
-        let bytes = texts + outputs.sum::<usize>();
-        if let Some(raw) = self.raw(bytes) {
-            event.round = u32::try_from(raw.rounds.len()).unwrap_or(u32::MAX);
+        let outputs: usize = outputs.sum();
+        let inputs: Vec<Bytes> = decision.runs.iter().map(|run| run.input.clone()).collect();
+        let texts: usize = inputs.iter().map(Bytes::len).sum();
+        if let Some(raw) = self.raw(texts + outputs) {
+            let event = RecordedEvent {
+                name: decision.event.as_str().to_owned(),
+                ms: milliseconds(exchange),
+                round: u32::try_from(raw.rounds.len()).unwrap_or(u32::MAX),
+                origin: decision.origin.as_str().to_owned(),
+                subject: decision.subject.map(str::to_owned),
+                hooks,
+                verdict: decision.verdict.as_str().to_owned(),
+                reason: decision.reason(),
+            };
             raw.events.push((event, inputs));
         }
     }
@@ -224,30 +192,29 @@ impl RecordingSink {
 
     fn finish(&mut self, exchange: &Exchange) {
         self.decide(exchange, None);
-        let Some(raw) = self.raw.take() else {
+        let Some(mut raw) = self.raw.take() else {
             if self.is_sampled == Some(true) {
                 self.collector.count_dropped();
             }
             return;
         };
-        if !self.collector.collects(exchange.action, raw.is_tool_denied) {
+        let tool_denied = raw.line.outcome.tool_denied;
+        if !self.collector.collects(exchange.action, tool_denied) {
             return;
         }
-        let summary = ExchangeSummary {
+        raw.line = RecordedExchange {
             id: exchange.request_id.to_string(),
-            revision: Arc::clone(&self.revision),
+            revision: self.revision.to_string(),
             caller: exchange.caller.name.clone(),
             dialect: exchange.api.to_owned(),
             operation: exchange.operation.to_owned(),
             outcome: RecordedOutcome {
-                action: exchange.action.as_str().to_owned(),
-                error: exchange.error.map(str::to_owned),
-                end: exchange.end.as_str().to_owned(),
-                tool_denied: raw.is_tool_denied,
-                ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
+                tool_denied,
+                ..recorded_outcome(exchange)
             },
+            ..raw.line
         };
-        self.collector.push(raw, summary);
+        self.collector.push(raw);
     }
 }
 
@@ -257,20 +224,30 @@ impl Sink for RecordingSink {
             ExchangeEvent::SessionFound {
                 match_kind, source, ..
             } => self.decide(exchange, Some((match_kind, source))),
-            ExchangeEvent::EventDecided(decision) => {
-                if !decision.runs.is_empty() {
-                    self.add_event(exchange, decision);
-                }
+            ExchangeEvent::EventDecided(decision) if !decision.runs.is_empty() => {
+                self.add_event(exchange, decision);
             }
-            ExchangeEvent::ChunkDecided(decision) => {
-                if decision.runs.iter().any(has_effect) {
-                    self.add_event(exchange, decision);
-                }
+            ExchangeEvent::ChunkDecided(decision) if decision.runs.iter().any(has_effect) => {
+                self.add_event(exchange, decision);
             }
-            ExchangeEvent::ChunkInspected(runs) => self.add_inspection(exchange, runs),
+            // Runs of policies on a chunk that decided nothing.
+            ExchangeEvent::ChunkInspected(runs) if runs.iter().any(has_effect) => {
+                let decision = EventDecision {
+                    event: EventName::AfterModel,
+                    origin: EventOrigin::ModelCall,
+                    subject: None,
+                    input: None,
+                    plan: None,
+                    runs,
+                    verdict: Action::Proceed,
+                    output: &HookOutput::default(),
+                    diagnostics: &[],
+                };
+                self.add_event(exchange, &decision);
+            }
             ExchangeEvent::ToolCallDenied { .. } => {
                 if let Some(raw) = self.raw(0) {
-                    raw.is_tool_denied = true;
+                    raw.line.outcome.tool_denied = true;
                 }
             }
             ExchangeEvent::Finished => self.finish(exchange),
@@ -283,6 +260,17 @@ impl Sink for RecordingSink {
 
     fn needs(&self, what: SinkNeed) -> bool {
         self.raw.is_some() && matches!(what, SinkNeed::Bodies | SinkNeed::Upstream)
+    }
+}
+
+/// Returns the end of an exchange in the form of a recording, without denied tool calls.
+pub fn recorded_outcome(exchange: &Exchange) -> RecordedOutcome {
+    RecordedOutcome {
+        action: exchange.action.as_str().to_owned(),
+        error: exchange.error.map(str::to_owned),
+        end: exchange.end.as_str().to_owned(),
+        tool_denied: false,
+        ms: whole_milliseconds(exchange.elapsed),
     }
 }
 
@@ -303,7 +291,7 @@ pub fn recorded_run(run: &HookRun, rule: Option<&RuleDefinition>) -> RecordedRun
         } else {
             serde_json::to_value(output).unwrap_or_default()
         },
-        ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
+        ms: whole_milliseconds(run.elapsed),
         action: run.action.as_str().to_owned(),
         would: run.would.map(|action| action.as_str().to_owned()),
         edited: run.edited,

@@ -4,7 +4,7 @@ use std::{cmp::Ordering, str::FromStr};
 
 use thiserror::Error;
 
-use super::{report::ReplayReport, tally::CallCounts};
+use super::report::{CallCounts, ReplayReport};
 
 /// The condition of `--fail-on`.
 #[derive(Debug, Clone)]

@@ -352,8 +352,7 @@ fn error_outcome(reason: &str) -> RecordedOutcome {
         action: "error".to_owned(),
         error: Some(reason.to_owned()),
         end: "complete".to_owned(),
-        tool_denied: false,
-        ms: 0,
+        ..RecordedOutcome::default()
     }
 }
 
@@ -363,19 +362,13 @@ fn head(recorded: &RecordedExchange) -> RecordedExchange {
         v: recorded.v,
         id: recorded.id.clone(),
         time: recorded.time.clone(),
-        revision: String::new(),
         caller: recorded.caller.clone(),
         session: recorded.session.clone(),
         dialect: recorded.dialect.clone(),
         operation: recorded.operation.clone(),
         method: recorded.method.clone(),
         target: recorded.target.clone(),
-        headers: Vec::new(),
         request: RecordedBody::Omitted(0),
-        rounds: Vec::new(),
-        events: Vec::new(),
-        answer: None,
-        outcome: error_outcome(""),
-        masked: Vec::new(),
+        ..RecordedExchange::default()
     }
 }

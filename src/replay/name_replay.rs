@@ -12,7 +12,7 @@ use super::{
     gateway::{ReplayGateway, ReplayedHooks},
     report::{Effort, JudgedRule, ReplayReport},
     schedule::{ReplayError, is_since},
-    tally::{CallName, Tally},
+    tally::Tally,
 };
 use crate::{
     config::{Config, HookMode},
@@ -22,6 +22,8 @@ use crate::{
     model::LlmRequest,
     observe::recorder::{Exchange, Recorder},
     policy::{InspectionPass, PolicyRequest},
+    recording::{RecordedExchange, RecordedSession},
+    timestamp::whole_milliseconds,
 };
 
 /// Replays the names in a decision log, rotated files included, under a config. Lines before
@@ -40,12 +42,6 @@ pub async fn replay_names(
     let (config, rules) = names_only(config);
     let version = config.version.clone();
     let gateway = ReplayGateway::new(config, ReplayedHooks::Policies).await?;
-    let mut report = ReplayReport {
-        before: "decision log".to_owned(),
-        after: version,
-        judged_rules: rules,
-        ..ReplayReport::default()
-    };
     let mut tally = Tally::default();
     let snapshot = gateway.app.snapshot();
     for line in lines {
@@ -55,22 +51,26 @@ pub async fn replay_names(
                 if is_since(time.unwrap_or_default(), since) {
                     judge(&snapshot.engine, &line, &mut tally).await;
                 } else {
-                    report.damaged.skipped += 1;
+                    tally.report.damaged.skipped += 1;
                 }
             }
-            Err(error) => report.damaged.add(&error),
+            Err(error) => tally.report.damaged.add(&error),
         }
     }
-    report.add_tally(tally);
-    let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    report.effort = Effort {
-        elapsed_ms,
-        calls_per_second: report.counts.calls * 1000 / elapsed_ms.max(1),
-        peak_kib: None,
-    };
     drop(snapshot);
     gateway.end().await;
-    Ok(report)
+    let elapsed_ms = whole_milliseconds(started.elapsed());
+    Ok(ReplayReport {
+        before: "decision log".to_owned(),
+        after: version,
+        judged_rules: rules,
+        effort: Effort {
+            elapsed_ms,
+            calls_per_second: tally.report.counts.calls * 1000 / elapsed_ms.max(1),
+            peak_kib: None,
+        },
+        ..tally.into_report()
+    })
 }
 
 /// Reason why lists of models are not judged.
@@ -139,10 +139,7 @@ async fn judge(engine: &Engine, line: &Value, tally: &mut Tally) {
         ..Context::default()
     };
     let recorder = Recorder::for_event(Exchange::from_context(&context), Vec::new());
-    let scope = EventScope {
-        context: &context,
-        recorder: &recorder,
-    };
+    let scope = EventScope::new(&context, &recorder);
     let (event, subject, was_denied, runs) = match (text("/kind"), text("/event")) {
         ("request", _) => {
             let round = line.pointer("/round").and_then(Value::as_u64);
@@ -163,13 +160,17 @@ async fn judge(engine: &Engine, line: &Value, tally: &mut Tally) {
         _ => return,
     };
     let comparison = comparison(event, subject, was_denied, &runs);
-    let call = CallName {
-        request: text("/request"),
-        time: text("/time"),
-        caller: text("/caller/name"),
-        session: text("/session"),
+    let call = RecordedExchange {
+        id: text("/request").to_owned(),
+        time: text("/time").to_owned(),
+        caller: text("/caller/name").to_owned(),
+        session: Some(RecordedSession {
+            id: text("/session").to_owned(),
+            ..RecordedSession::default()
+        }),
+        ..RecordedExchange::default()
     };
-    tally.add(call, &comparison);
+    tally.add(&call, &comparison);
 }
 
 /// Compares what the log has of an event with what the judged rules decide.
@@ -207,11 +208,7 @@ fn model_runs(engine: &Engine, scope: EventScope<'_>, model: &str) -> Vec<HookRu
         document: &document,
     };
     let plan = engine.plan(EventName::BeforeModel, scope, subject);
-    let mut request = PolicyRequest {
-        call,
-        document,
-        edited: false,
-    };
+    let mut request = PolicyRequest::new(call, document);
     let runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First);
     runs.unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use crate::{
     event::{EventName, HookRun},
     mutex::Mutex,
     observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
-    recording::{RecordedEvent, RecordedOutcome, recorded_run},
+    recording::{RecordedEvent, RecordedOutcome, recorded_outcome, recorded_run},
 };
 
 /// Sink that collects the decisions of policies and hooks about a call. Clones share one
@@ -62,13 +62,7 @@ impl Sink for ReplaySink {
             }
             ExchangeEvent::Finished => {
                 call.status = exchange.status;
-                call.outcome = Some(RecordedOutcome {
-                    action: exchange.action.as_str().to_owned(),
-                    error: exchange.error.map(str::to_owned),
-                    end: exchange.end.as_str().to_owned(),
-                    tool_denied: false,
-                    ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
-                });
+                call.outcome = Some(recorded_outcome(exchange));
             }
             _ => (),
         }
@@ -119,12 +113,8 @@ impl ReplayedCall {
 fn event(name: EventName, round: u32) -> RecordedEvent {
     RecordedEvent {
         name: name.as_str().to_owned(),
-        ms: 0,
         round,
-        origin: String::new(),
-        subject: None,
-        hooks: Vec::new(),
         verdict: "proceed".to_owned(),
-        reason: None,
+        ..RecordedEvent::default()
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     config::Config, error::ErrorReason, mutex::Mutex, recording::RecordedExchange,
-    state::BuildError,
+    state::BuildError, timestamp::whole_milliseconds,
 };
 
 /// Revision in reports without a config to compare with.
@@ -150,22 +150,21 @@ impl Replayer {
         let tally = self.tally.lock().clone();
         let enabled = table.rules().iter().filter(|rule| !rule.disabled);
         let never = enabled.filter(|rule| !tally.asked.contains(&rule.name));
+        let never_asked = never.map(|rule| rule.name.clone()).collect();
         let before = self.before.as_ref();
         let before = before.map(|before| before.app.snapshot().config.version.clone());
-        let mut report = ReplayReport {
+        ReplayReport {
             before: before.unwrap_or_else(|| RECORDED.to_owned()),
             after: snapshot.config.version.clone(),
-            never_asked: never.map(|rule| rule.name.clone()).collect(),
+            never_asked,
             coverage: ToolCoverage::new(&tally.called_tools, table),
             effort: Effort {
-                elapsed_ms: u64::try_from(self.progress.elapsed().as_millis()).unwrap_or(u64::MAX),
+                elapsed_ms: whole_milliseconds(self.progress.elapsed()),
                 calls_per_second: self.progress.rate(),
                 peak_kib: peak_kib(),
             },
-            ..ReplayReport::default()
-        };
-        report.add_tally(tally);
-        report
+            ..tally.into_report()
+        }
     }
 
     /// Ends both gateways, and waits for their hook processes.

@@ -5,8 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    compare::{DifferenceKind, UnknownReason},
-    tally::{CallCounts, CallTimes, ChangeCounts, ChangeSample, Tally},
+    compare::{Change, DifferenceKind, UnknownReason},
     tool_coverage::ToolCoverage,
 };
 
@@ -14,7 +13,7 @@ use super::{
 const MAX_NAMED_DAMAGES: usize = 100;
 
 /// The report of a replay.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ReplayReport {
     /// Revision of the config that was compared with; `recorded` without one.
     pub before: String,
@@ -48,6 +47,66 @@ pub struct ReplayReport {
     pub effort: Effort,
 }
 
+/// Numbers of calls, each counted once by its strictest difference.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCounts {
+    /// Calls that were compared.
+    pub calls: u64,
+    /// Calls that are denied now, and were not before.
+    pub newly_denied: u64,
+    /// Calls that were denied before, and are not any more.
+    pub newly_allowed: u64,
+    /// Calls with other content or another verdict.
+    pub edited: u64,
+    /// Calls without a difference.
+    pub unchanged: u64,
+    /// Calls that cannot be compared.
+    pub unknown: u64,
+    /// Calls whose rest was not compared, because recorded answers do not fit any more. They
+    /// are counted above, too.
+    pub stale: u64,
+}
+
+/// Numbers of differences of one rule, tool or caller.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeCounts {
+    /// Decisions that deny now.
+    pub newly_denied: u64,
+    /// Decisions that do not deny any more.
+    pub newly_allowed: u64,
+    /// Differences of any other kind.
+    pub edited: u64,
+}
+
+/// A call with a difference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeSample {
+    /// Request id of the recorded call.
+    pub request: String,
+    /// Time of the recorded call.
+    pub time: String,
+    /// Name of the caller.
+    pub caller: String,
+    /// Session of the call; empty if unknown.
+    pub session: String,
+    /// The difference that it shows.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// Durations of the same calls before and after the change, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallTimes {
+    /// Median before the change.
+    pub before_p50_us: u64,
+    /// 99th percentile before the change.
+    pub before_p99_us: u64,
+    /// Median after the change.
+    pub after_p50_us: u64,
+    /// 99th percentile after the change.
+    pub after_p99_us: u64,
+}
+
 /// A rule, and whether a decision log is enough to judge it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JudgedRule {
@@ -58,7 +117,7 @@ pub struct JudgedRule {
 }
 
 /// Parts of a recording that cannot be read.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DamageReport {
     /// Number of the parts.
     pub count: u64,
@@ -92,20 +151,19 @@ pub struct Effort {
 }
 
 impl ReplayReport {
-    /// Moves the sums of a tally into the report.
-    pub fn add_tally(&mut self, tally: Tally) {
-        self.times = tally.times();
-        self.counts = tally.counts;
-        self.rules = tally.rules;
-        self.tools = tally.tools;
-        self.callers = tally.callers;
-        self.unknown = tally.unknown;
-        self.samples = tally.samples;
-    }
-
     /// Returns the samples, those of the strictest kind first.
     pub fn samples(&self) -> impl Iterator<Item = &ChangeSample> {
         self.samples.values().rev().flatten()
+    }
+}
+
+impl ChangeCounts {
+    pub(super) const fn add(&mut self, kind: DifferenceKind) {
+        match kind {
+            DifferenceKind::NewlyDenied => self.newly_denied += 1,
+            DifferenceKind::NewlyAllowed => self.newly_allowed += 1,
+            DifferenceKind::Edited => self.edited += 1,
+        }
     }
 }
 

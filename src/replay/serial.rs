@@ -1,6 +1,6 @@
 //! Replay of calls that come one by one, with a report at any time.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::{
     compare::Comparison,
@@ -55,6 +55,11 @@ impl SerialReplay {
     /// Returns the calls that wait for earlier ones of their sessions.
     pub fn release(&mut self) -> Vec<OrderedCall> {
         self.order.finish()
+    }
+
+    /// Returns the calls that have waited in vain for this time. Their sessions are unknown.
+    pub fn release_stalled(&mut self, timeout: Duration) -> Vec<OrderedCall> {
+        self.order.release_stalled(timeout)
     }
 
     /// Replays a call whose turn it is.

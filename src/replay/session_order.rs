@@ -1,4 +1,4 @@
-//! Order of recorded calls within their sessions, and gaps in it. Pure.
+//! Order of recorded calls within their sessions, and gaps in it.
 //!
 //! A recording has calls in the order in which they ended. Those of one session are replayed in
 //! the order in which they began.
@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     hash::{BuildHasher, RandomState},
     num::NonZeroUsize,
+    time::{Duration, Instant},
 };
 
 use lru::LruCache;
@@ -40,14 +41,22 @@ pub struct OrderedCall {
 pub(super) struct SessionOrder {
     hasher: RandomState,
     sessions: LruCache<u64, SessionProgress>,
-    /// Calls that wait, by session, and by place and number of the call.
-    waiting: HashMap<u64, BTreeMap<(u64, u64), RecordedExchange>>,
+    waiting: HashMap<u64, WaitingCalls>,
     /// Sessions with waiting calls, oldest first.
     waiting_sessions: VecDeque<u64>,
     waiting_calls: usize,
     waiting_kib: u64,
     /// Number of calls that have waited so far.
     number: u64,
+}
+
+/// Calls of a session that wait for an earlier one.
+#[derive(Debug)]
+struct WaitingCalls {
+    /// The calls by place and number.
+    calls: BTreeMap<(u64, u64), RecordedExchange>,
+    /// Time since which no call of the session has had its turn.
+    since: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -109,15 +118,29 @@ impl SessionOrder {
         calls
     }
 
+    /// Returns the calls of sessions in which no call has had its turn for this time: one that
+    /// they wait for is lost.
+    pub(super) fn release_stalled(&mut self, timeout: Duration) -> Vec<OrderedCall> {
+        let waiting = self.waiting.iter();
+        let stalled = waiting.filter(|(_, waiting)| waiting.since.elapsed() >= timeout);
+        let stalled: Vec<u64> = stalled.map(|(key, _)| *key).collect();
+        self.waiting_sessions.retain(|key| !stalled.contains(key));
+        let calls = stalled.into_iter().flat_map(|key| self.release(key));
+        calls.collect()
+    }
+
     fn wait(&mut self, key: u64, place: u64, exchange: RecordedExchange) {
-        let waiting = self.waiting.entry(key).or_default();
-        if waiting.is_empty() {
+        let waiting = self.waiting.entry(key).or_insert_with(|| {
             self.waiting_sessions.push_back(key);
-        }
+            WaitingCalls {
+                calls: BTreeMap::new(),
+                since: Instant::now(),
+            }
+        });
         self.waiting_calls += 1;
         self.waiting_kib += u64::from(kib(&exchange));
         // Replicas that record into one folder count the places of a session separately.
-        waiting.insert((place, self.number), exchange);
+        waiting.calls.insert((place, self.number), exchange);
         self.number += 1;
     }
 
@@ -132,13 +155,12 @@ impl SessionOrder {
     }
 
     fn release(&mut self, key: u64) -> Vec<OrderedCall> {
-        let waiting = self.waiting.remove(&key).unwrap_or_default();
-        self.waiting_calls -= waiting.len();
-        self.waiting_kib -= waiting
-            .values()
-            .map(|call| u64::from(kib(call)))
-            .sum::<u64>();
-        let calls = waiting.into_values();
+        let Some(WaitingCalls { calls, .. }) = self.waiting.remove(&key) else {
+            return Vec::new();
+        };
+        self.waiting_calls -= calls.len();
+        self.waiting_kib -= calls.values().map(|call| u64::from(kib(call))).sum::<u64>();
+        let calls = calls.into_values();
         calls.map(|exchange| self.start(key, exchange)).collect()
     }
 
@@ -149,7 +171,7 @@ impl SessionOrder {
 
     /// Takes the first waiting call of a session, unless it is behind the place `last`.
     fn take_waiting(&mut self, key: u64, last: u64) -> Option<RecordedExchange> {
-        let waiting = self.waiting.get_mut(&key)?;
+        let waiting = &mut self.waiting.get_mut(&key)?.calls;
         let first = waiting.first_entry();
         let first = first.filter(|entry| entry.key().0 <= last)?;
         let exchange = first.remove();
@@ -164,6 +186,9 @@ impl SessionOrder {
 
     /// Records that a call begins.
     fn start(&mut self, key: u64, exchange: RecordedExchange) -> OrderedCall {
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            waiting.since = Instant::now();
+        }
         let progress = self
             .sessions
             .get_or_insert_mut(key, SessionProgress::default);

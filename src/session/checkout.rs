@@ -52,9 +52,10 @@ pub struct Session {
     noted: BTreeMap<u64, u64>,
     /// True if the store had the session when the request found it, or has it since.
     is_saved: bool,
-    active: Option<ActiveRequestGuard>,
+    /// Counts the request as active until its response is recorded.
+    pub(super) active: Option<ActiveRequestGuard>,
     /// Held while this request starts the session.
-    start: Option<OwnedMutexGuard<()>>,
+    pub(super) start: Option<OwnedMutexGuard<()>>,
 }
 
 impl Session {
@@ -93,16 +94,6 @@ impl Session {
         session.prompts = session.conversation.prompts(&is_end);
         session.record_request(request, lookup.known_items);
         session
-    }
-
-    /// Keeps the request marked as in flight until its response is recorded.
-    pub(super) fn hold_active(&mut self, guard: ActiveRequestGuard) {
-        self.active = Some(guard);
-    }
-
-    /// Lets other requests that would start the session wait until it is saved.
-    pub(super) fn hold_start(&mut self, guard: OwnedMutexGuard<()>) {
-        self.start = Some(guard);
     }
 
     /// Continues a session that another request has started in the meantime.

@@ -86,7 +86,7 @@ impl Sessions {
         let store = Arc::clone(&self.store);
         let mut session = Session::new(request, lookup, conversation, fingerprinter, store);
         if request.role == CallRole::Main {
-            session.hold_active(guard);
+            session.active = Some(guard);
         }
         Ok(Box::new(session))
     }
@@ -97,7 +97,7 @@ impl Sessions {
         let guard = self.starts.lock(&session.key).await;
         match self.store.load(&session.key).await {
             Some(stored) if stored.started => session.continue_started(stored.context),
-            _ => session.hold_start(guard),
+            _ => session.start = Some(guard),
         }
     }
 
@@ -161,10 +161,9 @@ impl Sessions {
         let key = SessionKey::new(caller, id);
         match self.store.load(&key).await {
             Some(state) => Lookup {
-                key,
                 state,
                 match_kind: MatchKind::Continued,
-                known_items: 0,
+                ..Lookup::new_session(key)
             },
             None => Lookup::new_session(key),
         }
@@ -186,10 +185,9 @@ impl Sessions {
             self.mark_summaries(&found.key, &mut state, conversation)
                 .await;
             return Lookup {
-                key: found.key,
                 state,
                 match_kind: MatchKind::Rewritten,
-                known_items: 0,
+                ..Lookup::new_session(found.key)
             };
         }
         if request.role == CallRole::Main || is_before_first_call(items) {

@@ -89,10 +89,10 @@ impl Transcripts {
             return log.path.display().to_string();
         }
         logs.push(key.clone(), TranscriptLog::new(path, bytes));
-        while logs.len() > self.max {
-            if let Some((_, oldest)) = logs.pop_lru() {
-                remove(&oldest.path);
-            }
+        while logs.len() > self.max
+            && let Some((_, oldest)) = logs.pop_lru()
+        {
+            remove(&oldest.path);
         }
         shown
     }
@@ -122,13 +122,11 @@ impl Transcripts {
     pub fn expire(&self) {
         let mut logs = self.logs.lock();
         let lifetime = self.idle.saturating_add(EXPIRY_GRACE_PERIOD);
-        while logs
-            .peek_lru()
-            .is_some_and(|(_, log)| log.last_used.elapsed() > lifetime)
+        while let Some((_, oldest)) = logs.peek_lru()
+            && oldest.last_used.elapsed() > lifetime
         {
-            if let Some((_, oldest)) = logs.pop_lru() {
-                remove(&oldest.path);
-            }
+            remove(&oldest.path);
+            logs.pop_lru();
         }
     }
 }

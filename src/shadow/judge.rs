@@ -1,6 +1,6 @@
 //! Judgement of collected exchanges by the shadow's config.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use crate::{
     observe::Metrics,
@@ -16,18 +16,24 @@ pub(super) struct ExchangeJudge {
     pub(super) replay: SerialReplay,
     pub(super) collector: Arc<ExchangeCollector>,
     pub(super) max_bytes: usize,
+    /// Time after which an exchange that others wait for is lost.
+    pub(super) lost_after: Duration,
     pub(super) metrics: Arc<Metrics>,
     /// Memory of the exchanges that wait for earlier ones or are judged, by request id.
     pub(super) held: HashMap<String, ReservedBytes>,
 }
 
 impl ExchangeJudge {
-    /// Judges an exchange, and those that waited for it. If half of the memory is used, none waits
-    /// any longer.
-    pub(super) async fn judge(&mut self, collected: CollectedExchange) {
-        let (exchange, memory) = collected.into_recorded();
-        self.held.insert(exchange.id.clone(), memory);
-        let mut calls = self.replay.push(exchange);
+    /// Judges the next exchange, if there is one, those that waited for it, and those that wait for
+    /// a lost one. If half of the memory is used, none waits any longer.
+    pub(super) async fn judge(&mut self, next: Option<Box<CollectedExchange>>) {
+        let mut calls = Vec::new();
+        if let Some(collected) = next {
+            let (exchange, memory) = collected.into_recorded();
+            self.held.insert(exchange.id.clone(), memory);
+            calls = self.replay.push(exchange);
+        }
+        calls.extend(self.replay.release_stalled(self.lost_after));
         if self.collector.held_bytes() > self.max_bytes / 2 {
             calls.extend(self.replay.release());
         }

@@ -1,6 +1,6 @@
 //! The task that starts and ends shadows: at the start, after reloads, and for operators.
 
-use std::{future::pending, path::PathBuf, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::OptionFuture;
 use jiff::Timestamp;
@@ -10,11 +10,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::worker::{EXCHANGE_TIMEOUT, EndReason, ThreadEnd, Worker, WorkerPlan};
+use super::worker::{EXCHANGE_TIMEOUT, EndReason, Worker, WorkerPlan};
 use crate::{
     audit_log::{AuditRecord, ShadowChange, ShadowEnd, ShadowRecord},
     config::{Config, RecordSelection, ShadowSettings},
-    observe::Metrics,
     recording::{CollectedExchange, ExchangeCollector},
     state::{App, ConfigInput, ShadowAction, ShadowError, ShadowRequest, ShadowStatus},
 };
@@ -94,7 +93,7 @@ struct RunningShadow {
 struct Collection {
     settings: ShadowSettings,
     collector: Arc<ExchangeCollector>,
-    queue: mpsc::Receiver<CollectedExchange>,
+    queue: mpsc::Receiver<Box<CollectedExchange>>,
     /// Exchanges that earlier shadows dropped.
     dropped_before: u64,
 }
@@ -104,7 +103,15 @@ impl Collection {
     fn start(app: &App, settings: ShadowSettings) -> Self {
         let metrics = &app.resources.metrics;
         let dropped_before = metrics.shadow_dropped.get();
-        let (collector, queue) = collector(&settings, metrics);
+        let (sender, queue) = mpsc::channel(settings.budget.queue);
+        let send = move |exchange| !matches!(sender.try_send(exchange), Err(TrySendError::Full(_)));
+        let what = RecordSelection {
+            sample: settings.sample,
+            ..RecordSelection::default()
+        };
+        let (memory, dropped) = (settings.budget.memory, metrics.shadow_dropped.clone());
+        let collector = ExchangeCollector::new(what, memory, Box::new(send), dropped);
+        let collector = Arc::new(collector.without_gaps());
         let slot = &app.resources.shadow;
         slot.set_collector(Some(Arc::clone(&collector)));
         Self {
@@ -123,7 +130,10 @@ impl ShadowTask {
         let config = Arc::clone(&self.app.snapshot().config);
         let settings = config.shadow.clone();
         let candidate = match &settings {
-            Some(settings) => Some(self.load(settings.config.clone()).await),
+            Some(settings) => {
+                let (app, path) = (self.app.clone(), settings.config.clone());
+                Some(read(move || app.read_other(ConfigInput::Other(&path))).await)
+            }
             None => None,
         };
         let version = candidate.as_ref().map(|candidate| match candidate {
@@ -148,11 +158,6 @@ impl ShadowTask {
         if self.collection.take().is_some() {
             self.app.resources.shadow.set_collector(None);
         }
-    }
-
-    async fn load(&self, path: PathBuf) -> Result<Config, String> {
-        let app = self.app.clone();
-        read(move || app.read_other(ConfigInput::Other(&path))).await
     }
 
     async fn reply(&mut self, request: ShadowRequest) {
@@ -218,9 +223,12 @@ impl ShadowTask {
             until: rfc3339(started.checked_add(time).unwrap_or(Timestamp::MAX)),
             ..ShadowStatus::default()
         };
+        let timeouts = self.app.snapshot().config.timeouts;
         let plan = WorkerPlan {
             config,
             settings,
+            // A call of which nothing is read for so long has ended.
+            lost_after: timeouts.first_byte + timeouts.stream_idle,
             collector: Arc::clone(&collection.collector),
             queue: collection.queue,
             metrics: Arc::clone(&metrics),
@@ -322,22 +330,6 @@ impl ShadowTask {
     }
 }
 
-/// Returns the collector of a shadow, and the end of its queue.
-fn collector(
-    settings: &ShadowSettings,
-    metrics: &Metrics,
-) -> (Arc<ExchangeCollector>, mpsc::Receiver<CollectedExchange>) {
-    let (sender, queue) = mpsc::channel(settings.budget.queue);
-    let send = move |exchange| !matches!(sender.try_send(exchange), Err(TrySendError::Full(_)));
-    let what = RecordSelection {
-        sample: settings.sample,
-        ..RecordSelection::default()
-    };
-    let dropped = metrics.shadow_dropped.clone();
-    let collector = ExchangeCollector::new(what, settings.budget.memory, Box::new(send), dropped);
-    (Arc::new(collector.without_gaps()), queue)
-}
-
 fn log_end(record: &ShadowRecord, reason: EndReason, calls: u64) {
     let (from, to) = (&record.from, &record.to);
     let (is_failure, reason) = (reason.is_failure(), reason.as_str());
@@ -382,11 +374,7 @@ async fn ended(running: Option<&mut RunningShadow>) -> EndReason {
     let (worker, until) = (&mut running.worker, running.until);
     loop {
         tokio::select! {
-            end = &mut worker.ended => return match end {
-                Ok(ThreadEnd::Deadline) => EndReason::Deadline,
-                Ok(ThreadEnd::Cancelled) => EndReason::Failed,
-                Err(_panicked) => EndReason::Panic,
-            },
+            end = &mut worker.ended => return end.unwrap_or(EndReason::Panic),
             Some(()) = OptionFuture::from(until.map(sleep_until)) => return EndReason::Until,
             () = sleep(CHECK_INTERVAL) => {
                 if worker.activity.busy() > EXCHANGE_TIMEOUT + CHECK_INTERVAL {

@@ -3,10 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +11,7 @@ use std::{
 use tokio::{
     runtime::{self, Runtime},
     sync::{mpsc, oneshot},
-    time::{sleep, timeout},
+    time::{error::Elapsed, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, dispatcher, subscriber::NoSubscriber};
@@ -22,6 +19,7 @@ use tracing::{Dispatch, dispatcher, subscriber::NoSubscriber};
 use super::{cpu_pace::CpuPace, judge::ExchangeJudge};
 use crate::{
     config::{Config, CpuShare, ShadowHooks, ShadowSettings},
+    mutex::Mutex,
     observe::Metrics,
     recording::{CollectedExchange, ExchangeCollector},
     replay::{LiveReport, ReplayedHooks, SerialReplay},
@@ -29,6 +27,9 @@ use crate::{
 
 /// Longest judgement of one exchange, in which hooks with `shadow: true` may run.
 pub(super) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time between two looks for exchanges that wait for a lost one.
+const LOST_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time to judge the exchanges that wait for earlier ones, at the end.
 const REST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -77,15 +78,6 @@ impl EndReason {
     }
 }
 
-/// Reason for the end of a thread that did not panic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ThreadEnd {
-    /// The task asked for it, or the gateway cannot be built.
-    Cancelled,
-    /// An exchange took too long.
-    Deadline,
-}
-
 /// A thread that judges exchanges.
 pub(super) struct Worker {
     pub(super) report: LiveReport,
@@ -93,25 +85,23 @@ pub(super) struct Worker {
     /// Interrupts a judgement at its next await.
     pub(super) cancel: CancellationToken,
     /// Its end. An error after a panic.
-    pub(super) ended: oneshot::Receiver<ThreadEnd>,
+    pub(super) ended: oneshot::Receiver<EndReason>,
 }
 
 /// Inputs for the start of a worker thread.
 pub(super) struct WorkerPlan {
     pub(super) config: Config,
     pub(super) settings: ShadowSettings,
+    /// Time after which an exchange that others wait for is lost.
+    pub(super) lost_after: Duration,
     pub(super) collector: Arc<ExchangeCollector>,
-    pub(super) queue: mpsc::Receiver<CollectedExchange>,
+    pub(super) queue: mpsc::Receiver<Box<CollectedExchange>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// The time since which a thread judges the present exchange.
-#[derive(Debug)]
-pub(super) struct Activity {
-    started: Instant,
-    /// Milliseconds from `started` to the begin of the exchange; 0 without one.
-    busy_since_ms: AtomicU64,
-}
+/// The time since which a thread judges the present exchange; `None` without one.
+#[derive(Debug, Default)]
+pub(super) struct Activity(Mutex<Option<Instant>>);
 
 /// Limits of a thread.
 struct WorkerLimits {
@@ -155,41 +145,26 @@ impl Drop for Worker {
     }
 }
 
-impl Default for Activity {
-    fn default() -> Self {
-        Self {
-            started: Instant::now(),
-            busy_since_ms: AtomicU64::new(0),
-        }
-    }
-}
-
 impl Activity {
     /// Returns the time since which the present exchange is judged.
     pub(super) fn busy(&self) -> Duration {
-        match self.busy_since_ms.load(Ordering::Relaxed) {
-            0 => Duration::ZERO,
-            since => {
-                let since = Duration::from_millis(since);
-                self.started.elapsed().saturating_sub(since)
-            }
-        }
+        let since = *self.0.lock();
+        since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn begin(&self) {
-        let since = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.busy_since_ms.store(since.max(1), Ordering::Relaxed);
+        *self.0.lock() = Some(Instant::now());
     }
 
     fn end(&self) {
-        self.busy_since_ms.store(0, Ordering::Relaxed);
+        *self.0.lock() = None;
     }
 }
 
 /// Runs a function with a runtime of its own on a thread of the lowest priority.
 fn spawn(
-    run: impl FnOnce(&Runtime) -> ThreadEnd + Send + 'static,
-) -> io::Result<oneshot::Receiver<ThreadEnd>> {
+    run: impl FnOnce(&Runtime) -> EndReason + Send + 'static,
+) -> io::Result<oneshot::Receiver<EndReason>> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -216,7 +191,7 @@ async fn run_worker(
     ready: oneshot::Sender<Result<LiveReport, String>>,
     cancel: &CancellationToken,
     activity: &Activity,
-) -> ThreadEnd {
+) -> EndReason {
     let hooks = match plan.settings.hooks {
         ShadowHooks::Policies => ReplayedHooks::Policies,
         ShadowHooks::Recorded => ReplayedHooks::Recorded,
@@ -225,7 +200,7 @@ async fn run_worker(
         Ok(replay) => replay,
         Err(error) => {
             ready.send(Err(error.to_string())).ok();
-            return ThreadEnd::Cancelled;
+            return EndReason::Failed;
         }
     };
     let budget = plan.settings.budget;
@@ -235,6 +210,7 @@ async fn run_worker(
         replay,
         collector: plan.collector,
         max_bytes: budget.memory,
+        lost_after: plan.lost_after,
         metrics: Arc::clone(&plan.metrics),
         held: HashMap::new(),
     };
@@ -242,42 +218,54 @@ async fn run_worker(
         cpu: budget.cpu,
         exchange_timeout: EXCHANGE_TIMEOUT,
     };
-    let judged = async |exchange| judge.judge(exchange).await;
-    let end = work(&mut queue, &limits, cancel, activity, judged).await;
+    let judged = async |next| judge.judge(next).await;
+    let worked = work(&mut queue, &limits, cancel, activity, judged).await;
     plan.metrics.shadow_dropped.inc_by(queue.len() as u64);
-    if end == ThreadEnd::Cancelled {
+    if worked.is_ok() {
         // A rest that takes longer is not judged.
         timeout(REST_TIMEOUT, judge.judge_rest()).await.ok();
     }
     // That whose judgement was interrupted, and those that still wait for it.
     plan.metrics.shadow_dropped.inc_by(judge.held.len() as u64);
-    end
+    // The task has a reason of its own if it has cancelled the work.
+    worked.map_or(EndReason::Deadline, |()| EndReason::Failed)
 }
 
-/// Judges what is in a queue, one after the other, until the queue closes.
+/// Judges what is in a queue, one after the other, until the queue closes. While the queue is
+/// empty, `judge` is called with `None` now and then.
+///
+/// # Errors
+///
+/// If a judgement took too long.
 async fn work<T>(
     queue: &mut mpsc::Receiver<T>,
     limits: &WorkerLimits,
     cancel: &CancellationToken,
     activity: &Activity,
-    mut judge: impl AsyncFnMut(T),
-) -> ThreadEnd {
+    mut judge: impl AsyncFnMut(Option<T>),
+) -> Result<(), Elapsed> {
     let mut pace = CpuPace::new(limits.cpu);
-    while let Some(Some(next)) = cancel.run_until_cancelled(queue.recv()).await {
+    loop {
+        let next = timeout(LOST_CHECK_INTERVAL, queue.recv());
+        let next = match cancel.run_until_cancelled(next).await {
+            None | Some(Ok(None)) => break,
+            Some(Ok(next)) => next,
+            Some(Err(_elapsed)) => None,
+        };
         activity.begin();
         pace.begin();
         let judged = timeout(limits.exchange_timeout, judge(next));
         match cancel.run_until_cancelled(judged).await {
             None => break,
-            Some(Err(_elapsed)) => return ThreadEnd::Deadline,
-            Some(Ok(())) => activity.end(),
+            Some(judged) => judged?,
         }
+        activity.end();
         let pause = pace.pause();
         if !pause.is_zero() && cancel.run_until_cancelled(sleep(pause)).await.is_none() {
             break;
         }
     }
-    ThreadEnd::Cancelled
+    Ok(())
 }
 
 /// Lets all other threads go first.
@@ -317,16 +305,17 @@ mod tests {
     async fn a_judgement_that_takes_too_long_ends_the_work() {
         let (cancel, activity) = (CancellationToken::new(), Activity::default());
         let mut judged = 0;
-        let judge = async |item| {
-            judged += item;
-            if item == 2 {
+        let judge = async |item: Option<u32>| {
+            judged += item.unwrap();
+            if item == Some(2) {
                 std::future::pending::<()>().await;
             }
         };
 
         let end = work(&mut queue(&[1, 2, 4]), &LIMITS, &cancel, &activity, judge).await;
 
-        assert_eq!((end, judged), (ThreadEnd::Deadline, 3));
+        assert!(end.is_err());
+        assert_eq!(judged, 3);
     }
 
     #[tokio::test]
@@ -339,8 +328,9 @@ mod tests {
             longest = activity.busy();
         };
 
-        work(&mut queue, &LIMITS, &cancel, &activity, judge).await;
+        let end = work(&mut queue, &LIMITS, &cancel, &activity, judge).await;
 
+        assert!(end.is_ok());
         assert!(longest >= Duration::from_millis(50), "{longest:?}");
         assert_eq!(
             (activity.busy(), watched.busy()),
@@ -358,6 +348,6 @@ mod tests {
 
         let end = work(&mut queue(&[1, 2]), &LIMITS, &cancel, &activity, judge).await;
 
-        assert_eq!(end, ThreadEnd::Cancelled);
+        assert!(end.is_ok());
     }
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::runtime::Handle;
 
 use super::{
-    config_source::{ConfigInput, ConfigSource, StartSettings},
+    config_source::{ConfigInput, ConfigSource},
     resources::{AppResources, end_tasks},
     revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{self, ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
@@ -33,8 +33,9 @@ pub struct App {
 
 struct ReloadState {
     source: Option<ConfigSource>,
-    start: StartSettings,
-    revisions: Revisions,
+    /// The config of the start. Some of its settings a reload does not change.
+    start: Arc<Config>,
+    revisions: Mutex<Revisions>,
     /// Locked during a reload: two at once would both take over transports of the same
     /// snapshot, and end them with the first of the two.
     running: Mutex<()>,
@@ -49,12 +50,7 @@ impl App {
     /// Returns an error if something that the config asks for cannot be built, or if a
     /// guard is not proven. No hook process is left then.
     pub async fn new(config: Config, resources: AppResources) -> Result<Self, BuildError> {
-        let snapshot = Box::pin(build_snapshot(config, &resources, None, None)).await;
-        Ok(Self::of(
-            ended_on_error(snapshot, &resources).await?,
-            resources,
-            None,
-        ))
+        Self::build(config, resources, None).await
     }
 
     /// Builds an application like [`Self::new`], whose config can be reloaded from `source`, which
@@ -69,26 +65,36 @@ impl App {
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
         revisions::log_warnings(&config);
-        let snapshot = Box::pin(build_snapshot(config, &resources, Some(&source), None)).await;
-        let snapshot = ended_on_error(snapshot, &resources).await?;
-        source.store(&snapshot.config, &ReloadCause::Start.to_string(), None)?;
-        Ok(Self::of(snapshot, resources, Some(source)))
+        Self::build(config, resources, Some(source)).await
     }
 
-    fn of(snapshot: Snapshot, resources: AppResources, source: Option<ConfigSource>) -> Self {
+    async fn build(
+        config: Config,
+        resources: AppResources,
+        source: Option<ConfigSource>,
+    ) -> Result<Self, BuildError> {
+        let snapshot = Box::pin(build_snapshot(config, &resources, source.as_ref(), None)).await;
+        if snapshot.is_err() {
+            // Workers end with their snapshot.
+            end_tasks(&resources.tasks).await;
+        }
+        let snapshot = snapshot?;
+        if let Some(source) = &source {
+            source.store(&snapshot.config, &ReloadCause::Start.to_string(), None)?;
+        }
+        let mut revisions = Revisions::default();
+        revisions.add(revision(&snapshot, ReloadCause::Start));
         let reloads = ReloadState {
             source,
-            start: StartSettings::of(&snapshot.config),
-            revisions: Revisions::default(),
+            start: Arc::clone(&snapshot.config),
+            revisions: Mutex::new(revisions),
             running: Mutex::default(),
         };
-        let first = revision(&snapshot, ReloadCause::Start);
-        reloads.revisions.add(first);
-        Self {
+        Ok(Self {
             snapshot: Arc::new(RwLock::new(Arc::new(snapshot))),
             resources: Arc::new(resources),
             reloads: Arc::new(reloads),
-        }
+        })
     }
 
     /// Starts background tasks and prewarmed hook processes. Needs a runtime.
@@ -273,8 +279,8 @@ impl App {
         cause: &ReloadCause,
         promotion: Option<&PromotionRecord>,
     ) -> Result<(), ReloadError> {
-        self.reloads.start.check(&config)?;
-        let snapshot = self.build(config)?;
+        revisions::check_start_settings(&self.reloads.start, &config)?;
+        let snapshot = self.rebuild(config)?;
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.
         self.source()?
@@ -287,12 +293,12 @@ impl App {
         self.replace(snapshot).proofs.stop();
         self.resources.shadow.notify_config_change();
         revisions::log_warnings(&applied.config);
-        self.reloads.revisions.add(applied);
+        self.reloads.revisions.lock().add(applied);
         Ok(())
     }
 
     /// Builds and proves the snapshot of a config, unless the gateway shuts down.
-    fn build(&self, config: Config) -> Result<Snapshot, ReloadError> {
+    fn rebuild(&self, config: Config) -> Result<Snapshot, ReloadError> {
         let previous = self.snapshot();
         let source = Some(self.source()?);
         let built = build_snapshot(config, &self.resources, source, Some(&previous));
@@ -311,7 +317,7 @@ impl App {
             }
             Err(error) => {
                 tracing::warn!(problems = %error, "config reload rejected");
-                self.reloads.revisions.set_refused(RefusedReload {
+                self.reloads.revisions.lock().refused = Some(RefusedReload {
                     time: Timestamp::now(),
                     cause,
                     error: error.clone(),
@@ -330,12 +336,13 @@ impl App {
 
     /// Returns the last reload, if it failed.
     pub fn refused_reload(&self) -> Option<RefusedReload> {
-        self.reloads.revisions.refused()
+        self.reloads.revisions.lock().refused.clone()
     }
 
     /// Returns the configs that are or were in use, newest first. Of many, the last ones.
     pub fn revisions(&self) -> Vec<ConfigRevision> {
-        self.reloads.revisions.list()
+        let revisions = self.reloads.revisions.lock();
+        revisions.applied.iter().rev().cloned().collect()
     }
 
     /// Replaces the snapshot and returns the previous one.
@@ -363,17 +370,6 @@ async fn build_snapshot(
         snapshot.add_candidate(candidate, source, resources, previous)?;
     }
     Ok(snapshot)
-}
-
-/// Waits for the end of workers, which end with their snapshot, if it cannot be used.
-async fn ended_on_error(
-    snapshot: Result<Snapshot, BuildError>,
-    resources: &AppResources,
-) -> Result<Snapshot, BuildError> {
-    if snapshot.is_err() {
-        end_tasks(&resources.tasks).await;
-    }
-    snapshot
 }
 
 fn revision(snapshot: &Snapshot, cause: ReloadCause) -> ConfigRevision {

@@ -5,7 +5,6 @@
 
 mod read_files;
 mod source_error;
-mod start_settings;
 
 use std::{
     fmt,
@@ -13,7 +12,6 @@ use std::{
     sync::Arc,
 };
 
-pub(super) use self::start_settings::StartSettings;
 pub use self::{read_files::ReadFiles, source_error::SourceError};
 use super::revision_store::{
     ActiveRevision, RevisionError, RevisionStore, StoredRevision, is_version,

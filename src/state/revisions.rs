@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use super::{config_source::SourceError, revision_store::RevisionError};
-use crate::{config::Config, hook, mutex::Mutex};
+use crate::{config::Config, hook};
 
 /// Revisions that are kept, the current one included.
 const MAX_REVISIONS: usize = 20;
@@ -59,12 +59,9 @@ pub struct RefusedReload {
 
 /// The last configs, newest last.
 #[derive(Debug, Default)]
-pub(super) struct Revisions(Mutex<RevisionState>);
-
-#[derive(Debug, Default)]
-struct RevisionState {
-    applied: VecDeque<ConfigRevision>,
-    refused: Option<RefusedReload>,
+pub(super) struct Revisions {
+    pub(super) applied: VecDeque<ConfigRevision>,
+    pub(super) refused: Option<RefusedReload>,
 }
 
 impl ReloadCause {
@@ -110,35 +107,36 @@ pub(super) fn log_warnings(config: &Config) {
     }
 }
 
+/// Checks that a config does not open the listeners that are bound since the start, and logs which
+/// of its settings need a restart.
+pub(super) fn check_start_settings(start: &Config, config: &Config) -> Result<(), ReloadError> {
+    let bound = (start.listen, start.admin.listen);
+    let checked = config.check_bound_addresses(bound.0, bound.1);
+    checked.map_err(|error| ReloadError(error.to_string()))?;
+    if (config.listen, config.admin.listen) != bound {
+        tracing::warn!("listener addresses changed; restart to apply");
+    }
+    if config.log != start.log {
+        tracing::warn!("log settings changed; restart to apply");
+    }
+    Ok(())
+}
+
 impl Revisions {
     /// Adds the config that is in use now, unless it is the same as before. The last refused one
     /// no longer matters.
-    pub(super) fn add(&self, revision: ConfigRevision) {
-        let mut state = self.0.lock();
-        state.refused = None;
-        if let Some(current) = state.applied.back_mut()
+    pub(super) fn add(&mut self, revision: ConfigRevision) {
+        self.refused = None;
+        if let Some(current) = self.applied.back_mut()
             && current.config.version == revision.config.version
         {
             // Its lines and secrets may be others.
             current.config = revision.config;
             return;
         }
-        if state.applied.len() == MAX_REVISIONS {
-            state.applied.pop_front();
+        if self.applied.len() == MAX_REVISIONS {
+            self.applied.pop_front();
         }
-        state.applied.push_back(revision);
-    }
-
-    pub(super) fn set_refused(&self, refused: RefusedReload) {
-        self.0.lock().refused = Some(refused);
-    }
-
-    /// Returns the configs, newest first.
-    pub(super) fn list(&self) -> Vec<ConfigRevision> {
-        self.0.lock().applied.iter().rev().cloned().collect()
-    }
-
-    pub(super) fn refused(&self) -> Option<RefusedReload> {
-        self.0.lock().refused.clone()
+        self.applied.push_back(revision);
     }
 }

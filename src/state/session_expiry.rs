@@ -113,10 +113,8 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
     let event = SessionEnd {
         reason: "other".to_owned(),
     };
-    let scope = EventScope {
-        context: &context,
-        recorder: &snapshot.event_recorder(&context),
-    };
+    let recorder = snapshot.event_recorder(&context);
+    let scope = EventScope::new(&context, &recorder);
     let fired = snapshot.engine.fire(scope, event, EventOrigin::Derived);
     fired.await;
 }

@@ -118,6 +118,32 @@ fn a_gateway_that_cannot_be_reached_is_reported_with_the_cause() {
     assert!(!stderr.contains("127.0.0.1:1/"), "{stderr}");
 }
 
+#[test]
+fn a_url_with_credentials_is_refused_and_not_printed() {
+    let commands: &[&[&str]] = &[
+        &["forward", "--url"],
+        &["doctor", "--url"],
+        &["config", "history", "--url"],
+        &["bundle", "push", "policies.tar.gz"],
+    ];
+    let urls = [
+        "http://ci:s3cret@127.0.0.1:1",
+        "http://s3cret@127.0.0.1:1",
+        "http://ci:s3cret@127.0.0.1:port",
+    ];
+    for (command, url) in commands
+        .iter()
+        .flat_map(|command| urls.map(|url| (command, url)))
+    {
+        let folder = TempDir::new().unwrap();
+        let (code, stdout, stderr) = run(&[command, &[url][..]].concat(), folder.path());
+
+        assert_eq!((code, stdout.as_str()), (2, ""), "{command:?}: {stderr}");
+        assert!(stderr.contains("URL>` must be"), "{stderr}");
+        assert!(!stderr.contains("s3cret"), "{stderr}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_admin_token_is_reported_with_the_option_for_it() {
     let body = r#"{"error":{"message":"missing or invalid admin token"}}"#;

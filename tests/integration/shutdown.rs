@@ -29,6 +29,7 @@ use crate::{
 };
 
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
+const GENERATE: &str = "/v1beta/models/m:generateContent";
 const STREAMS: usize = 200;
 
 /// A model API whose streams pause until they are released.
@@ -245,6 +246,36 @@ async fn the_drain_waits_for_the_hooks_of_events_that_are_answered() {
     let records = decision_log(&folder.join("log"));
     let is_event = |record: &Value| record.to_string().contains("SessionEnd");
     assert!(records.iter().any(is_event), "{records:?}");
+}
+
+#[tokio::test]
+async fn the_hooks_of_ended_sessions_that_run_at_shutdown_finish_and_no_others_begin() {
+    let upstream = Upstream::mock().await;
+    let config = "sessions: { idle: 300ms }\nhooks: { SessionEnd: [{ hooks: [{ command: \
+         \"cat > /dev/null; echo . >> begun; until [ -e release ]; do sleep 0.05; done; \
+         echo . >> ended\" }] }] }";
+    let process = Process::start(&upstream, config);
+    let folder = process.folder.path().to_owned();
+    let count = |file: &str| {
+        let lines = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        lines.lines().count()
+    };
+    for number in 0..12 {
+        let session = format!("session-{number}");
+        let agent = Agent::at(process.agents).sending("x-hookgate-session", &session);
+        let answer = agent.post(GENERATE, prompt("go").to_string()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    // Of twelve ended sessions, four wait in the queue.
+    eventually("eight hooks run", TEST_TIMEOUT, || count("begun") == 8).await;
+
+    process.served.terminate();
+    process.wait_until_listener_is_closed().await;
+    std::fs::write(folder.join("release"), "").unwrap();
+    let (_folder, (code, log)) = process.wait_for_exit_and_keep_files().await;
+
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!((count("begun"), count("ended")), (8, 8), "{log}");
 }
 
 #[tokio::test]

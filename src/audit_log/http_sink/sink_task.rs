@@ -1,6 +1,12 @@
 //! The task that reads the log and sends its lines until they are accepted.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    ops::ControlFlow::{self, Break, Continue},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use chained_log::{BatchLimits, LineBatch, PlacedLine, ReadPosition, read_batch};
 use tokio::{
@@ -28,44 +34,19 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Sends the lines of one log until the log is closed.
 #[derive(Debug)]
 pub(in crate::audit_log) struct SinkTask {
-    path: PathBuf,
+    pub(in crate::audit_log) path: PathBuf,
     /// The endpoint of the config in force.
-    endpoint: watch::Receiver<Option<Arc<SinkEndpoint>>>,
+    pub(in crate::audit_log) endpoint: watch::Receiver<Option<Arc<SinkEndpoint>>>,
     /// Sequence number of the last written line; 0 before the first is written.
-    written: watch::Receiver<u64>,
-    metrics: Arc<Metrics>,
+    pub(in crate::audit_log) written: watch::Receiver<u64>,
+    pub(in crate::audit_log) metrics: Arc<Metrics>,
     /// Place of the last accepted line.
-    position: Option<ReadPosition>,
+    pub(in crate::audit_log) position: Option<ReadPosition>,
     /// True if the last attempt failed; logged when it changes.
-    is_failing: bool,
-}
-
-/// Reason for stopping before all lines of a batch are sent.
-enum Interruption {
-    /// The log is closed, and the endpoint does not accept its lines.
-    Closed,
-    /// The config in force has no endpoint.
-    NoEndpoint,
+    pub(in crate::audit_log) is_failing: bool,
 }
 
 impl SinkTask {
-    pub(in crate::audit_log) const fn new(
-        path: PathBuf,
-        endpoint: watch::Receiver<Option<Arc<SinkEndpoint>>>,
-        written: watch::Receiver<u64>,
-        metrics: Arc<Metrics>,
-        position: Option<ReadPosition>,
-    ) -> Self {
-        Self {
-            path,
-            endpoint,
-            written,
-            metrics,
-            position,
-            is_failing: false,
-        }
-    }
-
     /// Sends until the log is closed and sent, or [`SHUTDOWN_TIMEOUT`] has passed since
     /// it was closed.
     pub(in crate::audit_log) async fn run(mut self) {
@@ -91,9 +72,8 @@ impl SinkTask {
             match self.read(&endpoint, last_seq).await {
                 Ok(batch) => {
                     backoff = MIN_BACKOFF;
-                    match self.deliver(batch).await {
-                        Err(Interruption::Closed) => return,
-                        Err(Interruption::NoEndpoint) | Ok(()) => (),
+                    if self.deliver(batch).await.is_break() {
+                        return;
                     }
                 }
                 Err(error) => {
@@ -148,15 +128,16 @@ impl SinkTask {
         Ok(batch)
     }
 
-    /// Sends a batch until the endpoint accepts it, in parts if it is too large for it.
-    async fn deliver(&mut self, batch: LineBatch) -> Result<(), Interruption> {
+    /// Sends a batch until the endpoint accepts it, in parts if it is too large for it, or until the
+    /// config in force has no endpoint. Breaks if the log is closed and its lines are not accepted.
+    async fn deliver(&mut self, batch: LineBatch) -> ControlFlow<()> {
         let LineBatch { lines, mut missing } = batch;
         let lines = Arc::new(lines);
         let (mut start, mut size) = (0, lines.len());
         let mut backoff = MIN_BACKOFF;
         while start < lines.len() {
             let endpoint = self.endpoint.borrow_and_update().clone();
-            let endpoint = endpoint.ok_or(Interruption::NoEndpoint)?;
+            let Some(endpoint) = endpoint else { break };
             let end = lines.len().min(start + size);
             let refused = match endpoint.send(&lines, start..end).await {
                 Ok(refused) => refused,
@@ -169,7 +150,7 @@ impl SinkTask {
                 Err(error) => {
                     self.record_failure(&error);
                     if self.written.has_changed().is_err() {
-                        return Err(Interruption::Closed);
+                        return Break(());
                     }
                     self.pause(&mut backoff).await;
                     continue;
@@ -183,7 +164,7 @@ impl SinkTask {
             }
             start = end;
         }
-        Ok(())
+        Continue(())
     }
 
     /// Waits before the next attempt, longer each time, and counts the lines that are

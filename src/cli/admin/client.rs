@@ -8,7 +8,7 @@ use serde_json::Value;
 use url::Url;
 
 use crate::{
-    cli::{failure::Failure, runtime::block_on},
+    cli::{failure::Failure, runtime::block_on, service_url::ServiceUrlParser},
     service_client::{client_builder, read_body},
 };
 
@@ -22,7 +22,7 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct AdminArgs {
     /// URL of the admin API
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8788")]
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8788", value_parser = ServiceUrlParser)]
     url: Url,
     /// Path of a file with an admin token, if the gateway requires one
     #[arg(long, value_name = "PATH")]

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::files::read_bundle;
 use crate::{
-    cli::{failure::Failure, output::print, runtime::block_on},
+    cli::{failure::Failure, output::print, runtime::block_on, service_url::ServiceUrlParser},
     service_client::client_builder,
 };
 
@@ -23,6 +23,7 @@ pub(super) struct PushArgs {
     /// Path of the bundle
     bundle: PathBuf,
     /// URL to which the bundle is written
+    #[arg(value_parser = ServiceUrlParser)]
     url: Url,
     /// Path of a file with a bearer token. Default: the variable `HOOKGATE_BUNDLE_TOKEN`
     #[arg(long, value_name = "PATH")]

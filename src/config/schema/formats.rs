@@ -24,7 +24,7 @@ pub(super) fn add_to(options: ValidationOptions<'_>) -> ValidationOptions<'_> {
             Url::parse(text).is_ok_and(|url| is_base_url(&url))
         })
         .with_format("hook-url", |text: &str| {
-            Url::parse(text).is_ok_and(|url| is_hook_url(&url))
+            Url::parse(text).is_ok_and(|url| is_http_url(&url))
         })
         .with_format("age-recipient", |text: &str| {
             text.parse::<age_file::Recipient>().is_ok()
@@ -38,10 +38,11 @@ pub(super) fn add_to(options: ValidationOptions<'_>) -> ValidationOptions<'_> {
 
 /// Checks that `url` can be put before the path of a request.
 pub(crate) fn is_base_url(url: &Url) -> bool {
-    is_hook_url(url) && url.query().is_none()
+    is_http_url(url) && url.query().is_none()
 }
 
-fn is_hook_url(url: &Url) -> bool {
+/// Checks that `url` can be connected to, and has no credentials.
+pub(crate) fn is_http_url(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && has_no_user_or_fragment(url)
 }
 

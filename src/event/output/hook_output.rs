@@ -9,7 +9,10 @@ use super::{
     diagnostic::{Diagnostic, DiagnosticCode},
     reason::Reason,
 };
-use crate::{event::name::EventName, model::RequestMutation};
+use crate::{
+    event::name::EventName,
+    model::{LlmRequest, Message, RequestMutation},
+};
 
 /// Output of one hook, or the merged output of all hooks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
@@ -60,6 +63,8 @@ pub struct Interpretation {
     /// True if `llm_request` is an edit of what earlier outputs left, so that its conversation
     /// replaces theirs with all texts for the system instruction.
     pub follows_edits: bool,
+    /// Texts for the system instruction that the messages of `llm_request` leave out.
+    pub removed_system: Vec<Message>,
 }
 
 /// Effect of a hook's `tool_input` on the arguments of a tool call.
@@ -230,6 +235,11 @@ impl HookOutput {
     /// Marks the output of a hook or policy that saw the edits before its own.
     pub fn mark_following(&mut self) {
         self.interpretation.follows_edits = self.specific("llm_request").is_some();
+    }
+
+    /// Records the texts for the system instruction that an edit of this request leaves out.
+    pub fn record_removed_system(&mut self, request: &LlmRequest) {
+        self.interpretation.removed_system = self.request_edit().removed_system(request);
     }
 
     /// Applies [`RequestMutation::extract_system_message`] to `llm_request`.

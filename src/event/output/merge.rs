@@ -143,6 +143,8 @@ impl OutputMerger {
             return self.wrong_type("llm_request");
         }
         let later = output.request_edit();
+        let removed = &mut self.merged.interpretation.removed_system;
+        removed.extend(output.interpretation.removed_system.iter().cloned());
         if self.merged.specific("llm_request").is_none() {
             // The edit of a single hook is reported as the hook wrote it.
             self.merged.set_specific("llm_request", value.clone());
@@ -150,7 +152,9 @@ impl OutputMerger {
             return;
         }
         let mut edit = self.merged.request_edit();
-        for key in edit.merge(&later.fields, output.interpretation.follows_edits) {
+        let removed = &self.merged.interpretation.removed_system;
+        let follows_edits = output.interpretation.follows_edits;
+        for key in edit.merge(&later.fields, follows_edits, removed) {
             let kept = format!("{key}: unusable; the edit of an earlier hook or policy is kept");
             self.diagnostics
                 .push(DiagnosticCode::EditDropped.with(kept));

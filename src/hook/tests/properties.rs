@@ -274,10 +274,8 @@ impl EventVisitor for EventRun<'_> {
         }))
         .unwrap();
         let context = Context::default();
-        let scope = EventScope {
-            context: &context,
-            recorder: &Recorder::for_event(Exchange::from_context(&context), Vec::new()),
-        };
+        let recorder = Recorder::for_event(Exchange::from_context(&context), Vec::new());
+        let scope = EventScope::new(&context, &recorder);
         let outcome = self.engine.fire(scope, event, EventOrigin::Reported);
         let outcome = self.runtime.block_on(outcome);
         let tools = outcome.output.specific("toolConfig");

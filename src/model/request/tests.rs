@@ -9,7 +9,7 @@ fn fields(value: &Value) -> Map<String, Value> {
 fn merged(edits: &[Value]) -> RequestMutation {
     let mut mutation = RequestMutation::default();
     for edit in edits {
-        mutation.merge(&fields(edit), false);
+        mutation.merge(&fields(edit), false, &[]);
     }
     mutation
 }
@@ -87,11 +87,11 @@ fn an_edit_of_the_earlier_messages_replaces_all_of_them() {
     let mut mutation = merged(&[json!({ "messages": [system("TOKEN=s3cret"), user("a")] })]);
 
     let masked = json!([system("TOKEN=***"), user("a")]);
-    mutation.merge(&fields(&json!({ "messages": masked })), true);
+    mutation.merge(&fields(&json!({ "messages": masked })), true, &[]);
     assert_eq!(mutation.fields["messages"], masked);
 
     let added = json!({ "messages": [system("b")] });
-    mutation.merge(&fields(&added), true);
+    mutation.merge(&fields(&added), true, &[]);
     let expected = json!([system("TOKEN=***"), system("b"), user("a")]);
     assert_eq!(mutation.fields["messages"], expected);
 }
@@ -101,7 +101,7 @@ fn an_unusable_value_is_reported_if_an_earlier_one_is_kept() {
     let mut mutation = merged(&[json!({ "model": "a", "config": { "topK": 1 } })]);
 
     let later = json!({ "model": 5, "config": { "topK": "x" }, "messages": [] });
-    let ignored = mutation.merge(&fields(&later), false);
+    let ignored = mutation.merge(&fields(&later), false, &[]);
 
     assert_eq!(ignored, ["model", "topK"]);
 }

@@ -2,19 +2,21 @@
 
 use std::collections::VecDeque;
 
+use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::BoxStream};
-use http::request::Parts;
 
 use crate::{
-    config::Limits,
     dialect,
     error::ApiError,
-    middleware::reserve_memory,
-    proxy::reply::{unreadable, unreadable_response},
+    proxy::{
+        reply::{unreadable, unreadable_response},
+        request_context::RequestContext,
+    },
     upstream::{
         UpstreamError, UpstreamResponse,
         content_headers::{self, MediaType, UnexpectedContentType},
+        headers,
         sse::SseReader,
     },
 };
@@ -32,10 +34,10 @@ pub struct ChunkSource {
 impl ChunkSource {
     /// Opens the body of a response.
     pub async fn open(
+        context: &RequestContext,
         answer: UpstreamResponse,
-        head: &Parts,
-        limits: &Limits,
     ) -> Result<Self, ApiError> {
+        let limits = &context.snapshot.config.limits;
         if content_headers::media_type(&answer.headers) == MediaType::EventStream {
             let pieces = answer.into_decoded_stream(limits.event);
             return Ok(Self {
@@ -45,7 +47,7 @@ impl ChunkSource {
         }
         // Some upstreams do not stream. A body that is neither events nor JSON must not become
         // an empty stream.
-        let body = read_json(answer, head, limits).await?;
+        let body = read_json(context, answer).await?;
         let elements = dialect::elements(&body).map_err(unreadable_response)?;
         Ok(Self {
             waiting: elements.into(),
@@ -76,13 +78,26 @@ impl ChunkSource {
 
 /// Reads a whole response whose media type is JSON.
 pub async fn read_json(
+    context: &RequestContext,
     answer: UpstreamResponse,
-    head: &Parts,
-    limits: &Limits,
 ) -> Result<Bytes, ApiError> {
     if content_headers::media_type(&answer.headers) != MediaType::Json {
         return Err(unreadable().with_source(&UnexpectedContentType::from_headers(&answer.headers)));
     }
-    let admit = |bytes| reserve_memory(head, bytes, limits.memory);
-    answer.read_body(limits.response, admit).await
+    let limit = context.snapshot.config.limits.response;
+    let admit = |bytes| context.reserve_memory(bytes);
+    answer.read_body(limit, admit).await
+}
+
+/// Reads a response whose media type is JSON, and returns it with its body, which is not edited.
+pub async fn read_unedited(
+    context: &RequestContext,
+    answer: UpstreamResponse,
+) -> Result<(Response, Bytes), ApiError> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = headers::rewritten_response_headers(answer.headers.clone());
+    let body = read_json(context, answer).await?;
+    *response.body_mut() = Body::from(body.clone());
+    Ok((response, body))
 }

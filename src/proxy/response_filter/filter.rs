@@ -374,10 +374,7 @@ impl<'a> ResponseFilter<'a> {
     }
 
     fn scope(&self) -> EventScope<'_> {
-        EventScope {
-            context: &self.hook_context,
-            recorder: &self.context.recorder,
-        }
+        EventScope::new(&self.hook_context, &self.context.recorder)
     }
 
     fn refuse(&self, reason: Reason, action: ExchangeAction) -> Refusal {

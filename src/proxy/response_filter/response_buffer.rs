@@ -12,7 +12,6 @@ use crate::{
     dialect::{DialectError, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
-    middleware::reserve_memory,
     observe::{TokenUsage, recorder::ExchangeEvent},
     policy::ChunkPosition,
     proxy::{
@@ -117,8 +116,7 @@ impl<'a> ResponseBuffer<'a> {
                     Some(before) => self.admit_recorded(chunk, &before),
                     None => self.admit(chunk),
                 };
-                let admitted = admitted.map_err(unreadable_response);
-                admitted.map(Continue)
+                admitted.map(Continue).map_err(unreadable_response)
             }
             Break(refusal) => Ok(Break(refusal)),
         }
@@ -224,16 +222,15 @@ impl<'a> ResponseBuffer<'a> {
     /// Fails if the chunks exceed `limits.response`, or if all calls together exceed
     /// `limits.memory`.
     pub fn reserve(&mut self) -> Result<(), ApiError> {
-        let limits = &self.context.snapshot.config.limits;
-        if self.held_bytes > limits.response {
-            let limit = limits.response;
+        let limit = self.context.snapshot.config.limits.response;
+        if self.held_bytes > limit {
             return Err(UpstreamError::TooLarge { limit }.into());
         }
         let buffered = self.held_bytes + self.text.capacity();
         let new_bytes = buffered.saturating_sub(self.reserved_bytes);
         if new_bytes > 0 {
             self.reserved_bytes += new_bytes;
-            reserve_memory(&self.context.head, new_bytes, limits.memory)?;
+            self.context.reserve_memory(new_bytes)?;
         }
         Ok(())
     }

@@ -14,7 +14,6 @@ use crate::{
     config::AfterModelMode,
     dialect::{DialectError, MergedChunks, ResponseDocument},
     error::ApiError,
-    middleware::reserve_memory,
     policy::ChunkPosition,
     proxy::{
         earlier_responses,
@@ -31,9 +30,8 @@ pub async fn filter(
     answer: UpstreamResponse,
     output: &mut Output,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
-    let (head, config) = (&turn.context.head, &turn.context.snapshot.config);
-    let source = ChunkSource::open(answer, head, &config.limits).await?;
-    match config.after_model {
+    let source = ChunkSource::open(turn.context, answer).await?;
+    match turn.context.snapshot.config.after_model {
         AfterModelMode::Chunk => filter_chunks(turn, buffer, source, output).await,
         AfterModelMode::Buffered => Box::pin(filter_whole(turn, buffer, source)).await,
     }
@@ -87,17 +85,12 @@ async fn release_in_front(
     chunk: &ResponseDocument,
     output: &mut Output,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
-    if !has_error(chunk)? || chunk.has_filled_part() {
+    let has_error = chunk.has_error().map_err(unreadable_response)?;
+    if !has_error || chunk.has_filled_part() {
         return Ok(Continue(()));
     }
     let admitted = Box::pin(buffer.finish()).await?;
     write(turn, buffer, admitted, output)
-}
-
-/// Returns whether an error of the model API ends the response with this chunk.
-fn has_error(chunk: &ResponseDocument) -> Result<bool, ApiError> {
-    let has_error = chunk.has_error();
-    has_error.map_err(unreadable_response)
 }
 
 /// Writes the chunks that are admitted, once what is held back is counted.
@@ -125,10 +118,10 @@ async fn position(
     chunk: &ResponseDocument,
     source: &mut ChunkSource,
 ) -> Result<ChunkPosition, ApiError> {
-    if has_error(chunk)? {
-        return Ok(ChunkPosition::Last);
-    }
-    if buffer.filter.has_policies() && chunk.has_finish_reason() && !source.fill().await? {
+    let has_error = chunk.has_error().map_err(unreadable_response)?;
+    if has_error
+        || buffer.filter.has_policies() && chunk.has_finish_reason() && !source.fill().await?
+    {
         return Ok(ChunkPosition::Last);
     }
     Ok(ChunkPosition::Chunk)
@@ -145,7 +138,12 @@ async fn filter_whole(
     let mut size = 0;
     while source.fill().await? {
         let bytes = source.waiting.iter().map(Bytes::len).sum();
-        reserve(turn, &mut size, bytes)?;
+        turn.context.reserve_memory(bytes)?;
+        size += bytes;
+        let limit = turn.context.snapshot.config.limits.response;
+        if size > limit {
+            return Err(UpstreamError::TooLarge { limit }.into());
+        }
         chunks.extend(source.waiting.drain(..));
     }
     let mut reader = turn.context.dialect.chunk_reader();
@@ -167,16 +165,4 @@ async fn filter_whole(
         buffer.hold_chunks_of(&merged.response, chunks);
     }
     Ok(Continue(()))
-}
-
-/// Counts further bytes of a response that is held back as a whole. `size` are those so far.
-fn reserve(turn: &TurnState<'_>, size: &mut usize, bytes: usize) -> Result<(), ApiError> {
-    let limits = &turn.context.snapshot.config.limits;
-    reserve_memory(&turn.context.head, bytes, limits.memory)?;
-    *size += bytes;
-    if *size > limits.response {
-        let limit = limits.response;
-        return Err(UpstreamError::TooLarge { limit }.into());
-    }
-    Ok(())
 }

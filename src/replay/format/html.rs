@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::rows::{count_rows, fact_rows, plain, share};
-use crate::replay::{report::ReplayReport, tally::ChangeCounts};
+use super::rows::{change_tables, count_rows, fact_rows, plain, share};
+use crate::replay::report::{ChangeCounts, ReplayReport};
 
 const STYLE: &str = "
 :root{color-scheme:light dark}
@@ -39,9 +39,7 @@ pub fn report(report: &ReplayReport) -> Markup {
                         tr { th scope="row" { "unknown, because " (reason.explanation()) } td.number { (count) } }
                     }
                 }
-                (table("rule", &report.rules))
-                (table("tool", &report.tools))
-                (table("caller", &report.callers))
+                @for (title, rows) in change_tables(report) { (table(title, rows)) }
                 (samples(report))
                 table {
                     caption { "Facts" }
@@ -59,17 +57,15 @@ pub fn report(report: &ReplayReport) -> Markup {
 
 fn table(title: &str, rows: &BTreeMap<String, ChangeCounts>) -> Markup {
     html! {
-        @if !rows.is_empty() {
-            table {
-                caption { "By " (title) }
-                tr { th scope="col" { (title) } th scope="col" { "newly denied" } th scope="col" { "newly allowed" } th scope="col" { "edited" } }
-                @for (name, counts) in rows {
-                    tr {
-                        th scope="row" { (plain(name)) }
-                        td.number { (counts.newly_denied) }
-                        td.number { (counts.newly_allowed) }
-                        td.number { (counts.edited) }
-                    }
+        table {
+            caption { "By " (title) }
+            tr { th scope="col" { (title) } th scope="col" { "newly denied" } th scope="col" { "newly allowed" } th scope="col" { "edited" } }
+            @for (name, counts) in rows {
+                tr {
+                    th scope="row" { (plain(name)) }
+                    td.number { (counts.newly_denied) }
+                    td.number { (counts.newly_allowed) }
+                    td.number { (counts.edited) }
                 }
             }
         }

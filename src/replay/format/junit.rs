@@ -2,7 +2,10 @@
 //! for `--fail-on`.
 
 use super::{rows::plain, text};
-use crate::replay::{fail_on::FailCondition, report::ReplayReport, tally::ChangeCounts};
+use crate::replay::{
+    fail_on::FailCondition,
+    report::{ChangeCounts, ReplayReport},
+};
 
 pub(super) fn report(report: &ReplayReport, condition: Option<&FailCondition>) -> String {
     let mut cases = Vec::new();
@@ -72,7 +75,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::tally::CallCounts;
+    use crate::replay::report::CallCounts;
 
     #[test]
     fn unknown_calls_fail_a_report_without_condition_and_are_no_case_of_one_with_it() {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{count_rows, fact_rows, plain, share};
-use crate::replay::{report::ReplayReport, tally::ChangeCounts};
+use super::rows::{change_tables, count_rows, fact_rows, plain, share};
+use crate::replay::report::{ChangeCounts, ReplayReport};
 
 pub(super) fn report(report: &ReplayReport) -> String {
     let calls = report.counts.calls;
@@ -22,11 +22,7 @@ pub(super) fn report(report: &ReplayReport) -> String {
     for (name, count) in count_rows(report) {
         lines.push(format!("| {name} | {} |", share(count, calls)));
     }
-    for (title, rows) in [
-        ("rule", &report.rules),
-        ("tool", &report.tools),
-        ("caller", &report.callers),
-    ] {
+    for (title, rows) in change_tables(report) {
         table(title, rows, &mut lines);
     }
     let mut samples = report.samples().peekable();
@@ -64,9 +60,6 @@ pub(super) fn report(report: &ReplayReport) -> String {
 }
 
 fn table(title: &str, rows: &BTreeMap<String, ChangeCounts>, lines: &mut Vec<String>) {
-    if rows.is_empty() {
-        return;
-    }
     lines.push(String::new());
     lines.push(format!(
         "| {title} | newly denied | newly allowed | edited |"

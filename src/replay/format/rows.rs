@@ -1,6 +1,8 @@
 //! Counts and facts for all report formats, and texts without control or bidirectional characters.
 
-use crate::replay::report::ReplayReport;
+use std::collections::BTreeMap;
+
+use crate::replay::report::{ChangeCounts, ReplayReport};
 
 /// Returns a number with its share of all calls.
 pub(super) fn share(count: u64, calls: u64) -> String {
@@ -26,6 +28,18 @@ pub(super) fn count_rows(report: &ReplayReport) -> [(&'static str, u64); 6] {
         ("unknown", counts.unknown),
         ("compared in part (stale)", counts.stale),
     ]
+}
+
+/// The tables of differences that have rows, with their titles.
+pub(super) fn change_tables(
+    report: &ReplayReport,
+) -> impl Iterator<Item = (&'static str, &BTreeMap<String, ChangeCounts>)> {
+    let tables = [
+        ("rule", &report.rules),
+        ("tool", &report.tools),
+        ("caller", &report.callers),
+    ];
+    tables.into_iter().filter(|(_, rows)| !rows.is_empty())
 }
 
 /// The facts of the report that are one line each.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{count_rows, fact_rows, plain, share};
-use crate::replay::{report::ReplayReport, tally::ChangeCounts};
+use super::rows::{change_tables, count_rows, fact_rows, plain, share};
+use crate::replay::report::{ChangeCounts, ReplayReport};
 
 pub(super) fn report(report: &ReplayReport) -> String {
     let calls = report.counts.calls;
@@ -20,11 +20,7 @@ pub(super) fn report(report: &ReplayReport) -> String {
             reason.explanation()
         ));
     }
-    for (title, rows) in [
-        ("rule", &report.rules),
-        ("tool", &report.tools),
-        ("caller", &report.callers),
-    ] {
+    for (title, rows) in change_tables(report) {
         table(title, rows, &mut lines);
     }
     if report.samples().next().is_some() {
@@ -61,9 +57,6 @@ pub(super) fn report(report: &ReplayReport) -> String {
 }
 
 fn table(title: &str, rows: &BTreeMap<String, ChangeCounts>, lines: &mut Vec<String>) {
-    if rows.is_empty() {
-        return;
-    }
     lines.push(format!(
         "by {title}:{:1$}denied  allowed  edited",
         "",

@@ -409,3 +409,75 @@ async fn policies_limit_parameters_that_hooks_report_in_any_spelling() {
         assert_eq!(edited.get("generationConfig"), None, "{key}");
     }
 }
+
+/// Reports a request with a system text to two parallel hooks that return these lists of
+/// messages. Returns the messages of the merged output.
+async fn merged_messages(first: &Value, second: &Value, shown: bool) -> Value {
+    let upstream = Upstream::mock().await;
+    let settings = |name: &str, list: &Value| {
+        let edit = hook::request(&json!({ "messages": list }));
+        let group = json!({ "hooks": [hook::printing(name, &edit)] });
+        json!({ "hooks": { "BeforeModel": [group] } }).to_string()
+    };
+    let config = format!(
+        "hook_files: [{{ path: first.json, system_messages: {shown} }}, {{ path: second.json }}]"
+    );
+    let files = [
+        ("first.json", settings("first", first)),
+        ("second.json", settings("second", second)),
+    ];
+    let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
+    let gate = TestGateway::with_files(&upstream, &config, &files).await;
+    let event = hook::reported_request(&messages("TOKEN=s3cret", "hi"));
+
+    let answer = gate.agent().report(&event, "").await.json();
+
+    let request = &answer["hookSpecificOutput"]["llm_request"];
+    assert_eq!(request.get("systemInstruction"), None, "{answer}");
+    request["messages"].clone()
+}
+
+fn messages(system: &str, prompt: &str) -> Value {
+    json!([
+        { "role": "system", "content": system },
+        { "role": "user", "content": prompt },
+    ])
+}
+
+#[tokio::test]
+async fn parallel_hooks_that_return_a_system_text_leave_one_copy_of_it() {
+    let (secret, masked) = ("TOKEN=s3cret", "TOKEN=***");
+    for (first, second, merged) in [
+        (secret, secret, secret),
+        (masked, secret, masked),
+        (secret, masked, masked),
+        (masked, masked, masked),
+    ] {
+        for shown in [false, true] {
+            let (first, second) = (messages(first, "hi"), messages(second, "hello"));
+
+            let merged_list = merged_messages(&first, &second, shown).await;
+
+            assert_eq!(
+                merged_list,
+                messages(merged, "hello"),
+                "{first} {second} {shown}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn parallel_hooks_that_add_system_texts_keep_those_of_the_request() {
+    let added = json!([{ "role": "system", "content": "be kind" }]);
+    let masked = messages("TOKEN=***", "hi");
+
+    let merged = merged_messages(&added, &masked, false).await;
+
+    let expected = json!([
+        { "role": "system", "content": "be kind" },
+        { "role": "system", "content": "TOKEN=***" },
+        { "role": "user", "content": "hi" },
+    ]);
+    assert_eq!(merged, expected);
+}

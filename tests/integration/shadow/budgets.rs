@@ -59,3 +59,37 @@ async fn calls_beyond_the_memory_budget_are_dropped_and_memory_is_released() {
         .wait_until("free memory", |status| status["held_bytes"] == 0)
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_wait_for_a_dropped_one_are_judged_after_the_timeouts_of_a_call() {
+    let live = format!(
+        "{}timeouts: {{ first_byte: 1s, stream_idle: 1s }}\n",
+        base()
+    );
+    let next = base().replace("deny: [rm]", "deny: [look]");
+    let shadow = "sample: 1, budget: { memory: 256KiB, cpu: 100% }";
+    let gateway = ShadowGateway::start(&live, &next, shadow).await;
+    let call = |topic| Call {
+        session: "one".to_owned(),
+        ..Call::single(ALL[0], false, topic, "ci")
+    };
+    // There is memory for its request, but not for its answer.
+    let mut lost = call(Topic::Text);
+    let text = "lorem ipsum ".repeat(8_000);
+    lost.turns[0].1 = format!("hello [[text|{text}]]");
+
+    for call in [call(Topic::Text), lost, call(Topic::Look)] {
+        call.make(&gateway.agent).await;
+    }
+    let status = gateway.wait_until_judged(2).await;
+
+    let counts = &status["report"]["counts"];
+    assert_eq!(
+        (&status["dropped"], &counts["unchanged"], &counts["unknown"]),
+        (&1.into(), &1.into(), &1.into()),
+        "{status:#}"
+    );
+    gateway
+        .wait_until("free memory", |status| status["held_bytes"] == 0)
+        .await;
+}
