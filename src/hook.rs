@@ -48,7 +48,11 @@ use crate::{
 /// The names that a config may refer to.
 pub fn registry() -> Registry {
     Registry {
-        transports: transport::names().into_iter().chain([BUILTIN]).collect(),
+        transports: transport::ALL
+            .iter()
+            .map(|(name, _)| *name)
+            .chain([BUILTIN])
+            .collect(),
         protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
