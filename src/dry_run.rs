@@ -30,9 +30,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use url::Url;
 
+use self::expectation::compare;
 pub use self::{
     action_json::ActionError,
-    expectation::compare,
     json_diff::{ExtraKeys, differences, display_value},
     report::{DryRunReport, RecordedRequest},
 };
@@ -45,6 +45,7 @@ use crate::{
     observe::trace::TraceFilter,
     sha256::sha256,
     state::{App, AppResources, BuildError},
+    test_case::TestCase,
     upstream::{
         content_headers::{self, MediaType},
         sse::SseReader,
@@ -159,6 +160,20 @@ pub async fn dry_run(
         text: report::shown_text(&answer, dialect_of(action)),
         answer,
     })
+}
+
+/// Runs a test case. Returns the differences from its expected outcome.
+///
+/// # Errors
+///
+/// Returns an error if the gateway cannot be built or does not respond.
+pub async fn run_case(
+    config: &Config,
+    case: &TestCase,
+    handler: AgentHandler,
+) -> Result<Vec<String>, DryRunError> {
+    let run = dry_run(config, &case.action, HookExecution::Executed, handler);
+    Ok(compare(&case.expected, &Box::pin(run).await?))
 }
 
 /// Returns the config without effects outside, and with the mock as its upstreams.
