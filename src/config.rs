@@ -14,7 +14,6 @@
 //! `load/secrets.rs`, and a field of one type of hook a line in `FIELDS` in
 //! `settings/hooks.rs`.
 
-mod by_type;
 mod config_document;
 mod config_files;
 mod load;
@@ -31,7 +30,6 @@ mod spanned_yaml;
 mod units;
 
 pub use self::{
-    by_type::ByType,
     config_document::{ConfigDocument, ConfigSection, to_yaml},
     config_files::ConfigFiles,
     matcher::Matcher,

@@ -38,8 +38,9 @@ pub use self::{
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
-    config::{BUILTIN, ByType, KnownMethod, ProtocolShape, Registry},
+    config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
     dialect::{self, FieldSpec, MethodSpec},
+    mutex::Mutex,
     policy,
     protocol::{self, Protocol},
     transport,
@@ -60,7 +61,7 @@ pub fn registry() -> Registry {
             .map(known_method)
             .chain(dialect::FIELDS.iter().map(known_field))
             .collect(),
-        schemas: ByType::default(),
+        schemas: Mutex::default(),
     }
 }
 
