@@ -6,15 +6,12 @@ use policy_bundle::{BundleError, read_directory};
 use thiserror::Error;
 
 use crate::{
-    config::{BUNDLE_CONFIG, Config, ConfigError, Overrides, PolicyLayer, Problem},
+    config::{Config, ConfigError, Overrides, PolicyLayer, Problem},
     dry_run::{self, AgentHandler, DryRunError, run_case},
     hook,
     state::{AppResources, BuildError, Snapshot, end_tasks},
     test_case::{self, TestCase},
 };
-
-/// File without which a folder is no bundle.
-pub const REQUIRED_FILE: &str = BUNDLE_CONFIG;
 
 /// Folder with the test cases of a bundle.
 const TESTS: &str = "tests";
