@@ -38,7 +38,7 @@ pub use self::{
     registry::{Format, KnownMethod, PolicyShape, ProtocolShape, Registry},
     secret::Secret,
     settings::{
-        admin_users::{AdminRole, AdminUser, LoginSettings},
+        admin_users::{AdminRole, AdminUser, LoginSettings, TOKEN_USER},
         audit::{
             AuditMode, AuditSettings, Rotation,
             sink::{AuditSinkSettings, MASKABLE_FIELDS, SinkBatch, SinkFormat, SinkMask},
