@@ -274,7 +274,10 @@ fn transport_deps(config: &Config, resources: &AppResources) -> TransportDeps {
         config.limits.hook_output,
         config.hook_directory.clone(),
     );
-    deps.with_recorded(resources.recorded_runs.clone())
+    TransportDeps {
+        recorded: resources.recorded_runs.clone(),
+        ..deps
+    }
 }
 
 fn build_authenticator(

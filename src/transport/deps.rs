@@ -82,12 +82,6 @@ impl TransportDeps {
             recorded: None,
         }
     }
-
-    /// Returns the same resources for hooks whose outputs are recorded.
-    #[must_use]
-    pub fn with_recorded(self, recorded: Option<Arc<RecordedRuns>>) -> Self {
-        Self { recorded, ..self }
-    }
 }
 
 pub(super) fn is_inherited(name: &OsStr) -> bool {
