@@ -48,12 +48,9 @@ use crate::{
 
 /// The names that a config may refer to.
 pub fn registry() -> Registry {
+    let transports = transport::ALL.iter().map(|(name, _)| *name);
     Registry {
-        transports: transport::ALL
-            .iter()
-            .map(|(name, _)| *name)
-            .chain([BUILTIN])
-            .collect(),
+        transports: transports.chain([BUILTIN]).collect(),
         protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
