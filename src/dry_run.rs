@@ -1,7 +1,6 @@
 //! Dry runs: one action of an agent on a gateway of its own in this process, with the mock
 //! model API as its upstream. Only hooks are called outside.
 
-mod action_json;
 mod expectation;
 mod json_diff;
 mod report;
@@ -32,11 +31,9 @@ use url::Url;
 
 use self::expectation::compare;
 pub use self::{
-    action_json::ActionError,
     json_diff::{ExtraKeys, differences, display_value},
     report::{DryRunReport, RecordedRequest},
 };
-pub use crate::test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall, model_path};
 use crate::{
     auth,
     config::{Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, TraceSettings},
@@ -45,7 +42,7 @@ use crate::{
     observe::trace::TraceFilter,
     sha256::sha256,
     state::{App, AppResources, BuildError},
-    test_case::TestCase,
+    test_case::{AgentAction, TestCase},
     upstream::{
         content_headers::{self, MediaType},
         sse::SseReader,

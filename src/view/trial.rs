@@ -10,10 +10,11 @@ use utoipa::ToSchema;
 use crate::{
     auth::AdminPrincipal,
     config::{AdminRole, Config},
-    dry_run::{AgentAction, AgentHandler, DEFAULT_MODEL, DryRunError, DryRunReport, dry_run},
+    dry_run::{AgentHandler, DryRunError, DryRunReport, dry_run},
     error::{ApiError, ErrorReason},
     hook::HookExecution,
     state::App,
+    test_case::{AgentAction, DEFAULT_MODEL},
 };
 
 /// Trials that may run at the same time.

@@ -18,10 +18,11 @@ use crate::{
         page::{BadgeKind, Page, badge, table},
         timeline::timeline,
     },
-    dry_run::{AgentAction, DryRunReport, ExtraKeys, differences, display_value},
+    dry_run::{DryRunReport, ExtraKeys, differences, display_value},
     error::ApiError,
     hook::{EventTrace, HookTrace},
     state::App,
+    test_case::AgentAction,
     view::{
         config::{self, RevisionView},
         content::view_content,
