@@ -226,15 +226,10 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
 fn scan_range(page: &CallPage, cursor: Option<u64>) -> Markup {
     let scanned = &page.scanned;
     let found = page.calls.len();
-    let none = match (scanned.is_complete, cursor) {
-        (true, None) => "No call is kept yet.",
-        (true, Some(_)) => "No older call is kept.",
-        (false, _) => "No call of this time is kept.",
-    };
-    let rest = match (scanned.is_complete, cursor) {
-        (true, None) => "; these are all that are kept.",
-        (true, Some(_)) => "; there are no older ones.",
-        (false, _) => "; there are older ones.",
+    let (none, rest) = match (scanned.is_complete, cursor) {
+        (true, None) => ("No call is kept yet.", "; these are all that are kept."),
+        (true, Some(_)) => ("No older call is kept.", "; there are no older ones."),
+        (false, _) => ("No call of this time is kept.", "; there are older ones."),
     };
     html! {
         @if let (Some(from), Some(to)) = (&scanned.from, &scanned.to) {
