@@ -8,6 +8,7 @@ mod fleet;
 pub mod openapi;
 mod openapi_errors;
 mod openapi_schemas;
+mod request;
 pub mod sessions;
 pub mod shadow;
 pub mod trial;

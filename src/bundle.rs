@@ -8,7 +8,7 @@ mod replica;
 mod store;
 
 pub use self::{
-    check::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests},
+    check::{BundleCheckError, check_guards, load_layers, run_tests},
     follow::follow,
     offer::OfferRefusal,
     replica::{Replica, ReplicaError},

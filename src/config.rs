@@ -14,7 +14,6 @@
 //! `load/secrets.rs`, and a field of one type of hook a line in `FIELDS` in
 //! `settings/hooks.rs`.
 
-mod by_type;
 mod config_document;
 mod config_files;
 mod load;
@@ -31,7 +30,6 @@ mod spanned_yaml;
 mod units;
 
 pub use self::{
-    by_type::ByType,
     config_document::{ConfigDocument, ConfigSection, to_yaml},
     config_files::ConfigFiles,
     matcher::Matcher,
@@ -40,7 +38,7 @@ pub use self::{
     registry::{Format, KnownMethod, PolicyShape, ProtocolShape, Registry},
     secret::Secret,
     settings::{
-        admin_users::{AdminRole, AdminUser, LoginSettings},
+        admin_users::{AdminRole, AdminUser, LoginSettings, TOKEN_USER},
         audit::{
             AuditMode, AuditSettings, Rotation,
             sink::{AuditSinkSettings, MASKABLE_FIELDS, SinkBatch, SinkFormat, SinkMask},

@@ -5,13 +5,13 @@
 //! markup, one route here and one entry in `page::NAVIGATION`.
 //!
 //! - `access`: log in and out, and the requirement to be logged in;
-//! - `page`: the frame of all pages, and their response;
+//! - `page`: the frame of all pages, which handlers return;
 //! - `call_row`, `timeline`, `svg`, `conversation`: parts of the pages of calls;
 //! - `shadow_state`: a part of the page of changes;
 //! - `format`: numbers, times and addresses;
 //! - `form`: fields of forms, and the token against cross-site requests;
 //! - `assets`: the stylesheet and the script;
-//! - `errors`: errors as pages, and the security headers of all responses.
+//! - `errors`: pages and errors as responses, with the security headers of all.
 //!
 //! INVARIANT: texts of agents, models and hooks are hostile. Templates escape markup, and
 //! `page` shows control and bidirectional characters of the whole page as escapes.

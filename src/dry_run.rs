@@ -1,7 +1,6 @@
 //! Dry runs: one action of an agent on a gateway of its own in this process, with the mock
 //! model API as its upstream. Only hooks are called outside.
 
-mod action_json;
 mod expectation;
 mod json_diff;
 mod report;
@@ -30,13 +29,11 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use url::Url;
 
+use self::expectation::compare;
 pub use self::{
-    action_json::ActionError,
-    expectation::compare,
     json_diff::{ExtraKeys, differences, display_value},
     report::{DryRunReport, RecordedRequest},
 };
-pub use crate::test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall, model_path};
 use crate::{
     auth,
     config::{Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, TraceSettings},
@@ -45,6 +42,7 @@ use crate::{
     observe::trace::TraceFilter,
     sha256::sha256,
     state::{App, AppResources, BuildError},
+    test_case::{AgentAction, TestCase},
     upstream::{
         content_headers::{self, MediaType},
         sse::SseReader,
@@ -159,6 +157,20 @@ pub async fn dry_run(
         text: report::shown_text(&answer, dialect_of(action)),
         answer,
     })
+}
+
+/// Runs a test case. Returns the differences from its expected outcome.
+///
+/// # Errors
+///
+/// Returns an error if the gateway cannot be built or does not respond.
+pub async fn run_case(
+    config: &Config,
+    case: &TestCase,
+    handler: AgentHandler,
+) -> Result<Vec<String>, DryRunError> {
+    let run = dry_run(config, &case.action, HookExecution::Executed, handler);
+    Ok(compare(&case.expected, &Box::pin(run).await?))
 }
 
 /// Returns the config without effects outside, and with the mock as its upstreams.

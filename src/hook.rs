@@ -38,8 +38,9 @@ pub use self::{
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
-    config::{BUILTIN, ByType, KnownMethod, ProtocolShape, Registry},
+    config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
     dialect::{self, FieldSpec, MethodSpec},
+    mutex::Mutex,
     policy,
     protocol::{self, Protocol},
     transport,
@@ -47,8 +48,9 @@ use crate::{
 
 /// The names that a config may refer to.
 pub fn registry() -> Registry {
+    let transports = transport::ALL.iter().map(|(name, _)| *name);
     Registry {
-        transports: transport::names().into_iter().chain([BUILTIN]).collect(),
+        transports: transports.chain([BUILTIN]).collect(),
         protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
@@ -56,7 +58,7 @@ pub fn registry() -> Registry {
             .map(known_method)
             .chain(dialect::FIELDS.iter().map(known_field))
             .collect(),
-        schemas: ByType::default(),
+        schemas: Mutex::default(),
     }
 }
 

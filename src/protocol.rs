@@ -46,8 +46,3 @@ pub fn find(name: &str) -> Option<&'static dyn Protocol> {
     let mut all = ALL.iter().copied();
     all.find(|protocol| protocol.name() == name)
 }
-
-/// Returns the names of all protocols.
-pub fn names() -> Vec<&'static str> {
-    ALL.iter().map(|protocol| protocol.name()).collect()
-}

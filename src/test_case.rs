@@ -1,5 +1,6 @@
 //! Files of test cases: a config, what agents do, and what is expected.
 
+mod action;
 mod case_api;
 mod expected_verdict;
 
@@ -9,13 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use self::case_api::CaseApi;
+use self::{action::parse_headers, case_api::CaseApi};
 pub use self::{
+    action::{AgentAction, SimulatedCall},
     case_api::{DEFAULT_MODEL, model_path},
     expected_verdict::ExpectedVerdict,
 };
@@ -44,34 +45,6 @@ pub struct TestCase {
     pub action: AgentAction,
     /// Expected outcome of the action.
     pub expected: Expected,
-}
-
-/// Action of an agent in a test case or dry run.
-#[derive(Debug, Clone)]
-pub enum AgentAction {
-    /// Reports an event: the input of a hook.
-    Report(Map<String, Value>),
-    /// A request that calls a model.
-    Call(Box<SimulatedCall>),
-}
-
-/// A model call of a dry run.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SimulatedCall {
-    /// Path and query of the request.
-    pub path: String,
-    /// Headers in addition to `content-type`.
-    #[serde(default, deserialize_with = "header_map")]
-    pub headers: HeaderMap,
-    /// The body of the request.
-    pub body: Map<String, Value>,
-    /// The response of the model API: an object, or the list of its chunks. Default:
-    /// that of the mock.
-    pub answer: Option<Value>,
-    /// Its response to a second request within the call, after tool calls or a
-    /// response were denied.
-    pub then: Option<Value>,
 }
 
 /// The expected outcome of a case. Absent fields are not compared.
@@ -145,13 +118,6 @@ struct CaseEntry {
     then: Option<Value>,
     /// Expected outcome of the case.
     expect: Expected,
-}
-
-impl SimulatedCall {
-    /// Returns the query of the request; empty if absent.
-    pub fn query(&self) -> &str {
-        self.path.split_once('?').map_or("", |(_, query)| query)
-    }
 }
 
 impl CaseFile {
@@ -367,23 +333,6 @@ impl CaseEntry {
             (None, Some(_)) => Ok(()),
         }
     }
-}
-
-/// Parses the headers of a model call. The error is the name of an invalid one.
-fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
-    let header = |(name, value): (_, &String)| {
-        let name: &String = name;
-        let parsed = name.parse::<HeaderName>().ok();
-        let parsed = parsed.zip(value.parse::<HeaderValue>().ok());
-        parsed.ok_or(name.as_str())
-    };
-    headers.iter().map(header).collect()
-}
-
-fn header_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderMap, D::Error> {
-    let headers = BTreeMap::deserialize(deserializer)?;
-    parse_headers(&headers)
-        .map_err(|name| D::Error::custom(format!("`{name}` cannot be sent as a header")))
 }
 
 /// Deserializes a value that is present, though it may be null.

@@ -18,15 +18,28 @@ mod worker;
 use std::sync::Arc;
 
 pub use self::{
-    deps::{BuildTransport, TransportConfig, TransportDeps, TransportKind},
+    deps::{TransportConfig, TransportDeps},
     error::TransportError,
     hook_call::{HookCall, Transport},
     process_slots::ProcessSlots,
     recorded_runs::{RecordedRuns, RequestRuns, RunKey},
 };
 
-/// All transports, by name.
-pub const ALL: &[TransportKind] = &[command::KIND, http::KIND, worker::KIND];
+/// Constructor of a transport, which starts nothing.
+type BuildTransport = fn(TransportConfig<'_>) -> Result<Arc<dyn Transport>, TransportError>;
+
+/// All transports: the `type` of their hooks in the config, and their constructors.
+pub const ALL: &[(&str, BuildTransport)] = &[
+    ("command", |config| {
+        Ok(Arc::new(command::CommandTransport::new(config)?))
+    }),
+    ("http", |config| {
+        Ok(Arc::new(http::HttpTransport::new(config)?))
+    }),
+    ("worker", |config| {
+        Ok(Arc::new(worker::WorkerTransport::new(config)?))
+    }),
+];
 
 /// Builds the transport named `kind`.
 ///
@@ -37,14 +50,9 @@ pub fn build(
     kind: &str,
     config: TransportConfig<'_>,
 ) -> Result<Arc<dyn Transport>, TransportError> {
-    let found = ALL.iter().find(|transport| transport.name == kind);
-    let kind = found.ok_or_else(|| TransportError::UnknownKind(kind.to_owned()))?;
-    (kind.build)(config)
-}
-
-/// Returns the names of all transports.
-pub fn names() -> Vec<&'static str> {
-    ALL.iter().map(|transport| transport.name).collect()
+    let found = ALL.iter().find(|(name, _)| *name == kind);
+    let (_, build) = found.ok_or_else(|| TransportError::UnknownKind(kind.to_owned()))?;
+    build(config)
 }
 
 #[cfg(test)]

@@ -26,14 +26,13 @@ use self::{
     headers::HeaderRules,
 };
 pub use self::{
-    endpoint::UpstreamTimeouts,
     error::UpstreamError,
     recorded_answers::{RecordedAnswers, SentRequest, StoredAnswer},
     request::{OutgoingRequest, RequestBody},
     response::UpstreamResponse,
 };
 use crate::{
-    config::{UpstreamConfig, UpstreamCredential},
+    config::{Timeouts, UpstreamConfig, UpstreamCredential},
     dialect::{Api, Vendor},
     http_client::HttpVersion,
     observe::Metrics,
@@ -49,7 +48,7 @@ pub struct Upstream {
     pub credential: Option<UpstreamCredential>,
     /// Headers to add to requests and to forward.
     pub header_rules: HeaderRules,
-    timeouts: UpstreamTimeouts,
+    timeouts: Timeouts,
     metrics: Arc<Metrics>,
 }
 
@@ -67,7 +66,7 @@ impl Upstream {
     pub fn from_config(
         config: &UpstreamConfig,
         api: Api,
-        timeouts: UpstreamTimeouts,
+        timeouts: Timeouts,
         metrics: &Arc<Metrics>,
         old: Option<&Self>,
     ) -> Result<Self, UpstreamError> {
@@ -76,7 +75,7 @@ impl Upstream {
             let settings = EndpointSettings {
                 base: url.as_str().trim_end_matches('/').to_owned(),
                 version: http_version(config.http2, url),
-                connect_timeout: timeouts.connect,
+                connect_timeout: timeouts.upstream_connect,
                 circuit: config.circuit,
             };
             if let Some(old) = old.filter(|old| old.settings == settings) {

@@ -20,11 +20,11 @@ use super::{
 use crate::{
     auth::{AdminPrincipal, LimitsMode, LossMode},
     config::{AdminRole, BUILTIN, FailureMode, HookMode},
-    error::{ApiError, ErrorReason},
+    error::ApiError,
     middleware::{identify_admin_user, require_admin_user, require_role},
     proof::GuardStatus,
     state::{App, ReloadCause, UnknownPath},
-    view::{self, coverage::MethodCoverage},
+    view::{self, config_change::on_blocking_thread, coverage::MethodCoverage},
 };
 
 /// Content type of metrics in the `OpenMetrics` text format.
@@ -131,11 +131,8 @@ pub(super) async fn reload(
 ) -> Result<Json<Health>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
     let cause = ReloadCause::User(principal.name);
-    match tokio::task::spawn_blocking(move || app.reload(cause)).await {
-        Ok(Ok(())) => Ok(Json(Health::new("reloaded"))),
-        Ok(Err(error)) => Err(ApiError::new(ErrorReason::BadConfig, error.to_string())),
-        Err(_panicked) => Err(ApiError::new(ErrorReason::Internal, "reload aborted")),
-    }
+    on_blocking_thread(move || app.reload(cause)).await??;
+    Ok(Json(Health::new("reloaded")))
 }
 
 /// Metrics in the text format of Prometheus.

@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
-use super::openapi_errors::{AdminErrors, GoogleError};
+use super::{
+    openapi_errors::{AdminErrors, GoogleError},
+    request::{json_body, query_parameter},
+};
 use crate::{
     auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
@@ -115,7 +118,7 @@ pub(super) async fn get_content(
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
 ) -> Result<Json<Arc<StoredContent>>, ApiError> {
-    let reason = super::sessions::query_parameter(query.as_deref(), "reason").unwrap_or_default();
+    let reason = query_parameter(query.as_deref(), "reason").unwrap_or_default();
     let found = content::view_content(&app, &principal, &id, &reason)?;
     found.map(Json).ok_or_else(unknown_call)
 }
@@ -173,9 +176,8 @@ pub(super) async fn watch_session(
     principal: AdminPrincipal,
     body: Bytes,
 ) -> Result<Json<SessionWatch>, ApiError> {
-    let WatchRequest { minutes, reason } = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
-    let caller = super::sessions::query_parameter(query.as_deref(), "caller");
+    let WatchRequest { minutes, reason } = json_body(&body)?;
+    let caller = query_parameter(query.as_deref(), "caller");
     content::watch(&app, &principal, session, caller, (minutes, reason)).map(Json)
 }
 
@@ -247,7 +249,7 @@ impl CallQuery {
         let bad = |message: String| ApiError::new(ErrorReason::BadQuery, message);
         let filter =
             TraceFilter::from_query(query.unwrap_or_default(), &["cursor", "after", "limit"]);
-        let parameter = |name| super::sessions::query_parameter(query, name);
+        let parameter = |name| query_parameter(query, name);
         let number = |name| {
             let value = parameter(name).map(|value| value.parse());
             let value = value.transpose();

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{
     openapi_errors::{AdminErrors, GoogleError},
-    sessions::query_parameter,
+    request::{json_body, query_parameter},
 };
 use crate::{
     audit_log::PromotionRecord,
@@ -108,13 +108,11 @@ pub(super) async fn promote(
     body: Bytes,
 ) -> Result<Json<Promotion>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
-    let request: PromotionRequest = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
-    if !request.report.as_deref().is_none_or(is_sha256) {
+    let PromotionRequest { revision, report } = json_body(&body)?;
+    if !report.as_deref().is_none_or(is_sha256) {
         let message = "`report` must be a SHA-256 in hexadecimal digits";
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }
-    let PromotionRequest { revision, report } = request;
     let promoted = config_change::promote(app, revision, principal.name, report).await?;
     Ok(Json(promoted.into()))
 }

@@ -1,7 +1,7 @@
 //! `POST /hookgate/v1/events`: runs the hooks of an event that an agent reports, and
 //! returns their merged output.
 
-use std::{error::Error, pin::Pin, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -11,6 +11,7 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, StatusCode, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
@@ -173,7 +174,7 @@ struct ReportedEvent {
 }
 
 /// Future of the JSON response to an event.
-type OutputFuture = Pin<Box<dyn Future<Output = Value> + Send>>;
+type OutputFuture = BoxFuture<'static, Value>;
 
 impl EventVisitor for ReportedEvent {
     type Output = Result<OutputFuture, ApiError>;

@@ -4,9 +4,11 @@ use axum::{
     Json,
     extract::{Path, RawQuery, State},
 };
-use url::form_urlencoded;
 
-use super::openapi_errors::{AdminErrors, GoogleError};
+use super::{
+    openapi_errors::{AdminErrors, GoogleError},
+    request::query_parameter,
+};
 use crate::{
     error::{ApiError, ErrorReason},
     state::App,
@@ -54,11 +56,4 @@ pub(super) async fn get_session(
         let message = "no session has this id";
         ApiError::new(ErrorReason::UnknownSession, message)
     })
-}
-
-/// Returns the decoded value of a query parameter.
-pub(super) fn query_parameter(query: Option<&str>, name: &str) -> Option<String> {
-    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let pair = pairs.find(|(key, _)| key == name);
-    pair.map(|(_, value)| value.into_owned())
 }

@@ -5,10 +5,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::openapi_errors::{AdminErrors, GoogleError};
+use super::{
+    openapi_errors::{AdminErrors, GoogleError},
+    request::json_body,
+};
 use crate::{
     auth::AdminPrincipal,
-    error::{ApiError, ErrorReason},
+    error::ApiError,
     state::App,
     view::trial::{Trial, TrialMode, Trials},
 };
@@ -41,8 +44,7 @@ pub(super) async fn try_action(
     principal: AdminPrincipal,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
-    let request: TrialRequest = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
+    let request: TrialRequest = json_body(&body)?;
     let text = request.input.to_string();
     let trial = Trial {
         input: &text,

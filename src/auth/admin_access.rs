@@ -13,12 +13,9 @@ use super::{
     login_throttle::LoginThrottle,
 };
 use crate::{
-    config::{AdminRole, AdminSettings},
+    config::{AdminRole, AdminSettings, TOKEN_USER},
     sha256::sha256,
 };
-
-/// Name of the user with `admin.token`.
-const TOKEN_USER: &str = "admin";
 
 /// Name of every user if the config has no credential.
 const OPEN_USER: &str = "local";

@@ -164,20 +164,17 @@ impl Authenticator {
             let keys = PresentedKeys::read(headers, "");
             return Some(Identity::anonymous(&keys, user_agent, self.session_scope()));
         }
-        let grants = [
-            (
-                TOKEN_PREFIX,
-                self.issuer.as_ref().map(|issuer| &issuer.grant),
-            ),
-            (
-                CERTIFICATE_PREFIX,
-                self.mtls.as_ref().map(|(_, grant)| grant),
-            ),
-        ];
-        let mut grants = grants.into_iter();
-        let grant = grants.find_map(|(prefix, grant)| grant.filter(|_| name.starts_with(prefix)));
         let known = self.keys.find_by_name(name).cloned();
-        let principal = known.or_else(|| Some(Principal::unnamed(name, grant?)))?;
+        let principal = known.or_else(|| {
+            let grant = if name.starts_with(TOKEN_PREFIX) {
+                &self.issuer.as_ref()?.grant
+            } else if name.starts_with(CERTIFICATE_PREFIX) {
+                &self.mtls.as_ref()?.1
+            } else {
+                return None;
+            };
+            Some(Principal::unnamed(name, grant))
+        })?;
         Some(Identity::named(
             principal,
             Arc::default(),

@@ -48,7 +48,6 @@ pub struct Credentials<'a> {
 pub(super) struct PresentedKey(Vec<u8>);
 
 /// Every key and token of a request, by where it was found.
-#[derive(Default)]
 pub(super) struct PresentedKeys {
     own: Vec<PresentedKey>,
     google_key: Vec<PresentedKey>,
@@ -90,25 +89,23 @@ impl PresentedKey {
 
 impl PresentedKeys {
     pub(super) fn read(headers: &HeaderMap, query: &str) -> Self {
-        let mut keys = Self::default();
-        for (name, value) in headers {
-            if *name == GOOGLE_KEY_HEADER {
-                keys.google_key.extend(PresentedKey::from_header(value));
-            } else if *name == ANTHROPIC_KEY_HEADER {
-                keys.anthropic_key.extend(PresentedKey::from_header(value));
-            } else if *name == header::AUTHORIZATION {
-                keys.bearer.extend(PresentedKey::from_authorization(value));
-            } else if *name == KEY_HEADER {
-                keys.own.extend(PresentedKey::from_header(value));
-            }
-        }
+        let keys = |name: HeaderName, read: KeyReader| {
+            let values = headers.get_all(name).into_iter();
+            values.filter_map(read).collect()
+        };
         let parameters = query
             .split('&')
             .filter_map(|pair| pair.strip_prefix("key="));
         let parameters = parameters.map(|value| percent_decode_str(value).collect::<Vec<u8>>());
-        keys.query
-            .extend(parameters.filter_map(|value| PresentedKey::new(&value)));
-        keys
+        Self {
+            own: keys(KEY_HEADER, PresentedKey::from_header),
+            google_key: keys(GOOGLE_KEY_HEADER, PresentedKey::from_header),
+            anthropic_key: keys(ANTHROPIC_KEY_HEADER, PresentedKey::from_header),
+            bearer: keys(header::AUTHORIZATION, PresentedKey::from_authorization),
+            query: parameters
+                .filter_map(|value| PresentedKey::new(&value))
+                .collect(),
+        }
     }
 
     /// Returns the key that is meant for hookgate alone.

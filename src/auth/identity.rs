@@ -57,9 +57,7 @@ pub(super) struct Principal {
 /// Limits and usage of an authenticated caller.
 #[derive(Debug)]
 pub(super) struct Allowance {
-    pub(super) grant: Arc<Grant>,
-    /// Name of the caller in metrics.
-    pub(super) label: Arc<str>,
+    pub(super) principal: Principal,
     pub(super) quota: Arc<Quota>,
     /// Limits that several gateways share.
     pub(super) shared: Option<SharedQuota>,
@@ -107,12 +105,11 @@ impl Identity {
     ) -> Self {
         Self {
             key: CallerKey::Named(caller_key(&principal.name)),
-            name: principal.name,
+            name: Arc::clone(&principal.name),
             query_key: None,
             user_agent,
             allowance: Some(Allowance {
-                grant: principal.grant,
-                label: principal.label,
+                principal,
                 quota,
                 shared,
                 call: Mutex::default(),
@@ -149,7 +146,7 @@ impl Identity {
         let Some(allowance) = &self.allowance else {
             return Ok(None);
         };
-        let (grant, shared) = (&allowance.grant, allowance.shared.as_ref());
+        let (grant, shared) = (&allowance.principal.grant, allowance.shared.as_ref());
         let entered = allowance.quota.enter(grant, cost, shared, now).await;
         if let Ok(guard) = &entered {
             *allowance.call.lock() = Some(Arc::clone(guard.call()));
@@ -158,13 +155,13 @@ impl Identity {
             .as_ref()
             .map_or_else(QuotaExceeded::as_str, |_| "accepted");
         let metrics = &allowance.metrics;
-        metrics.record_caller_request(&allowance.label, outcome);
+        metrics.record_caller_request(&allowance.principal.label, outcome);
         entered.map(Some)
     }
 
     /// Returns the caller's credential for an API, which replaces all others.
     pub fn credential_for(&self, api: Api) -> Option<UpstreamCredential> {
-        let grant = &self.allowance.as_ref()?.grant;
+        let grant = &self.allowance.as_ref()?.principal.grant;
         let key = grant.key_for(api.upstream())?;
         Some(UpstreamCredential::ApiKey(key.clone()))
     }
@@ -172,19 +169,20 @@ impl Identity {
     /// Returns whether the caller is limited to certain models or tools, or to a number
     /// of tokens. None of that can be enforced on methods whose content is not inspected.
     pub fn is_restricted(&self) -> bool {
-        let grant = self.allowance.as_ref().map(|allowance| &allowance.grant);
+        let grant = self
+            .allowance
+            .as_ref()
+            .map(|allowance| &allowance.principal.grant);
         grant.is_some_and(|grant| grant.has_lists() || grant.tokens_per_day.is_some())
     }
 
     /// Returns a reader that counts the tokens of a response, if the caller's are limited.
     pub fn usage(&self) -> Option<UsageReader> {
         let allowance = self.allowance.as_ref()?;
-        allowance.grant.tokens_per_day?;
-        let (call, metrics) = (
-            allowance.call.lock().clone(),
-            Arc::clone(&allowance.metrics),
-        );
-        let label = Arc::clone(&allowance.label);
+        allowance.principal.grant.tokens_per_day?;
+        let call = allowance.call.lock().clone();
+        let metrics = Arc::clone(&allowance.metrics);
+        let label = Arc::clone(&allowance.principal.label);
         Some(UsageReader::new(move |tokens| {
             if let Some(call) = &call {
                 call.spend(tokens, SystemTime::now());
@@ -196,7 +194,7 @@ impl Identity {
     /// Returns whether the caller's tokens are limited.
     pub fn has_token_quota(&self) -> bool {
         let allowance = self.allowance.as_ref();
-        allowance.is_some_and(|allowance| allowance.grant.tokens_per_day.is_some())
+        allowance.is_some_and(|allowance| allowance.principal.grant.tokens_per_day.is_some())
     }
 
     /// Reserves the tokens of a request of this size, whose answer has at most `max_output`

@@ -6,15 +6,12 @@ use policy_bundle::{BundleError, read_directory};
 use thiserror::Error;
 
 use crate::{
-    config::{BUNDLE_CONFIG, Config, ConfigError, Overrides, PolicyLayer, Problem},
-    dry_run::{self, AgentHandler, DryRunError, compare, dry_run},
-    hook::{self, HookExecution},
+    config::{Config, ConfigError, Overrides, PolicyLayer, Problem},
+    dry_run::{self, AgentHandler, DryRunError, run_case},
+    hook,
     state::{AppResources, BuildError, Snapshot, end_tasks},
     test_case::{self, TestCase},
 };
-
-/// File without which a folder is no bundle.
-pub const REQUIRED_FILE: &str = BUNDLE_CONFIG;
 
 /// Folder with the test cases of a bundle.
 const TESTS: &str = "tests";
@@ -94,8 +91,7 @@ async fn run_cases(
 ) -> Result<Vec<Problem>, DryRunError> {
     let mut problems = Vec::new();
     for case in cases {
-        let run = dry_run(config, &case.action, HookExecution::Executed, handler);
-        let differences = compare(&case.expected, &Box::pin(run).await?);
+        let differences = run_case(config, case, handler).await?;
         problems.extend(differences.into_iter().map(|difference| {
             let message = format!("test `{}`: {difference}", case.name);
             Problem::at(&case.span, message)

@@ -12,9 +12,8 @@ use super::{
 };
 use crate::{
     config::ConfigError,
-    dry_run::{self, compare, dry_run},
-    hook::{self, HookExecution},
-    server,
+    dry_run::{self, run_case},
+    hook, server,
     test_case::{CaseFile, TestCase},
 };
 
@@ -40,14 +39,8 @@ impl TestArgs {
             });
             let mut failed = 0_usize;
             for (index, (config, case)) in cases.enumerate() {
-                let execution = HookExecution::Executed;
-                let run = dry_run(
-                    config,
-                    &case.action,
-                    execution,
-                    server::handle_agent_request,
-                );
-                let mismatches = compare(&case.expected, &Box::pin(run).await?);
+                let run = run_case(config, case, server::handle_agent_request);
+                let mismatches = run.await?;
                 print(&report(index + 1, case, &mismatches))?;
                 failed += usize::from(!mismatches.is_empty());
             }

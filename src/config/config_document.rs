@@ -3,7 +3,10 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::{setting_origins::SettingOrigins, source_span::SourceSpan, spanned_yaml::SpannedYaml};
+use super::{
+    setting_origins::{SettingOrigin, SettingOrigins},
+    spanned_yaml::SpannedYaml,
+};
 
 /// Replaces values that may be secret.
 const MASKED: &str = "***";
@@ -29,17 +32,9 @@ pub struct ConfigDocument {
 pub struct ConfigSection {
     /// Name of the setting.
     pub name: String,
-    source: SectionSource,
+    origin: SettingOrigin,
     value: Value,
     origins: SettingOrigins,
-}
-
-/// Source of a section.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum SectionSource {
-    File(SourceSpan),
-    CommandLine,
-    Default,
 }
 
 impl ConfigDocument {
@@ -51,10 +46,10 @@ impl ConfigDocument {
         let sections = effective.as_object().into_iter().flatten();
         let sections = sections.map(|(name, value)| ConfigSection {
             name: name.clone(),
-            source: match (written.get(name), in_use.get(name)) {
-                (Some(_), _) => SectionSource::File(document.key_span(&format!("/{name}"))),
-                (None, Some(_)) => SectionSource::CommandLine,
-                (None, None) => SectionSource::Default,
+            origin: match (written.get(name), in_use.get(name)) {
+                (Some(_), _) => SettingOrigin::of_key(document, &format!("/{name}")),
+                (None, Some(_)) => SettingOrigin::CommandLine,
+                (None, None) => SettingOrigin::Default,
             },
             value: masked(value),
             origins: SettingOrigins::new(document, in_use, name),
@@ -71,7 +66,7 @@ impl ConfigDocument {
             if let Some(value) = written.get(name) {
                 self.sections.push(ConfigSection {
                     name: name.to_owned(),
-                    source: SectionSource::File(document.key_span(&format!("/{name}"))),
+                    origin: SettingOrigin::of_key(document, &format!("/{name}")),
                     value: masked(value),
                     origins: SettingOrigins::new(document, &written, name),
                 });
@@ -92,8 +87,8 @@ impl ConfigDocument {
                 .origins
                 .set_command_line(format!("/{name}{pointer}"));
         }
-        if section.source == SectionSource::Default {
-            section.source = SectionSource::CommandLine;
+        if section.origin == SettingOrigin::Default {
+            section.origin = SettingOrigin::CommandLine;
         }
     }
 
@@ -113,11 +108,7 @@ impl ConfigDocument {
 impl ConfigSection {
     /// Returns the file and line, `command line` or `default`.
     pub fn origin(&self) -> String {
-        match &self.source {
-            SectionSource::File(span) => format!("{}:{}", span.file.display(), span.line),
-            SectionSource::CommandLine => "command line".to_owned(),
-            SectionSource::Default => "default".to_owned(),
-        }
+        self.origin.to_string()
     }
 
     /// Returns the origin of each line of `yaml`, which is the section's YAML or a masked form of

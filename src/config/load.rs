@@ -26,7 +26,7 @@ use std::{fs, mem, path::Path, sync::Arc};
 use serde_json::Value;
 
 use self::{
-    hooks::{HookBlock, merge},
+    hooks::HookBlock,
     layers::{add_layers, set_layers},
     loader::Loader,
 };
@@ -156,12 +156,10 @@ impl Config {
         (config.tls, config.admin.tls) = (tls, admin_tls);
         config.caller_policies = caller_policies;
         loader.resolve_paths(&mut config);
-        let merged = merge(blocks, &loader.layers);
-        loader.problems.extend(merged.problems);
+        loader.merge_hooks(blocks, &mut config);
         loader.fail_if_problems()?;
-        (config.hooks, config.disabled_hooks) = (merged.hooks, merged.disabled);
         loader.check_layers(&config)?;
-        config.warnings = [loader.warnings, merged.warnings].concat();
+        config.warnings = loader.warnings;
         (config.version, config.files) = (version, loader.files);
         config.document = Arc::new(shown);
         set_layers(&mut config, loader.layers);

@@ -1,9 +1,11 @@
 //! Names and formats that other modules define and a config may use.
 
+use std::{any::TypeId, collections::HashMap, sync::Arc};
+
+use jsonschema::Validator;
 use serde_json::Value;
 
-use super::by_type::ByType;
-use crate::event::SettingsFormat;
+use crate::{event::SettingsFormat, mutex::Mutex};
 
 /// The transports, protocols, policies, formats and methods that a config may name.
 #[derive(Debug, Default)]
@@ -18,8 +20,18 @@ pub struct Registry {
     pub formats: Vec<Format>,
     /// The methods of the model APIs, and fields of requests.
     pub methods: Vec<KnownMethod>,
-    /// The schemas of documents that use these names, compiled.
-    pub schemas: ByType,
+    /// The schemas of documents that use these names, once they were compiled.
+    pub schemas: CompiledSchemas,
+}
+
+/// Compiled schemas, each by the type it was made of, or the reason why it is invalid.
+pub type CompiledSchemas = Mutex<HashMap<TypeId, Arc<Result<CompiledSchema, String>>>>;
+
+/// The schema of a type, with a validator.
+#[derive(Debug)]
+pub struct CompiledSchema {
+    pub(super) value: Value,
+    pub(super) validator: Validator,
 }
 
 /// Name and settings files of a hook protocol.

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use http::HeaderValue;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -90,6 +91,15 @@ impl fmt::Display for SecretReference {
 impl SecretChars {
     fn contains(self, char: char) -> bool {
         char.is_ascii_graphic() || (char == ' ' && matches!(self, Self::HeaderValue))
+    }
+}
+
+impl Secret {
+    /// Returns the value of a header, marked as sensitive; `None` if the text cannot be one.
+    pub fn header_value(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(self.expose_secret()).ok()?;
+        value.set_sensitive(true);
+        Some(value)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     path::{Path, PathBuf},
 };
 
@@ -13,11 +14,31 @@ use super::spanned_yaml::{SpannedYaml, escape};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SettingOrigins(BTreeMap<String, SettingOrigin>);
 
+/// Origin of a setting. Displayed as `file:line`, `command line` or `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum SettingOrigin {
+pub(super) enum SettingOrigin {
     /// A line of a file.
     Line(PathBuf, u64),
     CommandLine,
+    Default,
+}
+
+impl SettingOrigin {
+    /// Returns the line of a key in a document.
+    pub(super) fn of_key(document: &SpannedYaml, pointer: &str) -> Self {
+        let span = document.key_span(pointer);
+        Self::Line(span.file, span.line)
+    }
+}
+
+impl fmt::Display for SettingOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(file, line) => write!(f, "{}:{line}", file.display()),
+            Self::CommandLine => f.write_str("command line"),
+            Self::Default => f.write_str("default"),
+        }
+    }
 }
 
 impl SettingOrigins {
@@ -49,20 +70,13 @@ impl SettingOrigins {
         let lines = (1..).zip(yaml.lines()).map(|(number, _)| {
             // Of the settings that begin on a line, the first one contains the others.
             if let Some((pointer, _)) = starts.next_if(|(_, line)| *line <= number) {
-                origin = self.of(&pointer);
+                let written = self.0.get(&pointer);
+                origin = written.unwrap_or(&SettingOrigin::Default).to_string();
             }
             while starts.next_if(|(_, line)| *line <= number).is_some() {}
             origin.clone()
         });
         lines.collect()
-    }
-
-    fn of(&self, pointer: &str) -> String {
-        match self.0.get(pointer) {
-            Some(SettingOrigin::Line(file, line)) => format!("{}:{line}", file.display()),
-            Some(SettingOrigin::CommandLine) => "command line".to_owned(),
-            None => "default".to_owned(),
-        }
     }
 
     fn read(
@@ -77,8 +91,7 @@ impl SettingOrigins {
             written == value || is_container(written) && is_container(value)
         });
         let origin = if is_written {
-            let span = document.key_span(pointer);
-            SettingOrigin::Line(span.file, span.line)
+            SettingOrigin::of_key(document, pointer)
         } else {
             SettingOrigin::CommandLine
         };

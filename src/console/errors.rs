@@ -36,8 +36,8 @@ const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// Serves the console unless the config disables it, renders errors as pages, and sets the
-/// security headers.
+/// Serves the console unless the config disables it, renders pages and errors for the user, and
+/// sets the security headers.
 pub(super) async fn page_responses(
     State(app): State<App>,
     request: Request,
@@ -49,11 +49,12 @@ pub(super) async fn page_responses(
     }
     let (method, target) = (request.method().clone(), request.uri().to_string());
     let principal = request.extensions().get::<AdminPrincipal>().cloned();
-    let response = next.run(request).await;
-    let mut response = match response.extensions().get::<ApiError>().cloned() {
-        None => response,
-        Some(error) => error_page(error, &method, &target, principal.as_ref()),
-    };
+    let mut response = next.run(request).await;
+    if let Some(page) = response.extensions_mut().remove::<Page>() {
+        response = page.respond(principal.as_ref());
+    } else if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        response = error_page(error, &method, &target, principal.as_ref());
+    }
     let headers = response.headers_mut();
     for (name, value) in SECURITY_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));

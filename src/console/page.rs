@@ -57,6 +57,7 @@ const KEYS: [(&str, &str); 6] = [
 ];
 
 /// One page: its title and its content.
+#[derive(Clone)]
 pub(super) struct Page {
     title: Cow<'static, str>,
     address: &'static str,
@@ -134,6 +135,15 @@ impl Page {
                 }
             }
         }
+    }
+}
+
+/// Stores the page in the response's extensions. The middleware renders it for the user.
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        let mut response = Response::default();
+        response.extensions_mut().insert(self);
+        response
     }
 }
 

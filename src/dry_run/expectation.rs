@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Returns the differences of a report from the expected outcome.
-pub fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {
+pub(super) fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {
     let mut mismatches = Mismatches::default();
     mismatches.verdict(expected, found);
     if let Some(reason) = &expected.reason {

@@ -31,15 +31,11 @@ pub struct Fleet {
     host: String,
     /// Name of the machine and random id of this process.
     replica: String,
-    scripts: FleetScripts,
+    beat_script: RedisScript,
+    leave_script: RedisScript,
+    list_script: RedisScript,
     /// Replicas at the last heartbeat; zero before the first.
     replicas: AtomicU64,
-}
-
-struct FleetScripts {
-    beat: RedisScript,
-    leave: RedisScript,
-    list: RedisScript,
 }
 
 impl Fleet {
@@ -60,11 +56,9 @@ impl Fleet {
             connection: RedisConnection::new(url, "fleet", failures)?,
             replica: format!("{host}-{id}"),
             host,
-            scripts: FleetScripts {
-                beat: script(BEAT),
-                leave: script(LEAVE),
-                list: script(LIST),
-            },
+            beat_script: script(BEAT),
+            leave_script: script(LEAVE),
+            list_script: script(LIST),
             replicas: AtomicU64::new(0),
         })
     }
@@ -95,8 +89,8 @@ impl Fleet {
         // A status has no map whose keys could be unsuitable.
         let state = serde_json::to_vec(status).unwrap_or_default();
         let call = beat(status, state);
-        let connection = &self.connection;
-        let replicas: Option<u64> = connection.run_script(&self.scripts.beat, &call).await;
+        let beat = self.connection.run_script(&self.beat_script, &call);
+        let replicas: Option<u64> = beat.await;
         if let Some(replicas) = replicas {
             self.replicas.store(replicas, Ordering::Relaxed);
         }
@@ -106,15 +100,15 @@ impl Fleet {
     /// Removes this replica from the fleet.
     pub async fn leave(&self) {
         let call = leave(&self.replica);
-        let connection = &self.connection;
-        let _left: Option<()> = connection.run_script(&self.scripts.leave, &call).await;
+        let left = self.connection.run_script(&self.leave_script, &call);
+        let _left: Option<()> = left.await;
     }
 
     /// Returns the state of all replicas; `None` if Redis is unavailable.
     pub async fn status(&self) -> Option<FleetStatus> {
-        let connection = &self.connection;
-        let listed = connection.run_script(&self.scripts.list, &list()).await?;
-        Some(fleet_status(listed))
+        let call = list();
+        let listed = self.connection.run_script(&self.list_script, &call);
+        Some(fleet_status(listed.await?))
     }
 }
 

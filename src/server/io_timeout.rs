@@ -21,25 +21,13 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use crate::{mutex::Mutex, resettable_timer::ResettableTimer};
+use crate::{config::Timeouts, mutex::Mutex, resettable_timer::ResettableTimer};
 
 /// Maximum time to read from a client that still sends after the last response. Closing the socket
 /// at once would reset the connection, and the client would lose the response.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 const DISCARD_BUFFER_BYTES: usize = 8192;
-
-/// Timeouts of a connection.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct IoTimeouts {
-    /// From a request's first byte, or the start of the connection, to the end of the
-    /// request head. Includes the TLS handshake.
-    pub(super) head: Duration,
-    /// From a response to the first byte of the next request.
-    pub(super) idle: Duration,
-    /// Until the client accepts some data.
-    pub(super) write: Duration,
-}
 
 /// Timeout that closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -144,7 +132,7 @@ enum WaitState {
 pub(super) struct TimeoutStream {
     stream: TcpStream,
     state: ConnectionState,
-    timeouts: IoTimeouts,
+    timeouts: Timeouts,
     waiting_for: WaitState,
     /// End of the current wait.
     deadline: Instant,
@@ -156,13 +144,13 @@ pub(super) struct TimeoutStream {
 }
 
 impl TimeoutStream {
-    pub(super) fn new(stream: TcpStream, state: ConnectionState, timeouts: IoTimeouts) -> Self {
+    pub(super) fn new(stream: TcpStream, state: ConnectionState, timeouts: Timeouts) -> Self {
         Self {
             stream,
             state,
             timeouts,
             waiting_for: WaitState::RequestHead,
-            deadline: Instant::now() + timeouts.head,
+            deadline: Instant::now() + timeouts.header,
             timer: ResettableTimer::default(),
             write_timer: None,
             linger_timer: None,
@@ -249,7 +237,7 @@ impl AsyncRead for TimeoutStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let head_timeout = self.timeouts.head;
+        let head_timeout = self.timeouts.header;
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if self.state.is_busy() {
             self.poll_while_busy(context);

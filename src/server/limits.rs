@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{io_timeout::IoTimeouts, min_body_rate::MinRate};
-use crate::config::Config;
+use super::min_body_rate::MinRate;
+use crate::config::{Config, Timeouts};
 
 /// Smallest head limit that hyper supports.
 const MIN_HEAD_BYTES: usize = 8192;
@@ -24,7 +24,7 @@ pub(super) struct ListenerLimits {
     pub(super) max_head_bytes: usize,
     /// Maximum number of concurrent streams of an HTTP/2 connection; 0 for HTTP/1.1 only.
     pub(super) http2_streams: u32,
-    pub(super) timeouts: IoTimeouts,
+    pub(super) timeouts: Timeouts,
     pub(super) min_body_rate: MinRate,
 }
 
@@ -36,11 +36,7 @@ impl ListenerLimits {
             connections,
             max_head_bytes: limits.headers.max(MIN_HEAD_BYTES) + HEAD_OVERREAD_BYTES,
             http2_streams: limits.http2_streams,
-            timeouts: IoTimeouts {
-                head: timeouts.header,
-                idle: timeouts.idle,
-                write: timeouts.write,
-            },
+            timeouts: *timeouts,
             min_body_rate: MinRate {
                 grace: timeouts.body,
                 bytes_per_second: limits.body_rate,
@@ -51,10 +47,11 @@ impl ListenerLimits {
     /// Returns the limits of a connection that only receives an error.
     pub(super) fn for_rejection(self) -> Self {
         Self {
-            timeouts: IoTimeouts {
-                head: REJECTION_TIMEOUT.min(self.timeouts.head),
+            timeouts: Timeouts {
+                header: REJECTION_TIMEOUT.min(self.timeouts.header),
                 idle: Duration::ZERO,
                 write: REJECTION_TIMEOUT.min(self.timeouts.write),
+                ..self.timeouts
             },
             ..self
         }

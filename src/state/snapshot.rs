@@ -27,7 +27,7 @@ use crate::{
     session::{MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, Transcripts},
     timestamp::utc_timestamp,
     transport::TransportDeps,
-    upstream::{Upstream, UpstreamError, UpstreamTimeouts},
+    upstream::{Upstream, UpstreamError},
 };
 
 /// A config and everything built from it. A request holds one from start to end.
@@ -105,11 +105,7 @@ impl Snapshot {
         let proofs = GuardProofs::build(&table).map_err(ConfigError::from)?;
         let upstreams = Upstreams::new(
             &config.upstreams,
-            UpstreamTimeouts {
-                connect: config.timeouts.upstream_connect,
-                first_byte: config.timeouts.first_byte,
-                idle: config.timeouts.stream_idle,
-            },
+            config.timeouts,
             &resources.metrics,
             previous.map(|previous| &previous.upstreams),
         )?;
@@ -278,7 +274,10 @@ fn transport_deps(config: &Config, resources: &AppResources) -> TransportDeps {
         config.limits.hook_output,
         config.hook_directory.clone(),
     );
-    deps.with_recorded(resources.recorded_runs.clone())
+    TransportDeps {
+        recorded: resources.recorded_runs.clone(),
+        ..deps
+    }
 }
 
 fn build_authenticator(

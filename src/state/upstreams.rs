@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    config::{UpstreamConfig, UpstreamsConfig},
+    config::{Timeouts, UpstreamConfig, UpstreamsConfig},
     dialect::{self, Api},
     observe::Metrics,
-    upstream::{Upstream, UpstreamError, UpstreamTimeouts},
+    upstream::{Upstream, UpstreamError},
 };
 
 /// One client for each configured model API; the two of OpenAI share one.
@@ -22,7 +22,7 @@ impl Upstreams {
     /// Returns an error if TLS certificates cannot be verified on this system.
     pub fn new(
         config: &UpstreamsConfig,
-        timeouts: UpstreamTimeouts,
+        timeouts: Timeouts,
         metrics: &Arc<Metrics>,
         previous: Option<&Self>,
     ) -> Result<Self, UpstreamError> {

@@ -16,20 +16,15 @@ use self::{
     process_task::{HookInvocation, ProcessTask},
 };
 use super::{
-    deps::{TransportConfig, TransportKind},
+    deps::TransportConfig,
     error::TransportError,
     hook_call::{HookCall, Transport},
     shell::ShellCommand,
 };
 use crate::{config::AnswerBy, event::HookResult, protocol::ProcessOutput};
 
-pub(super) const KIND: TransportKind = TransportKind {
-    name: "command",
-    build: |config| Ok(Arc::new(CommandTransport::new(config)?)),
-};
-
 #[derive(Debug)]
-struct CommandTransport {
+pub(super) struct CommandTransport {
     task: Arc<ProcessTask>,
     pool: Option<Arc<PrewarmPool>>,
     /// Ends idle processes, and those that continue after their output.
@@ -53,7 +48,7 @@ struct CommandSettings {
 }
 
 impl CommandTransport {
-    fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
+    pub(super) fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
         let (deps, hook) = (config.deps, config.label);
         let settings: CommandSettings = config.parse()?;
         let shell = ShellCommand::new(settings.command, settings.env, hook, deps)?;

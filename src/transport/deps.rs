@@ -14,26 +14,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use super::{
-    error::TransportError, hook_call::Transport, process_slots::ProcessSlots,
-    recorded_runs::RecordedRuns,
-};
+use super::{error::TransportError, process_slots::ProcessSlots, recorded_runs::RecordedRuns};
 
 /// Environment variables of the gateway that hooks inherit, besides `LC_*`; others
 /// may hold keys (hook protocol, section 2).
 const INHERITED_VARIABLES: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
-
-/// Name and constructor of a transport.
-#[derive(Debug)]
-pub struct TransportKind {
-    /// Name in the config: the hook's `type`.
-    pub name: &'static str,
-    /// Parses a hook's settings. Starts nothing.
-    pub build: BuildTransport,
-}
-
-/// Constructor of a transport.
-pub type BuildTransport = fn(TransportConfig<'_>) -> Result<Arc<dyn Transport>, TransportError>;
 
 /// Settings of one hook. They may hold keys.
 pub struct TransportConfig<'a> {
@@ -96,12 +81,6 @@ impl TransportDeps {
                 .collect(),
             recorded: None,
         }
-    }
-
-    /// Returns the same resources for hooks whose outputs are recorded.
-    #[must_use]
-    pub fn with_recorded(self, recorded: Option<Arc<RecordedRuns>>) -> Self {
-        Self { recorded, ..self }
     }
 }
 

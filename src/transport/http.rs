@@ -4,7 +4,7 @@
 //! Neither redirects nor proxy variables are followed, and no error contains the
 //! URL: each could disclose events to another server.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::body::Body;
 use futures_util::future::BoxFuture;
@@ -15,18 +15,13 @@ use serde::{Deserialize, de::Error};
 use url::Url;
 
 use super::{
-    deps::{TransportConfig, TransportKind},
+    deps::TransportConfig,
     error::TransportError,
     hook_call::{HookCall, Transport},
 };
 use crate::{
     event::HookResult,
     http_client::{HttpClient, HttpClientError, HttpVersion, PoolConfig},
-};
-
-pub(super) const KIND: TransportKind = TransportKind {
-    name: "http",
-    build: |config| Ok(Arc::new(HttpTransport::new(config)?)),
 };
 
 /// Idle time after which a connection to a hook's server is closed. Common servers
@@ -40,7 +35,7 @@ const JSON: &str = "application/json";
 const JSON_TYPE: HeaderValue = HeaderValue::from_static(JSON);
 
 #[derive(Debug)]
-struct HttpTransport {
+pub(super) struct HttpTransport {
     settings: HttpSettings,
     client: HttpClient,
     output_limit: usize,
@@ -57,7 +52,7 @@ struct HttpSettings {
 }
 
 impl HttpTransport {
-    fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
+    pub(super) fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
         let output_limit = config.deps.output_limit;
         let settings: HttpSettings = config.parse()?;
         let client = HttpClient::new(PoolConfig {

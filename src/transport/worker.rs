@@ -26,20 +26,15 @@ use self::{
     queue::{CallQueue, QueuedCall},
 };
 use super::{
-    deps::{TransportConfig, TransportKind},
+    deps::TransportConfig,
     error::TransportError,
     hook_call::{HookCall, Transport},
     shell::ShellCommand,
 };
 use crate::event::HookResult;
 
-pub(super) const KIND: TransportKind = TransportKind {
-    name: "worker",
-    build: |config| Ok(Arc::new(WorkerTransport::new(config)?)),
-};
-
 #[derive(Debug)]
-struct WorkerTransport {
+pub(super) struct WorkerTransport {
     queue: Arc<CallQueue>,
     shell: Arc<ShellCommand>,
     instances: NonZero<u32>,
@@ -63,7 +58,7 @@ const fn one() -> NonZero<u32> {
 }
 
 impl WorkerTransport {
-    fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
+    pub(super) fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
         let (deps, hook) = (config.deps, config.label);
         let settings: WorkerSettings = config.parse()?;
         let shell = ShellCommand::new(settings.command, settings.env, hook, deps)?;

@@ -4,7 +4,10 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use secrecy::ExposeSecret;
 
-use crate::{config::UpstreamCredential, dialect::Vendor};
+use crate::{
+    config::{Secret, UpstreamCredential},
+    dialect::Vendor,
+};
 
 /// API key header of Google's APIs.
 const GOOGLE_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
@@ -41,7 +44,18 @@ pub(super) fn replace_credentials(
     for name in [AUTHORIZATION, GOOGLE_KEY, ANTHROPIC_KEY] {
         headers.remove(name);
     }
-    insert_credential(headers, vendor, credential);
+    let (name, value) = match (credential, vendor) {
+        (UpstreamCredential::ApiKey(key), Vendor::Google) => (GOOGLE_KEY, key.header_value()),
+        (UpstreamCredential::ApiKey(key), Vendor::Anthropic) => (ANTHROPIC_KEY, key.header_value()),
+        (UpstreamCredential::ApiKey(token), Vendor::OpenAi)
+        | (UpstreamCredential::Bearer(token), _) => {
+            let value = Secret::from(format!("Bearer {}", token.expose_secret()));
+            (AUTHORIZATION, value.header_value())
+        }
+    };
+    if let Some(value) = value {
+        headers.insert(name, value);
+    }
 }
 
 /// Reduces the agent's own credentials to one where an API takes only one. Google's APIs take a
@@ -66,25 +80,5 @@ pub(super) fn reduce_credentials(headers: &mut HeaderMap, vendor: Vendor, query_
             });
         }
         Vendor::Anthropic | Vendor::OpenAi => (),
-    }
-}
-
-fn insert_credential(headers: &mut HeaderMap, vendor: Vendor, credential: &UpstreamCredential) {
-    let bearer = |token: &str| HeaderValue::from_str(&format!("Bearer {token}"));
-    let (name, value) = match (credential, vendor) {
-        (UpstreamCredential::ApiKey(key), Vendor::Google) => {
-            (GOOGLE_KEY, HeaderValue::from_str(key.expose_secret()))
-        }
-        (UpstreamCredential::ApiKey(key), Vendor::Anthropic) => {
-            (ANTHROPIC_KEY, HeaderValue::from_str(key.expose_secret()))
-        }
-        (UpstreamCredential::ApiKey(secret), Vendor::OpenAi)
-        | (UpstreamCredential::Bearer(secret), _) => {
-            (AUTHORIZATION, bearer(secret.expose_secret()))
-        }
-    };
-    if let Ok(mut value) = value {
-        value.set_sensitive(true);
-        headers.insert(name, value);
     }
 }

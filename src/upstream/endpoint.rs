@@ -18,22 +18,11 @@ use super::{
     response::UpstreamResponse,
 };
 use crate::{
-    config::CircuitSettings,
+    config::{CircuitSettings, Timeouts},
     http_client::{HttpClient, HttpClientError, HttpVersion, PoolConfig},
 };
 
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
-
-/// Timeouts of a call to a model API.
-#[derive(Debug, Clone, Copy)]
-pub struct UpstreamTimeouts {
-    /// Until there is a connection.
-    pub connect: Duration,
-    /// From the end of the request to the head of the response.
-    pub first_byte: Duration,
-    /// Between two pieces of a response.
-    pub idle: Duration,
-}
 
 /// Settings of an address. An endpoint with equal ones is kept at a reload.
 #[derive(Debug, PartialEq)]
@@ -122,7 +111,7 @@ impl Endpoint {
     pub(super) fn send(
         &self,
         mut outgoing: OutgoingRequest,
-        timeouts: UpstreamTimeouts,
+        timeouts: Timeouts,
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + use<> {
         let is_buffered = matches!(outgoing.body, RequestBody::Buffered(_));
         let key_mask = KeyMask::from_request_headers(&outgoing.headers);
@@ -150,7 +139,7 @@ impl Endpoint {
                 Ok(response) => response,
                 Err(error) => return Err(record_error(call, error)),
             };
-            let response = UpstreamResponse::new(response, timeouts.idle, key_mask)?;
+            let response = UpstreamResponse::new(response, timeouts.stream_idle, key_mask)?;
             if is_from_proxy(&response) {
                 call.record_failure("gateway");
             } else {

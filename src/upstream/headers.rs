@@ -4,7 +4,6 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{self, ACCEPT_ENCODING},
 };
-use secrecy::ExposeSecret;
 
 use super::credentials::{is_key_header, reduce_credentials, replace_credentials};
 use crate::{
@@ -35,11 +34,7 @@ impl HeaderRules {
         let added = config.headers.iter().filter_map(|(name, text)| {
             let value = match text {
                 HeaderText::Text(text) => HeaderValue::from_str(text).ok()?,
-                HeaderText::Secret { secret } => {
-                    let mut value = HeaderValue::from_str(secret.expose_secret()).ok()?;
-                    value.set_sensitive(true);
-                    value
-                }
+                HeaderText::Secret { secret } => secret.header_value()?,
             };
             Some((HeaderName::try_from(name).ok()?, value))
         });

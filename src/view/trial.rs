@@ -4,19 +4,17 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use crate::{
     auth::AdminPrincipal,
     config::{AdminRole, Config},
-    dry_run::{
-        ActionError, AgentAction, AgentHandler, DEFAULT_MODEL, DryRunError, DryRunReport, dry_run,
-    },
+    dry_run::{AgentHandler, DryRunError, DryRunReport, dry_run},
     error::{ApiError, ErrorReason},
     hook::HookExecution,
     state::App,
+    test_case::{AgentAction, DEFAULT_MODEL},
 };
 
 /// Trials that may run at the same time.
@@ -49,17 +47,6 @@ pub struct Trial<'a> {
     pub mode: TrialMode,
     /// Version of a revision of the config; that in use without one.
     pub version: Option<&'a str>,
-}
-
-/// Reason why a trial has no result.
-#[derive(Debug, Error)]
-enum TrialError {
-    #[error("the input is neither an event nor a request: {0}")]
-    Input(#[from] ActionError),
-    #[error("no revision of the config has the version `{0}`")]
-    Version(String),
-    #[error(transparent)]
-    DryRun(#[from] DryRunError),
 }
 
 impl Trials {
@@ -95,35 +82,38 @@ impl Trials {
             let message = "too many trials are running";
             return Err(ApiError::new(ErrorReason::Overloaded, message));
         };
-        let action =
-            AgentAction::from_json(trial.input, DEFAULT_MODEL).map_err(TrialError::from)?;
+        let action = AgentAction::from_json(trial.input, DEFAULT_MODEL).map_err(|error| {
+            let message = format!("the input is neither an event nor a request: {error}");
+            ApiError::new(ErrorReason::BadDocument, message)
+        })?;
         let config = config(app, trial.version)?;
         let run = dry_run(&config, &action, execution, self.handler);
-        let report = Box::pin(run).await.map_err(TrialError::from)?;
+        let report = Box::pin(run).await?;
         Ok((action, report))
     }
 }
 
 /// Returns the config with a version, or that in use.
-fn config(app: &App, version: Option<&str>) -> Result<Arc<Config>, TrialError> {
+fn config(app: &App, version: Option<&str>) -> Result<Arc<Config>, ApiError> {
     let Some(version) = version else {
         return Ok(Arc::clone(&app.snapshot().config));
     };
     let revisions = app.revisions().into_iter();
     let mut configs = revisions.map(|revision| revision.config);
     let found = configs.find(|config| config.version == version);
-    found.ok_or_else(|| TrialError::Version(version.to_owned()))
+    found.ok_or_else(|| {
+        let message = format!("no revision of the config has the version `{version}`");
+        ApiError::new(ErrorReason::BadDocument, message)
+    })
 }
 
-impl From<TrialError> for ApiError {
-    fn from(error: TrialError) -> Self {
+impl From<DryRunError> for ApiError {
+    fn from(error: DryRunError) -> Self {
         let reason = match &error {
-            TrialError::Input(_)
-            | TrialError::Version(_)
-            | TrialError::DryRun(DryRunError::Answer(_) | DryRunError::Request(_)) => {
-                ErrorReason::BadDocument
+            DryRunError::Answer(_) | DryRunError::Request(_) => ErrorReason::BadDocument,
+            DryRunError::Build(_) | DryRunError::Io(_) | DryRunError::Timeout => {
+                ErrorReason::Internal
             }
-            TrialError::DryRun(_) => ErrorReason::Internal,
         };
         Self::new(reason, error.to_string())
     }

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use chained_log::{CopyVerification, Verification};
+use chained_log::Verification;
 use serde_json::Value;
 
 use crate::cli::{failure::Failure, output::print};
@@ -18,29 +18,20 @@ pub(super) fn verify_files(path: &Path, contains: Option<&str>) -> Result<(), Fa
 
 /// Verifies a copy of a log, and prints what is wrong with it.
 pub(super) fn verify_stdin() -> Result<(), Failure> {
-    let verified = chained_log::verify_copy(io::stdin().lock());
-    let verified = verified.map_err(Failure::of)?;
-    let CopyVerification {
-        lines,
-        repeated,
-        masked,
-        first_seq,
-        last_seq,
-        last_hash,
-        problems,
-        problem_count,
-    } = verified;
+    let copy = chained_log::verify_copy(io::stdin().lock()).map_err(Failure::of)?;
     let mut text = format!(
-        "{lines} lines from {first_seq} to {last_seq}, the last hash is {last_hash}; {repeated} lines are repeated"
+        "{} lines from {} to {}, the last hash is {}; {} lines are repeated",
+        copy.lines, copy.first_seq, copy.last_seq, copy.last_hash, copy.repeated
     );
-    if masked > 0 {
+    if copy.masked > 0 {
+        let masked = copy.masked;
         text = format!("{text}; of {masked} lines with masked fields only the place is verified");
     }
-    if problem_count == 0 && lines > 0 {
+    if copy.problem_count == 0 && copy.lines > 0 {
         return Ok(print(&format!("the hash chain is valid: {text}"))?);
     }
-    let mut message: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    let further = problem_count - problems.len() as u64;
+    let mut message: Vec<String> = copy.problems.iter().map(ToString::to_string).collect();
+    let further = copy.problem_count - copy.problems.len() as u64;
     if further > 0 {
         message.push(format!("and {further} further problems"));
     }
@@ -63,14 +54,12 @@ fn check_contains(path: &Path, hash: &str) -> Result<(), Failure> {
 }
 
 fn summary(verified: &Verification) -> String {
-    let Verification {
-        lines,
-        first_seq: first,
-        last_hash: last,
-        ..
-    } = verified;
-    let mut text = format!("the hash chain is valid: {lines} lines, the last hash is {last}");
-    if *first > 1 {
+    let first = verified.first_seq;
+    let mut text = format!(
+        "the hash chain is valid: {} lines, the last hash is {}",
+        verified.lines, verified.last_hash
+    );
+    if first > 1 {
         let before = first - 1;
         text = format!("{text}; {before} lines before line {first} were removed by rotation");
     }

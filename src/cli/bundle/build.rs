@@ -15,9 +15,9 @@ use policy_bundle::{
 
 use super::files::{read_bundle, write_bundle};
 use crate::{
-    bundle::{BundleCheckError, REQUIRED_FILE, check_guards, load_layers, run_tests},
+    bundle::{BundleCheckError, check_guards, load_layers, run_tests},
     cli::{check::print_warnings, failure::Failure, output::print, runtime::block_on},
-    config::{CommandHooks, Config, ConfigError, PolicyLayer, Problem},
+    config::{BUNDLE_CONFIG, CommandHooks, Config, ConfigError, PolicyLayer, Problem},
     server,
 };
 
@@ -58,9 +58,9 @@ pub(super) struct BuildArgs {
 impl BuildArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let files = read_directory(&self.directory).map_err(Failure::of)?;
-        if !files.contains_key(REQUIRED_FILE) {
+        if !files.contains_key(BUNDLE_CONFIG) {
             let folder = self.directory.display();
-            let message = format!("`{folder}` has no `{REQUIRED_FILE}`");
+            let message = format!("`{folder}` has no `{BUNDLE_CONFIG}`");
             return Err(Failure::Failed(message));
         }
         let config = load_layers(self.layers()?)?;

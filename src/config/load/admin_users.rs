@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use secrecy::ExposeSecret;
 
 use super::loader::Loader;
-use crate::config::{overrides::MissingSecrets, settings::listeners::AdminSettings};
-
-/// Name in logs of the user with `admin.token`.
-const TOKEN_USER: &str = "admin";
+use crate::config::{
+    overrides::MissingSecrets,
+    settings::{admin_users::TOKEN_USER, listeners::AdminSettings},
+};
 
 impl Loader {
     /// Checks that names and tokens identify one user each.

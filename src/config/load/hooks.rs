@@ -1,7 +1,7 @@
 //! Hooks of the config and of settings files: read one by one, then merged.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{
     config::{
-        policy_layer::PolicyLayer,
         registry::Registry,
         schema::{UnknownKeys, validate},
         settings::{
+            config_file::Config,
             hook_view::SystemMessages,
             hooks::{DEFAULT_PROTOCOL, HookFile, HookGroup, HookSpec, SettingsFile},
         },
@@ -36,17 +36,6 @@ pub(super) struct HookBlock {
     pub(super) document: SpannedYaml,
     settings: SettingsFile,
     warnings: Vec<Problem>,
-}
-
-/// The hooks of all blocks.
-#[derive(Debug, Default)]
-pub(super) struct MergedHooks {
-    /// Enabled hooks by event.
-    pub(super) hooks: BTreeMap<EventName, Vec<HookGroup>>,
-    /// Hooks that a switch disables.
-    pub(super) disabled: Vec<(EventName, HookSpec)>,
-    pub(super) warnings: Vec<Problem>,
-    pub(super) problems: Vec<Problem>,
 }
 
 impl Loader {
@@ -170,6 +159,81 @@ impl Loader {
         (document, translation.value, translation.scopes)
     }
 
+    /// Merges blocks in order into the hooks of the config. The switches of the config itself,
+    /// which is the last block, apply to all blocks.
+    pub(super) fn merge_hooks(&mut self, blocks: Vec<HookBlock>, config: &mut Config) {
+        let disabled: Vec<(String, SourceSpan)> =
+            blocks.iter().flat_map(HookBlock::disabled_hooks).collect();
+        let all_disabled = blocks.last().and_then(HookBlock::disabled_at);
+        let all_disabled = all_disabled.as_ref();
+        let hooks = blocks.iter().flat_map(HookBlock::hooks);
+        let problems = disabled_upper_hooks(&self.layers, hooks, &disabled, all_disabled);
+        self.problems.extend(problems);
+        let hooks = blocks.iter().flat_map(HookBlock::hooks);
+        let names: BTreeSet<String> = hooks.map(|hook| hook.switch().to_owned()).collect();
+        for block in blocks {
+            self.add_hooks(block, all_disabled, config);
+        }
+        for (name, span) in &disabled {
+            if !names.contains(name) {
+                let message = format!("no hook is named `{name}`, so none is disabled");
+                self.warnings.push(Problem::at(span, message));
+            }
+        }
+        self.disable_hooks(&disabled, config);
+        for (event, groups) in &config.hooks {
+            self.warnings.extend(duplicate_hooks(*event, groups));
+        }
+    }
+
+    /// Adds a block, which it or the config may disable as a whole.
+    fn add_hooks(
+        &mut self,
+        block: HookBlock,
+        all_disabled_at: Option<&SourceSpan>,
+        config: &mut Config,
+    ) {
+        let disabled_at = block.disabled_at();
+        let events = block.settings.hooks.events;
+        if let Some(span) = &disabled_at
+            && !events.is_empty()
+        {
+            let message = "the hooks of this file are disabled here";
+            self.warnings.push(Problem::at(span, message));
+        }
+        self.warnings.extend(block.warnings);
+        for (event, groups) in events {
+            if let Some(span) = disabled_at.as_ref().or(all_disabled_at) {
+                let problems = disabled_guards(event, &groups, |_| Some(span));
+                self.problems.extend(problems);
+                let specs = groups.into_iter().flat_map(|group| group.hooks);
+                let disabled = specs.map(|spec| (event, spec));
+                config.disabled_hooks.extend(disabled);
+            } else {
+                config.hooks.entry(event).or_default().extend(groups);
+            }
+        }
+    }
+
+    /// Removes the hooks that are disabled by name.
+    fn disable_hooks(&mut self, names: &[(String, SourceSpan)], config: &mut Config) {
+        let switch = |hook: &HookSpec| {
+            let switch = names.iter().find(|(name, _)| name == hook.switch());
+            switch.map(|(_, span)| span)
+        };
+        config.hooks.retain(|event, groups| {
+            let problems = disabled_guards(*event, groups, switch);
+            self.problems.extend(problems);
+            for group in groups.iter_mut() {
+                let removed = group.hooks.extract_if(.., |hook| switch(hook).is_some());
+                let disabled = removed.map(|spec| (*event, spec));
+                config.disabled_hooks.extend(disabled);
+            }
+            groups.retain(|group| !group.hooks.is_empty());
+            !groups.is_empty()
+        });
+    }
+
     /// Completes the policies for deserialization.
     pub(super) fn annotate_policies(&mut self) {
         for pointer in matching(&self.value, "/policies/*") {
@@ -257,79 +321,6 @@ fn annotate<'a>(
         fields.insert("when".to_owned(), when);
     }
     Some(fields)
-}
-
-/// Merges blocks in order. The switches of the config itself, which is the last block,
-/// apply to all blocks.
-pub(super) fn merge(blocks: Vec<HookBlock>, layers: &[PolicyLayer]) -> MergedHooks {
-    let disabled: Vec<(String, SourceSpan)> =
-        blocks.iter().flat_map(HookBlock::disabled_hooks).collect();
-    let all_disabled_at = blocks.last().and_then(HookBlock::disabled_at);
-    let mut merged = MergedHooks::default();
-    let hooks = blocks.iter().flat_map(HookBlock::hooks);
-    let all_disabled = all_disabled_at.as_ref();
-    merged.problems = disabled_upper_hooks(layers, hooks, &disabled, all_disabled);
-    let mut names = BTreeSet::new();
-    for block in blocks {
-        for hook in block.hooks() {
-            names.insert(hook.switch().to_owned());
-        }
-        merged.add(block, all_disabled_at.as_ref());
-    }
-    for (name, span) in &disabled {
-        if !names.contains(name) {
-            let message = format!("no hook is named `{name}`, so none is disabled");
-            merged.warnings.push(Problem::at(span, message));
-        }
-    }
-    merged.disable(&disabled);
-    for (event, groups) in &merged.hooks {
-        merged.warnings.extend(duplicate_hooks(*event, groups));
-    }
-    merged
-}
-
-impl MergedHooks {
-    /// Adds a block, which it or the config may disable as a whole.
-    fn add(&mut self, block: HookBlock, all_disabled_at: Option<&SourceSpan>) {
-        let disabled_at = block.disabled_at();
-        let events = block.settings.hooks.events;
-        if let Some(span) = &disabled_at
-            && !events.is_empty()
-        {
-            let message = "the hooks of this file are disabled here";
-            self.warnings.push(Problem::at(span, message));
-        }
-        self.warnings.extend(block.warnings);
-        for (event, groups) in events {
-            if let Some(span) = disabled_at.as_ref().or(all_disabled_at) {
-                let problems = disabled_guards(event, &groups, |_| Some(span));
-                self.problems.extend(problems);
-                let specs = groups.into_iter().flat_map(|group| group.hooks);
-                self.disabled.extend(specs.map(|spec| (event, spec)));
-            } else {
-                self.hooks.entry(event).or_default().extend(groups);
-            }
-        }
-    }
-
-    /// Removes the hooks that are disabled by name.
-    fn disable(&mut self, names: &[(String, SourceSpan)]) {
-        let switch = |hook: &HookSpec| {
-            let switch = names.iter().find(|(name, _)| name == hook.switch());
-            switch.map(|(_, span)| span)
-        };
-        self.hooks.retain(|event, groups| {
-            let problems = disabled_guards(*event, groups, switch);
-            self.problems.extend(problems);
-            for group in groups.iter_mut() {
-                let removed = group.hooks.extract_if(.., |hook| switch(hook).is_some());
-                self.disabled.extend(removed.map(|spec| (*event, spec)));
-            }
-            groups.retain(|group| !group.hooks.is_empty());
-            !groups.is_empty()
-        });
-    }
 }
 
 /// The problems of disabled hooks that have cases to prove them. `switch` returns the

@@ -1,6 +1,8 @@
 //! Validates a document against its schema and reports every problem at once.
 
-use jsonschema::{Validator, error::ValidationErrorKind};
+use std::{any::TypeId, sync::Arc};
+
+use jsonschema::error::ValidationErrorKind;
 use schemars::JsonSchema;
 use serde_json::Value;
 
@@ -10,7 +12,7 @@ use super::{
     generate::schema,
 };
 use crate::config::{
-    registry::{Format, Registry},
+    registry::{CompiledSchema, Format, Registry},
     source_span::Problem,
     spanned_yaml::SpannedYaml,
 };
@@ -36,13 +38,6 @@ pub struct Validated {
     pub warnings: Vec<Problem>,
 }
 
-/// The schema of a type, with a validator.
-struct CompiledSchema {
-    value: Value,
-    formats: Vec<Format>,
-    validator: Validator,
-}
-
 /// Validates `value`, a part of `document`, against the schema of `T`.
 pub fn validate<T: JsonSchema + 'static>(
     document: &SpannedYaml,
@@ -50,9 +45,12 @@ pub fn validate<T: JsonSchema + 'static>(
     registry: &Registry,
     unknown_keys: UnknownKeys,
 ) -> Validated {
-    let compiled = registry
-        .schemas
-        .get_or_make::<T, _>(|| CompiledSchema::new::<T>(registry));
+    let formats = [registry.formats.as_slice(), &[DERIVED_EVENT]].concat();
+    let compiled = {
+        let mut schemas = registry.schemas.lock();
+        let compiled = schemas.entry(TypeId::of::<T>());
+        Arc::clone(compiled.or_insert_with(|| Arc::new(compile(schema::<T>(registry), &formats))))
+    };
     let mut validated = Validated {
         value,
         problems: document.duplicates(),
@@ -72,7 +70,7 @@ pub fn validate<T: JsonSchema + 'static>(
             document,
             value: &validated.value,
             schema: &schema.value,
-            formats: &schema.formats,
+            formats: &formats,
             error: &error,
         };
         let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
@@ -99,20 +97,12 @@ pub fn validate<T: JsonSchema + 'static>(
     validated
 }
 
-impl CompiledSchema {
-    fn new<T: JsonSchema>(registry: &Registry) -> Result<Self, String> {
-        let value = schema::<T>(registry);
-        let formats = [registry.formats.as_slice(), &[DERIVED_EVENT]].concat();
-        let mut options = jsonschema::options();
-        for Format { name, check } in formats.iter().copied() {
-            options = options.with_format(name, move |text: &str| check(text).is_ok());
-        }
-        let options = formats::add_to(options).should_validate_formats(true);
-        let validator = options.build(&value).map_err(|error| error.to_string())?;
-        Ok(Self {
-            value,
-            formats,
-            validator,
-        })
+fn compile(value: Value, formats: &[Format]) -> Result<CompiledSchema, String> {
+    let mut options = jsonschema::options();
+    for Format { name, check } in formats.iter().copied() {
+        options = options.with_format(name, move |text: &str| check(text).is_ok());
     }
+    let options = formats::add_to(options).should_validate_formats(true);
+    let validator = options.build(&value).map_err(|error| error.to_string())?;
+    Ok(CompiledSchema { value, validator })
 }

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::auth::CALLER_NAME;
 use crate::config::{secret::Secret, units::DurationText};
 
+/// Name in logs of the user with `admin.token`.
+pub const TOKEN_USER: &str = "admin";
+
 /// A user of the admin API and the console.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,22 +1,23 @@
 //! Callers, how they authenticate, and what each may use.
 
-use std::{
-    borrow::Cow,
-    num::{NonZeroU32, NonZeroU64},
-};
+use std::num::{NonZeroU32, NonZeroU64};
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use url::Url;
 
-use crate::config::{
-    schema::scalars::{
-        CallerGlobSchema, CountSchema, FilePathSchema, HostNameSchema, OriginSchema, RateSchema,
-        TokensSchema,
+use crate::{
+    config::{
+        schema::scalars::{
+            CallerGlobSchema, CountSchema, FilePathSchema, HostNameSchema, OriginSchema,
+            RateSchema, TokensSchema,
+        },
+        secret::Secret,
+        settings::sessions::{StoreSchema, StoreSettings},
+        source_span::SourceSpan,
     },
-    secret::Secret,
-    settings::sessions::{StoreSchema, StoreSettings},
-    source_span::SourceSpan,
+    sha256::sha256,
 };
 
 /// Prefix of the names of callers that authenticate by a JWT.
@@ -308,19 +309,13 @@ impl Grant {
     }
 }
 
-/// Decodes the 32 bytes of a hash. Other characters are skipped: the schema has
-/// already refused them, and the other problems of the section are still to be found.
+/// Decodes the 32 bytes of a hash. The schema has already refused other texts, which are replaced
+/// by their hash, so that the other problems of the section are still found.
 fn sha256_from_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
-    let hex = Cow::<str>::deserialize(deserializer)?;
-    let digits = hex.chars().filter_map(|char| char.to_digit(16));
-    let digits: Vec<u8> = digits
-        .filter_map(|digit| u8::try_from(digit).ok())
-        .collect();
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        *byte = pair.iter().fold(0, |sum, digit| sum << 4 | digit);
-    }
-    Ok(bytes)
+    let text = String::deserialize(deserializer)?;
+    let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    Ok(bytes.unwrap_or_else(|| sha256(&text)))
 }
 
 fn in_lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 use schemars::JsonSchema;
-use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -83,12 +82,11 @@ pub struct OtlpSettings {
 impl OtlpSettings {
     /// Returns the headers to send, marked as sensitive.
     pub fn header_map(&self) -> HeaderMap {
-        let pair = |(name, secret): (&String, &Secret)| {
-            let mut value = HeaderValue::from_str(secret.expose_secret()).ok()?;
-            value.set_sensitive(true);
-            Some((HeaderName::try_from(name).ok()?, value))
-        };
-        self.headers.iter().filter_map(pair).collect()
+        let headers = self.headers.iter();
+        let pairs = headers.filter_map(|(name, secret)| {
+            Some((HeaderName::try_from(name).ok()?, secret.header_value()?))
+        });
+        pairs.collect()
     }
 }
 

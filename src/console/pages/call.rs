@@ -1,9 +1,6 @@
 //! One call: its facts, timeline, times, prompt cache, chunks and kept content.
 
-use axum::{
-    extract::{Path, RawQuery, State},
-    response::Response,
-};
+use axum::extract::{Path, RawQuery, State};
 use maud::{Markup, html};
 
 use crate::{
@@ -40,7 +37,7 @@ pub(in crate::console) async fn show(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
-) -> Result<Response, ApiError> {
+) -> Result<Page, ApiError> {
     let query = query.unwrap_or_default();
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS).unwrap_or_default();
     let Some(mut found) = app.resources.trace.view(&id, &filter) else {
@@ -67,8 +64,7 @@ pub(in crate::console) async fn show(
         }
         (raw(&found.call))
     };
-    let page = Page::new(format!("Call {id}"), body).under(LIST);
-    Ok(page.respond(Some(&principal)))
+    Ok(Page::new(format!("Call {id}"), body).under(LIST))
 }
 
 fn neighbours(found: &CallView, query: &str) -> Markup {

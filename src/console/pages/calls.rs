@@ -14,7 +14,6 @@ use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded;
 
 use crate::{
-    auth::AdminPrincipal,
     console::{
         call_row::{COLUMNS, CallRow, LIST, models, short_time},
         form::FormFields,
@@ -40,11 +39,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const MAX_STREAM_TIME: Duration = Duration::from_mins(10);
 
 /// Shows the calls that match the filter of the query.
-pub(in crate::console) async fn list(
-    State(app): State<App>,
-    RawQuery(query): RawQuery,
-    principal: AdminPrincipal,
-) -> Response {
+pub(in crate::console) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Page {
     let query = query.unwrap_or_default();
     let parsed = TraceFilter::from_query(&query, &PAGE_PARAMETERS);
     let (filter, problem) = match parsed {
@@ -64,9 +59,7 @@ pub(in crate::console) async fn list(
             (page_of_calls(&app.resources.trace.list(&filter, cursor, MAX_PAGE_RECORDS), &filter, cursor))
         }
     };
-    Page::new("Calls", body)
-        .under(LIST)
-        .respond(Some(&principal))
+    Page::new("Calls", body).under(LIST)
 }
 
 /// Streams the rows of calls that match the filter of the query and end from now on, or behind
@@ -79,7 +72,6 @@ pub(in crate::console) async fn stream(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-    _principal: AdminPrincipal,
 ) -> Result<Response, ApiError> {
     let query = query.unwrap_or_default();
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS)
@@ -234,15 +226,10 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
 fn scan_range(page: &CallPage, cursor: Option<u64>) -> Markup {
     let scanned = &page.scanned;
     let found = page.calls.len();
-    let none = match (scanned.is_complete, cursor) {
-        (true, None) => "No call is kept yet.",
-        (true, Some(_)) => "No older call is kept.",
-        (false, _) => "No call of this time is kept.",
-    };
-    let rest = match (scanned.is_complete, cursor) {
-        (true, None) => "; these are all that are kept.",
-        (true, Some(_)) => "; there are no older ones.",
-        (false, _) => "; there are older ones.",
+    let (none, rest) = match (scanned.is_complete, cursor) {
+        (true, None) => ("No call is kept yet.", "; these are all that are kept."),
+        (true, Some(_)) => ("No older call is kept.", "; there are no older ones."),
+        (false, _) => ("No call of this time is kept.", "; there are older ones."),
     };
     html! {
         @if let (Some(from), Some(to)) = (&scanned.from, &scanned.to) {

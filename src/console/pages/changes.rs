@@ -38,7 +38,7 @@ pub(in crate::console) async fn show(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
-) -> Result<Response, ApiError> {
+) -> Result<Page, ApiError> {
     let shadow = app.resources.shadow.request(ShadowAction::Status).await?;
     let read = on_blocking_thread(move || {
         let kept = app.active_revision().map(|_| config::history(&app));
@@ -67,8 +67,7 @@ pub(in crate::console) async fn show(
             None => p { "None are kept. " code { "revisions" } " in the config keeps each config that is taken into use." },
         }
     };
-    let page = Page::new("Changes", body).under(ADDRESS);
-    Ok(page.respond(Some(&principal)))
+    Ok(Page::new("Changes", body).under(ADDRESS))
 }
 
 /// Takes a kept revision into use for an operator.

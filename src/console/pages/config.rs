@@ -40,7 +40,7 @@ pub(in crate::console) async fn show(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
-) -> Result<Response, ApiError> {
+) -> Result<Page, ApiError> {
     let fields = FormFields::from_query(query.as_deref());
     let compared = [fields.get("from"), fields.get("to")].map(str::to_owned);
     let read = on_blocking_thread(move || {
@@ -64,8 +64,7 @@ pub(in crate::console) async fn show(
             "secret are masked." }
         (sections(&view))
     };
-    let page = Page::new("Config", body).under(ADDRESS);
-    Ok(page.respond(Some(&principal)))
+    Ok(Page::new("Config", body).under(ADDRESS))
 }
 
 /// Reloads the config for an operator. Problems are shown on the page.

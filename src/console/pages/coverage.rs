@@ -1,10 +1,9 @@
 //! Coverage: every method of the model APIs, which hooks inspect it, and its calls.
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 use maud::{Markup, html};
 
 use crate::{
-    auth::AdminPrincipal,
     console::{
         format::with_code,
         page::{BadgeKind, Page, badge, table},
@@ -15,10 +14,7 @@ use crate::{
 };
 
 /// Shows the methods and the refused unknown paths.
-pub(in crate::console) async fn show(
-    State(app): State<App>,
-    principal: AdminPrincipal,
-) -> Response {
+pub(in crate::console) async fn show(State(app): State<App>) -> Page {
     let methods = coverage::methods(&app);
     let is_called = |method: &&MethodCoverage| method.calls_last_day > 0;
     let (called, others): (Vec<&MethodCoverage>, Vec<_>) = methods.iter().partition(is_called);
@@ -37,8 +33,7 @@ pub(in crate::console) async fn show(
         h2 { "Other methods" }
         (method_table("Methods without calls in the last 24 hours", &others))
     };
-    let page = Page::new("Coverage", body).under("/console/coverage");
-    page.respond(Some(&principal))
+    Page::new("Coverage", body).under("/console/coverage")
 }
 
 fn method_table(caption: &str, methods: &[&MethodCoverage]) -> Markup {

@@ -2,10 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use axum::{
-    extract::{Path, State},
-    response::Response,
-};
+use axum::extract::{Path, State};
 use maud::{Markup, html};
 
 use crate::{
@@ -30,10 +27,7 @@ const ADDRESS: &str = "/console/denials";
 const REASON: &str = "test of the call";
 
 /// Shows all groups of denials.
-pub(in crate::console) async fn list(
-    State(app): State<App>,
-    principal: AdminPrincipal,
-) -> Response {
+pub(in crate::console) async fn list(State(app): State<App>, principal: AdminPrincipal) -> Page {
     let source = RuleSource::of(&app.snapshot().config);
     let list = visible_denials(&app, &principal);
     let mut groups = Vec::new();
@@ -49,9 +43,7 @@ pub(in crate::console) async fn list(
             p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
         }
     };
-    Page::new("Denials", body)
-        .under(ADDRESS)
-        .respond(Some(&principal))
+    Page::new("Denials", body).under(ADDRESS)
 }
 
 /// Shows a test case made of one call. Its content is viewed, which is logged.
@@ -63,7 +55,7 @@ pub(in crate::console) async fn test_of_call(
     State(app): State<App>,
     Path(id): Path<String>,
     principal: AdminPrincipal,
-) -> Result<Response, ApiError> {
+) -> Result<Page, ApiError> {
     let Some(call) = app.resources.trace.find(&id) else {
         let message = "no call with this id is kept; the trace holds the last ones only";
         return Err(ApiError::new(ErrorReason::UnknownCall, message));
@@ -80,8 +72,7 @@ pub(in crate::console) async fn test_of_call(
             }
         }
     };
-    let page = Page::new(format!("Test of call {id}"), body).under(ADDRESS);
-    Ok(page.respond(Some(&principal)))
+    Ok(Page::new(format!("Test of call {id}"), body).under(ADDRESS))
 }
 
 /// Returns the callers with their denials by all rules, the most frequent first.

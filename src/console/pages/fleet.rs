@@ -1,10 +1,9 @@
 //! Fleet: replicas that share a Redis, and the last lines of their decision logs.
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 use maud::{Markup, html};
 
 use crate::{
-    auth::AdminPrincipal,
     console::page::{BadgeKind, Page, badge, table},
     error::ApiError,
     fleet::{DecisionLogView, FleetStatus, ReplicaView},
@@ -13,17 +12,12 @@ use crate::{
 };
 
 /// Shows the replicas with their configs and logs.
-pub(in crate::console) async fn show(
-    State(app): State<App>,
-    principal: AdminPrincipal,
-) -> Response {
+pub(in crate::console) async fn show(State(app): State<App>) -> Page {
     let body = match fleet::status(&app).await {
         Ok(status) => fleet_body(&status),
         Err(error) => no_fleet(&error),
     };
-    Page::new("Fleet", body)
-        .under("/console/fleet")
-        .respond(Some(&principal))
+    Page::new("Fleet", body).under("/console/fleet")
 }
 
 fn no_fleet(error: &ApiError) -> Markup {

@@ -1,11 +1,10 @@
 //! Policies and hooks: how often each was asked and acted, how long it took, and whether it
 //! works.
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 use maud::{Markup, html};
 
 use crate::{
-    auth::AdminPrincipal,
     console::{
         format::{calls_with, config_line, counted, duration},
         page::{BadgeKind, Page, badge, table},
@@ -16,10 +15,7 @@ use crate::{
 };
 
 /// Shows the policies and hooks of the config in use.
-pub(in crate::console) async fn list(
-    State(app): State<App>,
-    principal: AdminPrincipal,
-) -> Response {
+pub(in crate::console) async fn list(State(app): State<App>) -> Page {
     let rules = rules::rules(&app);
     let rows = html! { @for rule in &rules { (row(rule)) } };
     let columns = [
@@ -43,8 +39,7 @@ pub(in crate::console) async fn list(
             (table("In the order in which they run", &columns, &rows))
         }
     };
-    let page = Page::new("Policies and hooks", body).under("/console/rules");
-    page.respond(Some(&principal))
+    Page::new("Policies and hooks", body).under("/console/rules")
 }
 
 fn row(view: &RuleView) -> Markup {

@@ -29,10 +29,7 @@ const LIST: &str = "/console/sessions";
 const LISTED_SESSIONS: usize = 100;
 
 /// Shows the sessions that were used last.
-pub(in crate::console) async fn list(
-    State(app): State<App>,
-    principal: AdminPrincipal,
-) -> Response {
+pub(in crate::console) async fn list(State(app): State<App>) -> Page {
     let list = sessions::newest(&app, LISTED_SESSIONS).await.sessions;
     let columns = [
         "Session",
@@ -51,9 +48,7 @@ pub(in crate::console) async fn list(
             (table("Sessions by last call", &columns, &rows))
         }
     };
-    Page::new("Sessions", body)
-        .under(LIST)
-        .respond(Some(&principal))
+    Page::new("Sessions", body).under(LIST)
 }
 
 /// Shows one session.
@@ -66,7 +61,7 @@ pub(in crate::console) async fn show(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
-) -> Result<Response, ApiError> {
+) -> Result<Page, ApiError> {
     let fields = FormFields::from_query(query.as_deref());
     let caller = Some(fields.get("caller")).filter(|caller| !caller.is_empty());
     let Some(details) = sessions::find(&app, &id, caller).await else {
@@ -77,8 +72,7 @@ pub(in crate::console) async fn show(
         (detail_list(&details))
         (watch_form(&app, &principal, &details.session))
     };
-    let page = Page::new(format!("Session {id}"), body).under(LIST);
-    Ok(page.respond(Some(&principal)))
+    Ok(Page::new(format!("Session {id}"), body).under(LIST))
 }
 
 /// Keeps the content of a session for a while.

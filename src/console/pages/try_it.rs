@@ -4,8 +4,8 @@
 use axum::{
     Extension,
     extract::{RawQuery, State},
-    response::Response,
 };
+use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -18,10 +18,11 @@ use crate::{
         page::{BadgeKind, Page, badge, table},
         timeline::timeline,
     },
-    dry_run::{AgentAction, DryRunReport, ExtraKeys, differences, display_value},
+    dry_run::{DryRunReport, ExtraKeys, differences, display_value},
     error::ApiError,
     hook::{EventTrace, HookTrace},
     state::App,
+    test_case::AgentAction,
     view::{
         config::{self, RevisionView},
         content::view_content,
@@ -51,7 +52,7 @@ pub(in crate::console) async fn show(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
-) -> Result<Response, ApiError> {
+) -> Result<Page, ApiError> {
     let fields = FormFields::from_query(query.as_deref());
     let (input, note) = match fields.get("call") {
         "" => (EXAMPLE.to_owned(), None),
@@ -70,7 +71,7 @@ pub(in crate::console) async fn show(
         @if let Some(note) = note { p role="status" { (note) } }
         (form(&app, &principal, Trial { input: &input, mode: TrialMode::Plan, version: None }))
     };
-    Ok(page(body).respond(Some(&principal)))
+    Ok(page(body))
 }
 
 /// Tries the event or request of the form.
@@ -83,7 +84,7 @@ pub(in crate::console) async fn submit(
     Extension(trials): Extension<Trials>,
     principal: AdminPrincipal,
     fields: FormFields,
-) -> Result<Response, ApiError> {
+) -> Result<Page, ApiError> {
     fields.check_csrf(&principal)?;
     let trial = Trial {
         input: fields.get("input"),
@@ -94,7 +95,9 @@ pub(in crate::console) async fn submit(
         version: Some(fields.get("version")).filter(|version| !version.is_empty()),
     };
     let tried = trials.perform(&app, &principal, trial).await;
-    let status = tried.as_ref().err().map(ApiError::status);
+    let status = tried
+        .as_ref()
+        .map_or_else(ApiError::status, |_| StatusCode::OK);
     let body = html! {
         @match &tried {
             Err(error) => p.problem role="alert" { (error.message()) },
@@ -102,12 +105,7 @@ pub(in crate::console) async fn submit(
         }
         (form(&app, &principal, trial))
     };
-    let page = page(body);
-    let page = match status {
-        Some(status) => page.with_status(status),
-        None => page,
-    };
-    Ok(page.respond(Some(&principal)))
+    Ok(page(body).with_status(status))
 }
 
 fn page(body: Markup) -> Page {

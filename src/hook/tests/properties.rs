@@ -142,8 +142,12 @@ fn ended() -> impl Strategy<Value = ProcessOutput> {
     })
 }
 
+fn protocols() -> Vec<&'static str> {
+    protocol::ALL.iter().map(|known| known.name()).collect()
+}
+
 fn simulated_hook() -> impl Strategy<Value = SimulatedHook> {
-    let protocol = select(protocol::names());
+    let protocol = select(protocols());
     let on_failure = select(vec![FailureMode::Open, FailureMode::Closed]);
     let mode = prop_oneof![4 => Just(HookMode::Enforce), 1 => Just(HookMode::Observe)];
     let ended = prop::option::weighted(0.9, ended());
@@ -360,7 +364,7 @@ fn an_observing_hook_makes_no_difference() {
 
 #[test]
 fn a_failed_hook_has_no_effect_or_denies() {
-    let case = (simulated_hooks(), select(protocol::names()), any::<bool>());
+    let case = (simulated_hooks(), select(protocols()), any::<bool>());
 
     check(&case, |simulator, (hooks, protocol, exits)| {
         let failed = |on_failure| SimulatedHook {

@@ -3,9 +3,10 @@
 use std::process::Stdio;
 
 use hookgate::{
-    dry_run::{self, AgentAction, DEFAULT_MODEL, dry_run},
+    dry_run::{self, dry_run},
     hook::HookExecution,
     server::handle_agent_request,
+    test_case::{AgentAction, DEFAULT_MODEL},
 };
 use insta::assert_snapshot;
 use serde_json::{Value, json};

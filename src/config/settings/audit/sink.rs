@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, header};
 use schemars::JsonSchema;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -180,21 +180,15 @@ pub const MASKABLE_FIELDS: &[&str] = &[
 impl AuditSinkSettings {
     /// Returns the headers of every request, marked as sensitive.
     pub fn header_map(&self) -> HeaderMap {
-        let token = self.token.as_ref().map(|token| {
+        let token = self.token.as_ref().and_then(|token| {
             let scheme = self.format.token_scheme();
-            let value = format!("{scheme} {}", token.expose_secret());
-            (header::AUTHORIZATION, value)
+            let value = Secret::from(format!("{scheme} {}", token.expose_secret()));
+            Some((header::AUTHORIZATION, value.header_value()?))
         });
         let headers = self.headers.iter().filter_map(|(name, secret)| {
-            let name = HeaderName::try_from(name).ok()?;
-            Some((name, secret.expose_secret().to_owned()))
+            Some((HeaderName::try_from(name).ok()?, secret.header_value()?))
         });
-        let pair = |(name, value): (HeaderName, String)| {
-            let mut value = HeaderValue::from_str(&value).ok()?;
-            value.set_sensitive(true);
-            Some((name, value))
-        };
-        headers.chain(token).filter_map(pair).collect()
+        headers.chain(token).collect()
     }
 }
 
