@@ -33,6 +33,18 @@ impl ResponseDocument {
         Ok(document)
     }
 
+    /// Creates a response from the bytes of merged chunks, in the envelope of one of them.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`ResponseDocument::parse`].
+    pub fn from_merged(merged: Bytes, chunk: Option<&Self>) -> Result<Self, DialectError> {
+        let mut document = Self::parse(merged)?;
+        document.envelope = chunk.and_then(|chunk| chunk.envelope.clone());
+        document.is_merged = true;
+        Ok(document)
+    }
+
     /// Creates an unparsed chunk of text, which was read from one event.
     pub(crate) fn from_text_event(text: TextChunk, event: Bytes) -> Self {
         let mut document = Self::from_text(text);

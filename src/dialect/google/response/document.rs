@@ -45,6 +45,8 @@ pub struct ResponseDocument {
     pub(crate) wire: Option<Vec<Bytes>>,
     /// True if a text of the first candidate ends with this chunk.
     pub(crate) ends_text: bool,
+    /// True if it was merged from several chunks.
+    pub(super) is_merged: bool,
 }
 
 impl ResponseDocument {
@@ -73,6 +75,7 @@ impl ResponseDocument {
             envelope: None,
             wire: None,
             ends_text: false,
+            is_merged: false,
         })
     }
 
@@ -104,6 +107,7 @@ impl ResponseDocument {
             envelope: None,
             wire: None,
             ends_text: false,
+            is_merged: false,
         }
     }
 
@@ -201,13 +205,6 @@ impl ResponseDocument {
         original
             .and_then(|original| replace_response(original, &response).ok())
             .unwrap_or_else(|| envelope.wrap(response))
-    }
-
-    /// Returns the response in the envelope of another one.
-    #[must_use]
-    pub fn in_envelope_of(mut self, other: Option<&Self>) -> Self {
-        self.envelope = other.and_then(|other| other.envelope.clone());
-        self
     }
 
     /// Returns the edited response for hooks that receive it whole.
