@@ -68,6 +68,9 @@ async fn filter_chunks(
         }
         output.flush().await;
     }
+    if source.is_terminated {
+        reader.read_terminator().map_err(unreadable_response)?;
+    }
     let last = reader.finish();
     if let Some(chunk) = last.map_err(unreadable_response)? {
         let admitted = buffer.push(chunk, ChunkPosition::Last).await?;
@@ -154,7 +157,12 @@ async fn filter_whole(
         reader.read(chunk)
     });
     let read: Result<Vec<_>, DialectError> = read.collect();
-    let read = read.and_then(|chunks| Ok((chunks, reader.finish()?)));
+    let read = read.and_then(|chunks| {
+        if source.is_terminated {
+            reader.read_terminator()?;
+        }
+        Ok((chunks, reader.finish()?))
+    });
     let (chunks, last) = read.map_err(unreadable_response)?;
     let chunks: Vec<ResponseDocument> = chunks.into_iter().chain([last]).flatten().collect();
     let merged = MergedChunks::new(chunks.clone()).map_err(|_| unreadable())?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
@@ -17,12 +17,12 @@ use crate::dialect::{
         response::{
             answer::AnswerPlace,
             answer_objects::visit_event,
-            envelope::{numbered_parts, read_envelope},
+            envelope::{numbered_parts, read_envelope, remove_other_fields},
             preceding::Thoughts,
             whole::read_whole,
         },
         stream::{
-            event::{DONE, EventChoice, is_usage, read_choices},
+            event::{EventChoice, event_with, is_usage, read_choices},
             held::HeldEvents,
         },
     },
@@ -46,10 +46,23 @@ pub struct ChatChunkReader {
     thoughts: Thoughts,
     /// An event with nothing but a text, and the name of its thought.
     template: Option<(TextTemplate, Option<&'static str>)>,
-    /// The choices so far, each with true if it has a finish reason.
-    choices: BTreeMap<u64, bool>,
+    choices: BTreeMap<u64, ChoiceProgress>,
+    /// The first event with a choice.
+    opening: Option<Document>,
     /// The event that ended the answer, if no finish reason is needed for that.
     end: Option<AnswerEnd>,
+}
+
+/// Progress of a choice, in the order in which it is made.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ChoiceProgress {
+    /// Nothing, or thoughts alone.
+    #[default]
+    Begun,
+    HasText,
+    HasCalls,
+    /// It has a finish reason.
+    Finished,
 }
 
 /// An event that ends an answer.
@@ -71,8 +84,7 @@ impl ChatChunkReader {
     ///
     /// Fails if hooks could not see all of it.
     pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>, DialectError> {
-        // Each choice ends with a finish reason.
-        if data.trim_ascii() == DONE || self.end == Some(AnswerEnd::Error) {
+        if self.end == Some(AnswerEnd::Error) {
             return Ok(None);
         }
         let event = parse(data.clone())?;
@@ -87,6 +99,9 @@ impl ChatChunkReader {
         }
         for choice in &choices {
             self.note(choice)?;
+        }
+        if self.opening.is_none() && !choices.is_empty() {
+            self.opening = Some(event.clone());
         }
         let waits = self.holds_all || is_usage(&event)? || choices.iter().any(EventChoice::is_held);
         let labels = AnswerLabels::of(&event, visit_event)?;
@@ -136,14 +151,36 @@ impl ChatChunkReader {
         Some(ResponseDocument::from_text_event(chunk, data.clone()))
     }
 
+    /// Ends the texts without a finish reason, which some servers do not send. Calls need one: their
+    /// arguments may be cut off.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the end cannot be read.
+    pub fn end_texts(&mut self) -> Result<(), DialectError> {
+        let Some(mut template) = self.opening.take() else {
+            return Ok(());
+        };
+        remove_other_fields(&mut template)?;
+        let choices = self.choices.clone();
+        let texts = choices
+            .into_iter()
+            .filter(|(_, progress)| *progress == ChoiceProgress::HasText);
+        for (index, _) in texts {
+            self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
+        }
+        Ok(())
+    }
+
     /// Returns the last chunk.
     ///
     /// # Errors
     ///
     /// Fails if the answer was cut off.
     pub fn finish_events(&mut self) -> Result<Option<ReadChunk>, DialectError> {
-        let mut reasons = self.choices.values();
-        let has_reasons = !self.choices.is_empty() && reasons.all(|is_finished| *is_finished);
+        let mut choices = self.choices.values();
+        let has_reasons = !self.choices.is_empty()
+            && choices.all(|progress| *progress == ChoiceProgress::Finished);
         if self.end.is_none() && !has_reasons {
             let message = "the stream ends without a finish reason";
             return Err(DialectError::Json(message.to_owned()));
@@ -158,7 +195,8 @@ impl ChatChunkReader {
     }
 
     fn note(&mut self, choice: &EventChoice) -> Result<(), DialectError> {
-        *self.choices.entry(choice.index).or_default() |= choice.finish_reason.is_some();
+        let progress = self.choices.entry(choice.index).or_default();
+        *progress = (*progress).max(ChoiceProgress::of(choice));
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
@@ -183,6 +221,21 @@ impl ChatChunkReader {
             return Err(field_error("tool_calls", "shorter"));
         }
         Ok(())
+    }
+}
+
+impl ChoiceProgress {
+    fn of(choice: &EventChoice) -> Self {
+        let is_text = |place: AnswerPlace| !matches!(place, AnswerPlace::Thought(_));
+        if choice.finish_reason.is_some() {
+            Self::Finished
+        } else if choice.has_calls {
+            Self::HasCalls
+        } else if choice.texts.iter().any(|(place, _)| is_text(*place)) {
+            Self::HasText
+        } else {
+            Self::Begun
+        }
     }
 }
 
@@ -259,6 +312,10 @@ impl ReadChunks for ChatChunkReader {
             return Ok(Some(chunk));
         }
         self.read_event(data)?.map(to_document).transpose()
+    }
+
+    fn read_terminator(&mut self) -> Result<(), DialectError> {
+        self.end_texts()
     }
 
     fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {

@@ -559,9 +559,25 @@ fn a_stream_that_breaks_off_is_an_error() {
         reader.read_event(event).unwrap();
     }
     assert!(reader.finish_events().is_err());
-    let done = reader.read_event(Bytes::from_static(b"[DONE]")).unwrap();
-    assert_eq!(done, None);
-    assert!(reader.finish_events().is_err());
+}
+
+#[test]
+fn a_terminator_ends_texts_and_no_calls() {
+    let thought = json!({ "index": 0, "delta": { "reasoning": "hm" }, "finish_reason": null });
+    let open = |choices: Vec<Value>| {
+        let mut reader = ChatChunkReader::default();
+        for event in events(&[], &choices) {
+            reader.read_event(event).unwrap();
+        }
+        reader.end_texts().unwrap();
+        reader.finish_events()
+    };
+    let text = json!({ "index": 0, "delta": { "content": "a" }, "finish_reason": null });
+    let (last, _) = open(vec![thought.clone(), text.clone()]).unwrap().unwrap();
+    assert_eq!(last["candidates"][0]["finishReason"], "STOP");
+    assert!(open(vec![thought]).is_err());
+    let call = call_pieces(0, "c1", "f", &["{"]);
+    assert!(open([vec![text], call].concat()).is_err());
 }
 
 #[test]
