@@ -13,7 +13,7 @@ use crate::{
             request::{
                 body::{counted_request, read_contents},
                 model::rename_all,
-                parameters::PARAMETERS,
+                parameters::spellings,
                 system_instruction::{extend_system_instruction, replace_system_instruction},
                 tool_selection::{AllowedFunctions, write_tool_selection},
             },
@@ -236,13 +236,10 @@ impl Patch<'_> {
         }
         let mut config = document.child(GENERATION_CONFIG)?.unwrap_or_default();
         for (name, value) in edits {
-            let mut parameters = PARAMETERS.iter();
-            match parameters.find(|parameter| parameter.name == name) {
+            match spellings(name) {
                 None => self.diagnostics.push(DiagnosticCode::UnknownKey.with(name)),
-                Some(known) if value.is_null() => config.remove(&known.spellings)?,
-                Some(known) if is_valid_parameter(name, value) => {
-                    config.set(&known.spellings, value)?;
-                }
+                Some(known) if value.is_null() => config.remove(&known)?,
+                Some(known) if is_valid_parameter(name, value) => config.set(&known, value)?,
                 Some(_) => self.drop(name, "wrong type"),
             }
         }
