@@ -33,8 +33,30 @@ pub struct CandidateDocument {
 pub struct WithheldCall {
     /// Number of calls in front of it that are sent to the agent.
     pub preceding: usize,
-    pub part: Part,
-    pub reason: String,
+    pub call: ProposedCall,
+}
+
+/// A function call as the model made it.
+#[derive(Debug, Clone)]
+pub struct ProposedCall {
+    /// Function name; empty if the call names none.
+    pub name: String,
+    /// Arguments; `null` if there are none.
+    pub arguments: Value,
+    /// Reason to withhold it from the agent.
+    pub refusal: Option<String>,
+    pub(crate) part: Part,
+}
+
+impl ProposedCall {
+    pub(super) fn new(part: &Part, call: FunctionCall, refusal: Option<String>) -> Self {
+        Self {
+            name: call.name,
+            arguments: call.arguments,
+            refusal,
+            part: part.clone(),
+        }
+    }
 }
 
 impl CandidateDocument {
@@ -136,8 +158,7 @@ impl CandidateDocument {
                 }
                 CallDecision::Refuse(reason) => withheld.push(WithheldCall {
                     preceding: kept,
-                    part: part.clone(),
-                    reason,
+                    call: ProposedCall::new(part, call, Some(reason)),
                 }),
                 CallDecision::Drop => (),
             }

@@ -8,7 +8,7 @@ use crate::dialect::{
     google::{
         content::Content,
         part::Part,
-        response::function_calls::{ProposedCall, refusal_text},
+        response::{candidate::ProposedCall, function_calls::refusal_text},
     },
 };
 
