@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         block_edit::create_blocks,
-        fields::{BLOCK, FUNCTION_CALL, TEXT, THOUGHT, type_of},
+        fields::{BLOCK, FUNCTION_CALL, TEXT, type_of},
         response::{
             call_events::{collected_input, edited_input, with_input, write_block},
             message::own_message,
@@ -25,7 +25,7 @@ use crate::dialect::{
     content_form::{AnswerLabels, TextEvent},
     document::Document,
     error::DialectError,
-    google::response::document::ResponseDocument,
+    google::{is_thought, response::document::ResponseDocument},
     sse_event::write_named_event,
 };
 
@@ -343,7 +343,7 @@ impl MessageWriter {
         is_own: bool,
     ) -> Result<(), DialectError> {
         for part in parts.map(PartQueue::into_rest).unwrap_or_default() {
-            let is_thought = part.get(THOUGHT)? == Some(json!(true));
+            let is_thought = is_thought(&part)?;
             match part.string(TEXT)? {
                 Some(text) if is_thought => self.blocks.write_thought(out, &text)?,
                 Some(text) => self.blocks.write_text(out, &text)?,

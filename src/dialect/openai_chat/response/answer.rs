@@ -7,6 +7,7 @@ use crate::dialect::{
     content_form::source_of,
     document::{Document, write_array},
     error::DialectError,
+    google::is_thought,
     openai_chat::{
         block::{read_block, rewrite_block, text_block},
         fields::{CONTENT, FUNCTION_CALL, REFUSAL, TEXT, TOOL_CALLS},
@@ -338,8 +339,4 @@ fn write_string(
     }
     message.set(field, &text.into())?;
     Ok(true)
-}
-
-fn is_thought(part: &Document) -> Result<bool, DialectError> {
-    Ok(part.get(&["thought"])? == Some(Value::Bool(true)))
 }

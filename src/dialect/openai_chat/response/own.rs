@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::{Document, integer},
     error::DialectError,
+    google::is_thought,
     openai_chat::{
         fields::{INDEX, TEXT},
         response::{
@@ -56,7 +57,7 @@ impl OwnChoice {
 
     fn add(&mut self, part: &Document) -> Result<(), DialectError> {
         if let Some(text) = part.string(TEXT)? {
-            if part.get(&["thought"])? == Some(Value::Bool(true)) {
+            if is_thought(part)? {
                 self.thought.push_str(&text);
             } else {
                 self.content.push_str(&text);
