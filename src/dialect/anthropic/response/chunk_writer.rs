@@ -73,8 +73,12 @@ impl WriteChunks for MessageWriter {
             return Ok(());
         }
         self.alike = None;
-        let labelled = with_labels(chunk, events)?;
-        let events = labelled.as_slice();
+        let labelled;
+        let mut events = events;
+        if !chunk.is_text() && chunk.is_edited() {
+            labelled = AnswerLabels::of_form(chunk.document())?.write_all(events, visit_event)?;
+            events = &labelled;
+        }
         let is_edited = chunk.is_edited() || events.is_empty();
         if !is_edited && !chunk.has_finish_reason() {
             return self.write_events(out, events, &mut None);
@@ -359,20 +363,6 @@ impl MessageWriter {
         }
         Ok(())
     }
-}
-
-/// Returns events with the labels of their chunk.
-fn with_labels(chunk: &ResponseDocument, events: &[Bytes]) -> Result<Vec<Bytes>, DialectError> {
-    if chunk.is_text() || !chunk.is_edited() {
-        return Ok(events.to_vec());
-    }
-    let labels = AnswerLabels::of_form(chunk.document())?;
-    let events = events.iter().enumerate().map(|(position, data)| {
-        let mut event = Document::from_checked(data.clone())?;
-        labels.write(position, &mut event, visit_event)?;
-        Ok(event.to_bytes())
-    });
-    events.collect()
 }
 
 /// Returns the template of an event with a text.

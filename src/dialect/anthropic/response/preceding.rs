@@ -3,11 +3,7 @@
 use bytes::Bytes;
 
 use crate::dialect::{
-    anthropic::{
-        block_edit::THINKING,
-        fields::TEXT,
-        response::message_labels::visit_block,
-    },
+    anthropic::{block_edit::THINKING, fields::TEXT, response::message_labels::visit_block},
     content_form::{PRECEDING, remove_labels},
     document::{Document, write_array},
     error::DialectError,

@@ -376,11 +376,5 @@ fn with_labels(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<Vec<Bytes>, Dial
     if !edit.is_edited() {
         return Ok(events.to_vec());
     }
-    let labels = AnswerLabels::of_form(edit.after)?;
-    let events = events.iter().enumerate().map(|(position, data)| {
-        let mut event = parse(data.clone())?;
-        labels.write(position, &mut event, visit_event)?;
-        Ok(event.to_bytes())
-    });
-    events.collect()
+    AnswerLabels::of_form(edit.after)?.write_all(events, visit_event)
 }
