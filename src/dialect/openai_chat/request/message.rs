@@ -95,8 +95,10 @@ impl ChatMessage {
         }
         for (index, call) in read_calls(message)?.into_iter().enumerate() {
             let call = read_call(&call)?;
-            if let (Some(id), Some(name)) = (call.get("id"), call.get("name")) {
-                names.extend(id.as_str().zip(name.as_str()).map(owned_pair));
+            if let (Some(Value::String(id)), Some(Value::String(name))) =
+                (call.get("id"), call.get("name"))
+            {
+                names.insert(id.clone(), name.clone());
             }
             parts.push((PartPlace::Call(index), json!({ "functionCall": call })));
         }
@@ -121,10 +123,6 @@ impl ChatMessage {
 /// Reads the calls of a message, which may be absent.
 pub fn read_calls(message: &Document) -> Result<Vec<Document>, DialectError> {
     Ok(message.children(TOOL_CALLS)?.unwrap_or_default())
-}
-
-fn owned_pair((id, name): (&str, &str)) -> (String, String) {
-    (id.to_owned(), name.to_owned())
 }
 
 fn read_role(message: &Document) -> Result<ChatRole, DialectError> {

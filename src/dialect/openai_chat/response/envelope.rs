@@ -3,23 +3,18 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::{numbered, remove_labels},
+    content_form::numbered,
     document::Document,
     error::DialectError,
     openai::usage::{CountFields, USAGE_METADATA},
     openai_chat::{
         fields::{ID, MODEL, USAGE},
-        response::{answer::PlacedAnswer, answer_objects::RESPONSE_FIELDS},
+        response::answer::PlacedAnswer,
     },
 };
 
 /// Names of the token counts.
 const COUNTS: CountFields = CountFields(["prompt_tokens", "completion_tokens", "total_tokens"]);
-
-/// Removes the fields of an answer that hookgate does not interpret.
-pub fn remove_other_fields(body: &mut Document) -> Result<(), DialectError> {
-    remove_labels(body, RESPONSE_FIELDS)
-}
 
 /// Returns the fields of the content form beside the candidates.
 pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError> {

@@ -6,11 +6,12 @@ use bytes::BytesMut;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
+    content_form::remove_labels,
     document::Document,
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
-        response::{envelope::remove_other_fields, own::OwnChoice},
+        response::{answer_objects::RESPONSE_FIELDS, own::OwnChoice},
         stream::event::{EventChoice, event_with, is_blank_choice},
     },
     sse_event::write_plain_event,
@@ -101,7 +102,7 @@ impl ChatEventWriter {
     /// Takes the form of an event, without fields that policies could have edited.
     pub fn set_template(&mut self, event: &Document) -> Result<(), DialectError> {
         let mut template = event.clone();
-        remove_other_fields(&mut template)?;
+        remove_labels(&mut template, RESPONSE_FIELDS)?;
         self.template = Some(template);
         Ok(())
     }

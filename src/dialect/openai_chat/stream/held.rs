@@ -50,7 +50,7 @@ pub struct HeldChoice {
     pub labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
-    collector: CallCollector,
+    pub calls: CallCollector,
     /// Reason for the end, and the event that has it.
     pub finish: Option<(String, Document)>,
 }
@@ -71,7 +71,7 @@ impl HeldEvents {
                 let known = known.or_insert_with(|| HeldChoice::new(event.clone()));
                 known.others.push(other_fields(&choice)?);
                 known.texts.extend(choice.texts);
-                known.collector.push(&choice.delta)?;
+                known.calls.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
                 if let Some(reason) = choice.finish_reason {
                     known.finish = Some((reason, event.clone()));
@@ -92,7 +92,7 @@ impl HeldEvents {
         for (index, choice) in &self.choices {
             let mut parts = numbered_parts(&choice.parts()?);
             if *index == 0 {
-                add_preceding(&mut parts, &choice.calls()?, thoughts)?;
+                add_preceding(&mut parts, &choice.calls.calls()?, thoughts)?;
             }
             let content = json!({ "role": "model", "parts": parts });
             let mut fields = Map::new();
@@ -124,7 +124,7 @@ impl HeldChoice {
             texts: Vec::new(),
             labels: Map::new(),
             others: Vec::new(),
-            collector: CallCollector::default(),
+            calls: CallCollector::default(),
             finish: None,
         }
     }
@@ -134,29 +134,14 @@ impl HeldChoice {
         texts.any(|(place, _)| *place == AnswerPlace::Refusal)
     }
 
-    /// Returns whether every client reads the same calls.
-    pub const fn has_regular_calls(&self) -> bool {
-        self.collector.is_regular()
-    }
-
-    /// Returns the complete calls, each as a message has it.
-    pub fn calls(&self) -> Result<Vec<Document>, DialectError> {
-        self.collector.calls()
-    }
-
-    /// Returns the complete call of the deprecated form.
-    pub fn function_call(&self) -> Result<Option<Document>, DialectError> {
-        self.collector.function_call()
-    }
-
     /// Returns the parts: texts, then calls.
     pub fn parts(&self) -> Result<Vec<PlacedAnswer>, DialectError> {
         let mut parts = self.texts.clone();
-        for (index, call) in self.calls()?.iter().enumerate() {
+        for (index, call) in self.calls.calls()?.iter().enumerate() {
             let call = json!({ "functionCall": read_call(call)? });
             parts.push((AnswerPlace::Call(index), call));
         }
-        if let Some(call) = self.function_call()? {
+        if let Some(call) = self.calls.function_call()? {
             let call = json!({ "functionCall": read_function_call(&call)? });
             parts.push((AnswerPlace::FunctionCall, call));
         }

@@ -152,7 +152,7 @@ impl LastChoice {
             calls: Vec::new(),
             function_call: None,
             finish: None,
-            has_regular_calls: held.has_regular_calls(),
+            has_regular_calls: held.calls.is_regular(),
             template: held.template.clone(),
         };
         choice.add_blocks(&answer)?;
@@ -198,7 +198,7 @@ impl LastChoice {
         held: &HeldChoice,
         answer: &EditedAnswer<'_>,
     ) -> Result<(), DialectError> {
-        let calls = held.calls()?;
+        let calls = held.calls.calls()?;
         for EditedPart { origin, part } in &answer.parts {
             match origin {
                 Some((AnswerPlace::Call(index), before)) => {
@@ -207,7 +207,7 @@ impl LastChoice {
                     }
                 }
                 Some((AnswerPlace::FunctionCall, _)) => {
-                    if let Some(mut call) = held.function_call()? {
+                    if let Some(mut call) = held.calls.function_call()? {
                         rewrite_function_call(&mut call, part)?;
                         self.function_call = Some(call.to_bytes());
                     }

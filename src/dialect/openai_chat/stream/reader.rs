@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{AnswerLabels, TextTemplate},
+    content_form::{AnswerLabels, TextTemplate, remove_labels},
     document::{Document, is_set},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
@@ -16,8 +16,8 @@ use crate::dialect::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
         response::{
             answer::AnswerPlace,
-            answer_objects::visit_event,
-            envelope::{numbered_parts, read_envelope, remove_other_fields},
+            answer_objects::{RESPONSE_FIELDS, visit_event},
+            envelope::{numbered_parts, read_envelope},
             preceding::Thoughts,
             whole::read_whole,
         },
@@ -161,7 +161,7 @@ impl ChatChunkReader {
         let Some(mut template) = self.opening.take() else {
             return Ok(());
         };
-        remove_other_fields(&mut template)?;
+        remove_labels(&mut template, RESPONSE_FIELDS)?;
         let choices = self.choices.clone();
         let texts = choices
             .into_iter()
