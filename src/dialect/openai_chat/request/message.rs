@@ -11,7 +11,7 @@ use crate::dialect::{
     openai_chat::{
         block::{block_text, read_block, read_medium},
         fields::{CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS},
-        tool_call::{read_call, read_function_call},
+        message_parts::{PartPlace, PlacedPart, read_calls},
     },
 };
 
@@ -25,25 +25,6 @@ pub enum ChatRole {
     /// `tool`, or `function` in the deprecated form.
     Tool,
 }
-
-/// Position of a part in its message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PartPlace {
-    /// The content, which is a string.
-    Text,
-    /// An element of the content.
-    Block(usize),
-    Refusal,
-    /// An element of `tool_calls`.
-    Call(usize),
-    /// The `function_call` of the deprecated form.
-    FunctionCall,
-    /// The whole message of a tool.
-    Result,
-}
-
-/// A part of the content form, and its position in the message.
-pub type PlacedPart = (PartPlace, Value);
 
 /// A message, and its parts in the content form.
 #[derive(Debug)]
@@ -93,19 +74,15 @@ impl ChatMessage {
             let block = json!({ "block": { "refusal": refusal } });
             parts.push((PartPlace::Refusal, block));
         }
-        for (index, call) in read_calls(message)?.into_iter().enumerate() {
-            let call = read_call(&call)?;
-            if let (Some(Value::String(id)), Some(Value::String(name))) =
-                (call.get("id"), call.get("name"))
+        let calls = read_calls(message)?;
+        for (_, part) in &calls {
+            let field = |pointer| part.pointer(pointer).and_then(Value::as_str);
+            if let (Some(id), Some(name)) = (field("/functionCall/id"), field("/functionCall/name"))
             {
-                names.insert(id.clone(), name.clone());
+                names.insert(id.to_owned(), name.to_owned());
             }
-            parts.push((PartPlace::Call(index), json!({ "functionCall": call })));
         }
-        if let Some(call) = message.child(FUNCTION_CALL)? {
-            let call = json!({ "functionCall": read_function_call(&call)? });
-            parts.push((PartPlace::FunctionCall, call));
-        }
+        parts.extend(calls);
         Ok(Self { role, parts })
     }
 
@@ -118,11 +95,6 @@ impl ChatMessage {
         let parts = numbered(self.parts.iter().map(|(_, part)| part.clone()));
         json!({ "role": role, "parts": parts, SOURCE: source })
     }
-}
-
-/// Reads the calls of a message, which may be absent.
-pub fn read_calls(message: &Document) -> Result<Vec<Document>, DialectError> {
-    Ok(message.children(TOOL_CALLS)?.unwrap_or_default())
 }
 
 fn read_role(message: &Document) -> Result<ChatRole, DialectError> {

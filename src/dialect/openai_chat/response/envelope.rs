@@ -9,7 +9,7 @@ use crate::dialect::{
     openai::usage::{CountFields, USAGE_METADATA},
     openai_chat::{
         fields::{ID, MODEL, USAGE},
-        response::answer::PlacedAnswer,
+        message_parts::PlacedPart,
     },
 };
 
@@ -53,6 +53,6 @@ pub fn own_usage(document: &Document) -> Result<Value, DialectError> {
 }
 
 /// Returns parts with their numbers.
-pub fn numbered_parts(parts: &[PlacedAnswer]) -> Vec<Value> {
+pub fn numbered_parts(parts: &[PlacedPart]) -> Vec<Value> {
     numbered(parts.iter().map(|(_, part)| part.clone()))
 }

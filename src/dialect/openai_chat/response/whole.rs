@@ -12,8 +12,9 @@ use crate::dialect::{
     google::fields::{CANDIDATES, PARTS},
     openai_chat::{
         fields::{CHOICES, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
+        message_parts::{EditedParts, PartPlace, PlacedPart},
         response::{
-            answer::{AnswerPlace, EditedAnswer, PlacedAnswer, read_message},
+            answer::read_message,
             answer_objects::visit_answer,
             envelope::{numbered_parts, read_envelope, write_usage},
             finish_reason::{final_reason, read_reason},
@@ -51,7 +52,7 @@ pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
 struct Choice {
     index: u64,
     message: Document,
-    parts: Vec<PlacedAnswer>,
+    parts: Vec<PlacedPart>,
     finish_reason: Option<String>,
 }
 
@@ -69,7 +70,7 @@ impl Choice {
 
     fn has_refusal(&self) -> bool {
         let mut parts = self.parts.iter();
-        parts.any(|(place, _)| *place == AnswerPlace::Refusal)
+        parts.any(|(place, _)| *place == PartPlace::Refusal)
     }
 
     /// Returns the finish reason of the content form. A refusal is shown as one.
@@ -135,7 +136,7 @@ fn write_choice(
 ) -> Result<(), DialectError> {
     let (old, mut new) = (parts_of(before)?, parts_of(after)?);
     new.extend(added);
-    let answer = EditedAnswer::new(&read.parts, &old, &new);
+    let answer = EditedParts::new(&read.parts, 0, &old, &new);
     let mut message = read.message.clone();
     let has_new_text = answer.write_texts(&mut message, PARAGRAPH, None)?;
     let calls = answer.write_calls(&mut message)?;

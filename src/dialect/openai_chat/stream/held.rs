@@ -12,8 +12,8 @@ use crate::dialect::{
     error::DialectError,
     openai_chat::{
         fields::parse,
+        message_parts::{PartPlace, PlacedPart, call_parts},
         response::{
-            answer::{AnswerPlace, PlacedAnswer},
             envelope::{numbered_parts, read_envelope},
             finish_reason::read_reason,
             preceding::{Thoughts, add_preceding},
@@ -22,7 +22,6 @@ use crate::dialect::{
             call_collector::CallCollector,
             event::{EventChoice, is_usage, read_choices},
         },
-        tool_call::{read_call, read_function_call},
     },
 };
 
@@ -45,7 +44,7 @@ pub struct HeldChoice {
     /// The first event with the choice.
     pub template: Document,
     /// Texts, each with its position in its event.
-    pub texts: Vec<PlacedAnswer>,
+    pub texts: Vec<PlacedPart>,
     /// Fields of the deltas that hookgate does not interpret.
     pub labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
@@ -131,20 +130,14 @@ impl HeldChoice {
 
     fn has_refusal(&self) -> bool {
         let mut texts = self.texts.iter();
-        texts.any(|(place, _)| *place == AnswerPlace::Refusal)
+        texts.any(|(place, _)| *place == PartPlace::Refusal)
     }
 
     /// Returns the parts: texts, then calls.
-    pub fn parts(&self) -> Result<Vec<PlacedAnswer>, DialectError> {
+    pub fn parts(&self) -> Result<Vec<PlacedPart>, DialectError> {
         let mut parts = self.texts.clone();
-        for (index, call) in self.calls.calls()?.iter().enumerate() {
-            let call = json!({ "functionCall": read_call(call)? });
-            parts.push((AnswerPlace::Call(index), call));
-        }
-        if let Some(call) = self.calls.function_call()? {
-            let call = json!({ "functionCall": read_function_call(&call)? });
-            parts.push((AnswerPlace::FunctionCall, call));
-        }
+        let function_call = self.calls.function_call()?;
+        parts.extend(call_parts(&self.calls.calls()?, function_call.as_ref())?);
         Ok(parts)
     }
 }

@@ -10,10 +10,8 @@ use crate::dialect::{
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
-        response::{
-            answer::{AnswerPlace, EditedAnswer, EditedPart, PlacedAnswer},
-            finish_reason::final_reason,
-        },
+        message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart},
+        response::finish_reason::final_reason,
         stream::{
             call_collector::call_piece,
             event::read_choices,
@@ -132,7 +130,7 @@ impl LastChoice {
     ) -> Result<Self, DialectError> {
         let read = held.parts()?;
         let (old, new) = (parts_of(before)?, parts_of(after)?);
-        let answer = EditedAnswer::new(&read, &old, &new);
+        let answer = EditedParts::new(&read, 0, &old, &new);
         let reason = |candidates: &[Document]| -> Result<Option<String>, DialectError> {
             let reasons = candidates.iter().map(|one| one.string(&["finishReason"]));
             let reasons: Vec<Option<String>> = reasons.collect::<Result<_, _>>()?;
@@ -145,7 +143,7 @@ impl LastChoice {
             read_thought: text_of_thoughts(&read),
             thought: answer.thought()?,
             thought_name: thought_name(&read),
-            refusal: answer.text_at(AnswerPlace::Refusal)?,
+            refusal: answer.text_at(PartPlace::Refusal)?,
             details: Vec::new(),
             labels: held.labels.clone(),
             others: held.others.clone(),
@@ -184,9 +182,9 @@ impl LastChoice {
     }
 
     /// Adds the texts of blocks, in the order of the parts.
-    fn add_blocks(&mut self, answer: &EditedAnswer<'_>) -> Result<(), DialectError> {
+    fn add_blocks(&mut self, answer: &EditedParts<'_>) -> Result<(), DialectError> {
         for EditedPart { origin, part } in &answer.parts {
-            if let Some((AnswerPlace::Block(_), _)) = origin {
+            if let Some((PartPlace::Block(_), _)) = origin {
                 self.content.extend(part.string(&["text"])?);
             }
         }
@@ -196,17 +194,17 @@ impl LastChoice {
     fn add_calls(
         &mut self,
         held: &HeldChoice,
-        answer: &EditedAnswer<'_>,
+        answer: &EditedParts<'_>,
     ) -> Result<(), DialectError> {
         let calls = held.calls.calls()?;
         for EditedPart { origin, part } in &answer.parts {
             match origin {
-                Some((AnswerPlace::Call(index), before)) => {
+                Some((PartPlace::Call(index), before)) => {
                     if let Some(call) = calls.get(*index) {
                         self.calls.push(rewrite_call(call, before, part)?);
                     }
                 }
-                Some((AnswerPlace::FunctionCall, _)) => {
+                Some((PartPlace::FunctionCall, _)) => {
                     if let Some(mut call) = held.calls.function_call()? {
                         rewrite_function_call(&mut call, part)?;
                         self.function_call = Some(call.to_bytes());
@@ -306,19 +304,19 @@ fn is_opening(key: &str) -> bool {
 }
 
 /// Returns the name of the first thought.
-pub fn thought_name(read: &[PlacedAnswer]) -> Option<&'static str> {
+pub fn thought_name(read: &[PlacedPart]) -> Option<&'static str> {
     let mut names = read.iter().filter_map(|(place, _)| match place {
-        AnswerPlace::Thought(name) => Some(*name),
+        PartPlace::Thought(name) => Some(*name),
         _ => None,
     });
     names.next()
 }
 
 /// Returns the texts of all thoughts.
-pub fn text_of_thoughts(read: &[PlacedAnswer]) -> String {
+pub fn text_of_thoughts(read: &[PlacedPart]) -> String {
     let thoughts = read
         .iter()
-        .filter(|(place, _)| matches!(place, AnswerPlace::Thought(_)));
+        .filter(|(place, _)| matches!(place, PartPlace::Thought(_)));
     thoughts
         .filter_map(|(_, part)| part.get("text")?.as_str())
         .collect()

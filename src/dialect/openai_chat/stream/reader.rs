@@ -14,8 +14,8 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai_chat::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
+        message_parts::PartPlace,
         response::{
-            answer::AnswerPlace,
             answer_objects::{RESPONSE_FIELDS, visit_event},
             envelope::{numbered_parts, read_envelope},
             preceding::Thoughts,
@@ -202,7 +202,7 @@ impl ChatChunkReader {
             self.reserve(bytes)?;
         }
         let mut texts = choice.texts.iter();
-        let has_refusal = texts.any(|(place, _)| *place == AnswerPlace::Refusal);
+        let has_refusal = texts.any(|(place, _)| *place == PartPlace::Refusal);
         if has_refusal && !self.refused.contains(&choice.index) {
             self.refused.push(choice.index);
         }
@@ -226,7 +226,7 @@ impl ChatChunkReader {
 
 impl ChoiceProgress {
     fn of(choice: &EventChoice) -> Self {
-        let is_text = |place: AnswerPlace| !matches!(place, AnswerPlace::Thought(_));
+        let is_text = |place: PartPlace| !matches!(place, PartPlace::Thought(_));
         if choice.finish_reason.is_some() {
             Self::Finished
         } else if choice.has_calls {
@@ -254,7 +254,7 @@ fn new_template(
     }
     let (place, text) = choice.only_text()?;
     let (stream, thought) = match place {
-        AnswerPlace::Thought(name) => (TextStream::Thought, Some(name)),
+        PartPlace::Thought(name) => (TextStream::Thought, Some(name)),
         _ => (TextStream::Speech, None),
     };
     Some((TextTemplate::new(data, &text, stream, 0)?, thought))
