@@ -12,6 +12,47 @@ use crate::dialect::{
 /// Marks the call of a custom tool in the content form, so that it can be written again.
 const CUSTOM_TYPE: &str = "custom";
 
+/// The calls of a choice, as a message has them.
+#[derive(Debug, Default)]
+pub struct ChoiceCalls {
+    pub tool_calls: Vec<Value>,
+    pub function_call: Option<Value>,
+}
+
+impl ChoiceCalls {
+    pub const fn is_empty(&self) -> bool {
+        self.tool_calls.is_empty() && self.function_call.is_none()
+    }
+
+    /// Returns the delta with the calls, numbered from `first`; empty if there are none.
+    pub fn to_delta(&self, first: u64) -> Map<String, Value> {
+        let calls = (first..).zip(&self.tool_calls).map(|(index, call)| {
+            let mut piece = json!({ "index": index });
+            if let (Some(piece), Some(call)) = (piece.as_object_mut(), call.as_object()) {
+                piece.extend(call.clone());
+            }
+            piece
+        });
+        self.to_fields(calls.collect())
+    }
+
+    /// Returns the fields of a message with the calls.
+    pub fn to_message(&self) -> Map<String, Value> {
+        self.to_fields(self.tool_calls.clone())
+    }
+
+    fn to_fields(&self, calls: Vec<Value>) -> Map<String, Value> {
+        let mut fields = Map::new();
+        if !calls.is_empty() {
+            fields.insert("tool_calls".to_owned(), calls.into());
+        }
+        if let Some(call) = &self.function_call {
+            fields.insert("function_call".to_owned(), call.clone());
+        }
+        fields
+    }
+}
+
 /// Returns the `functionCall` of a tool call.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use crate::dialect::{
         fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
         response::{answer_objects::RESPONSE_FIELDS, own::OwnChoice},
         stream::event::{EventChoice, event_with, is_blank_choice},
+        tool_call::ChoiceCalls,
     },
     sse_event::write_plain_event,
 };
@@ -38,6 +39,16 @@ pub struct WrittenChoice {
     pub calls: u64,
     pub has_function_call: bool,
     pub is_finished: bool,
+}
+
+impl WrittenChoice {
+    /// Adds calls. Returns the number of the first one.
+    pub fn add(&mut self, calls: &ChoiceCalls) -> u64 {
+        let first = self.calls;
+        self.calls += calls.tool_calls.len() as u64;
+        self.has_function_call |= calls.function_call.is_some();
+        first
+    }
 }
 
 impl ChatEventWriter {
@@ -138,11 +149,8 @@ impl ChatEventWriter {
         let index = choice.index;
         self.open(out, index)?;
         self.write_delta(out, index, &choice.text_delta())?;
-        let written = self.choices.entry(index).or_default();
-        let first = written.calls;
-        written.calls += choice.calls.len() as u64;
-        written.has_function_call |= choice.function_call.is_some();
-        self.write_delta(out, index, &choice.call_delta(first))?;
+        let first = self.choices.entry(index).or_default().add(&choice.calls);
+        self.write_delta(out, index, &choice.calls.to_delta(first))?;
         match choice.finish_reason {
             Some(reason) => self.finish(out, index, reason),
             None => Ok(()),

@@ -49,7 +49,7 @@ pub struct HeldChoice {
     pub labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
-    pub calls: CallCollector,
+    pub collector: CallCollector,
     /// Reason for the end, and the event that has it.
     pub finish: Option<(String, Document)>,
 }
@@ -70,7 +70,7 @@ impl HeldEvents {
                 let known = known.or_insert_with(|| HeldChoice::new(event.clone()));
                 known.others.push(other_fields(&choice)?);
                 known.texts.extend(choice.texts);
-                known.calls.push(&choice.delta)?;
+                known.collector.push(&choice.delta)?;
                 join_labels(&mut known.labels, choice.labels);
                 if let Some(reason) = choice.finish_reason {
                     known.finish = Some((reason, event.clone()));
@@ -91,7 +91,7 @@ impl HeldEvents {
         for (index, choice) in &self.choices {
             let mut parts = numbered_parts(&choice.parts()?);
             if *index == 0 {
-                add_preceding(&mut parts, &choice.calls.calls()?, thoughts)?;
+                add_preceding(&mut parts, &choice.collector.calls()?, thoughts)?;
             }
             let content = json!({ "role": "model", "parts": parts });
             let mut fields = Map::new();
@@ -123,7 +123,7 @@ impl HeldChoice {
             texts: Vec::new(),
             labels: Map::new(),
             others: Vec::new(),
-            calls: CallCollector::default(),
+            collector: CallCollector::default(),
             finish: None,
         }
     }
@@ -136,8 +136,11 @@ impl HeldChoice {
     /// Returns the parts: texts, then calls.
     pub fn parts(&self) -> Result<Vec<PlacedPart>, DialectError> {
         let mut parts = self.texts.clone();
-        let function_call = self.calls.function_call()?;
-        parts.extend(call_parts(&self.calls.calls()?, function_call.as_ref())?);
+        let function_call = self.collector.function_call()?;
+        parts.extend(call_parts(
+            &self.collector.calls()?,
+            function_call.as_ref(),
+        )?);
         Ok(parts)
     }
 }

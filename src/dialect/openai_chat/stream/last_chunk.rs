@@ -6,19 +6,18 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::{Document, integer, read_json},
+    document::{Document, integer, read_json, to_value},
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart},
         response::finish_reason::final_reason,
         stream::{
-            call_collector::call_piece,
             event::read_choices,
             held::{HeldChoice, HeldEvents},
             waiting_details::{WaitingDetails, has_text},
         },
-        tool_call::{rewrite_call, rewrite_function_call, write_call},
+        tool_call::{ChoiceCalls, rewrite_call, rewrite_function_call, write_call},
     },
 };
 
@@ -61,9 +60,7 @@ pub struct LastChoice {
     labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
-    /// Complete calls, as a message has them.
-    pub calls: Vec<Bytes>,
-    pub function_call: Option<Bytes>,
+    pub calls: ChoiceCalls,
     pub finish: Option<LastFinish>,
     /// True if every client reads the same calls in the events.
     pub has_regular_calls: bool,
@@ -147,10 +144,9 @@ impl LastChoice {
             details: Vec::new(),
             labels: held.labels.clone(),
             others: held.others.clone(),
-            calls: Vec::new(),
-            function_call: None,
+            calls: ChoiceCalls::default(),
             finish: None,
-            has_regular_calls: held.calls.is_regular(),
+            has_regular_calls: held.collector.is_regular(),
             template: held.template.clone(),
         };
         choice.add_blocks(&answer)?;
@@ -196,25 +192,26 @@ impl LastChoice {
         held: &HeldChoice,
         answer: &EditedParts<'_>,
     ) -> Result<(), DialectError> {
-        let calls = held.calls.calls()?;
+        let calls = held.collector.calls()?;
         for EditedPart { origin, part } in &answer.parts {
             match origin {
                 Some((PartPlace::Call(index), before)) => {
                     if let Some(call) = calls.get(*index) {
-                        self.calls.push(rewrite_call(call, before, part)?);
+                        let call = rewrite_call(call, before, part)?;
+                        self.calls.tool_calls.push(read_json(&call)?);
                     }
                 }
                 Some((PartPlace::FunctionCall, _)) => {
-                    if let Some(mut call) = held.calls.function_call()? {
+                    if let Some(mut call) = held.collector.function_call()? {
                         rewrite_function_call(&mut call, part)?;
-                        self.function_call = Some(call.to_bytes());
+                        self.calls.function_call = Some(to_value(&call)?);
                     }
                 }
                 None => {
                     if let Some(call) = part.child(&["functionCall"])?
                         && let Some(call) = write_call(&call)?
                     {
-                        self.calls.push(call.to_string().into());
+                        self.calls.tool_calls.push(call);
                     }
                 }
                 Some(_) => (),
@@ -226,11 +223,6 @@ impl LastChoice {
     /// Returns whether the choice ends in this chunk.
     pub const fn is_finished(&self) -> bool {
         self.finish.is_some()
-    }
-
-    /// Returns whether the choice has calls.
-    pub const fn has_calls(&self) -> bool {
-        !self.calls.is_empty() || self.function_call.is_some()
     }
 
     /// Returns the delta with the texts; empty if there are none.
@@ -253,23 +245,6 @@ impl LastChoice {
             delta.insert("reasoning_details".to_owned(), self.details.clone().into());
         }
         delta
-    }
-
-    /// Returns the delta with the complete calls, numbered from `first`; empty if there are
-    /// none.
-    pub fn call_delta(&self, first: u64) -> Result<Map<String, Value>, DialectError> {
-        let mut delta = Map::new();
-        let calls = (first..).zip(&self.calls);
-        let calls: Vec<Value> = calls
-            .map(|(index, call)| call_piece(call, index))
-            .collect::<Result<_, _>>()?;
-        if !calls.is_empty() {
-            delta.insert("tool_calls".to_owned(), calls.into());
-        }
-        if let Some(call) = &self.function_call {
-            delta.insert("function_call".to_owned(), read_json(call)?);
-        }
-        Ok(delta)
     }
 }
 

@@ -247,11 +247,8 @@ impl ChatChunkWriter {
     /// Notes what of a choice is written. Returns the number of its first call.
     fn note_last(&mut self, choice: &LastChoice) -> u64 {
         let written = self.events.choices.entry(choice.index).or_default();
-        let first = written.calls;
-        written.calls += choice.calls.len() as u64;
-        written.has_function_call |= choice.function_call.is_some();
         written.is_finished |= choice.is_finished();
-        first
+        written.add(&choice.calls)
     }
 
     fn write_last_choice(
@@ -261,7 +258,7 @@ impl ChatChunkWriter {
     ) -> Result<(), DialectError> {
         let index = choice.index;
         let texts = choice.text_delta();
-        if !texts.is_empty() || !choice.others.is_empty() || choice.has_calls() {
+        if !texts.is_empty() || !choice.others.is_empty() || !choice.calls.is_empty() {
             self.events.open(out, index)?;
         }
         self.events.write_delta(out, index, &texts)?;
@@ -269,8 +266,8 @@ impl ChatChunkWriter {
             self.events.write_delta(out, index, other)?;
         }
         let first = self.note_last(choice);
-        let calls = choice.call_delta(first)?;
-        self.events.write_delta(out, index, &calls)?;
+        self.events
+            .write_delta(out, index, &choice.calls.to_delta(first))?;
         let Some(finish) = &choice.finish else {
             return Ok(());
         };
