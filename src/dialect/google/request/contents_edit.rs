@@ -1,7 +1,6 @@
 //! Edits of a request's contents for asking the model again.
 
 use bytes::Bytes;
-use serde_json::json;
 
 use crate::dialect::{
     document::{Document, write_array},
@@ -18,7 +17,7 @@ pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<(), D
     let kept = kept.filter(Part::is_introduction).map(Ok);
     let new = texts.iter().map(|text| Part::from_text(text));
     let parts: Vec<Part> = kept.chain(new).collect::<Result<_, _>>()?;
-    let content = Content::from_json(&json!({ "role": "user" }))?.with_parts(parts)?;
+    let content = Content::new("user", parts)?;
     document.set_children(CONTENTS, [&content.document])
 }
 

@@ -1,6 +1,6 @@
 //! One candidate of a response.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     dialect::{
@@ -117,10 +117,9 @@ impl CandidateDocument {
     /// Sets the parts of the content, which is created if it is absent.
     pub fn set_parts(&mut self, parts: Vec<Part>) -> Result<(), DialectError> {
         let content = match self.content.take() {
-            Some(content) => content,
-            None => Content::from_json(&json!({ "role": "model", "parts": [] }))?,
+            Some(content) => content.with_parts(parts)?,
+            None => Content::new("model", parts)?,
         };
-        let content = content.with_parts(parts)?;
         self.document.set_child(CONTENT, &content.document)?;
         self.content = Some(content);
         Ok(())

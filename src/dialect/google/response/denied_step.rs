@@ -32,8 +32,7 @@ pub fn denied_step(text: &str, calls: &[ProposedCall]) -> Result<[Bytes; 2], Dia
 }
 
 fn content(role: &str, parts: Vec<Part>) -> Result<Bytes, DialectError> {
-    let content = Content::from_json(&json!({ "role": role }))?;
-    Ok(content.with_parts(parts)?.document.to_bytes())
+    Ok(Content::new(role, parts)?.document.to_bytes())
 }
 
 /// Returns the function response with the refusal.

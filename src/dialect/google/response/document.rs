@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     dialect::{
-        document::{Document, parse_document},
+        document::{Document, integer, parse_document},
         error::DialectError,
         google::{
             canonical_items::{CanonicalItem, ContentItems, ItemKind},
@@ -38,7 +38,7 @@ pub struct ResponseDocument {
     /// Set until the chunk is parsed. The fields below are empty then, which agrees with a
     /// chunk that holds neither calls nor the end of a candidate.
     text: Option<TextChunk>,
-    document: Document,
+    pub(super) document: Document,
     pub(crate) candidates: Vec<CandidateDocument>,
     pub(super) envelope: Option<Box<Document>>,
     /// Original body or events, if the API does not use the content form.
@@ -154,11 +154,6 @@ impl ResponseDocument {
         &self.document
     }
 
-    /// Returns the document of a parsed response.
-    pub(crate) fn document_mut(&mut self) -> &mut Document {
-        &mut self.document
-    }
-
     /// Returns whether any part is left.
     pub fn has_content(&self) -> bool {
         let mut candidates = self.candidates.iter();
@@ -227,11 +222,7 @@ impl ResponseDocument {
             Some(text) => text.usage().map(Document::from_checked).transpose()?,
             None => self.document.child(USAGE)?,
         };
-        let Some(usage) = usage else {
-            return Ok(None);
-        };
-        let total = usage.get(TOTAL_TOKENS)?;
-        Ok(total.and_then(|total| total.as_u64()))
+        usage.map_or(Ok(None), |usage| integer(&usage, TOTAL_TOKENS))
     }
 
     /// Returns the name of the model that answered.

@@ -43,8 +43,8 @@ impl ResponseDocument {
         let (mut content, mut error) = (self.clone(), Self::parse("{}".into())?);
         error.envelope.clone_from(&self.envelope);
         if let Some(json) = content.document().bytes_of(ERROR)? {
-            content.document_mut().remove(ERROR)?;
-            error.document_mut().set_bytes(ERROR, json)?;
+            content.document.remove(ERROR)?;
+            error.document.set_bytes(ERROR, json)?;
         }
         if let Some(envelope) = &mut content.envelope {
             envelope.remove(ERROR)?;

@@ -151,27 +151,6 @@ impl ChatChunkReader {
         Some(ResponseDocument::from_text_event(chunk, data.clone()))
     }
 
-    /// Ends the texts without a finish reason, which some servers do not send. Calls need one: their
-    /// arguments may be cut off.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the end cannot be read.
-    pub fn end_texts(&mut self) -> Result<(), DialectError> {
-        let Some(mut template) = self.opening.take() else {
-            return Ok(());
-        };
-        remove_labels(&mut template, RESPONSE_FIELDS)?;
-        let choices = self.choices.clone();
-        let texts = choices
-            .into_iter()
-            .filter(|(_, progress)| *progress == ChoiceProgress::HasText);
-        for (index, _) in texts {
-            self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
-        }
-        Ok(())
-    }
-
     /// Returns the last chunk.
     ///
     /// # Errors
@@ -314,8 +293,21 @@ impl ReadChunks for ChatChunkReader {
         self.read_event(data)?.map(to_document).transpose()
     }
 
+    /// Ends the texts without a finish reason, which some servers do not send. Calls need one: their
+    /// arguments may be cut off.
     fn read_terminator(&mut self) -> Result<(), DialectError> {
-        self.end_texts()
+        let Some(mut template) = self.opening.take() else {
+            return Ok(());
+        };
+        remove_labels(&mut template, RESPONSE_FIELDS)?;
+        let choices = self.choices.clone();
+        let texts = choices
+            .into_iter()
+            .filter(|(_, progress)| *progress == ChoiceProgress::HasText);
+        for (index, _) in texts {
+            self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {

@@ -320,30 +320,6 @@ impl ChatChunkWriter {
         }
         Ok(())
     }
-
-    /// Ends the stream: ends every choice, and writes token counts that were kept.
-    ///
-    /// # Errors
-    ///
-    /// Fails if an event cannot be written.
-    pub fn write_stream_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        if self.has_failed {
-            return Ok(());
-        }
-        if !self.events.has_written {
-            self.write_own(out, &Document::empty())?;
-            self.events.open(out, 0)?;
-        }
-        let open: Vec<u64> = self.events.choices.keys().copied().collect();
-        for index in open {
-            self.events.finish(out, index, "stop")?;
-        }
-        if let Some(usage) = self.usage.take() {
-            self.events.write_model_event(out, parse(usage)?)?;
-        }
-        write_plain_event(out, DONE);
-        Ok(())
-    }
 }
 
 impl WriteChunks for ChatChunkWriter {
@@ -363,8 +339,24 @@ impl WriteChunks for ChatChunkWriter {
         self.write_chunk(out, wire, edit)
     }
 
+    /// Ends every choice, and writes token counts that were kept.
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        self.write_stream_end(out)
+        if self.has_failed {
+            return Ok(());
+        }
+        if !self.events.has_written {
+            self.write_own(out, &Document::empty())?;
+            self.events.open(out, 0)?;
+        }
+        let open: Vec<u64> = self.events.choices.keys().copied().collect();
+        for index in open {
+            self.events.finish(out, index, "stop")?;
+        }
+        if let Some(usage) = self.usage.take() {
+            self.events.write_model_event(out, parse(usage)?)?;
+        }
+        write_plain_event(out, DONE);
+        Ok(())
     }
 }
 
