@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 pub use strict_json::{Document, write_array};
 use strict_json::{FreeField, FreeFields, Names};
 
@@ -74,6 +74,16 @@ pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, DialectError> {
 /// Fails if an edit of the document is no JSON.
 pub fn to_value(document: &Document) -> Result<Value, DialectError> {
     read_json(&document.to_bytes())
+}
+
+/// Adds a field, if there is a value for it.
+pub fn add_field(fields: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
+    fields.extend(value.map(|value| (name.to_owned(), value.into())));
+}
+
+/// Adds a field with a list, unless the list is empty.
+pub fn add_list(fields: &mut Map<String, Value>, name: &str, list: Vec<Value>) {
+    add_field(fields, name, Some(list).filter(|list| !list.is_empty()));
 }
 
 /// Creates a document from JSON of our own, or from JSON that was checked.

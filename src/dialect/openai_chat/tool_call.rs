@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{self, Document, read_json, refuse_pair},
+    document::{self, Document, add_field, add_list, read_json, refuse_pair},
     error::{DialectError, field_error},
     openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE},
 };
@@ -43,12 +43,8 @@ impl ChoiceCalls {
 
     fn to_fields(&self, calls: Vec<Value>) -> Map<String, Value> {
         let mut fields = Map::new();
-        if !calls.is_empty() {
-            fields.insert("tool_calls".to_owned(), calls.into());
-        }
-        if let Some(call) = &self.function_call {
-            fields.insert("function_call".to_owned(), call.clone());
-        }
+        add_list(&mut fields, "tool_calls", calls);
+        add_field(&mut fields, "function_call", self.function_call.clone());
         fields
     }
 }
@@ -61,9 +57,7 @@ impl ChoiceCalls {
 pub fn read_call(call: &Document) -> Result<Value, DialectError> {
     refuse_pair(call, FUNCTION, CUSTOM)?;
     let mut fields = Map::new();
-    if let Some(id) = call.string(ID)? {
-        fields.insert("id".to_owned(), id.into());
-    }
+    add_field(&mut fields, "id", call.string(ID)?);
     match call.string(TYPE)?.as_deref() {
         None | Some("" | "function") => {
             let function = call.child(FUNCTION)?;
@@ -102,9 +96,8 @@ fn read_function(function: &Document, fields: &mut Map<String, Value>) -> Result
     let name = function.string(NAME)?.unwrap_or_default();
     fields.insert("name".to_owned(), name.into());
     let arguments = function.string(ARGUMENTS)?;
-    if let Some(arguments) = arguments.as_deref().and_then(read_arguments) {
-        fields.insert("args".to_owned(), arguments);
-    }
+    let arguments = arguments.as_deref().and_then(read_arguments);
+    add_field(fields, "args", arguments);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, numbered},
-    document::{Document, refuse_pair, to_value},
+    document::{Document, add_field, add_list, refuse_pair, to_value},
     error::{DialectError, field_error},
     openai_chat::{
         block::{block_text, read_block, read_medium},
@@ -140,12 +140,8 @@ fn read_result(message: &Document, names: &CallNames) -> Result<Value, DialectEr
         json!({ "output": output })
     };
     result.insert("response".to_owned(), response);
-    if let Some(id) = id {
-        result.insert("id".to_owned(), id.into());
-    }
-    if !media.is_empty() {
-        result.insert("parts".to_owned(), media.into());
-    }
+    add_field(&mut result, "id", id);
+    add_list(&mut result, "parts", media);
     Ok(json!({ "functionResponse": result }))
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of},
-    document::{Document, is_set, refuse_pair, write_array},
+    document::{Document, add_field, is_set, refuse_pair, write_array},
     error::{DialectError, field_error},
     openai_chat::fields::{
         CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, PARALLEL_TOOL_CALLS, TOOL_CHOICE, TOOLS,
@@ -66,12 +66,13 @@ fn read_function(function: &Document) -> Result<Map<String, Value>, DialectError
     let name = function.string(NAME)?;
     let name = name.ok_or_else(|| field_error("name", "the name of a function"))?;
     declared.insert("name".to_owned(), name.into());
-    if let Some(description) = function.string(&["description"])? {
-        declared.insert("description".to_owned(), description.into());
-    }
-    if let Some(schema) = function.get(&["parameters"])? {
-        declared.insert("parametersJsonSchema".to_owned(), schema);
-    }
+    add_field(
+        &mut declared,
+        "description",
+        function.string(&["description"])?,
+    );
+    let schema = function.get(&["parameters"])?;
+    add_field(&mut declared, "parametersJsonSchema", schema);
     Ok(declared)
 }
 

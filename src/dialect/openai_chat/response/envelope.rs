@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::numbered,
-    document::Document,
+    document::{Document, add_field},
     error::DialectError,
     openai::usage::{CountFields, USAGE_METADATA},
     openai_chat::{
@@ -19,15 +19,10 @@ const COUNTS: CountFields = CountFields(["prompt_tokens", "completion_tokens", "
 /// Returns the fields of the content form beside the candidates.
 pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError> {
     let mut response = Map::new();
-    if let Some(usage) = body.child(USAGE)? {
-        response.insert("usageMetadata".to_owned(), COUNTS.read(&usage)?);
-    }
-    if let Some(model) = body.string(MODEL)? {
-        response.insert("modelVersion".to_owned(), model.into());
-    }
-    if let Some(id) = body.string(ID)? {
-        response.insert("responseId".to_owned(), id.into());
-    }
+    let usage = body.child(USAGE)?.map(|usage| COUNTS.read(&usage));
+    add_field(&mut response, "usageMetadata", usage.transpose()?);
+    add_field(&mut response, "modelVersion", body.string(MODEL)?);
+    add_field(&mut response, "responseId", body.string(ID)?);
     Ok(response)
 }
 

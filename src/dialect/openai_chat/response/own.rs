@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, integer},
+    document::{Document, add_list, integer},
     error::DialectError,
     google::is_thought,
     openai_chat::{
@@ -100,9 +100,7 @@ impl OwnChoice {
         let details = self.preceding.get("reasoning_details");
         let details = details.and_then(Value::as_array).map(Vec::as_slice);
         let details = visible_details(details.unwrap_or_default(), &self.thought);
-        if !details.is_empty() {
-            thoughts.insert("reasoning_details".to_owned(), details.into());
-        }
+        add_list(&mut thoughts, "reasoning_details", details);
         thoughts
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::AnswerLabels,
-    document::{Document, integer},
+    document::{Document, add_field, integer},
     error::DialectError,
     google::fields::{CANDIDATES, PARTS},
     openai_chat::{
@@ -41,9 +41,8 @@ pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
     }
     let mut response = read_envelope(body)?;
     response.insert("candidates".to_owned(), candidates.into());
-    if let Some(error @ Value::Object(_)) = body.get(ERROR)? {
-        response.insert("error".to_owned(), error);
-    }
+    let error = body.get(ERROR)?.filter(Value::is_object);
+    add_field(&mut response, "error", error);
     response.extend(AnswerLabels::of(body, visit_answer)?.to_fields());
     Ok(Value::Object(response))
 }
@@ -89,9 +88,7 @@ impl Choice {
         add_preceding(&mut parts, &calls, &thoughts)?;
         let content = json!({ "role": "model", "parts": parts });
         candidate.insert("content".to_owned(), content);
-        if let Some(reason) = self.reason() {
-            candidate.insert("finishReason".to_owned(), reason.into());
-        }
+        add_field(&mut candidate, "finishReason", self.reason());
         Ok(Value::Object(candidate))
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::join_labels,
-    document::Document,
+    document::{Document, add_list},
     error::DialectError,
     openai_chat::{
         fields::parse,
@@ -109,9 +109,7 @@ impl HeldEvents {
             candidates.push(Value::Object(fields));
         }
         let mut chunk = self.envelope.clone();
-        if !candidates.is_empty() {
-            chunk.insert("candidates".to_owned(), candidates.into());
-        }
+        add_list(&mut chunk, "candidates", candidates);
         Ok(chunk)
     }
 }

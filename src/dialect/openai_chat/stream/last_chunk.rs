@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::{Document, integer, read_json, to_value},
+    document::{Document, add_list, integer, read_json, to_value},
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
@@ -241,9 +241,7 @@ impl LastChoice {
                 delta.insert(field.to_owned(), text.as_str().into());
             }
         }
-        if !self.details.is_empty() {
-            delta.insert("reasoning_details".to_owned(), self.details.clone().into());
-        }
+        add_list(&mut delta, "reasoning_details", self.details.clone());
         delta
     }
 }

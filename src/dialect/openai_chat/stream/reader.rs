@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::{AnswerLabels, TextTemplate, remove_labels},
-    document::{Document, is_set},
+    document::{Document, add_list, is_set},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_chat::{
@@ -278,9 +278,7 @@ fn read_chunk(
         let content = json!({ "role": "model", "parts": parts });
         candidates.push(json!({ "index": choice.index, "content": content }));
     }
-    if !candidates.is_empty() {
-        chunk.insert("candidates".to_owned(), candidates.into());
-    }
+    add_list(&mut chunk, "candidates", candidates);
     chunk.extend(labels.to_fields());
     Ok(Value::Object(chunk))
 }
