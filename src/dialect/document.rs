@@ -86,6 +86,31 @@ pub fn add_list(fields: &mut Map<String, Value>, name: &str, list: Vec<Value>) {
     add_field(fields, name, Some(list).filter(|list| !list.is_empty()));
 }
 
+/// Removes the elements of a list that `keep` rejects by their indexes, and the field if none is
+/// left.
+///
+/// # Errors
+///
+/// Fails if the field holds anything but a list.
+pub fn retain_elements(
+    document: &mut Document,
+    field: &[&str],
+    mut keep: impl FnMut(usize) -> bool,
+) -> Result<(), DialectError> {
+    let list = document.list(field)?.unwrap_or_default();
+    let count = list.len();
+    let kept = list.into_iter().enumerate();
+    let kept: Vec<Bytes> = kept
+        .filter(|(index, _)| keep(*index))
+        .map(|(_, element)| element)
+        .collect();
+    match kept.len() {
+        same if same == count => Ok(()),
+        0 => document.remove(field),
+        _ => document.set_bytes(field, write_array(kept)),
+    }
+}
+
 /// Creates a document from JSON of our own, or from JSON that was checked.
 ///
 /// # Errors
