@@ -31,7 +31,7 @@ mod text_edit;
 use http::Method;
 
 pub use self::{
-    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks, read_stream},
+    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks, is_terminator, read_stream},
     call::{Call, ResponseStorage},
     content_form::{
         PRECEDING, SOURCE, fallback_models, has_hosted_server, is_hosted_server, shown_to_hooks,

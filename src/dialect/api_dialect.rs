@@ -152,6 +152,15 @@ pub trait ReadChunks: Debug + Send {
     /// Fails if hooks could not see all of it.
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError>;
 
+    /// Reads the terminator of a stream, see [`is_terminator`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream cannot end with it.
+    fn read_terminator(&mut self) -> Result<(), DialectError> {
+        Ok(())
+    }
+
     /// Ends the stream. Returns the last chunk if it was kept.
     ///
     /// # Errors
@@ -160,6 +169,12 @@ pub trait ReadChunks: Debug + Send {
     fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
         Ok(None)
     }
+}
+
+/// Returns whether the data of an event is the terminator that some clients expect; those of
+/// Google's APIs fail on it.
+pub fn is_terminator(data: &[u8]) -> bool {
+    data.trim_ascii() == b"[DONE]"
 }
 
 /// Reads all chunks of a stream.
@@ -174,7 +189,11 @@ pub fn read_stream(
     let mut reader = dialect.chunk_reader();
     let mut chunks = Vec::new();
     for event in events {
-        chunks.extend(reader.read(event)?);
+        if is_terminator(&event) {
+            reader.read_terminator()?;
+        } else {
+            chunks.extend(reader.read(event)?);
+        }
     }
     chunks.extend(reader.finish()?);
     Ok(chunks)

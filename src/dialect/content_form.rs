@@ -20,11 +20,11 @@ pub use self::{
     answer_labels::{ActOnObject, AnswerLabels, VisitObjects},
     fallback_models::{FALLBACK_MODELS, fallback_models},
     hosted_servers::{has_hosted_server, is_hosted_server},
-    labels::{LABELS, join_labels, keep_fields, read_labels, remove_labels, write_labels},
+    labels::{join_labels, keep_fields, read_labels, remove_labels, write_labels},
     object_search::{any_object, any_object_with},
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
     request_labels::RequestLabels,
     splice::{numbered, source_of, splice_list, with_source},
     text_template::{TextEvent, TextTemplate},
 };
-pub use crate::dialect::google::fields::{PRECEDING, SOURCE};
+pub use crate::dialect::google::fields::{LABELS, PRECEDING, SOURCE};

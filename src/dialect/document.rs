@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 pub use strict_json::{Document, write_array};
 use strict_json::{FreeField, FreeFields, Names};
 
@@ -74,6 +74,41 @@ pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, DialectError> {
 /// Fails if an edit of the document is no JSON.
 pub fn to_value(document: &Document) -> Result<Value, DialectError> {
     read_json(&document.to_bytes())
+}
+
+/// Adds a field, if there is a value for it.
+pub fn add_field(fields: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
+    fields.extend(value.map(|value| (name.to_owned(), value.into())));
+}
+
+/// Adds a field with a list, unless the list is empty.
+pub fn add_list(fields: &mut Map<String, Value>, name: &str, list: Vec<Value>) {
+    add_field(fields, name, Some(list).filter(|list| !list.is_empty()));
+}
+
+/// Removes the elements of a list that `keep` rejects by their indexes, and the field if none is
+/// left.
+///
+/// # Errors
+///
+/// Fails if the field holds anything but a list.
+pub fn retain_elements(
+    document: &mut Document,
+    field: &[&str],
+    mut keep: impl FnMut(usize) -> bool,
+) -> Result<(), DialectError> {
+    let list = document.list(field)?.unwrap_or_default();
+    let count = list.len();
+    let kept = list.into_iter().enumerate();
+    let kept: Vec<Bytes> = kept
+        .filter(|(index, _)| keep(*index))
+        .map(|(_, element)| element)
+        .collect();
+    match kept.len() {
+        same if same == count => Ok(()),
+        0 => document.remove(field),
+        _ => document.set_bytes(field, write_array(kept)),
+    }
 }
 
 /// Creates a document from JSON of our own, or from JSON that was checked.

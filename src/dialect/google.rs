@@ -22,7 +22,7 @@ pub use self::{
     canonical_items::{CanonicalItem, ItemKind, canonical_items},
     content::text_content,
     history::{History, HistoryMessage, ToolResult},
-    part::FunctionCall,
+    part::{FunctionCall, is_thought},
     request::{
         AllowedFunctions, Detail, PatchedRequest, PromptPrefix, RequestSummary,
         ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,

@@ -124,6 +124,11 @@ impl Operation {
         matches!(self, Self::Generate | Self::Stream(_))
     }
 
+    /// Returns whether the request carries contents to embed.
+    pub const fn embeds(self) -> bool {
+        matches!(self, Self::Embed | Self::BatchEmbed)
+    }
+
     /// Returns whether the request carries a conversation or a text.
     pub const fn sends_content(self) -> bool {
         !matches!(self, Self::UseCache | Self::Other)

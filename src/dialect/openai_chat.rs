@@ -5,6 +5,7 @@
 
 mod block;
 mod fields;
+mod message_parts;
 mod request;
 mod response;
 mod stream;

@@ -88,7 +88,6 @@ fn documents(dialect: &dyn Dialect, body: Bytes) -> Option<Vec<ResponseDocument>
             let mut events = SseReader::new(MAX_EVENT_BYTES);
             let mut data = events.push(&body).ok()?;
             data.extend(events.finish().ok()?);
-            data.retain(|data| data.trim_ascii() != b"[DONE]");
             dialect::read_stream(dialect, data).ok()
         }
     }

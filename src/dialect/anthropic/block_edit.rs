@@ -19,6 +19,7 @@ use crate::dialect::{
     content_form::{PRECEDING, SOURCE, source_of, splice_list, write_labels},
     document::{Document, elements},
     error::DialectError,
+    google::is_thought,
 };
 
 const CACHE_CONTROL: &[&str] = &["cache_control"];
@@ -226,11 +227,8 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>, DialectError> {
         write_result(&mut block, None, &result)?;
         return Ok(vec![block.to_bytes()]);
     }
-    if part.get(THOUGHT)? == Some(json!(true)) {
-        return Ok(Vec::new());
-    }
-    if has_blank_text(part)? {
-        // The API refuses it.
+    // The API refuses blank texts.
+    if is_thought(part)? || has_blank_text(part)? {
         return Ok(Vec::new());
     }
     if let Some(text) = part.bytes_of(TEXT)? {

@@ -1,13 +1,14 @@
 //! Labels of answers: every object of an answer may have fields that hookgate does not
 //! interpret. Policies on texts see them, and remove tokens, which spell texts in pieces.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::labels::{LABELS, read_labels, write_next_labels};
+use super::labels::{read_labels, write_next_labels};
 use crate::dialect::{
     document::{Document, first_byte, read_json},
     error::DialectError,
-    google::fields::LOGPROBS_RESULT,
+    google::fields::{LABELS, LOGPROBS_RESULT},
 };
 
 /// Tokens of a text with their probabilities.
@@ -33,20 +34,14 @@ impl AnswerLabels {
     /// Reads the labels of a body or of one event.
     pub fn of(event: &Document, visit: VisitObjects) -> Result<Self, DialectError> {
         let mut labels = Self::default();
-        labels.add(event, visit)?;
-        Ok(labels)
-    }
-
-    /// Adds the labels of the next event.
-    pub fn add(&mut self, event: &Document, visit: VisitObjects) -> Result<(), DialectError> {
         let mut objects = Vec::new();
         visit(&mut event.clone(), &mut |object, known| {
             objects.extend(Some(read_labels(object, known)?).filter(|labels| !labels.is_empty()));
-            self.has_tokens |= has_tokens(object)?;
+            labels.has_tokens |= has_tokens(object)?;
             Ok(())
         })?;
-        self.events.push(objects);
-        Ok(())
+        labels.events.push(objects);
+        Ok(labels)
     }
 
     /// Adds the labels of later events.
@@ -59,11 +54,7 @@ impl AnswerLabels {
     pub fn to_fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         if !self.events.iter().all(Vec::is_empty) {
-            fields.extend(
-                LABELS
-                    .iter()
-                    .map(|key| ((*key).to_owned(), json!(self.events))),
-            );
+            fields.insert("labels".to_owned(), json!(self.events));
         }
         if self.has_tokens {
             // The tokens themselves stay in the answer.
@@ -80,6 +71,20 @@ impl AnswerLabels {
             events: events.unwrap_or_default(),
             has_tokens: form.has(&[LOGPROBS_RESULT]),
         })
+    }
+
+    /// Returns the events of a chunk with its labels.
+    pub fn write_all(
+        &self,
+        events: &[Bytes],
+        visit: VisitObjects,
+    ) -> Result<Vec<Bytes>, DialectError> {
+        let events = events.iter().enumerate().map(|(position, data)| {
+            let mut event = Document::from_checked(data.clone())?;
+            self.write(position, &mut event, visit)?;
+            Ok(event.to_bytes())
+        });
+        events.collect()
     }
 
     /// Writes the labels into the event at a position. Fields of which the name was edited are

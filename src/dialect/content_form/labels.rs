@@ -6,10 +6,8 @@ use serde_json::{Map, Value};
 use crate::dialect::{
     document::{Document, read_json},
     error::DialectError,
+    google::fields::LABELS,
 };
-
-/// Free texts beside the conversation, in the content form.
-pub const LABELS: &[&str] = &["labels"];
 
 /// Returns the fields of a request that are not among the `known` ones.
 pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>, DialectError> {

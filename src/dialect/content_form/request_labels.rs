@@ -5,11 +5,12 @@ use serde_json::{Map, Value};
 
 use super::{
     answer_labels::VisitObjects,
-    labels::{LABELS, read_labels, write_labels, write_next_labels},
+    labels::{read_labels, write_labels, write_next_labels},
 };
 use crate::dialect::{
     document::{Document, read_json},
     error::DialectError,
+    google::fields::LABELS,
 };
 
 /// The fields of an API's requests that are labels.

@@ -1,7 +1,7 @@
 //! One content: the parts of one role.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     dialect::{
@@ -34,9 +34,10 @@ impl Content {
         Self::read(Document::from_checked(bytes)?)
     }
 
-    /// Creates a content from JSON of our own.
-    pub fn from_json(content: &Value) -> Result<Self, DialectError> {
-        Self::from_bytes(content.to_string().into())
+    /// Creates a content.
+    pub fn new(role: &str, parts: Vec<Part>) -> Result<Self, DialectError> {
+        let content = json!({ "role": role }).to_string();
+        Self::from_bytes(content.into())?.with_parts(parts)
     }
 
     pub fn from_message(message: &Message) -> Result<Self, DialectError> {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::{
     dialect::{
-        document::{Document, write_array},
+        document::Document,
         error::DialectError,
         google::{
             content::Content,
@@ -81,11 +81,6 @@ impl Contents {
     pub fn elements(&self) -> Vec<Bytes> {
         let documents = self.items.iter().map(|content| &content.document);
         documents.map(Document::to_bytes).collect()
-    }
-
-    /// Returns the JSON array.
-    pub fn to_array(&self) -> Bytes {
-        write_array(self.elements())
     }
 
     /// Applies the messages that hooks returned, without `system` ones. Returns `false`

@@ -69,12 +69,17 @@ pub fn is_agent_context(text: &str) -> bool {
     is_context
 }
 
+/// Returns whether a part is a thought of the model.
+pub fn is_thought(part: &Document) -> Result<bool, DialectError> {
+    let thought = part.bytes_of(THOUGHT)?;
+    Ok(thought.is_some_and(|value| *value == *b"true"))
+}
+
 impl Part {
     pub fn read(document: Document) -> Result<Self, DialectError> {
-        let thought = document.bytes_of(THOUGHT)?;
         Ok(Self {
             text: document.string(TEXT)?,
-            is_thought: thought.is_some_and(|value| *value == *b"true"),
+            is_thought: is_thought(&document)?,
             document,
         })
     }

@@ -1,13 +1,11 @@
 //! Request bodies: the stable form that hooks see, and edits.
 
 mod body;
-mod contents_edit;
 mod envelope;
 mod expectation;
 mod model;
 mod parameters;
 mod patch;
-mod prompt_parts;
 mod read;
 mod system_instruction;
 mod text;
@@ -15,14 +13,16 @@ mod tool_declarations;
 mod tool_selection;
 
 pub use self::{
-    contents_edit::{append_contents, replace_contents},
+    body::{append_contents, replace_contents},
     envelope::{close_request, open_bare, open_wrapped, session_in},
     expectation::{ResponseExpectation, ResponseFormat, expected_response},
     model::check_model,
     parameters::generation_parameters,
     patch::{PatchedRequest, build_request, write_request},
-    prompt_parts::{PromptPrefix, prompt_parts},
-    read::{Detail, RequestSummary, cached_content, new_prompt, read_request, summarize_request},
+    read::{
+        Detail, PromptPrefix, RequestSummary, cached_content, new_prompt, prompt_parts,
+        read_request, summarize_request,
+    },
     text::edit_request_texts,
     tool_declarations::withhold_tools,
     tool_selection::{AllowedFunctions, write_tool_selection},

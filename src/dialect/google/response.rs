@@ -18,12 +18,12 @@ pub mod text_chunk;
 
 pub use self::{
     builder::{build_response, build_text_response},
+    candidate::ProposedCall,
     chunk_merge::MergedChunks,
     chunk_reader::{ChunkReader, open_response},
     chunk_writer::ChunkWriter,
     denied_step::denied_step,
     document::ResponseDocument,
-    function_calls::ProposedCall,
     partial_function_calls::{CallDecision, PartialCalls},
     raw_usage::RawUsage,
 };

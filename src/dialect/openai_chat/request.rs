@@ -22,8 +22,8 @@ use self::{
 use crate::dialect::{
     api_dialect::Unwrapped,
     call::Call,
-    content_form::{FALLBACK_MODELS, any_object_with},
-    document::{Document, to_document},
+    content_form::any_object_with,
+    document::{Document, add_field, add_list, to_document},
     error::DialectError,
     method::Api,
     openai::{
@@ -97,30 +97,18 @@ fn read_chat(body: &Document) -> Result<Document, DialectError> {
     check_modalities(body)?;
     let mut fields = Map::new();
     if let Some(messages) = ChatMessages::read(body)? {
-        if let Some(instruction) = messages.system_instruction() {
-            fields.insert("systemInstruction".to_owned(), instruction);
-        }
+        let instruction = messages.system_instruction();
+        add_field(&mut fields, "systemInstruction", instruction);
         fields.insert("contents".to_owned(), messages.contents().into());
     }
-    let models = read_other_models(body)?;
-    if let (false, [name]) = (models.is_empty(), FALLBACK_MODELS) {
-        fields.insert((*name).to_owned(), models.into());
-    }
-    let tools = read_tools(body)?;
-    if !tools.is_empty() {
-        fields.insert("tools".to_owned(), tools.into());
-    }
-    if let Some(choice) = read_tool_choice(body)? {
-        fields.insert("toolConfig".to_owned(), choice);
-    }
-    let sampling = read_sampling(body)?;
-    if !sampling.is_empty() {
-        fields.insert("generationConfig".to_owned(), sampling.into());
-    }
-    let labels = REQUEST_LABELS.read(body)?;
-    if !labels.is_empty() {
-        fields.insert("labels".to_owned(), labels.into());
-    }
+    add_list(&mut fields, "fallbackModels", read_other_models(body)?);
+    add_list(&mut fields, "tools", read_tools(body)?);
+    add_field(&mut fields, "toolConfig", read_tool_choice(body)?);
+    let filled = |fields: Map<String, Value>| Some(fields).filter(|fields| !fields.is_empty());
+    let sampling = filled(read_sampling(body)?);
+    add_field(&mut fields, "generationConfig", sampling);
+    let labels = filled(REQUEST_LABELS.read(body)?);
+    add_field(&mut fields, "labels", labels);
     to_document(&Value::Object(fields))
 }
 

@@ -4,13 +4,50 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{self, Document, read_json, refuse_pair},
+    document::{self, Document, add_field, add_list, read_json, refuse_pair},
     error::{DialectError, field_error},
     openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE},
 };
 
 /// Marks the call of a custom tool in the content form, so that it can be written again.
 const CUSTOM_TYPE: &str = "custom";
+
+/// The calls of a choice, as a message has them.
+#[derive(Debug, Default)]
+pub struct ChoiceCalls {
+    pub tool_calls: Vec<Value>,
+    pub function_call: Option<Value>,
+}
+
+impl ChoiceCalls {
+    pub const fn is_empty(&self) -> bool {
+        self.tool_calls.is_empty() && self.function_call.is_none()
+    }
+
+    /// Returns the delta with the calls, numbered from `first`; empty if there are none.
+    pub fn to_delta(&self, first: u64) -> Map<String, Value> {
+        let calls = (first..).zip(&self.tool_calls).map(|(index, call)| {
+            let mut piece = json!({ "index": index });
+            if let (Some(piece), Some(call)) = (piece.as_object_mut(), call.as_object()) {
+                piece.extend(call.clone());
+            }
+            piece
+        });
+        self.to_fields(calls.collect())
+    }
+
+    /// Returns the fields of a message with the calls.
+    pub fn to_message(&self) -> Map<String, Value> {
+        self.to_fields(self.tool_calls.clone())
+    }
+
+    fn to_fields(&self, calls: Vec<Value>) -> Map<String, Value> {
+        let mut fields = Map::new();
+        add_list(&mut fields, "tool_calls", calls);
+        add_field(&mut fields, "function_call", self.function_call.clone());
+        fields
+    }
+}
 
 /// Returns the `functionCall` of a tool call.
 ///
@@ -20,9 +57,7 @@ const CUSTOM_TYPE: &str = "custom";
 pub fn read_call(call: &Document) -> Result<Value, DialectError> {
     refuse_pair(call, FUNCTION, CUSTOM)?;
     let mut fields = Map::new();
-    if let Some(id) = call.string(ID)? {
-        fields.insert("id".to_owned(), id.into());
-    }
+    add_field(&mut fields, "id", call.string(ID)?);
     match call.string(TYPE)?.as_deref() {
         None | Some("" | "function") => {
             let function = call.child(FUNCTION)?;
@@ -61,9 +96,8 @@ fn read_function(function: &Document, fields: &mut Map<String, Value>) -> Result
     let name = function.string(NAME)?.unwrap_or_default();
     fields.insert("name".to_owned(), name.into());
     let arguments = function.string(ARGUMENTS)?;
-    if let Some(arguments) = arguments.as_deref().and_then(read_arguments) {
-        fields.insert("args".to_owned(), arguments);
-    }
+    let arguments = arguments.as_deref().and_then(read_arguments);
+    add_field(fields, "args", arguments);
     Ok(())
 }
 

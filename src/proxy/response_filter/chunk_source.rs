@@ -21,12 +21,11 @@ use crate::{
     },
 };
 
-/// Terminator that some clients of other APIs expect; those of Google's APIs fail on it.
-const DONE: &[u8] = b"[DONE]";
-
 /// Chunks that are read, and the server-sent events from which more come.
 pub struct ChunkSource {
     pub waiting: VecDeque<Bytes>,
+    /// True if the terminator was read. It is no chunk.
+    pub is_terminated: bool,
     /// `None` at the end of the response.
     events: Option<(BoxStream<'static, Result<Bytes, UpstreamError>>, SseReader)>,
 }
@@ -42,6 +41,7 @@ impl ChunkSource {
             let pieces = answer.into_decoded_stream(limits.event);
             return Ok(Self {
                 waiting: VecDeque::new(),
+                is_terminated: false,
                 events: Some((pieces, SseReader::new(limits.event))),
             });
         }
@@ -51,6 +51,7 @@ impl ChunkSource {
         let elements = dialect::elements(&body).map_err(unreadable_response)?;
         Ok(Self {
             waiting: elements.into(),
+            is_terminated: false,
             events: None,
         })
     }
@@ -68,9 +69,13 @@ impl ChunkSource {
                 },
             };
             let events = events.map_err(|error| unreadable().with_source(&error))?;
-            let chunks = events.into_iter();
-            self.waiting
-                .extend(chunks.filter(|event| event.trim_ascii() != DONE));
+            for event in events {
+                if dialect::is_terminator(&event) {
+                    self.is_terminated = true;
+                } else {
+                    self.waiting.push_back(event);
+                }
+            }
         }
         Ok(!self.waiting.is_empty())
     }

@@ -217,6 +217,5 @@ fn merge(mut chunks: Vec<ResponseDocument>) -> Result<ResponseDocument, DialectE
         return Ok(only);
     }
     let bytes: Vec<Bytes> = chunks.iter().map(ResponseDocument::to_bytes).collect();
-    let merged = ResponseDocument::parse(MergedChunks::parse(&bytes)?.response)?;
-    Ok(merged.in_envelope_of(chunks.first()))
+    ResponseDocument::from_merged(MergedChunks::parse(&bytes)?.response, chunks.first())
 }

@@ -66,6 +66,9 @@ async fn filter_chunks(
         }
         output.flush().await;
     }
+    if source.is_terminated {
+        reader.read_terminator().map_err(unreadable_response)?;
+    }
     let last = reader.finish();
     if let Some(chunk) = last.map_err(unreadable_response)? {
         let admitted = buffer.push(chunk, ChunkPosition::Last).await?;
@@ -152,12 +155,17 @@ async fn filter_whole(
         reader.read(chunk)
     });
     let read: Result<Vec<_>, DialectError> = read.collect();
-    let read = read.and_then(|chunks| Ok((chunks, reader.finish()?)));
+    let read = read.and_then(|chunks| {
+        if source.is_terminated {
+            reader.read_terminator()?;
+        }
+        Ok((chunks, reader.finish()?))
+    });
     let (chunks, last) = read.map_err(unreadable_response)?;
     let chunks: Vec<ResponseDocument> = chunks.into_iter().chain([last]).flatten().collect();
     let merged = MergedChunks::new(chunks.clone()).map_err(|_| unreadable())?;
-    let whole = ResponseDocument::parse(merged.response.clone()).map_err(|_| unreadable())?;
-    let whole = whole.in_envelope_of(chunks.last());
+    let whole = ResponseDocument::from_merged(merged.response.clone(), chunks.last());
+    let whole = whole.map_err(|_| unreadable())?;
     if let Break(refusal) = buffer.push_whole(whole).await? {
         return Ok(Break(refusal));
     }

@@ -332,6 +332,26 @@ async fn the_text_of_a_masked_buffered_stream_precedes_its_error() {
 }
 
 #[tokio::test]
+async fn the_text_of_a_merged_buffered_stream_precedes_its_error() {
+    let hooks = hook::config(&[("AfterModel", hook::printing("seen", &json!({})))]);
+    let config = format!("{hooks}after_model: buffered\n");
+    // Only one of the two fields fits into one answer.
+    let events = [("Hello ", 1), ("world", 2)].map(|(text, number)| {
+        let mut event = piece(Family::Gemini, text);
+        event["candidates"][0]["groundingMetadata"] = json!({ "number": number });
+        event
+    });
+    let error = error(Family::Gemini, "boom");
+    let upstream = upstream(vec![[&events[..], std::slice::from_ref(&error)].concat()]).await;
+
+    let answer = ask(Family::Gemini, &upstream, &config).await;
+
+    let mut merged = piece(Family::Gemini, "Hello world");
+    merged["candidates"][0]["groundingMetadata"] = json!({ "number": 2 });
+    assert_eq!(sent(&answer), [merged, error]);
+}
+
+#[tokio::test]
 async fn a_thought_that_a_policy_holds_back_precedes_an_error() {
     let content = json!({ "role": "model", "parts": [{ "text": "Hello wor", "thought": true }] });
     let gemini = vec![json!({ "candidates": [{ "content": content }] })];

@@ -178,6 +178,68 @@ async fn a_truncated_stream_never_appears_complete() {
     assert!(!received.contains("[DONE]"), "{received}");
 }
 
+/// An upstream that streams these deltas and token counts, and `[DONE]` without a finish reason.
+async fn upstream_without_reason(deltas: &[Value]) -> Upstream {
+    let pieces = deltas
+        .iter()
+        .map(|delta| json!([{ "index": 0, "delta": delta }]));
+    let events = pieces.chain([json!([])]).map(|choices| {
+        let usage = choices.as_array().unwrap().is_empty();
+        let usage = usage.then(|| json!({ "total_tokens": 3 }));
+        let event = json!({ "id": "1", "object": "chat.completion.chunk", "model": "m",
+            "choices": choices, "usage": usage });
+        format!("data: {event}\n\n")
+    });
+    let stream = events.collect::<String>() + "data: [DONE]\n\n";
+    Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await
+}
+
+#[tokio::test]
+async fn a_text_without_a_finish_reason_is_complete_with_the_terminator() {
+    let upstream =
+        upstream_without_reason(&[json!({ "content": "Hello " }), json!({ "content": "wor" })])
+            .await;
+    let allow = |name: &str| hook::printing(name, &json!({}));
+    let hooks = [
+        ("AfterModel", allow("model")),
+        ("AfterAgent", allow("agent")),
+    ];
+    let hooks = hook::config(&hooks);
+    for mode in ["", "after_model: buffered\n"] {
+        let config = format!("{hooks}policies: [{{ policy: redact }}]\n{mode}");
+        let gate = gateway(&upstream, &config).await;
+
+        let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+        assert_eq!(text(Form::Stream, &answer), "Hello wor", "{mode}");
+        assert_eq!(finish_reason(Form::Stream, &answer), "stop", "{mode}");
+        let counts = events(&answer);
+        let counts = counts
+            .iter()
+            .filter(|event| event["usage"]["total_tokens"] == 3);
+        assert_eq!(counts.count(), 1, "{}", answer.text());
+        let seen = gate.json("agent.json");
+        assert_eq!(seen["prompt_response"], "Hello wor", "{mode}");
+        assert_eq!(
+            gate.json("model.json")["llm_response"]["candidates"][0]["finishReason"],
+            "STOP",
+            "{mode}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_finish_reason_is_refused() {
+    let function = json!({ "name": "f", "arguments": "{}" });
+    let call = json!({ "index": 0, "id": "c", "type": "function", "function": function });
+    let upstream = upstream_without_reason(&[json!({ "tool_calls": [call] })]).await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert_eq!(answer.status, 502, "{}", answer.text());
+}
+
 #[tokio::test]
 async fn token_counts_are_sent_once() {
     let upstream = Upstream::mock().await;

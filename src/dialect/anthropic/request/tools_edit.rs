@@ -15,7 +15,7 @@ use crate::dialect::{
         },
     },
     content_form::{SOURCE, source_of},
-    document::{Document, write_array},
+    document::{Document, retain_elements},
     error::DialectError,
 };
 
@@ -109,8 +109,11 @@ impl<'a> ToolsEdit<'a> {
         if self.withheld.is_empty() {
             return Ok(());
         }
-        self.write_list(body, TOOLS, ToolPlace::Tools)?;
-        self.write_list(body, MCP_SERVERS, ToolPlace::McpServers)?;
+        let keeps = |place| !self.is_withheld(place);
+        retain_elements(body, TOOLS, |index| keeps(ToolPlace::Tools(index)))?;
+        retain_elements(body, MCP_SERVERS, |index| {
+            keeps(ToolPlace::McpServers(index))
+        })?;
         for (index, message) in messages.iter_mut().enumerate() {
             if self.write_message(index, message)?
                 && let Some(original) = originals.get_mut(index)
@@ -125,26 +128,6 @@ impl<'a> ToolsEdit<'a> {
             }
         }
         Ok(())
-    }
-
-    fn write_list(
-        &self,
-        body: &mut Document,
-        field: &[&str],
-        place: fn(usize) -> ToolPlace,
-    ) -> Result<(), DialectError> {
-        let list = body.list(field)?.unwrap_or_default();
-        let count = list.len();
-        let kept = list.into_iter().enumerate();
-        let kept = kept.filter(|(index, _)| !self.is_withheld(place(*index)));
-        let kept: Vec<Bytes> = kept.map(|(_, entry)| entry).collect();
-        if kept.len() == count {
-            Ok(())
-        } else if kept.is_empty() {
-            body.remove(field)
-        } else {
-            body.set_bytes(field, write_array(kept))
-        }
     }
 
     /// Removes withheld tools from a message. A removed block becomes empty, so that the others

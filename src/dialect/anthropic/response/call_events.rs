@@ -5,11 +5,8 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::{
-        fields::BLOCK,
-        response::{
-            message_event::{CONTENT_BLOCK, DELTA, MessageEvent, MessageEventKind},
-            response_part::arguments,
-        },
+        fields::{ARGUMENTS, BLOCK, FUNCTION_CALL},
+        response::message_event::{CONTENT_BLOCK, DELTA, MessageEvent, MessageEventKind},
         tool_use::INPUT,
     },
     document::Document,
@@ -38,10 +35,11 @@ pub fn write_block(out: &mut BytesMut, index: u64, block: &Document) -> Result<(
 
 /// Returns the arguments in an edited part.
 pub fn edited_input(part: &Document) -> Result<Option<Value>, DialectError> {
-    match part.child(BLOCK)? {
-        Some(block) => block.get(INPUT),
-        None => Ok(Some(arguments(part)?.unwrap_or_else(|| json!({})))),
+    if let Some(block) = part.child(BLOCK)? {
+        return block.get(INPUT);
     }
+    let call = part.child(FUNCTION_CALL)?.unwrap_or_default();
+    Ok(Some(call.get(ARGUMENTS)?.unwrap_or_else(|| json!({}))))
 }
 
 /// Returns the arguments that the events of a call carry.

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         block_edit::create_blocks,
-        fields::{BLOCK, FUNCTION_CALL, TEXT, THOUGHT, type_of},
+        fields::{BLOCK, FUNCTION_CALL, TEXT, type_of},
         response::{
             call_events::{collected_input, edited_input, with_input, write_block},
             message::own_message,
@@ -25,7 +25,7 @@ use crate::dialect::{
     content_form::{AnswerLabels, TextEvent},
     document::Document,
     error::DialectError,
-    google::response::document::ResponseDocument,
+    google::{is_thought, response::document::ResponseDocument},
     sse_event::write_named_event,
 };
 
@@ -73,8 +73,12 @@ impl WriteChunks for MessageWriter {
             return Ok(());
         }
         self.alike = None;
-        let labelled = with_labels(chunk, events)?;
-        let events = labelled.as_slice();
+        let labelled;
+        let mut events = events;
+        if !chunk.is_text() && chunk.is_edited() {
+            labelled = AnswerLabels::of_form(chunk.document())?.write_all(events, visit_event)?;
+            events = &labelled;
+        }
         let is_edited = chunk.is_edited() || events.is_empty();
         if !is_edited && !chunk.has_finish_reason() {
             return self.write_events(out, events, &mut None);
@@ -343,7 +347,7 @@ impl MessageWriter {
         is_own: bool,
     ) -> Result<(), DialectError> {
         for part in parts.map(PartQueue::into_rest).unwrap_or_default() {
-            let is_thought = part.get(THOUGHT)? == Some(json!(true));
+            let is_thought = is_thought(&part)?;
             match part.string(TEXT)? {
                 Some(text) if is_thought => self.blocks.write_thought(out, &text)?,
                 Some(text) => self.blocks.write_text(out, &text)?,
@@ -359,20 +363,6 @@ impl MessageWriter {
         }
         Ok(())
     }
-}
-
-/// Returns events with the labels of their chunk.
-fn with_labels(chunk: &ResponseDocument, events: &[Bytes]) -> Result<Vec<Bytes>, DialectError> {
-    if chunk.is_text() || !chunk.is_edited() {
-        return Ok(events.to_vec());
-    }
-    let labels = AnswerLabels::of_form(chunk.document())?;
-    let events = events.iter().enumerate().map(|(position, data)| {
-        let mut event = Document::from_checked(data.clone())?;
-        labels.write(position, &mut event, visit_event)?;
-        Ok(event.to_bytes())
-    });
-    events.collect()
 }
 
 /// Returns the template of an event with a text.

@@ -1,14 +1,13 @@
 //! The parts of an edited chunk, taken by the events that they belong to.
 
-use serde_json::Value;
-
 use crate::dialect::{
     anthropic::{
-        fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, PARTS, TEXT, THOUGHT},
+        fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, PARTS, TEXT},
         response::preceding::keep_seen,
     },
     document::Document,
     error::DialectError,
+    google::is_thought,
 };
 
 /// The parts of an edited chunk.
@@ -37,9 +36,8 @@ impl PartQueue {
         let mut taken = String::new();
         let mut rest = Vec::new();
         for part in self.0.drain(..) {
-            let is_thought = part.get(THOUGHT)? == Some(Value::Bool(true));
             match part.string(TEXT)? {
-                Some(text) if is_thought == thoughts => taken.push_str(&text),
+                Some(text) if is_thought(&part)? == thoughts => taken.push_str(&text),
                 _ => rest.push(part),
             }
         }

@@ -1,17 +1,13 @@
 //! Thinking blocks that the API requires in front of a call when the conversation is sent back.
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use crate::dialect::{
-    anthropic::{
-        block_edit::THINKING,
-        fields::{TEXT, THOUGHT},
-        response::message_labels::visit_block,
-    },
+    anthropic::{block_edit::THINKING, fields::TEXT, response::message_labels::visit_block},
     content_form::{PRECEDING, remove_labels},
     document::{Document, write_array},
     error::DialectError,
+    google::is_thought,
 };
 
 /// Maximum size of the blocks that are kept for one call.
@@ -56,7 +52,7 @@ impl PrecedingThinking {
 pub fn keep_seen(parts: &mut [Document]) -> Result<(), DialectError> {
     let mut thoughts = String::new();
     for part in parts {
-        if part.get(THOUGHT)? == Some(Value::Bool(true)) {
+        if is_thought(part)? {
             thoughts.push_str(&part.string(TEXT)?.unwrap_or_default());
         }
         let Some(mut blocks) = part.children(&[PRECEDING])? else {

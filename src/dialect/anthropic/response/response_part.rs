@@ -1,12 +1,10 @@
 //! Blocks of a response as parts of the content form.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::dialect::{
     anthropic::{
-        fields::{
-            ARGUMENTS, BLOCK, FUNCTION_CALL, TEXT, THOUGHT, field_part, string_bytes, type_of,
-        },
+        fields::{BLOCK, TEXT, THOUGHT, field_part, string_bytes, type_of},
         tool_use::call_part,
     },
     document::Document,
@@ -31,11 +29,4 @@ pub fn read_block(block: &Document) -> Result<Option<Document>, DialectError> {
         _ => field_part(BLOCK, block.to_bytes())?,
     };
     Ok(Some(part))
-}
-
-/// Returns the arguments of the call in a part.
-pub fn arguments(part: &Document) -> Result<Option<Value>, DialectError> {
-    part.child(FUNCTION_CALL)?
-        .unwrap_or_default()
-        .get(ARGUMENTS)
 }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dialect::document::parse_document;
+use crate::dialect::document::{parse_document, write_array};
 
 const TALK: &str = r#"[{"role":"user","parts":[{"text":"my ssn is 1","x":1.0}]},
  {"role":"model","parts":[{"text":"hm","thought":true},{"text":"calling"},{"functionCall":{"name":"f","args":{"p":1e2}},"thoughtSignature":"s"}]},
@@ -156,7 +156,7 @@ proptest! {
         let mut contents = parse(&text).unwrap();
         let shown = contents.messages();
         prop_assert!(write_into(&mut contents, &shown));
-        prop_assert_eq!(contents.to_array(), text);
+        prop_assert_eq!(write_array(contents.elements()), text);
     }
 
     #[test]

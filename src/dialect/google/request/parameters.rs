@@ -9,39 +9,26 @@ use crate::dialect::{
     google::{fields::GENERATION_CONFIG, request::body::counted_request},
 };
 
-/// A generation parameter that hooks may set.
-pub struct Parameter {
-    /// Name in the stable form.
-    pub name: &'static str,
-    pub spellings: [&'static str; 2],
-    /// True if the stable form shows it.
-    is_shown: bool,
-}
-
-pub const PARAMETERS: &[Parameter] = &[
-    shown("temperature", "temperature"),
-    shown("maxOutputTokens", "max_output_tokens"),
-    shown("topP", "top_p"),
-    shown("topK", "top_k"),
-    shown("stopSequences", "stop_sequences"),
-    hidden("candidateCount", "candidate_count"),
-    hidden("presencePenalty", "presence_penalty"),
-    hidden("frequencyPenalty", "frequency_penalty"),
+/// Generation parameters in the stable form, by their spellings. The first is their name.
+const SHOWN: [[&str; 2]; 5] = [
+    ["temperature", "temperature"],
+    ["maxOutputTokens", "max_output_tokens"],
+    ["topP", "top_p"],
+    ["topK", "top_k"],
+    ["stopSequences", "stop_sequences"],
 ];
 
-const fn shown(name: &'static str, snake_case: &'static str) -> Parameter {
-    Parameter {
-        name,
-        spellings: [name, snake_case],
-        is_shown: true,
-    }
-}
+/// Parameters that hooks may set, although the stable form does not show them.
+const HIDDEN: [[&str; 2]; 3] = [
+    ["candidateCount", "candidate_count"],
+    ["presencePenalty", "presence_penalty"],
+    ["frequencyPenalty", "frequency_penalty"],
+];
 
-const fn hidden(name: &'static str, snake_case: &'static str) -> Parameter {
-    Parameter {
-        is_shown: false,
-        ..shown(name, snake_case)
-    }
+/// Returns the spellings of a parameter that hooks may set.
+pub fn spellings(name: &str) -> Option<[&'static str; 2]> {
+    let mut all = SHOWN.into_iter().chain(HIDDEN);
+    all.find(|[known, _]| *known == name)
 }
 
 /// Returns the generation parameters of the stable form, in camelCase.
@@ -56,10 +43,9 @@ pub fn generation_parameters(
 pub fn read_parameters(document: &Document) -> Result<Map<String, Value>, DialectError> {
     let mut parameters = Map::new();
     if let Some(config) = document.child(GENERATION_CONFIG)? {
-        for parameter in PARAMETERS.iter().filter(|parameter| parameter.is_shown) {
-            if let Some(value) = config.get(&parameter.spellings)? {
-                parameters.insert(parameter.name.to_owned(), value);
-            }
+        for [name, other] in SHOWN {
+            let value = config.get(&[name, other])?;
+            parameters.extend(value.map(|value| (name.to_owned(), value)));
         }
     }
     Ok(parameters)

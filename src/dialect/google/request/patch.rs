@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     dialect::{
         call::Call,
-        document::Document,
+        document::{Document, write_array},
         error::DialectError,
         google::{
             contents::Contents,
@@ -13,7 +13,7 @@ use crate::{
             request::{
                 body::{counted_request, read_contents},
                 model::rename_all,
-                parameters::PARAMETERS,
+                parameters::spellings,
                 system_instruction::{extend_system_instruction, replace_system_instruction},
                 tool_selection::{AllowedFunctions, write_tool_selection},
             },
@@ -169,10 +169,7 @@ impl Patch<'_> {
     }
 
     fn system_message(&mut self, document: &mut Document, text: &str) -> Result<(), DialectError> {
-        if matches!(
-            self.call.operation,
-            Operation::Embed | Operation::BatchEmbed
-        ) {
+        if self.call.operation.embeds() {
             self.drop("systemMessage", "an embedding is no conversation");
             return Ok(());
         }
@@ -186,22 +183,17 @@ impl Patch<'_> {
         document: &mut Document,
         contents: &Contents,
     ) -> Result<(), DialectError> {
-        match self.call.operation {
-            Operation::Embed => {
-                if let [one] = contents.elements().as_slice() {
-                    return document.set_bytes(CONTENT, one.clone());
-                }
-                self.drop("messages", "an embedding has exactly one content");
-                Ok(())
-            }
-            Operation::BatchEmbed => self.set_batch(document, contents),
-            Operation::Generate
-            | Operation::Stream(_)
-            | Operation::CountTokens
-            | Operation::CreateCache
-            | Operation::UseCache
-            | Operation::Other => document.set_bytes(CONTENTS, contents.to_array()),
+        if !self.call.operation.embeds() {
+            return document.set_bytes(CONTENTS, write_array(contents.elements()));
         }
+        if self.call.operation == Operation::BatchEmbed {
+            return self.set_batch(document, contents);
+        }
+        if let [one] = contents.elements().as_slice() {
+            return document.set_bytes(CONTENT, one.clone());
+        }
+        self.drop("messages", "an embedding has exactly one content");
+        Ok(())
     }
 
     fn set_batch(
@@ -236,13 +228,10 @@ impl Patch<'_> {
         }
         let mut config = document.child(GENERATION_CONFIG)?.unwrap_or_default();
         for (name, value) in edits {
-            let mut parameters = PARAMETERS.iter();
-            match parameters.find(|parameter| parameter.name == name) {
+            match spellings(name) {
                 None => self.diagnostics.push(DiagnosticCode::UnknownKey.with(name)),
-                Some(known) if value.is_null() => config.remove(&known.spellings)?,
-                Some(known) if is_valid_parameter(name, value) => {
-                    config.set(&known.spellings, value)?;
-                }
+                Some(known) if value.is_null() => config.remove(&known)?,
+                Some(known) if is_valid_parameter(name, value) => config.set(&known, value)?,
                 Some(_) => self.drop(name, "wrong type"),
             }
         }
@@ -269,28 +258,19 @@ impl Patch<'_> {
     }
 
     fn takes_system_instruction(&self) -> bool {
-        match self.call.operation {
-            Operation::Embed | Operation::BatchEmbed => false,
-            Operation::CountTokens => {
-                let is_absent = matches!(self.call.method.api, Api::Gemini | Api::CodeAssist);
-                self.is_whole_counted || !is_absent
-            }
-            Operation::Generate
-            | Operation::Stream(_)
-            | Operation::CreateCache
-            | Operation::UseCache
-            | Operation::Other => true,
-        }
+        let is_absent = matches!(self.call.method.api, Api::Gemini | Api::CodeAssist);
+        !self.call.operation.embeds() && !(self.counts_contents() && is_absent)
     }
 
     fn takes_parameters(&self) -> bool {
-        match self.call.operation {
-            Operation::Embed | Operation::BatchEmbed | Operation::CreateCache => false,
-            Operation::CountTokens => self.is_whole_counted || self.call.method.api == Api::Vertex,
-            Operation::Generate | Operation::Stream(_) | Operation::UseCache | Operation::Other => {
-                true
-            }
-        }
+        let operation = self.call.operation;
+        let is_absent = operation.embeds() || operation == Operation::CreateCache;
+        !is_absent && !(self.counts_contents() && self.call.method.api != Api::Vertex)
+    }
+
+    /// Returns whether the tokens of contents are counted that are in no request of their own.
+    fn counts_contents(&self) -> bool {
+        self.call.operation == Operation::CountTokens && !self.is_whole_counted
     }
 
     fn drop(&mut self, key: &str, reason: &str) {

@@ -1,5 +1,7 @@
 //! The stable form of a request and facts read from it (hook protocol, section 6).
 
+use bytes::Bytes;
+
 use crate::{
     dialect::{
         call::Call,
@@ -7,7 +9,10 @@ use crate::{
         error::DialectError,
         google::{
             content::Content,
-            fields::{CACHED_CONTENT, CONTENT, TOOL_CONFIG, WRAPPED_REQUEST},
+            fields::{
+                CACHED_CONTENT, CONTENT, CONTENTS, SYSTEM_INSTRUCTION, TOOL_CONFIG, TOOLS,
+                WRAPPED_REQUEST,
+            },
             request::{
                 body::{contents, counted_request, embeddings, read_contents},
                 model::check_model,
@@ -38,6 +43,17 @@ pub struct RequestSummary {
     pub functions: Vec<String>,
     /// Token limit of the response.
     pub max_output_tokens: Option<i64>,
+}
+
+/// The parts of a request that model APIs cache as a prefix, as JSON.
+#[derive(Debug, Clone, Default)]
+pub struct PromptPrefix {
+    /// Instruction for the whole conversation.
+    pub system_instruction: Bytes,
+    /// Declarations of the agent's tools.
+    pub tools: Bytes,
+    /// Conversation as an array.
+    pub contents: Bytes,
 }
 
 /// Returns the stable form of a request.
@@ -118,5 +134,19 @@ pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSumm
         contents: contents(call, document)?.len(),
         functions: declared_functions(document)?,
         max_output_tokens: read_integer(&read_parameters(document)?, "maxOutputTokens")?,
+    })
+}
+
+/// Returns the parts of a request that model APIs cache as a prefix.
+///
+/// # Errors
+///
+/// Fails if a field is ambiguous.
+pub fn prompt_parts(document: &Document) -> Result<PromptPrefix, DialectError> {
+    let bytes = |field| document.bytes_of(field).map(Option::unwrap_or_default);
+    Ok(PromptPrefix {
+        system_instruction: bytes(SYSTEM_INSTRUCTION)?,
+        tools: bytes(TOOLS)?,
+        contents: bytes(CONTENTS)?,
     })
 }

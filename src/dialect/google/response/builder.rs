@@ -33,6 +33,18 @@ impl ResponseDocument {
         Ok(document)
     }
 
+    /// Creates a response from the bytes of merged chunks, in the envelope of one of them.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`ResponseDocument::parse`].
+    pub fn from_merged(merged: Bytes, chunk: Option<&Self>) -> Result<Self, DialectError> {
+        let mut document = Self::parse(merged)?;
+        document.envelope = chunk.and_then(|chunk| chunk.envelope.clone());
+        document.is_merged = true;
+        Ok(document)
+    }
+
     /// Creates an unparsed chunk of text, which was read from one event.
     pub(crate) fn from_text_event(text: TextChunk, event: Bytes) -> Self {
         let mut document = Self::from_text(text);
@@ -132,9 +144,10 @@ pub fn build_text_response(call: &Call, text: &str, response_id: &str) -> Value 
 }
 
 fn build_candidate(position: usize, candidate: &CandidateMutation) -> Value {
-    let texts = candidate.parts.as_deref().unwrap_or_default();
+    let texts = candidate.parts.iter().flatten();
+    let parts: Vec<Value> = texts.map(|text| json!({ "text": text })).collect();
     let mut built = json!({
-        "content": { "role": "model", "parts": text_parts(texts) },
+        "content": { "role": "model", "parts": parts },
         "finishReason": candidate.finish_reason.as_deref().unwrap_or("STOP"),
         "index": candidate.index.clone().unwrap_or_else(|| json!(position)),
     });
@@ -142,8 +155,4 @@ fn build_candidate(position: usize, candidate: &CandidateMutation) -> Value {
         fields.insert("safetyRatings".to_owned(), ratings.clone());
     }
     built
-}
-
-fn text_parts(texts: &[String]) -> Vec<Value> {
-    texts.iter().map(|text| json!({ "text": text })).collect()
 }

@@ -1,6 +1,6 @@
 //! One candidate of a response.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     dialect::{
@@ -33,8 +33,30 @@ pub struct CandidateDocument {
 pub struct WithheldCall {
     /// Number of calls in front of it that are sent to the agent.
     pub preceding: usize,
-    pub part: Part,
-    pub reason: String,
+    pub call: ProposedCall,
+}
+
+/// A function call as the model made it.
+#[derive(Debug, Clone)]
+pub struct ProposedCall {
+    /// Function name; empty if the call names none.
+    pub name: String,
+    /// Arguments; `null` if there are none.
+    pub arguments: Value,
+    /// Reason to withhold it from the agent.
+    pub refusal: Option<String>,
+    pub(crate) part: Part,
+}
+
+impl ProposedCall {
+    pub(super) fn new(part: &Part, call: FunctionCall, refusal: Option<String>) -> Self {
+        Self {
+            name: call.name,
+            arguments: call.arguments,
+            refusal,
+            part: part.clone(),
+        }
+    }
 }
 
 impl CandidateDocument {
@@ -95,10 +117,9 @@ impl CandidateDocument {
     /// Sets the parts of the content, which is created if it is absent.
     pub fn set_parts(&mut self, parts: Vec<Part>) -> Result<(), DialectError> {
         let content = match self.content.take() {
-            Some(content) => content,
-            None => Content::from_json(&json!({ "role": "model", "parts": [] }))?,
+            Some(content) => content.with_parts(parts)?,
+            None => Content::new("model", parts)?,
         };
-        let content = content.with_parts(parts)?;
         self.document.set_child(CONTENT, &content.document)?;
         self.content = Some(content);
         Ok(())
@@ -136,8 +157,7 @@ impl CandidateDocument {
                 }
                 CallDecision::Refuse(reason) => withheld.push(WithheldCall {
                     preceding: kept,
-                    part: part.clone(),
-                    reason,
+                    call: ProposedCall::new(part, call, Some(reason)),
                 }),
                 CallDecision::Drop => (),
             }

@@ -47,14 +47,14 @@ impl MergedChunks {
         let mut labels = Vec::new();
         for mut chunk in chunks {
             let chunk = chunk.make_parsed()?;
-            labels.append(&mut take_labels(chunk.document_mut())?);
+            labels.append(&mut take_labels(&mut chunk.document)?);
             for candidate in std::mem::take(&mut chunk.candidates) {
                 match candidates.entry(candidate.index) {
                     Entry::Vacant(entry) => drop(entry.insert(ChunkMerger::new(candidate))),
                     Entry::Occupied(mut known) => is_lossy |= known.get_mut().append(candidate)?,
                 }
             }
-            is_lossy |= overlay(&mut response, chunk.document_mut(), RESPONSE_FIELDS)?;
+            is_lossy |= overlay(&mut response, &chunk.document, RESPONSE_FIELDS)?;
         }
         let candidates = candidates.into_values().map(ChunkMerger::finish);
         let candidates: Vec<Document> = candidates.collect::<Result<_, _>>()?;

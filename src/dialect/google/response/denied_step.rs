@@ -8,7 +8,7 @@ use crate::dialect::{
     google::{
         content::Content,
         part::Part,
-        response::function_calls::{ProposedCall, refusal_text},
+        response::{candidate::ProposedCall, function_calls::refusal_text},
     },
 };
 
@@ -32,8 +32,7 @@ pub fn denied_step(text: &str, calls: &[ProposedCall]) -> Result<[Bytes; 2], Dia
 }
 
 fn content(role: &str, parts: Vec<Part>) -> Result<Bytes, DialectError> {
-    let content = Content::from_json(&json!({ "role": role }))?;
-    Ok(content.with_parts(parts)?.document.to_bytes())
+    Ok(Content::new(role, parts)?.document.to_bytes())
 }
 
 /// Returns the function response with the refusal.

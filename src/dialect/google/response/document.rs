@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     dialect::{
-        document::{Document, parse_document},
+        document::{Document, integer, parse_document},
         error::DialectError,
         google::{
             canonical_items::{CanonicalItem, ContentItems, ItemKind},
@@ -38,13 +38,15 @@ pub struct ResponseDocument {
     /// Set until the chunk is parsed. The fields below are empty then, which agrees with a
     /// chunk that holds neither calls nor the end of a candidate.
     text: Option<TextChunk>,
-    document: Document,
+    pub(super) document: Document,
     pub(crate) candidates: Vec<CandidateDocument>,
     pub(super) envelope: Option<Box<Document>>,
     /// Original body or events, if the API does not use the content form.
     pub(crate) wire: Option<Vec<Bytes>>,
     /// True if a text of the first candidate ends with this chunk.
     pub(crate) ends_text: bool,
+    /// True if it was merged from several chunks.
+    pub(super) is_merged: bool,
 }
 
 impl ResponseDocument {
@@ -73,6 +75,7 @@ impl ResponseDocument {
             envelope: None,
             wire: None,
             ends_text: false,
+            is_merged: false,
         })
     }
 
@@ -104,6 +107,7 @@ impl ResponseDocument {
             envelope: None,
             wire: None,
             ends_text: false,
+            is_merged: false,
         }
     }
 
@@ -148,11 +152,6 @@ impl ResponseDocument {
     /// Returns the document of a parsed response.
     pub(crate) fn document(&self) -> &Document {
         &self.document
-    }
-
-    /// Returns the document of a parsed response.
-    pub(crate) fn document_mut(&mut self) -> &mut Document {
-        &mut self.document
     }
 
     /// Returns whether any part is left.
@@ -203,13 +202,6 @@ impl ResponseDocument {
             .unwrap_or_else(|| envelope.wrap(response))
     }
 
-    /// Returns the response in the envelope of another one.
-    #[must_use]
-    pub fn in_envelope_of(mut self, other: Option<&Self>) -> Self {
-        self.envelope = other.and_then(|other| other.envelope.clone());
-        self
-    }
-
     /// Returns the edited response for hooks that receive it whole.
     pub fn to_raw(&self) -> Option<Box<RawValue>> {
         self.to_parsed().ok()?.document.to_raw()
@@ -230,11 +222,7 @@ impl ResponseDocument {
             Some(text) => text.usage().map(Document::from_checked).transpose()?,
             None => self.document.child(USAGE)?,
         };
-        let Some(usage) = usage else {
-            return Ok(None);
-        };
-        let total = usage.get(TOTAL_TOKENS)?;
-        Ok(total.and_then(|total| total.as_u64()))
+        usage.map_or(Ok(None), |usage| integer(&usage, TOTAL_TOKENS))
     }
 
     /// Returns the name of the model that answered.

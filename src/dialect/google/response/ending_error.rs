@@ -29,21 +29,22 @@ impl ResponseDocument {
         Ok(false)
     }
 
-    /// Splits an edited chunk with content and an error into one of each. Returns `None` for
-    /// others, and for those that are not edited.
+    /// Splits a chunk with content and an error into one of each. Returns `None` for others, and
+    /// for those that the model API sent so.
     ///
     /// # Errors
     ///
     /// Fails if the error is ambiguous.
     pub fn split_error(&self) -> Result<Option<[Self; 2]>, DialectError> {
-        if !self.is_edited() || !self.has_filled_part() || !self.has_error()? {
+        let is_own = self.is_edited() || self.is_merged;
+        if !is_own || !self.has_filled_part() || !self.has_error()? {
             return Ok(None);
         }
         let (mut content, mut error) = (self.clone(), Self::parse("{}".into())?);
         error.envelope.clone_from(&self.envelope);
         if let Some(json) = content.document().bytes_of(ERROR)? {
-            content.document_mut().remove(ERROR)?;
-            error.document_mut().set_bytes(ERROR, json)?;
+            content.document.remove(ERROR)?;
+            error.document.set_bytes(ERROR, json)?;
         }
         if let Some(envelope) = &mut content.envelope {
             envelope.remove(ERROR)?;

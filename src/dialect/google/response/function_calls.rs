@@ -1,41 +1,17 @@
 //! Function calls in a response: which of them are sent to the agent.
 
-use serde_json::Value;
-
 use crate::dialect::{
     error::DialectError,
     google::{
         fields::FINISH_REASON,
         part::{FunctionCall, Part},
         response::{
+            candidate::ProposedCall,
             document::ResponseDocument,
             partial_function_calls::{CallDecision, PartialCalls},
         },
     },
 };
-
-/// A function call as the model made it.
-#[derive(Debug, Clone)]
-pub struct ProposedCall {
-    /// Function name; empty if the call names none.
-    pub name: String,
-    /// Arguments; `null` if there are none.
-    pub arguments: Value,
-    /// Reason to withhold it from the agent.
-    pub refusal: Option<String>,
-    pub(crate) part: Part,
-}
-
-impl ProposedCall {
-    fn new(part: &Part, call: FunctionCall, refusal: Option<String>) -> Self {
-        Self {
-            name: call.name,
-            arguments: call.arguments,
-            refusal,
-            part: part.clone(),
-        }
-    }
-}
 
 /// Returns the text that replaces a refused call.
 pub fn refusal_text(reason: &str) -> String {
@@ -91,8 +67,8 @@ impl ResponseDocument {
                 continue;
             }
             let mut parts = candidate.parts().to_vec();
-            for call in withheld {
-                parts.push(Part::from_text(&refusal_text(&call.reason))?);
+            for reason in withheld.iter().filter_map(|one| one.call.refusal.as_ref()) {
+                parts.push(Part::from_text(&refusal_text(reason))?);
             }
             candidate.set_parts(parts)?;
         }
@@ -111,15 +87,13 @@ impl ResponseDocument {
             let Some(call) = part.call()? else {
                 continue;
             };
-            while let Some(call) = withheld.next_if(|call| call.preceding == kept) {
-                calls.push(withheld_call(&call.part, &call.reason)?);
+            while let Some(withheld) = withheld.next_if(|call| call.preceding == kept) {
+                calls.push(withheld.call.clone());
             }
             calls.push(ProposedCall::new(part, call, None));
             kept += 1;
         }
-        for call in withheld {
-            calls.push(withheld_call(&call.part, &call.reason)?);
-        }
+        calls.extend(withheld.map(|withheld| withheld.call.clone()));
         Ok(calls)
     }
 
@@ -134,15 +108,6 @@ impl ResponseDocument {
         self.update_candidates()?;
         Ok(self.has_content())
     }
-}
-
-fn withheld_call(part: &Part, reason: &str) -> Result<ProposedCall, DialectError> {
-    let call = part.call()?.unwrap_or_else(|| FunctionCall {
-        name: String::new(),
-        arguments: Value::Null,
-        is_partial: false,
-    });
-    Ok(ProposedCall::new(part, call, Some(reason.to_owned())))
 }
 
 #[cfg(test)]

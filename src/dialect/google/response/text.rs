@@ -79,8 +79,8 @@ impl ResponseDocument {
         if rest == TextRest::None {
             self.append_held_back(editor)?;
         }
-        self.document_mut().remove(LOGPROBS)?;
-        edit_other_fields(self.document_mut(), RESPONSE_FIELDS, &mut |text| {
+        self.document.remove(LOGPROBS)?;
+        edit_other_fields(&mut self.document, RESPONSE_FIELDS, &mut |text| {
             editor.edit(TextKind::Speech, text)
         })
     }
@@ -110,8 +110,7 @@ impl ResponseDocument {
         };
         self.candidates.extend(held_back.candidates);
         let documents = self.candidates.iter().map(|candidate| &candidate.document);
-        let documents: Vec<Document> = documents.cloned().collect();
-        self.document_mut().set_children(CANDIDATES, &documents)
+        self.document.set_children(CANDIDATES, documents)
     }
 
     /// Creates a chunk of all held-back text; `None` if there is none.

@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, numbered},
-    document::{Document, refuse_pair, to_value},
+    document::{Document, add_field, add_list, refuse_pair, to_value},
     error::{DialectError, field_error},
     openai_chat::{
         block::{block_text, read_block, read_medium},
         fields::{CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS},
-        tool_call::{read_call, read_function_call},
+        message_parts::{PartPlace, PlacedPart, read_calls},
     },
 };
 
@@ -25,25 +25,6 @@ pub enum ChatRole {
     /// `tool`, or `function` in the deprecated form.
     Tool,
 }
-
-/// Position of a part in its message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PartPlace {
-    /// The content, which is a string.
-    Text,
-    /// An element of the content.
-    Block(usize),
-    Refusal,
-    /// An element of `tool_calls`.
-    Call(usize),
-    /// The `function_call` of the deprecated form.
-    FunctionCall,
-    /// The whole message of a tool.
-    Result,
-}
-
-/// A part of the content form, and its position in the message.
-pub type PlacedPart = (PartPlace, Value);
 
 /// A message, and its parts in the content form.
 #[derive(Debug)]
@@ -93,17 +74,15 @@ impl ChatMessage {
             let block = json!({ "block": { "refusal": refusal } });
             parts.push((PartPlace::Refusal, block));
         }
-        for (index, call) in read_calls(message)?.into_iter().enumerate() {
-            let call = read_call(&call)?;
-            if let (Some(id), Some(name)) = (call.get("id"), call.get("name")) {
-                names.extend(id.as_str().zip(name.as_str()).map(owned_pair));
+        let calls = read_calls(message)?;
+        for (_, part) in &calls {
+            let field = |pointer| part.pointer(pointer).and_then(Value::as_str);
+            if let (Some(id), Some(name)) = (field("/functionCall/id"), field("/functionCall/name"))
+            {
+                names.insert(id.to_owned(), name.to_owned());
             }
-            parts.push((PartPlace::Call(index), json!({ "functionCall": call })));
         }
-        if let Some(call) = message.child(FUNCTION_CALL)? {
-            let call = json!({ "functionCall": read_function_call(&call)? });
-            parts.push((PartPlace::FunctionCall, call));
-        }
+        parts.extend(calls);
         Ok(Self { role, parts })
     }
 
@@ -116,15 +95,6 @@ impl ChatMessage {
         let parts = numbered(self.parts.iter().map(|(_, part)| part.clone()));
         json!({ "role": role, "parts": parts, SOURCE: source })
     }
-}
-
-/// Reads the calls of a message, which may be absent.
-pub fn read_calls(message: &Document) -> Result<Vec<Document>, DialectError> {
-    Ok(message.children(TOOL_CALLS)?.unwrap_or_default())
-}
-
-fn owned_pair((id, name): (&str, &str)) -> (String, String) {
-    (id.to_owned(), name.to_owned())
 }
 
 fn read_role(message: &Document) -> Result<ChatRole, DialectError> {
@@ -170,12 +140,8 @@ fn read_result(message: &Document, names: &CallNames) -> Result<Value, DialectEr
         json!({ "output": output })
     };
     result.insert("response".to_owned(), response);
-    if let Some(id) = id {
-        result.insert("id".to_owned(), id.into());
-    }
-    if !media.is_empty() {
-        result.insert("parts".to_owned(), media.into());
-    }
+    add_field(&mut result, "id", id);
+    add_list(&mut result, "parts", media);
     Ok(json!({ "functionResponse": result }))
 }
 

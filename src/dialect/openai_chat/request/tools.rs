@@ -1,11 +1,10 @@
 //! Declared tools, and the choice between them.
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of},
-    document::{Document, is_set, refuse_pair, write_array},
+    document::{Document, add_field, is_set, refuse_pair, retain_elements},
     error::{DialectError, field_error},
     openai_chat::fields::{
         CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, PARALLEL_TOOL_CALLS, TOOL_CHOICE, TOOLS,
@@ -66,12 +65,13 @@ fn read_function(function: &Document) -> Result<Map<String, Value>, DialectError
     let name = function.string(NAME)?;
     let name = name.ok_or_else(|| field_error("name", "the name of a function"))?;
     declared.insert("name".to_owned(), name.into());
-    if let Some(description) = function.string(&["description"])? {
-        declared.insert("description".to_owned(), description.into());
-    }
-    if let Some(schema) = function.get(&["parameters"])? {
-        declared.insert("parametersJsonSchema".to_owned(), schema);
-    }
+    add_field(
+        &mut declared,
+        "description",
+        function.string(&["description"])?,
+    );
+    let schema = function.get(&["parameters"])?;
+    add_field(&mut declared, "parametersJsonSchema", schema);
     Ok(declared)
 }
 
@@ -115,10 +115,10 @@ pub fn write_tools(
             *slot = true;
         }
     }
-    let mut kept_entries = kept.iter().copied();
-    retain(body, TOOLS, &mut kept_entries)?;
-    retain(body, FUNCTIONS, &mut kept_entries)?;
-    if kept_entries.next() == Some(false) {
+    let mut kept = kept.into_iter();
+    retain_elements(body, TOOLS, |_| kept.next().unwrap_or(true))?;
+    retain_elements(body, FUNCTIONS, |_| kept.next().unwrap_or(true))?;
+    if kept.next() == Some(false) {
         body.remove(WEB_SEARCH)?;
     }
     if body.has(TOOLS) || body.has(FUNCTIONS) {
@@ -136,23 +136,4 @@ fn is_used(tool: &Document) -> Result<bool, DialectError> {
     }
     let mut fields = tool.fields();
     Ok(fields.any(|(key, _)| key != SOURCE && tool.has(&[&*key])))
-}
-
-/// Removes the elements of a list for which `kept` yields false, and the list if none is left.
-fn retain(
-    body: &mut Document,
-    field: &[&str],
-    kept: &mut impl Iterator<Item = bool>,
-) -> Result<(), DialectError> {
-    let entries = body.list(field)?.unwrap_or_default();
-    let count = entries.len();
-    let left: Vec<Bytes> = entries
-        .into_iter()
-        .filter(|_| kept.next().unwrap_or(true))
-        .collect();
-    match left.len() {
-        same if same == count => Ok(()),
-        0 => body.remove(field),
-        _ => body.set_bytes(field, write_array(left)),
-    }
 }

@@ -1,16 +1,15 @@
 //! The message of a choice, or a piece of it: its parts, and edits of them.
 
-use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::dialect::{
-    content_form::source_of,
     document::{Document, write_array},
     error::DialectError,
+    google::is_thought,
     openai_chat::{
         block::{read_block, rewrite_block, text_block},
-        fields::{CONTENT, FUNCTION_CALL, REFUSAL, TEXT, TOOL_CALLS},
-        tool_call::{read_call, read_function_call, rewrite_call, rewrite_function_call},
+        fields::{CONTENT, REFUSAL, TEXT},
+        message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart, are_same, read_calls},
     },
 };
 
@@ -33,62 +32,35 @@ const ANSWER_FIELDS: &[&str] = &[
     "tool_calls",
 ];
 
-/// Position of a part in a message of the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerPlace {
-    /// A thought, under this name.
-    Thought(&'static str),
-    /// The content, which is a string.
-    Text,
-    /// An element of the content.
-    Block(usize),
-    Refusal,
-    /// An element of `tool_calls`.
-    Call(usize),
-    /// The `function_call` of the deprecated form.
-    FunctionCall,
-}
-
-/// A part of the content form, and its position in the message.
-pub type PlacedAnswer = (AnswerPlace, Value);
-
 /// Reads the texts of a message or of a piece of it. Empty texts are no parts.
 ///
 /// # Errors
 ///
 /// Fails for wrong types, since hooks could not see the text.
-pub fn read_texts(message: &Document) -> Result<Vec<PlacedAnswer>, DialectError> {
+pub fn read_texts(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
     let mut parts = Vec::new();
     if let Some((name, thought)) = read_thought(message)? {
         let part = json!({ "text": thought, "thought": true });
-        parts.push((AnswerPlace::Thought(name), part));
+        parts.push((PartPlace::Thought(name), part));
     }
     let content = message.bytes_of(CONTENT)?;
     if content.as_deref().and_then(<[u8]>::first) == Some(&b'[') {
         for (index, block) in message.children(CONTENT)?.iter().flatten().enumerate() {
-            parts.push((AnswerPlace::Block(index), read_block(block)?));
+            parts.push((PartPlace::Block(index), read_block(block)?));
         }
     } else if let Some(text) = read_string(message, CONTENT)? {
-        parts.push((AnswerPlace::Text, json!({ "text": text })));
+        parts.push((PartPlace::Text, json!({ "text": text })));
     }
     if let Some(refusal) = read_string(message, REFUSAL)? {
-        parts.push((AnswerPlace::Refusal, json!({ "text": refusal })));
+        parts.push((PartPlace::Refusal, json!({ "text": refusal })));
     }
     Ok(parts)
 }
 
 /// Reads the texts and calls of a whole message.
-pub fn read_message(message: &Document) -> Result<Vec<PlacedAnswer>, DialectError> {
+pub fn read_message(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
     let mut parts = read_texts(message)?;
-    let calls = message.children(TOOL_CALLS)?.unwrap_or_default();
-    for (index, call) in calls.iter().enumerate() {
-        let call = json!({ "functionCall": read_call(call)? });
-        parts.push((AnswerPlace::Call(index), call));
-    }
-    if let Some(call) = message.child(FUNCTION_CALL)? {
-        let call = json!({ "functionCall": read_function_call(&call)? });
-        parts.push((AnswerPlace::FunctionCall, call));
-    }
+    parts.append(&mut read_calls(message)?);
     Ok(parts)
 }
 
@@ -147,42 +119,7 @@ fn is_sound(audio: &Document) -> bool {
     fields.all(|(key, _)| ["data", "expires_at", "format", "id"].contains(&&*key))
 }
 
-/// A part of an edited message.
-pub struct EditedPart<'a> {
-    /// Position in the message, and the unedited part; `None` for a new part.
-    pub origin: Option<(AnswerPlace, &'a Document)>,
-    pub part: &'a Document,
-}
-
-impl EditedPart<'_> {
-    pub fn place(&self) -> Option<AnswerPlace> {
-        self.origin.map(|(place, _)| place)
-    }
-}
-
-/// Edited parts of a message.
-pub struct EditedAnswer<'a> {
-    pub parts: Vec<EditedPart<'a>>,
-}
-
-impl<'a> EditedAnswer<'a> {
-    /// Pairs edited parts with their positions. `read` and `before` are the parts as they were
-    /// read, in order.
-    pub fn new(read: &[PlacedAnswer], before: &'a [Document], after: &'a [Document]) -> Self {
-        let origin = |part: &Document| {
-            let number = source_of(part)?;
-            let (place, _) = read.get(number)?;
-            Some((*place, before.get(number)?))
-        };
-        let parts = after.iter().map(|part| EditedPart {
-            origin: origin(part),
-            part,
-        });
-        Self {
-            parts: parts.collect(),
-        }
-    }
-
+impl EditedParts<'_> {
     /// Writes the texts of a message. New texts follow after `separator`, and a thought has
     /// `thought_name` in a message without one. Returns whether any text was changed.
     pub fn write_texts(
@@ -199,7 +136,7 @@ impl<'a> EditedAnswer<'a> {
             let text = self.speech(separator)?;
             write_string(message, CONTENT, text)?
         };
-        let refusal = self.text_at(AnswerPlace::Refusal)?;
+        let refusal = self.text_at(PartPlace::Refusal)?;
         let has_new_refusal = write_string(message, REFUSAL, refusal)?;
         Ok(self.write_thought(message, thought_name)? || has_new_content || has_new_refusal)
     }
@@ -210,7 +147,7 @@ impl<'a> EditedAnswer<'a> {
         let mut follows_content = false;
         for EditedPart { origin, part } in &self.parts {
             let place = origin.map(|(place, _)| place);
-            if place.is_some_and(|place| place != AnswerPlace::Text) || is_thought(part)? {
+            if place.is_some_and(|place| place != PartPlace::Text) || is_thought(part)? {
                 continue;
             }
             let Some(text) = part.string(TEXT)? else {
@@ -237,10 +174,8 @@ impl<'a> EditedAnswer<'a> {
     }
 
     /// Returns the edited text at a position; empty if it was removed.
-    pub fn text_at(&self, place: AnswerPlace) -> Result<String, DialectError> {
-        let mut parts = self.parts.iter();
-        let part = parts.find(|part| part.place() == Some(place));
-        let text = part.map(|part| part.part.string(TEXT)).transpose()?;
+    pub fn text_at(&self, place: PartPlace) -> Result<String, DialectError> {
+        let text = self.at(place).map(|part| part.string(TEXT)).transpose()?;
         Ok(text.flatten().unwrap_or_default())
     }
 
@@ -271,7 +206,7 @@ impl<'a> EditedAnswer<'a> {
         let mut written = Vec::with_capacity(blocks.len());
         for EditedPart { origin, part } in &self.parts {
             match origin {
-                Some((AnswerPlace::Block(index), before)) => {
+                Some((PartPlace::Block(index), before)) => {
                     if let Some(block) = blocks.get(*index) {
                         written.push(rewrite_block(block, before, part)?);
                     }
@@ -282,47 +217,11 @@ impl<'a> EditedAnswer<'a> {
                 Some(_) | None => (),
             }
         }
-        let known: Vec<Bytes> = blocks.iter().map(Document::to_bytes).collect();
-        if written == known {
+        if are_same(&written, &blocks) {
             return Ok(false);
         }
         message.set_bytes(CONTENT, write_array(written))?;
         Ok(true)
-    }
-
-    /// Writes the calls of a whole message. Returns how many are left.
-    pub fn write_calls(&self, message: &mut Document) -> Result<usize, DialectError> {
-        let calls = message.children(TOOL_CALLS)?.unwrap_or_default();
-        let mut written: Vec<Bytes> = Vec::with_capacity(calls.len());
-        let mut function_call = None;
-        for EditedPart { origin, part } in &self.parts {
-            match origin {
-                Some((AnswerPlace::Call(index), before)) => {
-                    if let Some(call) = calls.get(*index) {
-                        written.push(rewrite_call(call, before, part)?);
-                    }
-                }
-                Some((AnswerPlace::FunctionCall, _)) => function_call = Some(*part),
-                Some(_) | None => (),
-            }
-        }
-        let known: Vec<Bytes> = calls.iter().map(Document::to_bytes).collect();
-        if written.is_empty() && !calls.is_empty() {
-            message.remove(TOOL_CALLS)?;
-        } else if written != known {
-            message.set_bytes(TOOL_CALLS, write_array(&written))?;
-        }
-        if let Some(mut call) = message.child(FUNCTION_CALL)? {
-            let Some(part) = function_call else {
-                message.remove(FUNCTION_CALL)?;
-                return Ok(written.len());
-            };
-            rewrite_function_call(&mut call, part)?;
-            if call.is_edited() {
-                message.set_child(FUNCTION_CALL, &call)?;
-            }
-        }
-        Ok(written.len() + usize::from(function_call.is_some()))
     }
 }
 
@@ -338,8 +237,4 @@ fn write_string(
     }
     message.set(field, &text.into())?;
     Ok(true)
-}
-
-fn is_thought(part: &Document) -> Result<bool, DialectError> {
-    Ok(part.get(&["thought"])? == Some(Value::Bool(true)))
 }

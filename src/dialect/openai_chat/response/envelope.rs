@@ -3,36 +3,26 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::{numbered, remove_labels},
-    document::Document,
+    content_form::numbered,
+    document::{Document, add_field},
     error::DialectError,
     openai::usage::{CountFields, USAGE_METADATA},
     openai_chat::{
         fields::{ID, MODEL, USAGE},
-        response::{answer::PlacedAnswer, answer_objects::RESPONSE_FIELDS},
+        message_parts::PlacedPart,
     },
 };
 
 /// Names of the token counts.
 const COUNTS: CountFields = CountFields(["prompt_tokens", "completion_tokens", "total_tokens"]);
 
-/// Removes the fields of an answer that hookgate does not interpret.
-pub fn remove_other_fields(body: &mut Document) -> Result<(), DialectError> {
-    remove_labels(body, RESPONSE_FIELDS)
-}
-
 /// Returns the fields of the content form beside the candidates.
 pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError> {
     let mut response = Map::new();
-    if let Some(usage) = body.child(USAGE)? {
-        response.insert("usageMetadata".to_owned(), COUNTS.read(&usage)?);
-    }
-    if let Some(model) = body.string(MODEL)? {
-        response.insert("modelVersion".to_owned(), model.into());
-    }
-    if let Some(id) = body.string(ID)? {
-        response.insert("responseId".to_owned(), id.into());
-    }
+    let usage = body.child(USAGE)?.map(|usage| COUNTS.read(&usage));
+    add_field(&mut response, "usageMetadata", usage.transpose()?);
+    add_field(&mut response, "modelVersion", body.string(MODEL)?);
+    add_field(&mut response, "responseId", body.string(ID)?);
     Ok(response)
 }
 
@@ -58,6 +48,6 @@ pub fn own_usage(document: &Document) -> Result<Value, DialectError> {
 }
 
 /// Returns parts with their numbers.
-pub fn numbered_parts(parts: &[PlacedAnswer]) -> Vec<Value> {
+pub fn numbered_parts(parts: &[PlacedPart]) -> Vec<Value> {
     numbered(parts.iter().map(|(_, part)| part.clone()))
 }

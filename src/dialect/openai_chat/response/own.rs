@@ -6,8 +6,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, integer},
+    document::{Document, add_list, integer},
     error::DialectError,
+    google::is_thought,
     openai_chat::{
         fields::{INDEX, TEXT},
         response::{
@@ -15,7 +16,7 @@ use crate::dialect::{
             finish_reason::write_reason,
             preceding::{thoughts_of, visible_details, with_call_fields},
         },
-        tool_call::{write_call, write_function_call},
+        tool_call::{ChoiceCalls, write_call, write_function_call},
     },
 };
 
@@ -29,8 +30,7 @@ pub struct OwnChoice {
     pub thought_name: Option<&'static str>,
     /// Thoughts that precede the calls, as the model's server has them.
     pub preceding: Map<String, Value>,
-    pub calls: Vec<Value>,
-    pub function_call: Option<Value>,
+    pub calls: ChoiceCalls,
     /// Reason for the end, if the candidate ends.
     pub finish_reason: Option<&'static str>,
 }
@@ -47,16 +47,17 @@ impl OwnChoice {
             choice.add(&part)?;
         }
         let reason = candidate.string(&["finishReason"])?;
-        choice.finish_reason = reason.map(|reason| {
-            let of_calls = choice.has_calls().then(|| choice.calls_reason());
-            of_calls.unwrap_or_else(|| write_reason(&reason))
+        choice.finish_reason = reason.map(|reason| match &choice.calls {
+            calls if calls.is_empty() => write_reason(&reason),
+            calls if calls.tool_calls.is_empty() => "function_call",
+            _ => "tool_calls",
         });
         Ok(choice)
     }
 
     fn add(&mut self, part: &Document) -> Result<(), DialectError> {
         if let Some(text) = part.string(TEXT)? {
-            if part.get(&["thought"])? == Some(Value::Bool(true)) {
+            if is_thought(part)? {
                 self.thought.push_str(&text);
             } else {
                 self.content.push_str(&text);
@@ -65,22 +66,11 @@ impl OwnChoice {
         if let Some(call) = part.child(&["functionCall"])? {
             self.preceding.extend(thoughts_of(part)?);
             match write_call(&call)? {
-                Some(call) => self.calls.push(with_call_fields(call, part)?),
-                None => self.function_call = Some(write_function_call(&call)?),
+                Some(call) => self.calls.tool_calls.push(with_call_fields(call, part)?),
+                None => self.calls.function_call = Some(write_function_call(&call)?),
             }
         }
         Ok(())
-    }
-
-    pub fn has_calls(&self) -> bool {
-        !self.calls.is_empty() || self.function_call.is_some()
-    }
-
-    const fn calls_reason(&self) -> &'static str {
-        match self.function_call {
-            Some(_) if self.calls.is_empty() => "function_call",
-            Some(_) | None => "tool_calls",
-        }
     }
 
     /// Returns the delta with the texts; empty if there are none.
@@ -110,45 +100,19 @@ impl OwnChoice {
         let details = self.preceding.get("reasoning_details");
         let details = details.and_then(Value::as_array).map(Vec::as_slice);
         let details = visible_details(details.unwrap_or_default(), &self.thought);
-        if !details.is_empty() {
-            thoughts.insert("reasoning_details".to_owned(), details.into());
-        }
+        add_list(&mut thoughts, "reasoning_details", details);
         thoughts
-    }
-
-    /// Returns the delta with the calls, numbered from `first`; empty if there are none.
-    pub fn call_delta(&self, first: u64) -> Map<String, Value> {
-        let mut delta = Map::new();
-        let calls = (first..).zip(&self.calls).map(|(index, call)| {
-            let mut piece = json!({ "index": index });
-            if let (Some(piece), Some(call)) = (piece.as_object_mut(), call.as_object()) {
-                piece.extend(call.clone());
-            }
-            piece
-        });
-        if !self.calls.is_empty() {
-            delta.insert("tool_calls".to_owned(), calls.collect());
-        }
-        if let Some(call) = &self.function_call {
-            delta.insert("function_call".to_owned(), call.clone());
-        }
-        delta
     }
 
     fn to_message(&self) -> Value {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
-        let is_silent = self.content.is_empty() && self.has_calls();
+        let is_silent = self.content.is_empty() && !self.calls.is_empty();
         let content = (!is_silent).then_some(self.content.as_str());
         message.insert("content".to_owned(), content.into());
         message.insert("refusal".to_owned(), Value::Null);
         message.extend(self.thoughts());
-        if !self.calls.is_empty() {
-            message.insert("tool_calls".to_owned(), self.calls.clone().into());
-        }
-        if let Some(call) = &self.function_call {
-            message.insert("function_call".to_owned(), call.clone());
-        }
+        message.extend(self.calls.to_message());
         Value::Object(message)
     }
 }

@@ -7,13 +7,14 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::AnswerLabels,
-    document::{Document, integer},
+    document::{Document, add_field, integer},
     error::DialectError,
     google::fields::{CANDIDATES, PARTS},
     openai_chat::{
         fields::{CHOICES, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
+        message_parts::{EditedParts, PartPlace, PlacedPart},
         response::{
-            answer::{AnswerPlace, EditedAnswer, PlacedAnswer, read_message},
+            answer::read_message,
             answer_objects::visit_answer,
             envelope::{numbered_parts, read_envelope, write_usage},
             finish_reason::{final_reason, read_reason},
@@ -40,9 +41,8 @@ pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
     }
     let mut response = read_envelope(body)?;
     response.insert("candidates".to_owned(), candidates.into());
-    if let Some(error @ Value::Object(_)) = body.get(ERROR)? {
-        response.insert("error".to_owned(), error);
-    }
+    let error = body.get(ERROR)?.filter(Value::is_object);
+    add_field(&mut response, "error", error);
     response.extend(AnswerLabels::of(body, visit_answer)?.to_fields());
     Ok(Value::Object(response))
 }
@@ -51,7 +51,7 @@ pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
 struct Choice {
     index: u64,
     message: Document,
-    parts: Vec<PlacedAnswer>,
+    parts: Vec<PlacedPart>,
     finish_reason: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Choice {
 
     fn has_refusal(&self) -> bool {
         let mut parts = self.parts.iter();
-        parts.any(|(place, _)| *place == AnswerPlace::Refusal)
+        parts.any(|(place, _)| *place == PartPlace::Refusal)
     }
 
     /// Returns the finish reason of the content form. A refusal is shown as one.
@@ -88,9 +88,7 @@ impl Choice {
         add_preceding(&mut parts, &calls, &thoughts)?;
         let content = json!({ "role": "model", "parts": parts });
         candidate.insert("content".to_owned(), content);
-        if let Some(reason) = self.reason() {
-            candidate.insert("finishReason".to_owned(), reason.into());
-        }
+        add_field(&mut candidate, "finishReason", self.reason());
         Ok(Value::Object(candidate))
     }
 }
@@ -135,7 +133,7 @@ fn write_choice(
 ) -> Result<(), DialectError> {
     let (old, mut new) = (parts_of(before)?, parts_of(after)?);
     new.extend(added);
-    let answer = EditedAnswer::new(&read.parts, &old, &new);
+    let answer = EditedParts::new(&read.parts, 0, &old, &new);
     let mut message = read.message.clone();
     let has_new_text = answer.write_texts(&mut message, PARAGRAPH, None)?;
     let calls = answer.write_calls(&mut message)?;

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
-
 use crate::dialect::{
-    document::{Document, integer, read_json},
+    document::{Document, integer},
     error::{DialectError, field_error},
     openai_chat::fields::{
         ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
@@ -221,13 +219,4 @@ fn has_name(piece: &Document) -> Result<bool, DialectError> {
 pub fn has_calls(delta: &Document) -> Result<bool, DialectError> {
     let calls = delta.list(TOOL_CALLS)?;
     Ok(calls.is_some_and(|calls| !calls.is_empty()) || delta.child(FUNCTION_CALL)?.is_some())
-}
-
-/// Returns a complete call as the piece of a stream.
-pub fn call_piece(call: &[u8], index: u64) -> Result<Value, DialectError> {
-    let mut piece = Map::new();
-    piece.insert("index".to_owned(), index.into());
-    let fields: Map<String, Value> = read_json(call)?;
-    piece.extend(fields);
-    Ok(Value::Object(piece))
 }

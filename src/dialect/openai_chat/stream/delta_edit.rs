@@ -7,7 +7,8 @@ use crate::dialect::{
     error::DialectError,
     openai_chat::{
         fields::{DELTA, LOGPROBS},
-        response::answer::{EditedAnswer, REASONING_DETAILS},
+        message_parts::EditedParts,
+        response::answer::REASONING_DETAILS,
         stream::{
             event::EventChoice,
             last_chunk::{parts_of, text_of_thoughts, thought_name},
@@ -24,7 +25,7 @@ pub fn write_delta(
     waiting: &mut WaitingDetails,
 ) -> Result<Document, DialectError> {
     let (old, new) = (parts_of(before)?, parts_of(after)?);
-    let answer = EditedAnswer::new(&choice.texts, &old, &new);
+    let answer = EditedParts::new(&choice.texts, 0, &old, &new);
     let mut delta = choice.delta.clone();
     let mut document = choice.document.clone();
     if answer.write_texts(&mut delta, "", waiting.name)? && document.has(LOGPROBS) {
@@ -41,7 +42,7 @@ pub fn write_delta(
 fn write_details(
     choice: &EventChoice,
     delta: &mut Document,
-    answer: &EditedAnswer<'_>,
+    answer: &EditedParts<'_>,
     waiting: &mut WaitingDetails,
 ) -> Result<(), DialectError> {
     waiting.name = thought_name(&choice.texts).or(waiting.name);

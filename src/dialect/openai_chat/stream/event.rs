@@ -11,7 +11,8 @@ use crate::dialect::{
     error::{DialectError, field_error},
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE},
-        response::answer::{AnswerPlace, PlacedAnswer, known_fields, read_texts},
+        message_parts::{PartPlace, PlacedPart},
+        response::answer::{known_fields, read_texts},
         stream::call_collector::has_calls,
     },
 };
@@ -29,7 +30,7 @@ pub struct EventChoice {
     pub document: Document,
     pub delta: Document,
     /// Texts of the delta.
-    pub texts: Vec<PlacedAnswer>,
+    pub texts: Vec<PlacedPart>,
     pub has_calls: bool,
     /// Fields of the delta that hookgate does not interpret.
     pub labels: Map<String, Value>,
@@ -65,13 +66,13 @@ impl EventChoice {
     }
 
     /// Returns the JSON of the text, if the choice is the first and holds nothing else.
-    pub fn only_text(&self) -> Option<(AnswerPlace, Bytes)> {
+    pub fn only_text(&self) -> Option<(PartPlace, Bytes)> {
         let [(place, _)] = self.texts.as_slice() else {
             return None;
         };
         let name = match place {
-            AnswerPlace::Text => "content",
-            AnswerPlace::Thought(name) => name,
+            PartPlace::Text => "content",
+            PartPlace::Thought(name) => name,
             _ => return None,
         };
         let is_empty = |value: &[u8]| *value == *b"null" || *value == *b"\"\"";

@@ -6,12 +6,14 @@ use bytes::BytesMut;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
+    content_form::remove_labels,
     document::Document,
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
-        response::{envelope::remove_other_fields, own::OwnChoice},
+        response::{answer_objects::RESPONSE_FIELDS, own::OwnChoice},
         stream::event::{EventChoice, event_with, is_blank_choice},
+        tool_call::ChoiceCalls,
     },
     sse_event::write_plain_event,
 };
@@ -37,6 +39,16 @@ pub struct WrittenChoice {
     pub calls: u64,
     pub has_function_call: bool,
     pub is_finished: bool,
+}
+
+impl WrittenChoice {
+    /// Adds calls. Returns the number of the first one.
+    pub fn add(&mut self, calls: &ChoiceCalls) -> u64 {
+        let first = self.calls;
+        self.calls += calls.tool_calls.len() as u64;
+        self.has_function_call |= calls.function_call.is_some();
+        first
+    }
 }
 
 impl ChatEventWriter {
@@ -101,7 +113,7 @@ impl ChatEventWriter {
     /// Takes the form of an event, without fields that policies could have edited.
     pub fn set_template(&mut self, event: &Document) -> Result<(), DialectError> {
         let mut template = event.clone();
-        remove_other_fields(&mut template)?;
+        remove_labels(&mut template, RESPONSE_FIELDS)?;
         self.template = Some(template);
         Ok(())
     }
@@ -137,11 +149,8 @@ impl ChatEventWriter {
         let index = choice.index;
         self.open(out, index)?;
         self.write_delta(out, index, &choice.text_delta())?;
-        let written = self.choices.entry(index).or_default();
-        let first = written.calls;
-        written.calls += choice.calls.len() as u64;
-        written.has_function_call |= choice.function_call.is_some();
-        self.write_delta(out, index, &choice.call_delta(first))?;
+        let first = self.choices.entry(index).or_default().add(&choice.calls);
+        self.write_delta(out, index, &choice.calls.to_delta(first))?;
         match choice.finish_reason {
             Some(reason) => self.finish(out, index, reason),
             None => Ok(()),

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::join_labels,
-    document::Document,
+    document::{Document, add_list},
     error::DialectError,
     openai_chat::{
         fields::parse,
+        message_parts::{PartPlace, PlacedPart, call_parts},
         response::{
-            answer::{AnswerPlace, PlacedAnswer},
             envelope::{numbered_parts, read_envelope},
             finish_reason::read_reason,
             preceding::{Thoughts, add_preceding},
@@ -22,7 +22,6 @@ use crate::dialect::{
             call_collector::CallCollector,
             event::{EventChoice, is_usage, read_choices},
         },
-        tool_call::{read_call, read_function_call},
     },
 };
 
@@ -45,12 +44,12 @@ pub struct HeldChoice {
     /// The first event with the choice.
     pub template: Document,
     /// Texts, each with its position in its event.
-    pub texts: Vec<PlacedAnswer>,
+    pub texts: Vec<PlacedPart>,
     /// Fields of the deltas that hookgate does not interpret.
     pub labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
-    collector: CallCollector,
+    pub collector: CallCollector,
     /// Reason for the end, and the event that has it.
     pub finish: Option<(String, Document)>,
 }
@@ -92,7 +91,7 @@ impl HeldEvents {
         for (index, choice) in &self.choices {
             let mut parts = numbered_parts(&choice.parts()?);
             if *index == 0 {
-                add_preceding(&mut parts, &choice.calls()?, thoughts)?;
+                add_preceding(&mut parts, &choice.collector.calls()?, thoughts)?;
             }
             let content = json!({ "role": "model", "parts": parts });
             let mut fields = Map::new();
@@ -110,9 +109,7 @@ impl HeldEvents {
             candidates.push(Value::Object(fields));
         }
         let mut chunk = self.envelope.clone();
-        if !candidates.is_empty() {
-            chunk.insert("candidates".to_owned(), candidates.into());
-        }
+        add_list(&mut chunk, "candidates", candidates);
         Ok(chunk)
     }
 }
@@ -131,35 +128,17 @@ impl HeldChoice {
 
     fn has_refusal(&self) -> bool {
         let mut texts = self.texts.iter();
-        texts.any(|(place, _)| *place == AnswerPlace::Refusal)
-    }
-
-    /// Returns whether every client reads the same calls.
-    pub const fn has_regular_calls(&self) -> bool {
-        self.collector.is_regular()
-    }
-
-    /// Returns the complete calls, each as a message has it.
-    pub fn calls(&self) -> Result<Vec<Document>, DialectError> {
-        self.collector.calls()
-    }
-
-    /// Returns the complete call of the deprecated form.
-    pub fn function_call(&self) -> Result<Option<Document>, DialectError> {
-        self.collector.function_call()
+        texts.any(|(place, _)| *place == PartPlace::Refusal)
     }
 
     /// Returns the parts: texts, then calls.
-    pub fn parts(&self) -> Result<Vec<PlacedAnswer>, DialectError> {
+    pub fn parts(&self) -> Result<Vec<PlacedPart>, DialectError> {
         let mut parts = self.texts.clone();
-        for (index, call) in self.calls()?.iter().enumerate() {
-            let call = json!({ "functionCall": read_call(call)? });
-            parts.push((AnswerPlace::Call(index), call));
-        }
-        if let Some(call) = self.function_call()? {
-            let call = json!({ "functionCall": read_function_call(&call)? });
-            parts.push((AnswerPlace::FunctionCall, call));
-        }
+        let function_call = self.collector.function_call()?;
+        parts.extend(call_parts(
+            &self.collector.calls()?,
+            function_call.as_ref(),
+        )?);
         Ok(parts)
     }
 }

@@ -6,21 +6,18 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::{Document, integer, read_json},
+    document::{Document, add_list, integer, read_json, to_value},
     error::DialectError,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
-        response::{
-            answer::{AnswerPlace, EditedAnswer, EditedPart, PlacedAnswer},
-            finish_reason::final_reason,
-        },
+        message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart},
+        response::finish_reason::final_reason,
         stream::{
-            call_collector::call_piece,
             event::read_choices,
             held::{HeldChoice, HeldEvents},
             waiting_details::{WaitingDetails, has_text},
         },
-        tool_call::{rewrite_call, rewrite_function_call, write_call},
+        tool_call::{ChoiceCalls, rewrite_call, rewrite_function_call, write_call},
     },
 };
 
@@ -63,9 +60,7 @@ pub struct LastChoice {
     labels: Map<String, Value>,
     /// For each delta, the fields that have no part.
     pub others: Vec<Map<String, Value>>,
-    /// Complete calls, as a message has them.
-    pub calls: Vec<Bytes>,
-    pub function_call: Option<Bytes>,
+    pub calls: ChoiceCalls,
     pub finish: Option<LastFinish>,
     /// True if every client reads the same calls in the events.
     pub has_regular_calls: bool,
@@ -132,7 +127,7 @@ impl LastChoice {
     ) -> Result<Self, DialectError> {
         let read = held.parts()?;
         let (old, new) = (parts_of(before)?, parts_of(after)?);
-        let answer = EditedAnswer::new(&read, &old, &new);
+        let answer = EditedParts::new(&read, 0, &old, &new);
         let reason = |candidates: &[Document]| -> Result<Option<String>, DialectError> {
             let reasons = candidates.iter().map(|one| one.string(&["finishReason"]));
             let reasons: Vec<Option<String>> = reasons.collect::<Result<_, _>>()?;
@@ -145,14 +140,13 @@ impl LastChoice {
             read_thought: text_of_thoughts(&read),
             thought: answer.thought()?,
             thought_name: thought_name(&read),
-            refusal: answer.text_at(AnswerPlace::Refusal)?,
+            refusal: answer.text_at(PartPlace::Refusal)?,
             details: Vec::new(),
             labels: held.labels.clone(),
             others: held.others.clone(),
-            calls: Vec::new(),
-            function_call: None,
+            calls: ChoiceCalls::default(),
             finish: None,
-            has_regular_calls: held.has_regular_calls(),
+            has_regular_calls: held.collector.is_regular(),
             template: held.template.clone(),
         };
         choice.add_blocks(&answer)?;
@@ -184,9 +178,9 @@ impl LastChoice {
     }
 
     /// Adds the texts of blocks, in the order of the parts.
-    fn add_blocks(&mut self, answer: &EditedAnswer<'_>) -> Result<(), DialectError> {
+    fn add_blocks(&mut self, answer: &EditedParts<'_>) -> Result<(), DialectError> {
         for EditedPart { origin, part } in &answer.parts {
-            if let Some((AnswerPlace::Block(_), _)) = origin {
+            if let Some((PartPlace::Block(_), _)) = origin {
                 self.content.extend(part.string(&["text"])?);
             }
         }
@@ -196,27 +190,28 @@ impl LastChoice {
     fn add_calls(
         &mut self,
         held: &HeldChoice,
-        answer: &EditedAnswer<'_>,
+        answer: &EditedParts<'_>,
     ) -> Result<(), DialectError> {
-        let calls = held.calls()?;
+        let calls = held.collector.calls()?;
         for EditedPart { origin, part } in &answer.parts {
             match origin {
-                Some((AnswerPlace::Call(index), before)) => {
+                Some((PartPlace::Call(index), before)) => {
                     if let Some(call) = calls.get(*index) {
-                        self.calls.push(rewrite_call(call, before, part)?);
+                        let call = rewrite_call(call, before, part)?;
+                        self.calls.tool_calls.push(read_json(&call)?);
                     }
                 }
-                Some((AnswerPlace::FunctionCall, _)) => {
-                    if let Some(mut call) = held.function_call()? {
+                Some((PartPlace::FunctionCall, _)) => {
+                    if let Some(mut call) = held.collector.function_call()? {
                         rewrite_function_call(&mut call, part)?;
-                        self.function_call = Some(call.to_bytes());
+                        self.calls.function_call = Some(to_value(&call)?);
                     }
                 }
                 None => {
                     if let Some(call) = part.child(&["functionCall"])?
                         && let Some(call) = write_call(&call)?
                     {
-                        self.calls.push(call.to_string().into());
+                        self.calls.tool_calls.push(call);
                     }
                 }
                 Some(_) => (),
@@ -228,11 +223,6 @@ impl LastChoice {
     /// Returns whether the choice ends in this chunk.
     pub const fn is_finished(&self) -> bool {
         self.finish.is_some()
-    }
-
-    /// Returns whether the choice has calls.
-    pub const fn has_calls(&self) -> bool {
-        !self.calls.is_empty() || self.function_call.is_some()
     }
 
     /// Returns the delta with the texts; empty if there are none.
@@ -251,27 +241,8 @@ impl LastChoice {
                 delta.insert(field.to_owned(), text.as_str().into());
             }
         }
-        if !self.details.is_empty() {
-            delta.insert("reasoning_details".to_owned(), self.details.clone().into());
-        }
+        add_list(&mut delta, "reasoning_details", self.details.clone());
         delta
-    }
-
-    /// Returns the delta with the complete calls, numbered from `first`; empty if there are
-    /// none.
-    pub fn call_delta(&self, first: u64) -> Result<Map<String, Value>, DialectError> {
-        let mut delta = Map::new();
-        let calls = (first..).zip(&self.calls);
-        let calls: Vec<Value> = calls
-            .map(|(index, call)| call_piece(call, index))
-            .collect::<Result<_, _>>()?;
-        if !calls.is_empty() {
-            delta.insert("tool_calls".to_owned(), calls.into());
-        }
-        if let Some(call) = &self.function_call {
-            delta.insert("function_call".to_owned(), read_json(call)?);
-        }
-        Ok(delta)
     }
 }
 
@@ -306,19 +277,19 @@ fn is_opening(key: &str) -> bool {
 }
 
 /// Returns the name of the first thought.
-pub fn thought_name(read: &[PlacedAnswer]) -> Option<&'static str> {
+pub fn thought_name(read: &[PlacedPart]) -> Option<&'static str> {
     let mut names = read.iter().filter_map(|(place, _)| match place {
-        AnswerPlace::Thought(name) => Some(*name),
+        PartPlace::Thought(name) => Some(*name),
         _ => None,
     });
     names.next()
 }
 
 /// Returns the texts of all thoughts.
-pub fn text_of_thoughts(read: &[PlacedAnswer]) -> String {
+pub fn text_of_thoughts(read: &[PlacedPart]) -> String {
     let thoughts = read
         .iter()
-        .filter(|(place, _)| matches!(place, AnswerPlace::Thought(_)));
+        .filter(|(place, _)| matches!(place, PartPlace::Thought(_)));
     thoughts
         .filter_map(|(_, part)| part.get("text")?.as_str())
         .collect()

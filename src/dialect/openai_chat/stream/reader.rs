@@ -4,25 +4,25 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{AnswerLabels, TextTemplate},
-    document::{Document, is_set},
+    content_form::{AnswerLabels, TextTemplate, remove_labels},
+    document::{Document, add_list, is_set},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_chat::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
+        message_parts::PartPlace,
         response::{
-            answer::AnswerPlace,
-            answer_objects::visit_event,
+            answer_objects::{RESPONSE_FIELDS, visit_event},
             envelope::{numbered_parts, read_envelope},
             preceding::Thoughts,
             whole::read_whole,
         },
         stream::{
-            event::{DONE, EventChoice, is_usage, read_choices},
+            event::{EventChoice, event_with, is_usage, read_choices},
             held::HeldEvents,
         },
     },
@@ -46,10 +46,23 @@ pub struct ChatChunkReader {
     thoughts: Thoughts,
     /// An event with nothing but a text, and the name of its thought.
     template: Option<(TextTemplate, Option<&'static str>)>,
-    /// The choices so far, each with true if it has a finish reason.
-    choices: BTreeMap<u64, bool>,
+    choices: BTreeMap<u64, ChoiceProgress>,
+    /// The first event with a choice.
+    opening: Option<Document>,
     /// The event that ended the answer, if no finish reason is needed for that.
     end: Option<AnswerEnd>,
+}
+
+/// Progress of a choice, in the order in which it is made.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ChoiceProgress {
+    /// Nothing, or thoughts alone.
+    #[default]
+    Begun,
+    HasText,
+    HasCalls,
+    /// It has a finish reason.
+    Finished,
 }
 
 /// An event that ends an answer.
@@ -71,8 +84,7 @@ impl ChatChunkReader {
     ///
     /// Fails if hooks could not see all of it.
     pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>, DialectError> {
-        // Each choice ends with a finish reason.
-        if data.trim_ascii() == DONE || self.end == Some(AnswerEnd::Error) {
+        if self.end == Some(AnswerEnd::Error) {
             return Ok(None);
         }
         let event = parse(data.clone())?;
@@ -87,6 +99,9 @@ impl ChatChunkReader {
         }
         for choice in &choices {
             self.note(choice)?;
+        }
+        if self.opening.is_none() && !choices.is_empty() {
+            self.opening = Some(event.clone());
         }
         let waits = self.holds_all || is_usage(&event)? || choices.iter().any(EventChoice::is_held);
         let labels = AnswerLabels::of(&event, visit_event)?;
@@ -142,8 +157,9 @@ impl ChatChunkReader {
     ///
     /// Fails if the answer was cut off.
     pub fn finish_events(&mut self) -> Result<Option<ReadChunk>, DialectError> {
-        let mut reasons = self.choices.values();
-        let has_reasons = !self.choices.is_empty() && reasons.all(|is_finished| *is_finished);
+        let mut choices = self.choices.values();
+        let has_reasons = !self.choices.is_empty()
+            && choices.all(|progress| *progress == ChoiceProgress::Finished);
         if self.end.is_none() && !has_reasons {
             let message = "the stream ends without a finish reason";
             return Err(DialectError::Json(message.to_owned()));
@@ -158,13 +174,14 @@ impl ChatChunkReader {
     }
 
     fn note(&mut self, choice: &EventChoice) -> Result<(), DialectError> {
-        *self.choices.entry(choice.index).or_default() |= choice.finish_reason.is_some();
+        let progress = self.choices.entry(choice.index).or_default();
+        *progress = (*progress).max(ChoiceProgress::of(choice));
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
         }
         let mut texts = choice.texts.iter();
-        let has_refusal = texts.any(|(place, _)| *place == AnswerPlace::Refusal);
+        let has_refusal = texts.any(|(place, _)| *place == PartPlace::Refusal);
         if has_refusal && !self.refused.contains(&choice.index) {
             self.refused.push(choice.index);
         }
@@ -186,6 +203,21 @@ impl ChatChunkReader {
     }
 }
 
+impl ChoiceProgress {
+    fn of(choice: &EventChoice) -> Self {
+        let is_text = |place: PartPlace| !matches!(place, PartPlace::Thought(_));
+        if choice.finish_reason.is_some() {
+            Self::Finished
+        } else if choice.has_calls {
+            Self::HasCalls
+        } else if choice.texts.iter().any(|(place, _)| is_text(*place)) {
+            Self::HasText
+        } else {
+            Self::Begun
+        }
+    }
+}
+
 /// Returns the template of an event; `None` if it holds anything but one text.
 fn new_template(
     data: &Bytes,
@@ -201,7 +233,7 @@ fn new_template(
     }
     let (place, text) = choice.only_text()?;
     let (stream, thought) = match place {
-        AnswerPlace::Thought(name) => (TextStream::Thought, Some(name)),
+        PartPlace::Thought(name) => (TextStream::Thought, Some(name)),
         _ => (TextStream::Speech, None),
     };
     Some((TextTemplate::new(data, &text, stream, 0)?, thought))
@@ -246,9 +278,7 @@ fn read_chunk(
         let content = json!({ "role": "model", "parts": parts });
         candidates.push(json!({ "index": choice.index, "content": content }));
     }
-    if !candidates.is_empty() {
-        chunk.insert("candidates".to_owned(), candidates.into());
-    }
+    add_list(&mut chunk, "candidates", candidates);
     chunk.extend(labels.to_fields());
     Ok(Value::Object(chunk))
 }
@@ -259,6 +289,23 @@ impl ReadChunks for ChatChunkReader {
             return Ok(Some(chunk));
         }
         self.read_event(data)?.map(to_document).transpose()
+    }
+
+    /// Ends the texts without a finish reason, which some servers do not send. Calls need one: their
+    /// arguments may be cut off.
+    fn read_terminator(&mut self) -> Result<(), DialectError> {
+        let Some(mut template) = self.opening.take() else {
+            return Ok(());
+        };
+        remove_labels(&mut template, RESPONSE_FIELDS)?;
+        let choices = self.choices.clone();
+        let texts = choices
+            .into_iter()
+            .filter(|(_, progress)| *progress == ChoiceProgress::HasText);
+        for (index, _) in texts {
+            self.read_event(event_with(&template, index, &Map::new(), Some("stop"))?)?;
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {

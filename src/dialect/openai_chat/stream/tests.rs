@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{last_chunk::ChunkEdit, reader::ChatChunkReader, writer::ChatChunkWriter};
-use crate::dialect::{Document, ReadChunks};
+use crate::dialect::{Document, ReadChunks, WriteChunks};
 
 /// A stream of events with the texts, and `tail` at the end.
 fn events(texts: &[&str], tail: &[Value]) -> Vec<Bytes> {
@@ -85,7 +85,7 @@ fn sent(out: &BytesMut) -> Vec<String> {
 fn rewritten(events: &[Bytes], edit: Edit<'_>) -> Vec<String> {
     let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
     pass(&mut writer, &mut out, events, edit);
-    writer.write_stream_end(&mut out).unwrap();
+    writer.write_end(&mut out).unwrap();
     sent(&out)
 }
 
@@ -264,7 +264,7 @@ fn a_second_answer_continues_the_first() {
     });
     let second = of_second_answer(&two_calls());
     pass(&mut writer, &mut out, &second, &mut |_| true);
-    writer.write_stream_end(&mut out).unwrap();
+    writer.write_end(&mut out).unwrap();
 
     let sent = sent(&out);
     let received = received(&sent);
@@ -292,7 +292,7 @@ fn a_denial_after_a_text_ends_the_stream() {
         "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
     let denial = Document::from_checked(denial.to_string().into()).unwrap();
     writer.write_own(&mut out, &denial).unwrap();
-    writer.write_stream_end(&mut out).unwrap();
+    writer.write_end(&mut out).unwrap();
 
     let received = received(&sent(&out));
     assert_eq!(received.text, "I will\n\nno");
@@ -307,7 +307,7 @@ fn a_denial_alone_is_a_whole_stream() {
         "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
     let denial = Document::from_checked(denial.to_string().into()).unwrap();
     writer.write_own(&mut out, &denial).unwrap();
-    writer.write_stream_end(&mut out).unwrap();
+    writer.write_end(&mut out).unwrap();
 
     let sent = sent(&out);
     let event: Value = serde_json::from_str(&sent[0]).unwrap();
@@ -463,7 +463,7 @@ fn a_later_answer_keeps_all_but_its_opening() {
     let second = of_second_answer(&events(&[], &tail));
 
     pass(&mut writer, &mut out, &second, &mut |_| true);
-    writer.write_stream_end(&mut out).unwrap();
+    writer.write_end(&mut out).unwrap();
 
     let sent = sent(&out);
     let received = received(&sent);
@@ -495,7 +495,7 @@ fn a_later_answer_that_begins_with_a_text_has_the_id_of_the_first() {
     ];
 
     pass(&mut writer, &mut out, &second, &mut |_| true);
-    writer.write_stream_end(&mut out).unwrap();
+    writer.write_end(&mut out).unwrap();
 
     let sent = sent(&out);
     let received = received(&sent);
@@ -559,9 +559,25 @@ fn a_stream_that_breaks_off_is_an_error() {
         reader.read_event(event).unwrap();
     }
     assert!(reader.finish_events().is_err());
-    let done = reader.read_event(Bytes::from_static(b"[DONE]")).unwrap();
-    assert_eq!(done, None);
-    assert!(reader.finish_events().is_err());
+}
+
+#[test]
+fn a_terminator_ends_texts_and_no_calls() {
+    let thought = json!({ "index": 0, "delta": { "reasoning": "hm" }, "finish_reason": null });
+    let open = |choices: Vec<Value>| {
+        let mut reader = ChatChunkReader::default();
+        for event in events(&[], &choices) {
+            reader.read_event(event).unwrap();
+        }
+        reader.read_terminator().unwrap();
+        reader.finish_events()
+    };
+    let text = json!({ "index": 0, "delta": { "content": "a" }, "finish_reason": null });
+    let (last, _) = open(vec![thought.clone(), text.clone()]).unwrap().unwrap();
+    assert_eq!(last["candidates"][0]["finishReason"], "STOP");
+    assert!(open(vec![thought]).is_err());
+    let call = call_pieces(0, "c1", "f", &["{"]);
+    assert!(open([vec![text], call].concat()).is_err());
 }
 
 #[test]

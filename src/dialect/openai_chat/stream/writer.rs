@@ -247,11 +247,8 @@ impl ChatChunkWriter {
     /// Notes what of a choice is written. Returns the number of its first call.
     fn note_last(&mut self, choice: &LastChoice) -> u64 {
         let written = self.events.choices.entry(choice.index).or_default();
-        let first = written.calls;
-        written.calls += choice.calls.len() as u64;
-        written.has_function_call |= choice.function_call.is_some();
         written.is_finished |= choice.is_finished();
-        first
+        written.add(&choice.calls)
     }
 
     fn write_last_choice(
@@ -261,7 +258,7 @@ impl ChatChunkWriter {
     ) -> Result<(), DialectError> {
         let index = choice.index;
         let texts = choice.text_delta();
-        if !texts.is_empty() || !choice.others.is_empty() || choice.has_calls() {
+        if !texts.is_empty() || !choice.others.is_empty() || !choice.calls.is_empty() {
             self.events.open(out, index)?;
         }
         self.events.write_delta(out, index, &texts)?;
@@ -269,8 +266,8 @@ impl ChatChunkWriter {
             self.events.write_delta(out, index, other)?;
         }
         let first = self.note_last(choice);
-        let calls = choice.call_delta(first)?;
-        self.events.write_delta(out, index, &calls)?;
+        self.events
+            .write_delta(out, index, &choice.calls.to_delta(first))?;
         let Some(finish) = &choice.finish else {
             return Ok(());
         };
@@ -323,30 +320,6 @@ impl ChatChunkWriter {
         }
         Ok(())
     }
-
-    /// Ends the stream: ends every choice, and writes token counts that were kept.
-    ///
-    /// # Errors
-    ///
-    /// Fails if an event cannot be written.
-    pub fn write_stream_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        if self.has_failed {
-            return Ok(());
-        }
-        if !self.events.has_written {
-            self.write_own(out, &Document::empty())?;
-            self.events.open(out, 0)?;
-        }
-        let open: Vec<u64> = self.events.choices.keys().copied().collect();
-        for index in open {
-            self.events.finish(out, index, "stop")?;
-        }
-        if let Some(usage) = self.usage.take() {
-            self.events.write_model_event(out, parse(usage)?)?;
-        }
-        write_plain_event(out, DONE);
-        Ok(())
-    }
 }
 
 impl WriteChunks for ChatChunkWriter {
@@ -366,8 +339,24 @@ impl WriteChunks for ChatChunkWriter {
         self.write_chunk(out, wire, edit)
     }
 
+    /// Ends every choice, and writes token counts that were kept.
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        self.write_stream_end(out)
+        if self.has_failed {
+            return Ok(());
+        }
+        if !self.events.has_written {
+            self.write_own(out, &Document::empty())?;
+            self.events.open(out, 0)?;
+        }
+        let open: Vec<u64> = self.events.choices.keys().copied().collect();
+        for index in open {
+            self.events.finish(out, index, "stop")?;
+        }
+        if let Some(usage) = self.usage.take() {
+            self.events.write_model_event(out, parse(usage)?)?;
+        }
+        write_plain_event(out, DONE);
+        Ok(())
     }
 }
 
@@ -376,11 +365,5 @@ fn with_labels(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<Vec<Bytes>, Dial
     if !edit.is_edited() {
         return Ok(events.to_vec());
     }
-    let labels = AnswerLabels::of_form(edit.after)?;
-    let events = events.iter().enumerate().map(|(position, data)| {
-        let mut event = parse(data.clone())?;
-        labels.write(position, &mut event, visit_event)?;
-        Ok(event.to_bytes())
-    });
-    events.collect()
+    AnswerLabels::of_form(edit.after)?.write_all(events, visit_event)
 }

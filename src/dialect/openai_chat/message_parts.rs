@@ -1,0 +1,144 @@
+//! The parts of a message in requests and answers, and edits of them.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    content_form::source_of,
+    document::{Document, write_array},
+    error::DialectError,
+    openai_chat::{
+        fields::{FUNCTION_CALL, TOOL_CALLS},
+        tool_call::{read_call, read_function_call, rewrite_call, rewrite_function_call},
+    },
+};
+
+/// Position of a part in its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartPlace {
+    /// A thought of an answer, under this name.
+    Thought(&'static str),
+    /// The content, which is a string.
+    Text,
+    /// An element of the content.
+    Block(usize),
+    Refusal,
+    /// An element of `tool_calls`.
+    Call(usize),
+    /// The `function_call` of the deprecated form.
+    FunctionCall,
+    /// The whole message of a tool.
+    Result,
+}
+
+/// A part of the content form, and its position in the message.
+pub type PlacedPart = (PartPlace, Value);
+
+/// A part of an edited message.
+pub struct EditedPart<'a> {
+    /// Position in the message, and the unedited part; `None` for a new part.
+    pub origin: Option<(PartPlace, &'a Document)>,
+    pub part: &'a Document,
+}
+
+impl EditedPart<'_> {
+    pub fn place(&self) -> Option<PartPlace> {
+        self.origin.map(|(place, _)| place)
+    }
+}
+
+/// Edited parts of a message.
+pub struct EditedParts<'a> {
+    pub parts: Vec<EditedPart<'a>>,
+}
+
+impl<'a> EditedParts<'a> {
+    /// Pairs edited parts with their positions. `read` and `before` are the parts as they were
+    /// read, in order, of which the first has the source `first`.
+    pub fn new(
+        read: &[PlacedPart],
+        first: usize,
+        before: &'a [Document],
+        after: &'a [Document],
+    ) -> Self {
+        let origin = |part: &Document| {
+            let number = source_of(part)?.checked_sub(first)?;
+            let (place, _) = read.get(number)?;
+            Some((*place, before.get(number)?))
+        };
+        let parts = after.iter().map(|part| EditedPart {
+            origin: origin(part),
+            part,
+        });
+        Self {
+            parts: parts.collect(),
+        }
+    }
+
+    /// Returns the edited part at a position; `None` if it was removed.
+    pub fn at(&self, place: PartPlace) -> Option<&'a Document> {
+        let mut parts = self.parts.iter();
+        parts
+            .find(|part| part.place() == Some(place))
+            .map(|part| part.part)
+    }
+
+    /// Writes the calls of a whole message. Returns how many are left.
+    pub fn write_calls(&self, message: &mut Document) -> Result<usize, DialectError> {
+        let calls = message.children(TOOL_CALLS)?.unwrap_or_default();
+        let mut written: Vec<Bytes> = Vec::with_capacity(calls.len());
+        for EditedPart { origin, part } in &self.parts {
+            if let Some((PartPlace::Call(index), before)) = origin
+                && let Some(call) = calls.get(*index)
+            {
+                written.push(rewrite_call(call, before, part)?);
+            }
+        }
+        if written.is_empty() && !calls.is_empty() {
+            message.remove(TOOL_CALLS)?;
+        } else if !are_same(&written, &calls) {
+            message.set_bytes(TOOL_CALLS, write_array(&written))?;
+        }
+        let Some(mut call) = message.child(FUNCTION_CALL)? else {
+            return Ok(written.len());
+        };
+        let Some(part) = self.at(PartPlace::FunctionCall) else {
+            message.remove(FUNCTION_CALL)?;
+            return Ok(written.len());
+        };
+        rewrite_function_call(&mut call, part)?;
+        if call.is_edited() {
+            message.set_child(FUNCTION_CALL, &call)?;
+        }
+        Ok(written.len() + 1)
+    }
+}
+
+/// Returns whether elements of a list are written as they were.
+pub fn are_same(written: &[Bytes], known: &[Document]) -> bool {
+    let known = known.iter().map(Document::to_bytes);
+    known.eq(written.iter().cloned())
+}
+
+/// Returns the parts of calls.
+pub fn call_parts(
+    calls: &[Document],
+    function_call: Option<&Document>,
+) -> Result<Vec<PlacedPart>, DialectError> {
+    let mut parts = Vec::with_capacity(calls.len());
+    for (index, call) in calls.iter().enumerate() {
+        let call = json!({ "functionCall": read_call(call)? });
+        parts.push((PartPlace::Call(index), call));
+    }
+    if let Some(call) = function_call {
+        let call = json!({ "functionCall": read_function_call(call)? });
+        parts.push((PartPlace::FunctionCall, call));
+    }
+    Ok(parts)
+}
+
+/// Returns the parts of the calls in a message.
+pub fn read_calls(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
+    let calls = message.children(TOOL_CALLS)?.unwrap_or_default();
+    call_parts(&calls, message.child(FUNCTION_CALL)?.as_ref())
+}
