@@ -29,7 +29,6 @@ impl EventWriter {
         if self.response.is_some() {
             return Ok(());
         }
-        self.sender.is_changed = true;
         let facts = ChunkView {
             model: view.model.clone(),
             response_id: view.response_id.clone(),
