@@ -54,16 +54,10 @@ pub fn read_request(body: &Document) -> Result<Document, DialectError> {
     add("tools", Declarations::read(body, &input)?.form());
     add("toolConfig", read_choice(body)?);
     add("generationConfig", read_parameters(body)?);
-    let models = read_other_models(body)?;
-    add(
-        "fallbackModels",
-        (!models.is_empty()).then_some(Value::Array(models)),
-    );
-    let labels = REQUEST_LABELS.read(body)?;
-    add(
-        "labels",
-        (!labels.is_empty()).then_some(Value::Object(labels)),
-    );
+    let models = Some(read_other_models(body)?).filter(|models| !models.is_empty());
+    add("fallbackModels", models.map(Value::from));
+    let labels = Some(REQUEST_LABELS.read(body)?).filter(|labels| !labels.is_empty());
+    add("labels", labels.map(Value::from));
     to_document(&Value::Object(form))
 }
 

@@ -161,19 +161,17 @@ pub fn new_result(
     response: &Document,
 ) -> Result<Value, DialectError> {
     let text = response_text(response)?;
+    let result_type = format!("{}_output", kind.call_type());
     Ok(match kind {
-        ToolCallKind::Custom => {
-            json!({ "type": "custom_tool_call_output", "call_id": id, "output": text })
+        ToolCallKind::Function | ToolCallKind::Custom => {
+            json!({ "type": result_type, "call_id": id, "output": text })
         }
-        ToolCallKind::LocalShell => {
-            json!({ "type": "local_shell_call_output", "id": id, "output": text })
-        }
+        ToolCallKind::LocalShell => json!({ "type": result_type, "id": id, "output": text }),
         ToolCallKind::Shell => {
-            let output = [shell_output(&text)];
-            json!({ "type": "shell_call_output", "call_id": id, "output": output })
+            json!({ "type": result_type, "call_id": id, "output": [shell_output(&text)] })
         }
         ToolCallKind::ApplyPatch => json!({
-            "type": "apply_patch_call_output",
+            "type": result_type,
             "call_id": id,
             "status": "failed",
             "output": text,
@@ -187,9 +185,6 @@ pub fn new_result(
         }),
         // A result is a screenshot, so the call and its result become a text.
         ToolCallKind::Computer => user_message(&text),
-        ToolCallKind::Function => {
-            json!({ "type": "function_call_output", "call_id": id, "output": text })
-        }
     })
 }
 

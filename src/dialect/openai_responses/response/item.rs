@@ -62,8 +62,10 @@ pub enum ItemSlot {
     Content(u64),
 }
 
+type BlockList = (&'static [&'static str], fn(u64) -> ItemSlot);
+
 /// The lists of an item that hold texts, and the slots of their elements.
-pub const BLOCK_LISTS: [(&[&str], fn(u64) -> ItemSlot); 2] =
+pub const BLOCK_LISTS: [BlockList; 2] =
     [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
 
 /// Fields of a block that may hold its text.

@@ -67,7 +67,6 @@ impl EventWriter {
     }
 
     fn send_whole_item(&mut self, out: &mut BytesMut, item: Document) -> Result<u64, DialectError> {
-        self.sender.is_changed = true;
         self.close_own_items(out)?;
         let index = self.new_index();
         send_complete(&mut self.sender, out, index, &item)?;

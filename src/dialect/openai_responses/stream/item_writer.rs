@@ -127,8 +127,7 @@ impl EventWriter {
             return self.write_unopened(out, event, view, upstream);
         };
         let mut item = self.open.remove(position);
-        let released = take_texts(&mut item, event, view)?;
-        if let Some((slot, text)) = released {
+        if let Some((slot, text)) = take_texts(&mut item, event, view)? {
             item.send_piece(&mut self.sender, out, slot, &text);
         }
         item.note(event)?;
@@ -205,7 +204,6 @@ impl EventWriter {
                 let sender = &mut self.sender;
                 match &edited {
                     _ if !events_agree(events, &item)? => {
-                        sender.is_changed = true;
                         send_complete(sender, out, index, edited.as_ref().unwrap_or(&item))?;
                     }
                     None => {

@@ -29,7 +29,6 @@ impl EventWriter {
         if self.response.is_some() {
             return Ok(());
         }
-        self.sender.is_changed = true;
         let facts = ChunkView {
             model: view.model.clone(),
             response_id: view.response_id.clone(),
@@ -104,7 +103,7 @@ impl EventWriter {
             .send_own(out, "response.output_item.added", fields);
         let slot = ItemSlot::Content(0);
         let part = item.text_mut(slot).map(|text| text.block());
-        let fields = item.fields(slot, "part", part.unwrap_or_default());
+        let fields = item.fields(slot, "part", &part.unwrap_or_default());
         self.sender
             .send_own(out, "response.content_part.added", fields);
         self.open.push(item);
@@ -145,12 +144,12 @@ impl EventWriter {
     ) -> Result<(), DialectError> {
         for text in &item.texts {
             if text.progress == TextProgress::Open {
-                let fields = item.fields(text.slot, text.field(), text.sent.as_str().into());
+                let fields = item.fields(text.slot, text.field(), &text.sent.as_str().into());
                 let name = text.delta_name.replace(".delta", ".done");
                 self.sender.send_own(out, &name, fields);
             }
             if text.progress != TextProgress::PartDone {
-                let fields = item.fields(text.slot, "part", text.block());
+                let fields = item.fields(text.slot, "part", &text.block());
                 self.sender.send_own(out, text.part_done_name(), fields);
             }
         }

@@ -221,7 +221,7 @@ impl OpenItem {
     ) {
         let known = self.texts.iter().find(|known| known.slot == slot);
         let name = known.map_or(TEXT_DELTA, |known| known.delta_name);
-        let mut fields = self.fields(slot, "delta", text.into());
+        let mut fields = self.fields(slot, "delta", &text.into());
         if name == TEXT_DELTA {
             insert(&mut fields, "logprobs", json!([]));
         }
@@ -229,7 +229,7 @@ impl OpenItem {
     }
 
     /// Returns the fields of an event about a text of the item: its place, and another field.
-    pub fn fields(&self, slot: ItemSlot, key: &str, value: Value) -> Value {
+    pub fn fields(&self, slot: ItemSlot, key: &str, value: &Value) -> Value {
         let (place, index) = match slot {
             ItemSlot::Summary(index) => ("summary_index", index),
             ItemSlot::Content(index) => ("content_index", index),
