@@ -48,7 +48,7 @@ pub(super) struct OpenLog {
 #[derive(Debug)]
 pub(super) struct LogFileObserver {
     metrics: Arc<Metrics>,
-    exporter: Mutex<Option<Arc<RecordExporter>>>,
+    pub(super) exporter: Mutex<Option<Arc<RecordExporter>>>,
     /// Sequence number of the last written line; 0 before the first is written.
     written_seq: watch::Sender<u64>,
 }
@@ -127,13 +127,6 @@ impl Drop for OpenLog {
             let record = AuditRecord::Suppressed { requests };
             self.file.push(record.to_line(""));
         }
-    }
-}
-
-impl LogFileObserver {
-    /// Sets where lines are exported from now on.
-    pub(super) fn set_exporter(&self, exporter: Option<Arc<RecordExporter>>) {
-        *self.exporter.lock() = exporter;
     }
 }
 

@@ -136,12 +136,8 @@ impl RolloutProgress {
             shares: settings.shares(),
             settings: settings.clone(),
             state: Mutex::new(ProgressState {
-                step: 0,
-                step_began: Instant::now(),
-                current: ArmCounts::default(),
-                candidate: ArmCounts::default(),
-                compared_at: MIN_CALLS,
                 is_aborted,
+                ..ProgressState::new(0, Instant::now())
             }),
         }
     }
@@ -190,14 +186,7 @@ impl RolloutProgress {
             return None;
         }
         // Each step is compared by itself, since the load of the day changes.
-        *state = ProgressState {
-            step: state.step + 1,
-            step_began: now,
-            current: ArmCounts::default(),
-            candidate: ArmCounts::default(),
-            compared_at: MIN_CALLS,
-            is_aborted: false,
-        };
+        *state = ProgressState::new(state.step + 1, now);
         Some(RolloutChange::Step(*next))
     }
 
@@ -264,6 +253,20 @@ impl RolloutProgress {
     fn share_in(&self, state: &ProgressState) -> u8 {
         let share = self.shares.get(state.step).copied();
         share.filter(|_| !state.is_aborted).unwrap_or_default()
+    }
+}
+
+impl ProgressState {
+    /// The state at the begin of a step.
+    fn new(step: usize, step_began: Instant) -> Self {
+        Self {
+            step,
+            step_began,
+            current: ArmCounts::default(),
+            candidate: ArmCounts::default(),
+            compared_at: MIN_CALLS,
+            is_aborted: false,
+        }
     }
 }
 
