@@ -84,7 +84,7 @@ pub use self::{
 };
 pub(crate) use self::{
     schema::{UnknownKeys, scalars::FilePathSchema, validate},
-    spanned_yaml::{SpannedYaml, escape},
+    spanned_yaml::{SpannedYaml, escape_key},
 };
 
 #[cfg(test)]
