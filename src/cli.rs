@@ -31,7 +31,7 @@ use self::{
     admin::{config, fleet, shadow},
     failure::Failure,
     output::print,
-    reference::{completions, man},
+    reference::{COMPLETIONS_EXAMPLES, CompletionsArgs, MAN_EXAMPLES, print_man_pages},
 };
 use crate::{api::openapi, config::Config, hook, recording::RecordedExchange};
 
@@ -108,10 +108,10 @@ enum Command {
     #[command(after_help = "Example: hookgate openapi > openapi/hookgate.yaml")]
     Openapi,
     /// Print completions for a shell
-    #[command(after_help = completions::EXAMPLES)]
-    Completions(completions::CompletionsArgs),
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
     /// Print the man pages
-    #[command(after_help = man::EXAMPLES)]
+    #[command(after_help = MAN_EXAMPLES)]
     Man,
 }
 
@@ -142,7 +142,7 @@ pub fn main() -> ExitCode {
         }
         Command::Openapi => print_openapi(),
         Command::Completions(completions) => completions.run(Arguments::command()),
-        Command::Man => man::run(Arguments::command()),
+        Command::Man => print_man_pages(Arguments::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -84,7 +84,7 @@ pub use self::{
 };
 pub(crate) use self::{
     schema::{UnknownKeys, formats::is_http_url, scalars::FilePathSchema, validate},
-    spanned_yaml::{SpannedYaml, escape},
+    spanned_yaml::{SpannedYaml, escape_key},
 };
 
 #[cfg(test)]

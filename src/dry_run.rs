@@ -322,6 +322,7 @@ async fn recorded_requests(mock: Router) -> Vec<RecordedRequest> {
 mod tests {
     use super::*;
     use crate::config::{Secret, StoreSettings};
+    use crate::test_case::DEFAULT_MODEL;
 
     #[test]
     fn a_dry_run_uses_no_shared_store() {

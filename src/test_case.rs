@@ -22,7 +22,7 @@ pub use self::{
 };
 use crate::config::{
     Config, ConfigError, FilePathSchema, Overrides, Problem, Registry, SourceSpan, SpannedYaml,
-    UnknownKeys, escape, validate,
+    UnknownKeys, escape_key, validate,
 };
 
 /// A config and its test cases.
@@ -233,7 +233,7 @@ impl CaseEntry {
             Problem::at(&document.key_span(&format!("{pointer}{field}")), message)
         })?;
         let headers = parse_headers(&self.headers).map_err(|name| {
-            let span = document.key_span(&format!("{pointer}/headers/{}", escape(name)));
+            let span = document.key_span(&format!("{pointer}/headers/{}", escape_key(name)));
             Problem::at(&span, format!("`{name}` is not a valid header"))
         })?;
         let action = match self.event {

@@ -2,7 +2,6 @@
 //!
 //! One file for each page. Values are computed when they are asked for.
 
-pub mod bundles;
 pub mod config;
 pub mod config_change;
 pub mod content;

@@ -23,14 +23,14 @@ pub fn run(bytes: &[u8]) {
     };
     let line = output.iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let (stderr, stdout) = output.split_at(line);
-    for name in protocol::names() {
+    for protocol in protocol::ALL {
         for event in EventName::ALL {
             let output = ProcessOutput {
                 exit: ProcessExit::Code(i32::from(*code)),
                 stdout: stdout.to_vec(),
                 stderr: stderr.to_vec(),
             };
-            check(protocol::find(name).unwrap(), &output, *event);
+            check(*protocol, &output, *event);
         }
     }
 }

@@ -50,31 +50,26 @@ impl Failure {
     }
 }
 
-impl From<ServerError> for Failure {
-    fn from(error: ServerError) -> Self {
-        match error {
-            ServerError::Build(error) => error.into(),
-            error => Self::Failed(error.to_string()),
-        }
-    }
+/// Converts errors of which one variant may be about the config. The others are plain failures.
+macro_rules! from_errors {
+    ($($error:ident::$of_config:ident,)*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                match error {
+                    $error::$of_config(error) => error.into(),
+                    error => Self::Failed(error.to_string()),
+                }
+            }
+        })*
+    };
 }
 
-impl From<DryRunError> for Failure {
-    fn from(error: DryRunError) -> Self {
-        match error {
-            DryRunError::Build(error) => error.into(),
-            error => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<ReplayError> for Failure {
-    fn from(error: ReplayError) -> Self {
-        match error {
-            ReplayError::Build(error) => error.into(),
-            error => Self::Failed(error.to_string()),
-        }
-    }
+from_errors! {
+    DryRunError::Build,
+    ReplayError::Build,
+    ReplicaError::Source,
+    ServerError::Build,
+    SourceError::File,
 }
 
 impl From<BuildError> for Failure {
@@ -84,24 +79,6 @@ impl From<BuildError> for Failure {
             BuildError::Rollout(source) if source.is_invalid_config() => {
                 Self::BadConfig(Problem::without_span(format!("rollout: {source}")).into())
             }
-            error => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Self {
-        match error {
-            SourceError::File(error) => Self::BadConfig(error),
-            error => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<ReplicaError> for Failure {
-    fn from(error: ReplicaError) -> Self {
-        match error {
-            ReplicaError::Source(error) => error.into(),
             error => Self::Failed(error.to_string()),
         }
     }

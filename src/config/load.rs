@@ -1,7 +1,6 @@
 //! Loading of a config: validates the document, resolves what it refers to, and
 //! deserializes the result.
 
-mod admin_users;
 mod audit_sink;
 mod callers;
 mod foreign_settings;
@@ -14,10 +13,9 @@ mod paths;
 mod pointers;
 mod proofs;
 mod secrets;
-mod sessions;
+mod sections;
 mod settings_json;
 mod source;
-mod telemetry;
 mod tls;
 mod upstreams;
 

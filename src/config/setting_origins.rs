@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::spanned_yaml::{SpannedYaml, escape};
+use super::spanned_yaml::{SpannedYaml, escape_key};
 
 /// Origins of the settings of one section that are not defaults, by JSON pointer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl SettingOrigins {
         let mut origins = Self::default();
         let written = document.value();
         if let Some(value) = value.get(name) {
-            let pointer = format!("/{}", escape(name));
+            let pointer = format!("/{}", escape_key(name));
             origins.read(document, &pointer, written.get(name), value);
         }
         origins
@@ -106,7 +106,7 @@ impl SettingOrigins {
             Value::Object(fields) => {
                 for (key, field) in fields {
                     let written = written.and_then(|written| written.get(key));
-                    let pointer = format!("{pointer}/{}", escape(key));
+                    let pointer = format!("{pointer}/{}", escape_key(key));
                     self.read(document, &pointer, written, field);
                 }
             }

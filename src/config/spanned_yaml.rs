@@ -156,7 +156,7 @@ impl SpannedYaml {
         let mut node = &self.root;
         let mut key_position = node.position;
         for segment in pointer.split('/').skip(1) {
-            let segment = unescape(segment);
+            let segment = unescape_key(segment);
             let child = match &node.content {
                 YamlContent::Leaf(_) => None,
                 YamlContent::List(items) => {
@@ -195,7 +195,11 @@ impl YamlNode {
             }
             YamlContent::Map(entries) => {
                 for entry in entries {
-                    add(&escape(&entry.key), entry.key_position.line, &entry.value);
+                    add(
+                        &escape_key(&entry.key),
+                        entry.key_position.line,
+                        &entry.value,
+                    );
                 }
             }
         }
@@ -257,12 +261,12 @@ pub(crate) fn span_to_value(span: &SourceSpan) -> Value {
 }
 
 /// Escapes a key as a segment of a JSON pointer (RFC 6901, section 3).
-pub(crate) fn escape(key: &str) -> String {
+pub(crate) fn escape_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
 /// Returns the key for a segment of a JSON pointer.
-pub(crate) fn unescape(segment: &str) -> String {
+pub(crate) fn unescape_key(segment: &str) -> String {
     segment.replace("~1", "/").replace("~0", "~")
 }
 

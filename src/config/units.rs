@@ -6,10 +6,7 @@
 use std::{fmt, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{
-    Deserialize, Deserializer, Serializer,
-    de::{Error, Visitor},
-};
+use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
 /// A number of bytes: `32MiB`, `1kB` or an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -47,6 +44,25 @@ const DURATION_UNITS_MS: &[(&str, u64)] =
 /// The largest integer that all JSON tools represent exactly.
 pub(super) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
+/// An integer, or text with a unit.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a number, or a number with a unit")]
+enum Amount {
+    Number(u64),
+    Text(String),
+}
+
+impl Amount {
+    fn in_units<E: Error>(self, units: &[(&str, u64)]) -> Result<u64, E> {
+        match self {
+            Self::Number(number) => Ok(number),
+            Self::Text(text) => {
+                parse(&text, units).ok_or_else(|| E::custom("not a number with a unit"))
+            }
+        }
+    }
+}
+
 impl Size {
     /// Deserializes a number of bytes into an integer.
     ///
@@ -58,7 +74,7 @@ impl Size {
         T: TryFrom<u64, Error: fmt::Display>,
         D: Deserializer<'de>,
     {
-        let bytes = deserializer.deserialize_any(AmountVisitor { units: SIZE_UNITS })?;
+        let bytes = Amount::deserialize(deserializer)?.in_units(SIZE_UNITS)?;
         T::try_from(bytes).map_err(D::Error::custom)
     }
 
@@ -86,8 +102,7 @@ impl DurationText {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Duration, D::Error> {
-        let units = DURATION_UNITS_MS;
-        let milliseconds = deserializer.deserialize_any(AmountVisitor { units })?;
+        let milliseconds = Amount::deserialize(deserializer)?.in_units(DURATION_UNITS_MS)?;
         Ok(Duration::from_millis(milliseconds))
     }
 
@@ -145,27 +160,6 @@ fn with_largest_unit(amount: u64, units: &[(&str, u64)]) -> String {
     match divisors.max_by_key(|(_, factor)| *factor) {
         Some((unit, factor)) => format!("{}{unit}", amount / factor),
         None => amount.to_string(),
-    }
-}
-
-/// Reads integers as they are, and text by its unit.
-struct AmountVisitor {
-    units: &'static [(&'static str, u64)],
-}
-
-impl Visitor<'_> for AmountVisitor {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, or a number with a unit")
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
-        Ok(value)
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
-        parse(value, self.units).ok_or_else(|| E::custom("not a number with a unit"))
     }
 }
 

@@ -7,7 +7,6 @@ use serde::Serialize;
 use similar::TextDiff;
 use utoipa::ToSchema;
 
-use super::bundles::{BundleView, bundles};
 use crate::{
     config::Config,
     error::{ApiError, ErrorReason},
@@ -113,6 +112,23 @@ pub struct RolloutArmView {
     pub denied: u64,
     /// Those in which a hook failed.
     pub hook_failures: u64,
+}
+
+/// A bundle whose policies are in use.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct BundleView {
+    /// Name of the bundle in `source`.
+    pub name: String,
+    /// Revision of the bundle.
+    pub revision: String,
+    /// Time at which it was built: RFC 3339 in UTC.
+    pub created: String,
+    /// SHA-256 of its manifest.
+    pub digest: String,
+    /// Time of the last response of its server: RFC 3339 in UTC.
+    pub checked: Option<String>,
+    /// Reason why it may not be the bundle of its server.
+    pub error: Option<String>,
 }
 
 /// A config that was refused.
@@ -261,6 +277,25 @@ fn rollout(snapshot: &Snapshot) -> Option<RolloutView> {
         is_aborted: status.is_aborted,
         arms: arms.collect(),
     })
+}
+
+/// Returns the bundles in use, the organisation's first.
+fn bundles(app: &App) -> Vec<BundleView> {
+    let snapshot = app.snapshot();
+    let layers = snapshot.config.layers.iter();
+    let bundles = layers.filter_map(|layer| {
+        let manifest = layer.bundle.as_ref()?.bundle().manifest();
+        let status = app.resources.bundles.get(&layer.name);
+        Some(BundleView {
+            name: layer.name.clone(),
+            revision: manifest.revision.to_string(),
+            created: rfc3339(manifest.created),
+            digest: layer.digest.clone(),
+            checked: status.checked.map(rfc3339),
+            error: status.error().map(str::to_owned),
+        })
+    });
+    bundles.collect()
 }
 
 /// Returns the version of the config file, if a promoted revision is in use instead of it.

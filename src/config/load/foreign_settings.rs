@@ -10,7 +10,7 @@ use crate::{
         registry::{ProtocolShape, Registry},
         schema::did_you_mean::did_you_mean,
         source_span::Problem,
-        spanned_yaml::{SpannedYaml, escape},
+        spanned_yaml::{SpannedYaml, escape_key},
         units,
     },
     event::{AgentScope, EventAlias, EventName, SettingsFormat},
@@ -123,7 +123,9 @@ impl Translator<'_> {
     }
 
     fn report_unknown(&mut self, name: &str) {
-        let span = self.document.key_span(&format!("/hooks/{}", escape(name)));
+        let span = self
+            .document
+            .key_span(&format!("/hooks/{}", escape_key(name)));
         let (protocol, format) = (self.protocol, self.format);
         if format.unsupported.contains(&name) {
             let message =

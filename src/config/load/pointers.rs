@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::spanned_yaml::escape;
+use crate::config::spanned_yaml::escape_key;
 
 /// Returns the pointers of all values in `value` that match `pattern`, in which `*`
 /// matches every key and index.
@@ -29,7 +29,9 @@ fn children<'a>(value: &'a Value, segment: &str) -> Vec<(String, &'a Value)> {
     match (value, segment) {
         (Value::Object(fields), "*") => {
             let fields = fields.iter();
-            fields.map(|(name, child)| (escape(name), child)).collect()
+            fields
+                .map(|(name, child)| (escape_key(name), child))
+                .collect()
         }
         (Value::Array(items), "*") => {
             let items = items.iter().enumerate();

@@ -6,8 +6,6 @@ use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 use url::Url;
 
-use crate::config::escape;
-
 use super::{loader::Loader, pointers::matching};
 use crate::config::{
     registry::{KnownMethod, Registry},
@@ -17,6 +15,7 @@ use crate::config::{
         coverage::{CoverageSettings, covers},
         upstreams::UpstreamsConfig,
     },
+    spanned_yaml::escape_key,
 };
 
 const MAX_HEADERS: usize = 32;
@@ -51,7 +50,7 @@ impl Loader {
             let headers = self.value.pointer(&pointer).and_then(Value::as_object);
             let headers = headers.cloned().unwrap_or_default();
             let names = headers.keys().map(|name| {
-                let pointer = format!("{pointer}/{}", escape(name));
+                let pointer = format!("{pointer}/{}", escape_key(name));
                 (pointer, name.as_str())
             });
             self.check_header_names(&pointer, names.collect());
@@ -63,7 +62,7 @@ impl Loader {
                     let message = format!(
                         "the value must be printable text of at most {MAX_HEADER_BYTES} bytes"
                     );
-                    self.problem(&format!("{pointer}/{}", escape(name)), message);
+                    self.problem(&format!("{pointer}/{}", escape_key(name)), message);
                 }
             }
         }

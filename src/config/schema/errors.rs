@@ -7,7 +7,7 @@ use super::did_you_mean::did_you_mean;
 use crate::config::{
     registry::Format,
     source_span::{Problem, SourceSpan},
-    spanned_yaml::{SpannedYaml, escape, unescape},
+    spanned_yaml::{SpannedYaml, escape_key, unescape_key},
 };
 
 /// A violation of a schema, with the context of its message.
@@ -27,12 +27,12 @@ impl SchemaError<'_> {
         match self.error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
-                let field = format!("{path}/{}", escape(name));
+                let field = format!("{path}/{}", escape_key(name));
                 self.message(&self.document.key_span(path), &field, "is missing")
             }
             ValidationErrorKind::PropertyNames { error } => {
                 let name = error.instance().as_str().unwrap_or_default();
-                let field = format!("{path}/{}", escape(name));
+                let field = format!("{path}/{}", escape_key(name));
                 let expected = expected(self.keyword_node());
                 self.message(&self.document.key_span(&field), &field, &expected)
             }
@@ -58,7 +58,7 @@ impl SchemaError<'_> {
     /// Returns the problem for one of the unknown keys of the error.
     pub(super) fn unknown_key(&self, key: &str) -> Problem {
         let path = self.error.instance_path().as_str();
-        let field = format!("{path}/{}", escape(key));
+        let field = format!("{path}/{}", escape_key(key));
         let known = self.keyword_node().and_then(|node| node.get("properties"));
         let known = known.and_then(Value::as_object).into_iter().flatten();
         let hint = did_you_mean(key, known.map(|(name, _)| name.as_str()));
@@ -170,7 +170,7 @@ fn field_name(pointer: &str) -> String {
     let segments = split_hook(pointer).1.split('/').skip(1);
     let names = segments.map(|segment| match segment.parse::<usize>() {
         Ok(index) => format!("[{index}]"),
-        Err(_) => format!(".{}", unescape(segment)),
+        Err(_) => format!(".{}", unescape_key(segment)),
     });
     let name: String = names.collect();
     name.strip_prefix('.').unwrap_or(&name).to_owned()

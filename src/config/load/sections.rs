@@ -1,0 +1,119 @@
+//! Checks of single sections that the schema cannot express: the live trace, exporters, stores and
+//! the users of the admin API.
+
+use std::collections::BTreeSet;
+
+use http::{HeaderName, header};
+use secrecy::ExposeSecret;
+use url::Url;
+
+use super::{loader::Loader, pointers::matching};
+use crate::config::{
+    overrides::MissingSecrets,
+    secret::Secret,
+    settings::{
+        admin_users::TOKEN_USER, listeners::AdminSettings, telemetry::OtlpSettings,
+        trace::TraceSettings,
+    },
+    spanned_yaml::unescape_key,
+};
+
+/// Headers that exporters set themselves.
+const RESERVED_HEADERS: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::HOST,
+    header::TRANSFER_ENCODING,
+];
+
+/// Memory of the live trace that its tables take.
+const MIN_TRACE_BYTES: usize = 4 * 1024 * 1024;
+
+impl Loader {
+    pub(super) fn check_trace(&mut self) {
+        let trace: Option<TraceSettings> = self.section("/trace");
+        if trace.is_some_and(|trace| trace.memory < MIN_TRACE_BYTES) {
+            self.problem("/trace/memory", "`trace.memory` must be at least 4MiB");
+        }
+    }
+
+    pub(super) fn check_telemetry(&mut self) {
+        let otlp: Option<OtlpSettings> = self.section("/telemetry/otlp");
+        if otlp.is_some_and(|otlp| !otlp.traces && !otlp.logs) {
+            self.problem("/telemetry/otlp", "`traces` or `logs` must be true");
+        }
+        self.check_headers("/telemetry/otlp/headers/*");
+    }
+
+    /// Checks the names of the headers of an exporter, whose pointers match `pattern`.
+    pub(super) fn check_headers(&mut self, pattern: &str) {
+        let mut names = BTreeSet::new();
+        for pointer in matching(&self.value, pattern) {
+            let name = pointer
+                .rsplit('/')
+                .next()
+                .map(unescape_key)
+                .unwrap_or_default();
+            let Ok(name) = HeaderName::try_from(name) else {
+                self.problem(&pointer, "invalid header name");
+                continue;
+            };
+            if RESERVED_HEADERS.contains(&name) || !names.insert(name.as_str().to_owned()) {
+                self.problem(&pointer, "this header is already set");
+            }
+        }
+    }
+
+    /// Checks the URLs of Redis. With placeholders for secrets, sessions and limits stay in
+    /// memory.
+    pub(super) fn check_redis_urls(&mut self) {
+        for store in ["/sessions/store", "/auth/limits/store"] {
+            let pointer = format!("{store}/redis/url");
+            let Some(url) = self.section::<Secret>(&pointer) else {
+                continue;
+            };
+            if self.missing_secrets == MissingSecrets::Placeholder
+                && let Some(store) = self.value.pointer_mut(store)
+            {
+                *store = "memory".into();
+                continue;
+            }
+            // An empty one has been reported.
+            let url = url.expose_secret();
+            if !url.is_empty() && !is_redis_url(url) {
+                let message =
+                    "the secret is not a URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`";
+                self.problem(&pointer, message);
+            }
+        }
+    }
+
+    /// Checks that names and tokens identify one user each.
+    pub(super) fn check_admin_users(&mut self, admin: &AdminSettings) {
+        let has_token = admin.token.is_some();
+        let mut names: BTreeSet<&str> = has_token.then_some(TOKEN_USER).into_iter().collect();
+        let token = admin.token.iter().map(ExposeSecret::expose_secret);
+        let mut tokens: BTreeSet<&str> = token.collect();
+        for (index, user) in admin.users.iter().enumerate() {
+            if !names.insert(&user.name) {
+                let message = format!("two users are named `{}`", user.name);
+                self.problem(&format!("/admin/users/{index}/name"), message);
+            }
+            let is_new = tokens.insert(user.token.expose_secret());
+            if !is_new && self.missing_secrets == MissingSecrets::Refused {
+                let message = "two users have this token";
+                self.problem(&format!("/admin/users/{index}/token"), message);
+            }
+        }
+    }
+}
+
+fn is_redis_url(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "redis" | "rediss")
+            && url.host_str().is_some_and(|host| !host.is_empty())
+            && url.fragment().is_none()
+    })
+}
