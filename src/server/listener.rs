@@ -116,7 +116,8 @@ impl Listener {
                 resources: Arc::clone(&self.app.resources),
                 close: shutdown.close.clone(),
             };
-            let served = connection.serve(Arc::clone(handler), graceful.watcher());
+            // Boxed, because each function that it is passed to would have space for it.
+            let served = Box::pin(connection.serve(Arc::clone(handler), graceful.watcher()));
             self.spawn(served, permit, shutdown.abort.child_token());
         }
     }
