@@ -230,7 +230,12 @@ impl RecordingSink {
             }
             return;
         };
-        if !self.collector.collects(exchange.action, raw.is_tool_denied) {
+        let has_denied_event = || {
+            let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
+            verdicts.any(|verdict| matches!(verdict, "deny" | "stop"))
+        };
+        let is_part_denied = raw.is_tool_denied || has_denied_event();
+        if !self.collector.collects(exchange.action, is_part_denied) {
             return;
         }
         let summary = ExchangeSummary {
