@@ -11,12 +11,15 @@ use url::form_urlencoded;
 use crate::{
     dialect::Api,
     event::Action,
-    observe::trace::{
-        record::{
-            CallRecord,
-            traced_event::{RunDetail, TracedEvent, TracedRun},
+    observe::{
+        recorder::ExchangeEnd,
+        trace::{
+            record::{
+                CallRecord,
+                traced_event::{RunDetail, TracedEvent, TracedRun},
+            },
+            store::denials::MIN_CUT_NAME_BYTES,
         },
-        store::denials::MIN_CUT_NAME_BYTES,
     },
     timestamp::{now_ms, rfc3339_ms},
 };
@@ -42,7 +45,7 @@ pub const FILTER_KEYS: &[(&str, &str)] = &[
     ("rule", "name of a policy or hook that was asked"),
     (
         "tool",
-        "name of a tool that an event or a denied call was about",
+        "name of a tool that an event was about, or whose call was denied or would have been",
     ),
     (
         "would",
@@ -50,6 +53,10 @@ pub const FILTER_KEYS: &[(&str, &str)] = &[
     ),
     ("edited", "`request`, `answer` or `any`"),
     ("error", "reason code of an error, or `any`"),
+    (
+        "ended",
+        "end of the response: `complete`, `truncated`, `client_disconnected` or `aborted`",
+    ),
 ];
 
 /// Digits of a caller's key that a filter must have.
@@ -84,6 +91,7 @@ enum FilterKey {
     Would,
     Edited,
     Error,
+    Ended,
 }
 
 /// Error of parsing a filter of the live trace.
@@ -239,6 +247,9 @@ impl TraceFilter {
             FilterKey::Edited if !["request", "answer", "any"].contains(&value.as_str()) => {
                 return Err(bad("request, answer, any".to_owned()));
             }
+            FilterKey::Ended if !ExchangeEnd::ALL.iter().any(|end| end.as_str() == value) => {
+                return Err(bad(ExchangeEnd::ALL.map(ExchangeEnd::as_str).join(", ")));
+            }
             FilterKey::Since => {
                 let expected = "a time such as 2026-11-24T08:00:00Z or a duration such as 15m";
                 let since = parse_since(&value).ok_or_else(|| bad(expected.to_owned()))?;
@@ -267,9 +278,9 @@ impl TraceFilter {
             FilterKey::Since => record.started_ms >= self.since_ms,
             FilterKey::Rule => any_run(events, |run, _| is_name(run.name(), value)),
             FilterKey::Tool => {
-                let mut denied = record.denied_tools();
-                let mut subjects = events.filter_map(|event| event.subject.as_deref());
-                subjects.any(|tool| is_name(tool, value)) || denied.any(|tool| is_name(tool, value))
+                let subjects = events.filter_map(|event| event.subject.as_deref());
+                let denied = record.denied_tools().chain(record.would_deny_tools());
+                subjects.chain(denied).any(|tool| is_name(tool, value))
             }
             FilterKey::Would => any_run(events, |_, detail| {
                 detail.would.is_some_and(|would| would.as_str() == value)
@@ -283,12 +294,13 @@ impl TraceFilter {
                 Some(error) => value == "any" || error.eq_ignore_ascii_case(value),
                 None => false,
             },
+            FilterKey::Ended => record.end.as_str() == value,
         }
     }
 }
 
 impl FilterKey {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Caller,
         Self::Session,
         Self::Dialect,
@@ -301,6 +313,7 @@ impl FilterKey {
         Self::Would,
         Self::Edited,
         Self::Error,
+        Self::Ended,
     ];
 
     fn parse(name: &str) -> Option<Self> {
@@ -321,6 +334,7 @@ impl FilterKey {
             Self::Would => "would",
             Self::Edited => "edited",
             Self::Error => "error",
+            Self::Ended => "ended",
         }
     }
 }
