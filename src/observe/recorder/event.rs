@@ -329,7 +329,7 @@ pub enum ExchangeEnd {
 }
 
 impl ExchangeEnd {
-    /// All of them.
+    /// Every possible end, the usual one first.
     pub const ALL: [Self; 4] = [
         Self::Complete,
         Self::Truncated,

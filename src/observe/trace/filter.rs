@@ -3,6 +3,8 @@
 //! A filter is a list of conditions `key:value`, all of which must hold. In a query string
 //! each is a parameter of its own, or all are in `q`.
 
+mod words;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use thiserror::Error;
@@ -53,10 +55,7 @@ pub const FILTER_KEYS: &[(&str, &str)] = &[
     ),
     ("edited", "`request`, `answer` or `any`"),
     ("error", "reason code of an error, or `any`"),
-    (
-        "ended",
-        "end of the response: `complete`, `truncated`, `client_disconnected` or `aborted`",
-    ),
+    ("ended", "end of the response, such as `truncated`"),
 ];
 
 /// Digits of a caller's key that a filter must have.
@@ -213,7 +212,7 @@ impl TraceFilter {
     }
 
     fn add_words(&mut self, words: &str) -> Result<(), FilterError> {
-        for word in split_words(words) {
+        for word in words::split(words) {
             let Some((key, value)) = word.split_once(':') else {
                 return Err(FilterError::NoKey { word });
             };
@@ -375,35 +374,6 @@ fn parse_since(text: &str) -> Option<u64> {
         number.checked_mul(*factor)
     })?;
     Some(now_ms().saturating_sub(ago))
-}
-
-/// Splits at spaces outside of double quotes, which are removed. Within quotes, `\"` is a quote and
-/// `\\` a backslash.
-fn split_words(text: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut is_quoted = false;
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let letter = match letter {
-            '"' => {
-                is_quoted = !is_quoted;
-                continue;
-            }
-            letter if letter.is_whitespace() && !is_quoted => {
-                words.push(String::new());
-                continue;
-            }
-            '\\' if is_quoted => letters
-                .next_if(|next| matches!(next, '"' | '\\'))
-                .unwrap_or('\\'),
-            letter => letter,
-        };
-        if let Some(word) = words.last_mut() {
-            word.push(letter);
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 #[cfg(test)]
