@@ -116,16 +116,20 @@ impl Upstream {
     }
 
     /// Sends a request and waits for the head of its response. Calls `on_attempt` with
-    /// `primary` or `fallback` before each address is tried. Dropping the future, or the
-    /// response, ends the call.
+    /// `primary` or `fallback` before each address is tried, unless its circuit is open. Dropping
+    /// the future, or the response, ends the call.
     pub async fn send(
         &self,
         outgoing: OutgoingRequest,
         on_attempt: &(dyn Fn(&'static str) + Sync),
     ) -> Result<UpstreamResponse, UpstreamError> {
-        on_attempt("primary");
         let response = match &self.fallback {
-            None => self.primary.send(outgoing, self.timeouts).await?,
+            None => {
+                let on_attempt = || on_attempt("primary");
+                self.primary
+                    .send(outgoing, self.timeouts, &on_attempt)
+                    .await?
+            }
             // Boxed, to keep the future of calls without a fallback small.
             Some(fallback) => Box::pin(self.send_with(fallback, outgoing, on_attempt)).await?,
         };
@@ -153,14 +157,14 @@ impl Upstream {
             headers: outgoing.headers,
             body,
         };
-        let error = match self.primary.send(first, self.timeouts).await {
+        let on_first = || on_attempt("primary");
+        let error = match self.primary.send(first, self.timeouts, &on_first).await {
             Err(error) if error.is_unsent() => error,
             sent => return sent,
         };
         let Some(body) = unread_body() else {
             return Err(error);
         };
-        on_attempt("fallback");
         let name = &self.primary.circuit_breaker.name;
         self.metrics.record_fallback(name);
         self.header_rules.remove_forwarded(&mut headers);
@@ -170,7 +174,11 @@ impl Upstream {
             body,
             ..outgoing
         };
-        fallback.endpoint.send(second, self.timeouts).await
+        let on_second = || on_attempt("fallback");
+        fallback
+            .endpoint
+            .send(second, self.timeouts, &on_second)
+            .await
     }
 }
 

@@ -62,10 +62,11 @@ pub(super) fn routes() -> Router<App> {
         ("verdict" = Option<String>, Query, description = "Action on the call, or verdict of one of its events."),
         ("since" = Option<String>, Query, description = "RFC 3339 time, or a duration such as `15m`."),
         ("rule" = Option<String>, Query, description = "Policy or hook that was asked."),
-        ("tool" = Option<String>, Query, description = "Tool that an event was about."),
+        ("tool" = Option<String>, Query, description = "Tool that an event was about, or whose call was denied or would have been."),
         ("would" = Option<String>, Query, description = "Verdict that a rule in mode `observe` would have had."),
         ("edited" = Option<String>, Query, description = "`request`, `answer` or `any`."),
         ("error" = Option<String>, Query, description = "Reason code of an error, or `any`."),
+        ("ended" = Option<String>, Query, description = "End of the response, such as `truncated`."),
         ("cursor" = Option<u64>, Query, description = "`next` of the page before."),
         ("limit" = Option<u32>, Query, description = "Number of calls, from 1 to 100; 100 if absent.")),
     responses(
@@ -203,9 +204,10 @@ pub(super) async fn denials(State(app): State<App>, principal: AdminPrincipal) -
     Json(content::visible_denials(&app, &principal))
 }
 
-/// Policies and hooks of the config with their statistics since the start.
+/// Policies and hooks of the config, and of the one that is rolled out, with their statistics
+/// since the start.
 #[utoipa::path(get, path = "/rules", tag = "admin",
-    responses((status = 200, description = "The rules, in the order of the config.", body = Vec<RuleView>), AdminErrors))]
+    responses((status = 200, description = "The rules, in the order of the config, and then those that only the config of a rollout has.", body = Vec<RuleView>), AdminErrors))]
 pub(super) async fn rules(State(app): State<App>) -> Json<Vec<RuleView>> {
     Json(rules::rules(&app))
 }

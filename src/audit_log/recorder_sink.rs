@@ -35,8 +35,10 @@ pub struct DecisionLogSink {
     since: Checkpoint,
     /// The record if the request is rejected; `None` for a single hook event.
     rejected: Option<Box<RejectionRecord>>,
-    /// Number of times upstream was called.
+    /// Number of requests to upstream, sent or not.
     rounds: u32,
+    /// Number of requests to upstream that were sent.
+    sent_rounds: u32,
     has_request_record: bool,
     request_digester: Option<BodyHasher>,
     response_digester: Option<BodyHasher>,
@@ -71,6 +73,7 @@ impl DecisionLogSink {
             audit,
             rejected: None,
             rounds: 0,
+            sent_rounds: 0,
             has_request_record: false,
             request_digester: None,
             response_digester: None,
@@ -211,7 +214,7 @@ impl DecisionLogSink {
             status: exchange.status,
             ended: exchange.end.as_str(),
             upstream: exchange.upstream,
-            rounds: self.rounds,
+            rounds: self.sent_rounds,
             model: short_name(&exchange.model),
             received: self.received.take(),
             response: self.sent.take(),
@@ -253,6 +256,7 @@ impl Sink for DecisionLogSink {
                 let sent = body.map(|body| self.audit.body_hasher().digest(body));
                 self.write_request(exchange, sent);
             }
+            ExchangeEvent::UpstreamSelected(_) => self.sent_rounds = self.rounds,
             ExchangeEvent::Replying => self.write_before_reply(exchange),
             ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::BodyPiece(BodySide::Request, piece) => {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     event::Action,
     observe::{
-        recorder::ExchangeAction,
+        recorder::{ExchangeAction, ExchangeEnd},
         trace::{CallRecord, CallSummary, RecordKind},
     },
 };
@@ -178,6 +178,7 @@ fn status(call: &CallRecord) -> String {
     match (call.kind, call.status) {
         (RecordKind::Event, _) => "event".to_owned(),
         (RecordKind::Call, 0) => call.end.as_str().to_owned(),
-        (RecordKind::Call, status) => status.to_string(),
+        (RecordKind::Call, status) if call.end == ExchangeEnd::Complete => status.to_string(),
+        (RecordKind::Call, status) => format!("{status}, {}", call.end.as_str()),
     }
 }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     call_row::verdict_badge,
-    format::{bytes, calls_with, config_line, duration},
+    format::{bytes, calls_with, config_line, counted, duration},
     page::{BadgeKind, badge, header_cell},
 };
 use crate::{
@@ -115,6 +115,7 @@ fn answered(call: &CallRecord, detail: &CallDetail) -> Markup {
             @if call.kind == RecordKind::Call { ", status " (call.status) }
             ", " (call.end.as_str()) ", after " (duration(call.duration_us)) "."
             @if let Some(error) = call.error { " Error " code { (error) } "." }
+            @if call.kind == RecordKind::Call && call.rounds == 0 { " Nothing was sent to the model API." }
         }
         // Of an answer in whose place an error was sent, no edit reached the agent.
         @if let Some(diff) = detail.answer_diff.as_ref().filter(|_| call.is_successful()) {
@@ -264,11 +265,20 @@ fn run_cells(run: &RunDetail) -> Markup {
 
 fn effects(run: &RunDetail) -> Vec<String> {
     let mut effects: Vec<String> = run.fields.names().map(str::to_owned).collect();
+    let is_observed = run.would.is_some();
     if run.edited {
-        effects.push("edited".to_owned());
+        effects.push(if is_observed { "would edit" } else { "edited" }.to_owned());
     }
     if run.refused_calls > 0 {
-        effects.push(format!("{} tool calls removed", run.refused_calls));
+        let calls = counted(
+            usize::try_from(run.refused_calls).unwrap_or_default(),
+            "tool call",
+        );
+        effects.push(if is_observed {
+            format!("would remove {calls}")
+        } else {
+            format!("{calls} removed")
+        });
     }
     effects
 }

@@ -42,6 +42,17 @@ impl HookRun {
         self.would.is_none()
     }
 
+    /// Returns the action that it would have caused on the event or on calls of tools, in
+    /// `mode: observe`.
+    pub fn would_on_calls(&self) -> Option<Action> {
+        let on_calls = if self.refused.is_empty() {
+            Action::Proceed
+        } else {
+            Action::Deny
+        };
+        self.would.map(|would| would.max(on_calls))
+    }
+
     /// Returns whether its output is not empty.
     pub fn has_output(&self) -> bool {
         self.answer.output != HookOutput::default()

@@ -249,10 +249,7 @@ impl RunTrace {
             diagnostics: diagnostics
                 .map(|diagnostic| (diagnostic.code.as_str(), diagnostic.detail.clone()))
                 .collect(),
-            would: run.would.map(|would| match run.refused.as_slice() {
-                [] => would,
-                _ => would.max(Action::Deny),
-            }),
+            would: run.would_on_calls(),
             edited: run.edited,
             removed_calls: run.refused.iter().map(|call| call.tool.clone()).collect(),
         }

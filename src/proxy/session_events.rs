@@ -49,6 +49,9 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
             history = unchanged;
             history_replay::run(&session, turn.role, &mut history, DeniedRequests::Keep)?;
         }
+        if history.is_edited() {
+            turn.context.record_action(ExchangeAction::Edit);
+        }
         history.write(&mut request.document)?;
     }
     session.save().await;

@@ -99,10 +99,10 @@ impl StepRecorder {
     }
 
     /// Records a difference between a chunk of the model and what the agent receives; either
-    /// may be empty.
-    pub(super) fn record_answer_edit(&self, before: &[u8], after: &[u8]) {
+    /// may be empty. Returns whether they differ.
+    pub(super) fn record_answer_edit(&self, before: &[u8], after: &[u8]) -> bool {
         if self.received.is_none() {
-            return;
+            return false;
         }
         let [before, after] =
             [before, after].map(|bytes| self.shown(Bytes::copy_from_slice(bytes)));
@@ -110,6 +110,7 @@ impl StepRecorder {
             let (before, after) = (&before, &after);
             self.record(&ExchangeEvent::AnswerEdited { before, after });
         }
+        before != after
     }
 
     /// Records a chunk that goes to the agent.

@@ -93,12 +93,13 @@ impl ExchangeCollector {
         !session.is_empty() && (is_collected || self.shows_gaps && is_gap)
     }
 
-    /// Returns whether exchanges with this outcome are collected.
-    pub(super) fn collects(&self, action: ExchangeAction, is_tool_denied: bool) -> bool {
+    /// Returns whether exchanges with this outcome are collected. `is_part_denied` is true if a
+    /// tool call or an event of the exchange was denied.
+    pub(super) fn collects(&self, action: ExchangeAction, is_part_denied: bool) -> bool {
         self.what.only.iter().any(|kind| match kind {
             RecordedKind::All => true,
             RecordedKind::Denied => {
-                is_tool_denied || matches!(action, ExchangeAction::Deny | ExchangeAction::Stop)
+                is_part_denied || matches!(action, ExchangeAction::Deny | ExchangeAction::Stop)
             }
             RecordedKind::Edited => {
                 matches!(action, ExchangeAction::Edit | ExchangeAction::Respond)

@@ -198,8 +198,13 @@ impl RecordingSink {
             }
             return;
         };
+        let has_denied_event = || {
+            let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
+            verdicts.any(|verdict| matches!(verdict, "deny" | "stop"))
+        };
         let tool_denied = raw.line.outcome.tool_denied;
-        if !self.collector.collects(exchange.action, tool_denied) {
+        let is_part_denied = tool_denied || has_denied_event();
+        if !self.collector.collects(exchange.action, is_part_denied) {
             return;
         }
         raw.line = RecordedExchange {

@@ -58,10 +58,15 @@ impl Snapshot {
         }
     }
 
+    /// Returns the snapshot of the config that is rolled out, unless the rollout was aborted.
+    pub fn active_candidate(&self) -> Option<&Self> {
+        self.arm(RolloutArm::Candidate)
+    }
+
     /// Returns the result of each guard's last proof: those of this config, and of the one that is
     /// rolled out.
     pub fn guard_statuses(&self) -> impl Iterator<Item = GuardStatus> {
-        let arms = [Some(self), self.arm(RolloutArm::Candidate)];
+        let arms = [Some(self), self.active_candidate()];
         let arms = arms.into_iter().flatten();
         arms.flat_map(|snapshot| snapshot.proofs.statuses())
     }

@@ -106,12 +106,14 @@ impl Endpoint {
         })
     }
 
-    /// Sends a request and waits for the head of its response. The request is
-    /// started in a plain call, so that the future does not hold it.
+    /// Sends a request and waits for the head of its response. Calls `on_attempt` unless the
+    /// circuit is open. The request is started in a plain call, so that the future does not hold
+    /// it.
     pub(super) fn send(
         &self,
         mut outgoing: OutgoingRequest,
         timeouts: Timeouts,
+        on_attempt: &dyn Fn(),
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + use<> {
         let is_buffered = matches!(outgoing.body, RequestBody::Buffered(_));
         let key_mask = KeyMask::from_request_headers(&outgoing.headers);
@@ -121,6 +123,7 @@ impl Endpoint {
         }
         let started = self.circuit_breaker.start_call().and_then(|call| {
             let request = self.request(outgoing)?;
+            on_attempt();
             Ok((
                 call,
                 timeout(timeouts.first_byte, self.client.send(request)),

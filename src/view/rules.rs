@@ -3,14 +3,21 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{observe::trace::RuleSummary, proof::GuardStatus, state::App};
+use crate::{
+    observe::trace::RuleSummary,
+    proof::GuardStatus,
+    state::{App, Snapshot},
+};
 
-/// One policy or hook of the config in use.
+/// One policy or hook of the config in use, or of the one that is rolled out.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RuleView {
     /// The rule and its statistics since the start of the process.
     #[serde(flatten)]
     pub summary: RuleSummary,
+    /// True if only the config that is rolled out has the rule.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub candidate: bool,
     /// Last proof, if the config has cases for the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<GuardStatus>,
@@ -56,9 +63,28 @@ impl RuleRemark {
     }
 }
 
-/// Returns the policies and hooks in the order in which they run.
+/// Returns the policies and hooks in the order in which they run, and then those that only the
+/// config of a rollout has.
 pub fn rules(app: &App) -> Vec<RuleView> {
     let snapshot = app.snapshot();
+    let mut views = rules_of(&snapshot);
+    let candidates = snapshot
+        .active_candidate()
+        .map(rules_of)
+        .unwrap_or_default();
+    for view in candidates {
+        let mut known = views.iter();
+        if !known.any(|known| known.summary.rule == view.summary.rule) {
+            views.push(RuleView {
+                candidate: true,
+                ..view
+            });
+        }
+    }
+    views
+}
+
+fn rules_of(snapshot: &Snapshot) -> Vec<RuleView> {
     let open = snapshot.config.guards_that_fail_open();
     let open: Vec<(String, String, u64)> = open
         .map(|(_, hook)| {
@@ -73,6 +99,7 @@ pub fn rules(app: &App) -> Vec<RuleView> {
         });
         let proof = snapshot.proofs.of_rule(rule);
         RuleView {
+            candidate: false,
             remarks: remarks(&summary, fails_open, proof.as_ref()),
             proof,
             summary,

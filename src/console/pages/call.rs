@@ -41,8 +41,7 @@ pub(in crate::console) async fn show(
     let query = query.unwrap_or_default();
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS).unwrap_or_default();
     let Some(mut found) = app.resources.trace.view(&id, &filter) else {
-        let message = "no call with this id is kept; the trace holds the last ones only";
-        return Err(ApiError::new(ErrorReason::UnknownCall, message));
+        return Err(unknown_call(&app, &id));
     };
     found.call = visible_call(&principal, found.call);
     let content = match FormFields::from_query(Some(&query)).get("content") {
@@ -67,6 +66,16 @@ pub(in crate::console) async fn show(
     Ok(Page::new(format!("Call {id}"), body).under(LIST))
 }
 
+/// Returns the error of a call without a record.
+pub(super) fn unknown_call(app: &App, id: &str) -> ApiError {
+    let message = if app.resources.trace.is_in_flight(id) {
+        "the call is in flight; its record is made at its end"
+    } else {
+        "no call with this id is kept; the trace holds the last ones only"
+    };
+    ApiError::new(ErrorReason::UnknownCall, message)
+}
+
 fn neighbours(found: &CallView, query: &str) -> Markup {
     let link = |id: &str, text: &str| html! { a href=(item_address(LIST, id, query)) { (text) } };
     html! {
@@ -75,7 +84,9 @@ fn neighbours(found: &CallView, query: &str) -> Markup {
             @if let Some(newer) = &found.newer { " · " (link(newer, "Newer")) }
             @if let Some(older) = &found.older { " · " (link(older, "Older")) }
             " · " a href={ "/console/try?call=" (found.call.id) } { "Try it again" }
-            " · " a href={ (item_address(LIST, &found.call.id, "")) "/test" } { "Make a test of this" }
+            @if found.has_content {
+                " · " a href={ (item_address(LIST, &found.call.id, "")) "/test" } { "Make a test of this" }
+            }
             " · " a href=(item_address("/calls", &found.call.id, "")) { "JSON" }
         }
     }

@@ -11,8 +11,9 @@ use crate::{
         call_row::{LIST as CALLS, verdict_badge},
         format::{calls_with, config_line, item_address},
         page::Page,
+        pages::call::unknown_call,
     },
-    error::{ApiError, ErrorReason},
+    error::ApiError,
     observe::trace::DenialGroup,
     state::App,
     view::{
@@ -57,8 +58,7 @@ pub(in crate::console) async fn test_of_call(
     principal: AdminPrincipal,
 ) -> Result<Page, ApiError> {
     let Some(call) = app.resources.trace.find(&id) else {
-        let message = "no call with this id is kept; the trace holds the last ones only";
-        return Err(ApiError::new(ErrorReason::UnknownCall, message));
+        return Err(unknown_call(&app, &id));
     };
     let content = view_content(&app, &principal, &id, REASON)?;
     let yaml = content.and_then(|content| test_case::from_content(&app, &call, &content));
@@ -68,7 +68,7 @@ pub(in crate::console) async fn test_of_call(
             Some(yaml) => (test_file(&yaml, &RuleSource::of(&app.snapshot().config))),
             None => {
                 p { "The content of this call is not kept, so there is nothing to make a test of. "
-                    code { "trace.content.denied_or_edited: true" } " keeps it." }
+                    code { "trace.content" } " of the config keeps the content of denied, edited or sampled calls." }
             }
         }
     };

@@ -14,7 +14,7 @@ use crate::{
     view::rules::{self, RuleRemark, RuleView},
 };
 
-/// Shows the policies and hooks of the config in use.
+/// Shows the policies and hooks of the config in use, and of the one that is rolled out.
 pub(in crate::console) async fn list(State(app): State<App>) -> Page {
     let rules = rules::rules(&app);
     let rows = html! { @for rule in &rules { (row(rule)) } };
@@ -67,6 +67,7 @@ fn row(view: &RuleView) -> Markup {
             td.nowrap { (summary.last_acted.as_deref().unwrap_or("never")) }
             td.nowrap {
                 (config_line(&rule.at))
+                @if view.candidate { br; (badge(BadgeKind::Neutral, "rollout")) }
                 @if let Some(when) = &rule.when { br; "when " code { (when) } }
             }
         }

@@ -329,6 +329,14 @@ pub enum ExchangeEnd {
 }
 
 impl ExchangeEnd {
+    /// Every possible end, the usual one first.
+    pub const ALL: [Self; 4] = [
+        Self::Complete,
+        Self::Truncated,
+        Self::Disconnected,
+        Self::Aborted,
+    ];
+
     /// Returns the name in logs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -3,6 +3,8 @@
 //! A filter is a list of conditions `key:value`, all of which must hold. In a query string
 //! each is a parameter of its own, or all are in `q`.
 
+mod words;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use thiserror::Error;
@@ -11,12 +13,15 @@ use url::form_urlencoded;
 use crate::{
     dialect::Api,
     event::Action,
-    observe::trace::{
-        record::{
-            CallRecord,
-            traced_event::{RunDetail, TracedEvent, TracedRun},
+    observe::{
+        recorder::ExchangeEnd,
+        trace::{
+            record::{
+                CallRecord,
+                traced_event::{RunDetail, TracedEvent, TracedRun},
+            },
+            store::denials::MIN_CUT_NAME_BYTES,
         },
-        store::denials::MIN_CUT_NAME_BYTES,
     },
     timestamp::{now_ms, rfc3339_ms},
 };
@@ -42,7 +47,7 @@ pub const FILTER_KEYS: &[(&str, &str)] = &[
     ("rule", "name of a policy or hook that was asked"),
     (
         "tool",
-        "name of a tool that an event or a denied call was about",
+        "name of a tool that an event was about, or whose call was denied or would have been",
     ),
     (
         "would",
@@ -50,6 +55,7 @@ pub const FILTER_KEYS: &[(&str, &str)] = &[
     ),
     ("edited", "`request`, `answer` or `any`"),
     ("error", "reason code of an error, or `any`"),
+    ("ended", "end of the response, such as `truncated`"),
 ];
 
 /// Digits of a caller's key that a filter must have.
@@ -84,6 +90,7 @@ enum FilterKey {
     Would,
     Edited,
     Error,
+    Ended,
 }
 
 /// Error of parsing a filter of the live trace.
@@ -205,7 +212,7 @@ impl TraceFilter {
     }
 
     fn add_words(&mut self, words: &str) -> Result<(), FilterError> {
-        for word in split_words(words) {
+        for word in words::split(words) {
             let Some((key, value)) = word.split_once(':') else {
                 return Err(FilterError::NoKey { word });
             };
@@ -239,6 +246,9 @@ impl TraceFilter {
             FilterKey::Edited if !["request", "answer", "any"].contains(&value.as_str()) => {
                 return Err(bad("request, answer, any".to_owned()));
             }
+            FilterKey::Ended if !ExchangeEnd::ALL.iter().any(|end| end.as_str() == value) => {
+                return Err(bad(ExchangeEnd::ALL.map(ExchangeEnd::as_str).join(", ")));
+            }
             FilterKey::Since => {
                 let expected = "a time such as 2026-11-24T08:00:00Z or a duration such as 15m";
                 let since = parse_since(&value).ok_or_else(|| bad(expected.to_owned()))?;
@@ -267,9 +277,9 @@ impl TraceFilter {
             FilterKey::Since => record.started_ms >= self.since_ms,
             FilterKey::Rule => any_run(events, |run, _| is_name(run.name(), value)),
             FilterKey::Tool => {
-                let mut denied = record.denied_tools();
-                let mut subjects = events.filter_map(|event| event.subject.as_deref());
-                subjects.any(|tool| is_name(tool, value)) || denied.any(|tool| is_name(tool, value))
+                let subjects = events.filter_map(|event| event.subject.as_deref());
+                let denied = record.denied_tools().chain(record.would_deny_tools());
+                subjects.chain(denied).any(|tool| is_name(tool, value))
             }
             FilterKey::Would => any_run(events, |_, detail| {
                 detail.would.is_some_and(|would| would.as_str() == value)
@@ -283,12 +293,13 @@ impl TraceFilter {
                 Some(error) => value == "any" || error.eq_ignore_ascii_case(value),
                 None => false,
             },
+            FilterKey::Ended => record.end.as_str() == value,
         }
     }
 }
 
 impl FilterKey {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Caller,
         Self::Session,
         Self::Dialect,
@@ -301,6 +312,7 @@ impl FilterKey {
         Self::Would,
         Self::Edited,
         Self::Error,
+        Self::Ended,
     ];
 
     fn parse(name: &str) -> Option<Self> {
@@ -321,6 +333,7 @@ impl FilterKey {
             Self::Would => "would",
             Self::Edited => "edited",
             Self::Error => "error",
+            Self::Ended => "ended",
         }
     }
 }
@@ -361,35 +374,6 @@ fn parse_since(text: &str) -> Option<u64> {
         number.checked_mul(*factor)
     })?;
     Some(now_ms().saturating_sub(ago))
-}
-
-/// Splits at spaces outside of double quotes, which are removed. Within quotes, `\"` is a quote and
-/// `\\` a backslash.
-fn split_words(text: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut is_quoted = false;
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let letter = match letter {
-            '"' => {
-                is_quoted = !is_quoted;
-                continue;
-            }
-            letter if letter.is_whitespace() && !is_quoted => {
-                words.push(String::new());
-                continue;
-            }
-            '\\' if is_quoted => letters
-                .next_if(|next| matches!(next, '"' | '\\'))
-                .unwrap_or('\\'),
-            letter => letter,
-        };
-        if let Some(word) = words.last_mut() {
-            word.push(letter);
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 #[cfg(test)]

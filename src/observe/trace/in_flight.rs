@@ -71,6 +71,16 @@ impl InFlightCalls {
         found.total = exchanges.count().max(found.calls.len());
         found
     }
+
+    /// Returns whether a request is in flight.
+    pub(crate) fn has(exchanges: &InFlightExchanges, id: &str) -> bool {
+        let mut is_found = false;
+        exchanges.read(|exchange| {
+            is_found |= *exchange.request_id == *id;
+            !is_found
+        });
+        is_found
+    }
 }
 
 impl InFlightCall {

@@ -120,6 +120,11 @@ pub struct CallDetail {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub denied_tools: Vec<Box<str>>,
+    /// Tools whose calls a rule in mode `observe` would have removed, each once and at most 16 of
+    /// them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub would_deny_tools: Vec<Box<str>>,
     /// Shares of the duration.
     pub times: TimeSplit,
     /// Effect of edits on the prompt cache of the model API.
@@ -297,13 +302,14 @@ impl CallDetail {
                 .as_ref()
                 .map_or(0, DocumentDiff::heap_bytes)
             + self.chunks.heap_bytes()
-            + self.denied_tools.capacity() * size_of::<Box<str>>()
-            + self
-                .denied_tools
-                .iter()
-                .map(|tool| tool.len())
-                .sum::<usize>()
+            + tools_bytes(&self.denied_tools)
+            + tools_bytes(&self.would_deny_tools)
     }
+}
+
+fn tools_bytes(tools: &Vec<Box<str>>) -> usize {
+    let names: usize = tools.iter().map(|tool| tool.len()).sum();
+    tools.capacity() * size_of::<Box<str>>() + names
 }
 
 #[expect(

@@ -42,6 +42,13 @@ const MAX_NAME_BYTES: usize = 256;
 /// Digits of a caller's key that are kept.
 const KEY_CHARS: usize = 16;
 
+/// A request to the model API that is not sent yet: the decision log and the circuit breaker may
+/// refuse it.
+#[derive(Debug, Clone, Copy)]
+struct WaitingRequest {
+    bytes: Option<u64>,
+}
+
 /// Receives the events of one exchange and makes its record.
 ///
 /// Without policies and hooks it holds nothing until the end.
@@ -54,6 +61,8 @@ pub struct TraceSink {
     /// The first event that is decided.
     event: Option<EventName>,
     rounds: u32,
+    /// A request that waits until it can be sent.
+    waiting: Option<WaitingRequest>,
     tokens: TokenSum,
     /// Steps that were not kept, because the record or the trace is full.
     dropped_details: u32,
@@ -85,6 +94,7 @@ impl TraceSink {
             kind,
             event: None,
             rounds: 0,
+            waiting: None,
             tokens: TokenSum::default(),
             dropped_details: 0,
             call: None,
@@ -207,15 +217,9 @@ impl TraceSink {
     /// Records the events of the request.
     fn record_request(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
         match event {
-            ExchangeEvent::UpstreamSelected(target) => {
-                if let Some(round) = self.call.as_mut().and_then(|call| call.round_mut()) {
-                    round.upstream = target;
-                }
-            }
             ExchangeEvent::UpstreamAnswered { status } => {
-                let now_us = exchange.micros_now();
-                if let Some(round) = self.call.as_mut().and_then(|call| call.round_mut()) {
-                    (round.status, round.answered_us) = (Some(*status), Some(now_us));
+                if let Some(call) = &mut self.call {
+                    call.answer(exchange.micros_now(), *status);
                 }
             }
             ExchangeEvent::RequestEdited { before, after } => {
@@ -234,12 +238,17 @@ impl TraceSink {
         }
     }
 
-    /// Begins a round with the request that is sent upstream.
-    fn begin_round(&mut self, exchange: &Exchange, sent_bytes: Option<u64>) {
-        self.rounds += 1;
-        self.tokens.end_round();
-        if let Some(call) = &mut self.call {
-            call.send(exchange.micros_now(), sent_bytes);
+    /// Begins a round with the first attempt to send its request, and records the address.
+    fn attempt(&mut self, exchange: &Exchange, target: &'static str) {
+        if let Some(request) = self.waiting.take() {
+            self.rounds += 1;
+            self.tokens.end_round();
+            if let Some(call) = &mut self.call {
+                call.send(exchange.micros_now(), request.bytes);
+            }
+        }
+        if let Some(round) = self.call.as_mut().and_then(|call| call.round_mut()) {
+            round.upstream = target;
         }
     }
 
@@ -270,6 +279,7 @@ impl Sink for TraceSink {
             ExchangeEvent::Planned { .. } => self.record_plan(exchange, event),
             ExchangeEvent::HookFinished { event, run } => {
                 self.count_run(exchange, *event, run);
+                self.add_observed_tools(run);
                 let now_us = exchange.micros_now();
                 if let Some(call) = self.call(0) {
                     call.add_hook_time(now_us, clock::micros(run.elapsed));
@@ -285,8 +295,10 @@ impl Sink for TraceSink {
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
             ExchangeEvent::UsageReported(usage) => self.tokens.set(*usage),
             ExchangeEvent::Sending { body, .. } => {
-                self.begin_round(exchange, body.map(|body| body.len() as u64));
+                let bytes = body.map(|body| body.len() as u64);
+                self.waiting = Some(WaitingRequest { bytes });
             }
+            ExchangeEvent::UpstreamSelected(target) => self.attempt(exchange, target),
             other if self.call.is_some() => {
                 self.record_request(exchange, other);
                 self.record_runs(exchange, other);

@@ -209,6 +209,11 @@ impl TraceStore {
         InFlightCalls::read(&self.in_flight, filter)
     }
 
+    /// Returns whether a request is in flight.
+    pub fn is_in_flight(&self, id: &str) -> bool {
+        InFlightCalls::has(&self.in_flight, id)
+    }
+
     /// Returns the masked content of a request, if it is kept.
     pub fn content(&self, id: &str) -> Option<Arc<StoredContent>> {
         self.contents.find(id)

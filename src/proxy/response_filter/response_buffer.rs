@@ -128,11 +128,11 @@ impl<'a> ResponseBuffer<'a> {
         chunk: ResponseDocument,
         before: &ReceivedChunk,
     ) -> Result<Vec<ResponseDocument>, DialectError> {
-        let is_edited = chunk.is_edited();
-        if is_edited {
-            self.steps
+        // A policy that withholds text until it is complete may write the same text again.
+        let is_edited = chunk.is_edited()
+            && self
+                .steps
                 .record_answer_edit(&before.json, &chunk.current_bytes());
-        }
         let admitted = self.admit(chunk)?;
         let held_bytes = self.held_bytes + self.filter.held_bytes();
         self.steps.record_chunk(before, is_edited, held_bytes);

@@ -34,7 +34,7 @@ pub fn run(
         } else if let Some(context) = note.context.as_deref().filter(|_| prompt == Some(index)) {
             history.edit(item.content)?.append_text(context)?;
         }
-        if item.content < last_content {
+        if item.content < last_content && !note.hidden_contents.is_empty() {
             let edit = history.edit(item.content)?;
             edit.insert_after(&note.hidden_contents)?;
         }

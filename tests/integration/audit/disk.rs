@@ -16,6 +16,7 @@ use crate::harness::{
     Agent, ServerProcess, TEST_TIMEOUT, Upstream, assert_refused, decision_log, eventually, hook,
     hookgate, prompt,
 };
+use crate::trace::until;
 
 const MODEL: &str = "m";
 
@@ -117,6 +118,12 @@ async fn a_full_disk_refuses_calls_until_there_is_space() {
     assert!(refused >= 20, "{refused}");
     let seen = upstream.requests().len();
     assert_eq!(seen, 41 - refused, "refused calls reach no upstream");
+    let path = "/calls?error=AUDIT_UNAVAILABLE";
+    let listed = until(&gateway.operator, path, |found| {
+        found["calls"][0].is_object()
+    })
+    .await;
+    assert_eq!(listed["calls"][0]["rounds"], 0, "{listed:#}");
     assert_eq!(gateway.operator.get("/readyz").await.status, 503);
     assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 1);
     let text = fs::read_to_string(&log_path).unwrap();

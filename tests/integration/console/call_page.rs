@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{Browser, TestGateway, Upstream, hook, prompt},
+    harness::{Browser, TestGateway, Upstream, closed_port, decision_log, hook, prompt},
     trace::{calls, until},
 };
 
@@ -144,4 +144,106 @@ async fn a_reported_event_is_shown_as_an_event_and_not_as_disconnected() {
             assert!(!page.contains(wrong), "{wrong} in {page}");
         }
     }
+}
+
+/// Waits for the record of a call. Returns it, and the page of the call.
+async fn call_and_page(gateway: &TestGateway, id: &str) -> (Value, String) {
+    let path = format!("/calls/{id}");
+    let has_ended = |found: &Value| found["call"].is_object();
+    let found = until(&gateway.operator(), &path, has_ended).await;
+    let page = Browser::at(gateway).get(&format!("/console{path}")).await;
+    (found["call"].clone(), page.html)
+}
+
+#[tokio::test]
+async fn an_observing_tool_guard_is_shown_with_what_it_would_deny() {
+    let call = json!({ "functionCall": { "name": "shell", "args": {} } });
+    let answer = json!({ "candidates": [{
+        "content": { "role": "model", "parts": [call] }, "finishReason": "STOP",
+    }] });
+    let upstream = Upstream::answering(&answer).await;
+    let config =
+        "policies: [{ policy: tool_guard, name: watcher, mode: observe, deny: [shell] }]\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let mut body = prompt("list files");
+    body["tools"] = json!([{ "functionDeclarations": [{ "name": "shell" }] }]);
+
+    let answer = gateway.agent().generate("m", &body).await;
+
+    assert_eq!(answer.header("x-hookgate-action"), "pass");
+    let found = calls(&gateway, "would=deny&tool=shell", 1).await;
+    assert_eq!(found["calls"][0]["tools"], json!(["shell"]), "{found:#}");
+    let id = answer.header("x-hookgate-request-id");
+    let (record, page) = call_and_page(&gateway, id).await;
+    assert_eq!(record["detail"]["would_deny_tools"], json!(["shell"]));
+    assert_eq!(record["detail"]["denied_tools"], Value::Null);
+    for shown in ["would deny", "would remove 1 tool call", "would edit"] {
+        assert!(page.contains(shown), "{shown} in {page}");
+    }
+    assert!(!page.contains("call removed"), "{page}");
+}
+
+#[tokio::test]
+async fn a_call_that_an_open_circuit_refuses_is_not_shown_as_sent() {
+    let upstream = Upstream::mock().await;
+    let unused = closed_port();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\", circuit: {{ failures: 1 }} }} }}\n\
+         policies: [{{ policy: redact, detect: [email] }}]\naudit: {{ path: audit.jsonl }}\n",
+        unused.local_addr().unwrap()
+    );
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let mut seen = Vec::new();
+
+    for _ in 0..2 {
+        let answer = gateway
+            .agent()
+            .generate("m", &prompt("I am ann@example.com"))
+            .await;
+        let id = answer.header("x-hookgate-request-id").to_owned();
+        seen.push(call_and_page(&gateway, &id).await);
+    }
+
+    let rounds = seen.iter().map(|(record, _)| record["rounds"].clone());
+    assert_eq!(rounds.collect::<Vec<Value>>(), [1, 0]);
+    for (record, page) in &seen {
+        let is_sent = record["rounds"] == 1;
+        assert_eq!(
+            page.contains("<h3>Sent to the model API"),
+            is_sent,
+            "{page}"
+        );
+        assert_eq!(
+            page.contains("Nothing was sent to the model API."),
+            !is_sent,
+            "{page}"
+        );
+        assert_eq!(
+            record["detail"]["request_diff"].is_object(),
+            is_sent,
+            "{record:#}"
+        );
+        assert_eq!(record["upstream"], if is_sent { "primary" } else { "" });
+        assert!(!page.contains("AfterModel"), "{page}");
+    }
+    assert_eq!(seen[1].0["error"], "CIRCUIT_OPEN");
+    let folder = gateway.stop_and_keep_files().await;
+    let lines = decision_log(&folder.path().join("audit.jsonl"));
+    let outcomes = lines.iter().filter(|line| line["kind"] == "outcome");
+    let rounds: Vec<&Value> = outcomes.map(|outcome| &outcome["rounds"]).collect();
+    assert_eq!(rounds, [1, 0]);
+}
+
+#[tokio::test]
+async fn a_test_is_offered_only_for_calls_whose_content_is_kept() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{KEEP_DENIED}policies: [{{ policy: prompt_guard, deny: [apple] }}]\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+
+    let passed = gateway.agent().generate("m", &prompt("hello")).await;
+    let (_, passed) = call_and_page(&gateway, passed.header("x-hookgate-request-id")).await;
+    let (denied, _) = call_with_content(&gateway, "an apple").await;
+
+    assert!(!passed.contains("Make a test of this"), "{passed}");
+    assert!(denied.contains("Make a test of this"), "{denied}");
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::harness::{
-    Agent, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, prompt, run, send_and_read,
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, prompt, run, send_and_read,
 };
 
 /// A gateway that rolls out `next.yaml`, which denies prompts with "banana".
@@ -552,4 +552,40 @@ async fn sessions_of_the_new_config_are_recorded_with_its_patterns() {
         assert!(Instant::now() < deadline, "nothing is recorded");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_see_the_rules_of_both_configs() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let rest = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nrevisions: {{ path: revisions }}\n",
+        upstream.addr
+    );
+    let next = "hooks: { BeforeModel: [{ hooks: [{ name: newguard, command: exit 1 }] }] }\n";
+    write("next.yaml", &format!("{next}{rest}"));
+    let current = "policies: [{ policy: prompt_guard, name: words, deny: [apple] }]\n";
+    let rollout = "rollout: { to: next.yaml, percent: 100 }\n";
+    write("hookgate.yaml", &format!("{current}{rest}{rollout}"));
+    let mut served = ServerProcess::folder(folder.path());
+    let (agent, operators) = (Agent::at(served.addr()), served.operators());
+
+    assert!(!is_denied(&agent, "apple").await);
+
+    let rules = Agent::at(operators).get("/rules").await.json();
+    let rules = rules.as_array().unwrap().iter();
+    let seen: Vec<Value> = rules
+        .map(|rule| json!([rule["name"], rule["candidate"], rule["failed"]]))
+        .collect();
+    assert_eq!(
+        seen,
+        [json!(["words", null, 0]), json!(["newguard", true, 1])]
+    );
+    let browser = Browser::at_address(operators);
+    let page = browser.get("/console/rules").await.html;
+    assert!(page.contains("newguard"), "{page}");
+    let page = browser.get("/console/").await.html;
+    assert!(!page.contains("No hook failed in 24 h."), "{page}");
+    assert!(page.contains("newguard × 1"), "{page}");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MODEL, event, record, rule, text_answer};
+use super::{MODEL, event, record, rule, text_answer, until};
 use crate::harness::{TestGateway, Upstream, hook, prompt, respond};
 
 const REDACT: &str = "policies: [{ policy: redact, detect: [aws_key] }]\n";
@@ -61,6 +61,10 @@ async fn an_unedited_call_has_no_diff() {
         (&Value::Null, &Value::Null)
     );
     assert_eq!(detail["events"][0]["event"], "BeforeModel");
+    assert_eq!(
+        (&detail["chunks"]["chunks"], &detail["chunks"]["edited"]),
+        (&json!(1), &json!(0))
+    );
 }
 
 #[tokio::test]
@@ -124,4 +128,64 @@ async fn an_edit_of_an_earlier_message_invalidates_the_prompt_cache() {
         cache["invalidated_percent"].as_u64().unwrap() > 20,
         "{cache}"
     );
+}
+
+#[tokio::test]
+async fn a_call_whose_request_derived_events_change_is_edited() {
+    let context = json!({ "hookSpecificOutput": { "additionalContext": "noted" } });
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "read a" }] },
+        { "role": "model", "parts": [{ "functionCall": { "name": "read", "args": {} } }] },
+        { "role": "user", "parts": [{ "functionResponse":
+            { "name": "read", "response": { "output": "text" } } }] },
+    ] });
+    let cases = [
+        (
+            "AfterTool",
+            hook::denying("rule", "hidden"),
+            "deny",
+            "denied",
+        ),
+        (
+            "AfterTool",
+            hook::printing("rule", &context),
+            "proceed",
+            "edited",
+        ),
+        (
+            "SessionStart",
+            hook::printing("rule", &context),
+            "proceed",
+            "edited",
+        ),
+    ];
+    for (name, hook, verdict, kind) in cases {
+        let upstream = Upstream::answering(&text_answer("done")).await;
+        let config = format!(
+            "trace: {{ content: {{ denied_or_edited: true }} }}\n\
+             record: {{ path: recordings, what: {{ only: [{kind}] }} }}\n{}",
+            hook::config(&[(name, hook)])
+        );
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let agent = gateway.agent().sending("x-hookgate-session", "s-1");
+
+        let answer = agent.generate(MODEL, &body).await;
+        let again = agent.generate(MODEL, &body).await;
+
+        let actions = [&answer, &again].map(|answer| answer.header("x-hookgate-action"));
+        assert_eq!(actions, ["edit", "edit"], "{name}");
+        let id = answer.header("x-hookgate-request-id");
+        let record = record(&gateway, id).await;
+        assert_eq!(event(&record, name)["verdict"], verdict);
+        assert_eq!(record["action"], "edit", "{record:#}");
+        let path = format!("/calls/{id}/content");
+        until(&gateway.operator(), &path, |found| found["id"].is_string()).await;
+        let folder = gateway.stop_and_keep_files().await;
+        let recorded = hookgate::recording::read(&folder.path().join("recordings"), None).unwrap();
+        let recorded: Vec<String> = recorded.map(|exchange| exchange.unwrap().id).collect();
+        assert!(
+            recorded.iter().any(|recorded| recorded == id),
+            "{name} {kind}: {recorded:?}"
+        );
+    }
 }

@@ -70,6 +70,9 @@ async fn a_call_is_in_the_in_flight_list_until_it_ends() {
         assert!(page.contains("1 of 1 calls in flight match"), "{page}");
         assert!(page.contains("200, streams"), "{page}");
         assert_eq!(operator.get("/calls").await.json()["calls"], json!([]));
+        let path = format!("/console/calls/{}", call["id"].as_str().unwrap());
+        let page = Browser::at(&gateway).get(&path).await.html;
+        assert!(page.contains("the call is in flight"), "{page}");
 
         drop(stream);
         let ended = until(&operator, "/calls/in_flight", has_calls(0)).await;

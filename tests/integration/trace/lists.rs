@@ -1,9 +1,10 @@
 //! Records of calls: decisions, skipped rules, and the lists of calls, rules and denials.
 
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 
 use super::{MODEL, calls, event, record, rule, text_answer, tool_call_answer};
-use crate::harness::{TestGateway, Upstream, prompt};
+use crate::harness::{Browser, TestGateway, Upstream, chunked_head, prompt, write_chunk};
 
 const GUARDS: &str = r#"hooksConfig: { disabled: [off] }
 policies:
@@ -347,4 +348,34 @@ async fn reasons_of_hookgate_itself_are_shown_and_those_of_hooks_are_not() {
     let mut groups = denials["groups"].as_array().unwrap().iter();
     let slow = groups.find(|group| group["rule"] == "slow").unwrap();
     assert_eq!(slow["reason"]["text"], "Hook slow failed: timed out");
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_listed_and_found_as_truncated() {
+    let upstream = Upstream::raw(|_, mut socket| async move {
+        let head = chunked_head("text/event-stream");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let chunk = format!("data: {}\r\n\r\n", text_answer("hello"));
+        write_chunk(&mut socket, chunk.as_bytes()).await.unwrap();
+    })
+    .await;
+    for config in ["", "policies: [{ policy: redact, detect: [email] }]\n"] {
+        let gateway = TestGateway::start(&upstream, config).await;
+        let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
+
+        let opened = gateway.agent().try_open(&path, prompt("hi").to_string());
+        // The connection may break before the head is read.
+        if let Ok(mut answer) = opened.await {
+            while let Ok(Some(_)) = answer.chunk().await {}
+        }
+
+        let found = calls(&gateway, "ended=truncated", 1).await;
+        assert_eq!(found["calls"][0]["end"], "truncated", "{found:#}");
+        let others = gateway.operator().get("/calls?ended=complete").await.json();
+        assert_eq!(others["calls"], json!([]));
+        let page = Browser::at(&gateway).get("/console/calls").await.html;
+        assert!(page.contains("<td>200, truncated</td>"), "{page}");
+        let wrong = gateway.operator().get("/calls?ended=early").await;
+        assert_eq!(wrong.status, 400);
+    }
 }

@@ -81,3 +81,40 @@ async fn policy_durations_include_every_chunk_of_a_stream() {
     let rules = gateway.operator().get("/rules").await.json();
     assert!(rules[0]["p50_us"].as_u64() > Some(0), "{rules:#}");
 }
+
+#[tokio::test]
+async fn events_of_an_answer_are_recorded_behind_the_request_and_only_if_there_is_one() {
+    let html = "<html>bad</html>";
+    let good = text_answer("hello").to_string();
+    let answers = [
+        (502, "text/html", html.to_owned()),
+        (200, "text/html", html.to_owned()),
+        (200, "application/json", good),
+    ];
+    let config = format!(
+        "policies: [{{ policy: redact, name: mask, detect: [email] }}]\n{}",
+        hook::config(&[("AfterModel", hook::command("look", "cat > /dev/null"))])
+    );
+    for (status, media_type, body) in answers {
+        let is_good = media_type == "application/json";
+        let upstream = Upstream::with(move |_| respond(status, media_type, body.clone())).await;
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        let answer = gateway.agent().generate(MODEL, &prompt("hello")).await;
+
+        let record = record(&gateway, answer.header("x-hookgate-request-id")).await;
+        let events = record["detail"]["events"].as_array().unwrap();
+        let has_event = events.iter().any(|event| event["event"] == "AfterModel");
+        assert_eq!(has_event, is_good, "{record:#}");
+        assert_eq!(record["rounds"], 1, "{record:#}");
+        if is_good {
+            let round = &record["detail"]["upstream_rounds"][0];
+            let after = event(&record, "AfterModel");
+            assert!(
+                after["at_us"].as_u64() >= round["answered_us"].as_u64(),
+                "{record:#}"
+            );
+            assert_eq!(rule(after, "mask")["runs"], 1, "{record:#}");
+        }
+    }
+}

@@ -7,13 +7,16 @@ use utoipa::ToSchema;
 
 use crate::{
     event::{Action, EventName},
-    observe::trace::{
-        record::{
-            CallRecord, RecordKind,
-            reason_text::ReasonText,
-            traced_event::{TracedEvent, TracedRun},
+    observe::{
+        recorder::ExchangeEnd,
+        trace::{
+            record::{
+                CallRecord, RecordKind,
+                reason_text::ReasonText,
+                traced_event::{TracedEvent, TracedRun},
+            },
+            rule::RulePosition,
         },
-        rule::RulePosition,
     },
 };
 
@@ -53,6 +56,9 @@ pub struct CallSummary<'a> {
     /// Reason code of an error of hookgate's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
+    /// End of the response body; `complete` for an event that was decided.
+    #[schema(value_type = String)]
+    pub end: ExchangeEnd,
     /// Policy or hook that decided, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<DecidingRule<'a>>,
@@ -119,6 +125,7 @@ impl CallRecord {
             status: self.status,
             action: self.action.as_str(),
             error: self.error,
+            end: self.end,
             decided_by: self.decided_by(),
             tools: self.tools(),
             edited_request: self.has_edited_request(),
@@ -158,7 +165,10 @@ impl CallRecord {
             let is_tool = matches!(event.event, EventName::BeforeTool | EventName::AfterTool);
             event.subject.as_deref().filter(|_| is_tool)
         });
-        for tool in subjects.chain(self.denied_tools()) {
+        for tool in subjects
+            .chain(self.denied_tools())
+            .chain(self.would_deny_tools())
+        {
             if !tools.contains(&tool) {
                 tools.push(tool);
             }
@@ -170,6 +180,12 @@ impl CallRecord {
     pub fn denied_tools(&self) -> impl Iterator<Item = &str> {
         let detail = self.detail.iter();
         detail.flat_map(|detail| detail.denied_tools.iter().map(|tool| &**tool))
+    }
+
+    /// Returns the tools whose calls a rule in mode `observe` would have removed.
+    pub fn would_deny_tools(&self) -> impl Iterator<Item = &str> {
+        let detail = self.detail.iter();
+        detail.flat_map(|detail| detail.would_deny_tools.iter().map(|tool| &**tool))
     }
 
     /// Returns the strictest verdict on an event or on a call of a tool.

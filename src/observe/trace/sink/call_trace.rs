@@ -25,6 +25,8 @@ pub(crate) struct CallTrace {
     held_since_us: Option<u32>,
     /// The round whose response is not complete.
     open_round: Option<OpenRound>,
+    /// The event of this round's response, until that is inspected.
+    planned_answer: Option<PlannedAnswer>,
     /// The event of the chunks of this round.
     chunk_event: Option<ChunkEvent>,
     /// Reason for the next round, until that round begins.
@@ -36,6 +38,13 @@ struct OpenRound {
     index: usize,
     sent_us: u32,
     hooks_us: u64,
+}
+
+#[derive(Debug)]
+struct PlannedAnswer {
+    event: TracedEvent,
+    /// Rules that are asked, in the order of the event.
+    asked: Vec<RuleId>,
 }
 
 #[derive(Debug)]
@@ -60,21 +69,49 @@ impl CallTrace {
         self.detail.events.push(event);
     }
 
-    /// Begins the event of the chunks of a response.
-    pub(crate) fn begin_chunks(&mut self, event: TracedEvent, rules: Vec<RuleId>) {
+    /// Plans the event of a response, which is added once the response is inspected.
+    pub(crate) fn plan_answer(&mut self, event: TracedEvent, asked: Vec<RuleId>) {
+        self.planned_answer = Some(PlannedAnswer { event, asked });
+        self.chunk_event = None;
+    }
+
+    /// Records the head of a response. One that no rule inspects has its event at once.
+    pub(crate) fn answer(&mut self, now_us: u32, status: u16) {
+        if let Some(round) = self.round_mut() {
+            (round.status, round.answered_us) = (Some(status), Some(now_us));
+        }
+        let is_inspected = |planned: &PlannedAnswer| !planned.asked.is_empty();
+        if (200..300).contains(&status) && !self.planned_answer.as_ref().is_some_and(is_inspected) {
+            self.begin_chunks();
+        }
+    }
+
+    /// Begins the planned event of a response.
+    fn begin_chunks(&mut self) {
+        let Some(PlannedAnswer { mut event, asked }) = self.planned_answer.take() else {
+            return;
+        };
+        if let Some(answered_us) = self.round_mut().and_then(|round| round.answered_us) {
+            (event.at_us, event.ended_us) = (answered_us, answered_us);
+        }
         let index = self.detail.events.len();
         self.detail.events.push(event);
-        self.chunk_event = Some(ChunkEvent { index, rules });
+        self.chunk_event = Some(ChunkEvent {
+            index,
+            rules: asked,
+        });
     }
 
     /// Returns the event of the chunks of this round.
     pub(crate) fn chunk_event(&mut self) -> Option<&mut TracedEvent> {
+        self.begin_chunks();
         let index = self.chunk_event.as_ref()?.index;
         self.detail.events.get_mut(index)
     }
 
     /// Adds equal runs on a chunk to the event of the chunks.
     pub(crate) fn add_chunk_run(&mut self, rule: RuleId, run: RunDetail) {
+        self.begin_chunks();
         let Some(event) = &self.chunk_event else {
             return;
         };
@@ -135,6 +172,7 @@ impl CallTrace {
 
     /// Adds a chunk of the model's response.
     pub(crate) fn add_chunk(&mut self, now_us: u32, chunk: ChunkSpan) {
+        self.begin_chunks();
         match self.held_since_us {
             None if chunk.held_bytes > 0 => self.held_since_us = Some(now_us),
             Some(_) if chunk.held_bytes == 0 => self.release(now_us),
@@ -159,6 +197,10 @@ impl CallTrace {
     pub(crate) fn finish(mut self, now_us: u32) -> CallDetail {
         self.release(now_us);
         self.end_round(now_us);
+        if self.detail.upstream_rounds.is_empty() {
+            // The request was ready, but not sent.
+            (self.detail.request_diff, self.detail.prompt_cache) = (None, None);
+        }
         for event in &mut self.detail.events {
             event.name_idle_policies();
         }
@@ -184,6 +226,7 @@ impl CallDetail {
         self.upstream_rounds.shrink_to_fit();
         self.chunks.spans.shrink_to_fit();
         self.denied_tools.shrink_to_fit();
+        self.would_deny_tools.shrink_to_fit();
         let diffs = [&mut self.request_diff, &mut self.answer_diff];
         for diff in diffs.into_iter().flatten() {
             diff.changes.shrink_to_fit();

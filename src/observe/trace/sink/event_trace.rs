@@ -105,9 +105,12 @@ impl TraceSink {
         let Some(call) = self.call(traced.bytes()) else {
             return;
         };
-        if !is_whole {
-            call.begin_chunks(traced, asked.iter().map(|asked| asked.rule).collect());
-        } else if !traced.rules.is_empty() {
+        if traced.rules.is_empty() {
+            return;
+        }
+        if has_chunks && !is_skipped {
+            call.plan_answer(traced, asked.iter().map(|asked| asked.rule).collect());
+        } else {
             call.add_event(traced);
         }
     }
@@ -128,7 +131,7 @@ impl TraceSink {
             duration_us: clock::micros(run.elapsed),
             runs: times,
             action: run.action,
-            would: run.would,
+            would: run.would_on_calls(),
             reason: reason.map(|reason| self.reason(event, Some(run), &reason)),
             fields: OutputFields::of(output),
             edited: run.edited,

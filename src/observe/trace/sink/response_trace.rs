@@ -7,6 +7,7 @@ use crate::{
         trace::{
             clock,
             record::{
+                CallDetail,
                 chunk_strip::{ChunkSpan, ChunkStrip},
                 document_diff::DocumentDiff,
             },
@@ -16,8 +17,8 @@ use crate::{
     },
 };
 
-/// Denied tools of one call that are kept.
-const MAX_DENIED_TOOLS: usize = 16;
+/// Tools in one of the lists of a call.
+const MAX_LISTED_TOOLS: usize = 16;
 
 impl TraceSink {
     /// Records runs of policies and hooks on the chunks of a response.
@@ -50,7 +51,9 @@ impl TraceSink {
     pub(super) fn record_answer(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::ChunkFiltered(facts) => self.add_chunk(exchange, *facts),
-            ExchangeEvent::ToolCallDenied { tool } => self.add_denied_tool(tool),
+            ExchangeEvent::ToolCallDenied { tool } => {
+                self.add_tool(tool, |detail| &mut detail.denied_tools)
+            }
             ExchangeEvent::AnswerEdited { before, after } => self.add_edit(before, after),
             ExchangeEvent::RoundEnded { asked_again } => {
                 if let Some(call) = &mut self.call {
@@ -92,15 +95,23 @@ impl TraceSink {
         }
     }
 
-    fn add_denied_tool(&mut self, tool: &str) {
+    /// Records the tools whose calls a rule in mode `observe` would have removed.
+    pub(super) fn add_observed_tools(&mut self, run: &HookRun) {
+        for call in run.refused.iter().filter(|_| !run.is_enforced()) {
+            self.add_tool(&call.tool, |detail| &mut detail.would_deny_tools);
+        }
+    }
+
+    /// Adds a tool to one of the lists of tools.
+    fn add_tool(&mut self, tool: &str, list: fn(&mut CallDetail) -> &mut Vec<Box<str>>) {
         let tool = Box::from(truncated(tool, MAX_NAME_BYTES));
-        let denied = self.call.as_ref().map(|call| &call.detail.denied_tools);
-        if denied.is_some_and(|denied| denied.contains(&tool) || denied.len() >= MAX_DENIED_TOOLS) {
+        let known = self.call.as_mut().map(|call| list(&mut call.detail));
+        if known.is_some_and(|known| known.contains(&tool) || known.len() >= MAX_LISTED_TOOLS) {
             return;
         }
         // A vector begins with space for four.
         if let Some(call) = self.call(tool.len() + 4 * size_of::<Box<str>>()) {
-            call.detail.denied_tools.push(tool);
+            list(&mut call.detail).push(tool);
         }
     }
 
