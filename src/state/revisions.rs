@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use super::{config_source::SourceError, revision_store::RevisionError};
-use crate::{config::Config, hook, mutex::Mutex};
+use crate::{config::Config, event::EventName, hook, mutex::Mutex};
 
 /// Revisions that are kept, the current one included.
 const MAX_REVISIONS: usize = 20;
@@ -107,6 +107,14 @@ impl From<RevisionError> for ReloadError {
 pub(super) fn log_warnings(config: &Config) {
     for problem in hook::warnings(config) {
         tracing::warn!(problem = problem.to_string(), "config warning");
+    }
+}
+
+/// Logs the guards of the config in use that the next one does not have.
+pub(super) fn log_removed_guards(current: &Config, next: &Config) {
+    for (event, name) in current.strict_guards().difference(&next.strict_guards()) {
+        let event = event.map(EventName::as_str).unwrap_or_default();
+        tracing::warn!(hook.name = name, event, "guard removed");
     }
 }
 

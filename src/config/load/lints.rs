@@ -1,14 +1,15 @@
 //! Warnings about hooks: settings without effect, and duplicates.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::pointers::matching;
 use crate::{
     config::{
         matcher::Matcher,
+        registry::Registry,
         settings::hooks::{HookGroup, HookSpec},
         source_span::Problem,
-        spanned_yaml::SpannedYaml,
+        spanned_yaml::{SpannedYaml, escape},
     },
     event::{EventName, MatcherSubject, OutputPart, SubjectKind},
 };
@@ -24,6 +25,32 @@ pub(super) fn unused_settings(document: &SpannedYaml, value: &Value) -> Vec<Prob
     warnings
         .map(|(pointer, message)| Problem::at(&document.span(&pointer), message))
         .collect()
+}
+
+/// Returns a warning about a settings file without hooks, at the key that was probably meant as
+/// one of them.
+pub(super) fn no_hooks(document: &SpannedYaml, registry: &Registry) -> Problem {
+    let message = "the settings file has no hooks, so none of it runs";
+    let formats = registry.protocols.iter().flat_map(|shape| shape.settings);
+    let aliases = formats.flat_map(|format| format.events);
+    let aliases: Vec<&str> = aliases.map(|alias| alias.name).collect();
+    let value = document.value();
+    let mut keys = value.as_object().into_iter().flat_map(Map::keys);
+    let hint = keys.find_map(|key| {
+        let hint = match key.to_ascii_lowercase().as_str() {
+            "hook" | "hooks" if key != "hooks" => "did you mean `hooks`?",
+            "hooksconfig" if key != "hooksConfig" => "did you mean `hooksConfig`?",
+            _ if EventName::parse(key).is_some() || aliases.contains(&key.as_str()) => {
+                "events belong under `hooks`"
+            }
+            _ => return None,
+        };
+        Some((document.key_span(&format!("/{}", escape(key))), hint))
+    });
+    match hint {
+        Some((span, hint)) => Problem::at(&span, format!("{message}; {hint}")),
+        None => Problem::at(&document.span(""), message),
+    }
 }
 
 fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String, String)> {
