@@ -64,8 +64,8 @@ impl CheckArgs {
             if let (Some(source), Some(snapshot)) = (source, snapshots.first()) {
                 match snapshot.build_candidate(&source, &resources) {
                     // The gateway may keep its revisions on another machine.
-                    Err(BuildError::Rollout(error)) if error.is_unknown_version() => {
-                        print_error(&format!("warning: rollout: {error}"));
+                    Err(BuildError::Rollout { span, error }) if error.is_unknown_version() => {
+                        print_error(&format!("warning: {span}: rollout: {error}"));
                     }
                     candidate => snapshots.extend(candidate?),
                 }
@@ -204,7 +204,10 @@ fn print_shadow_problems(config: &Config) {
     };
     let loaded = Config::load(&shadow.config, &Overrides::default(), &hook::registry());
     for problem in loaded.err().iter().flat_map(|error| &error.problems) {
-        print_error(&format!("warning: the shadow cannot be started: {problem}"));
+        let span = &config.shadow_span;
+        print_error(&format!(
+            "warning: {span}: the shadow cannot be started: {problem}"
+        ));
     }
 }
 

@@ -81,8 +81,8 @@ impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Config(error) => Self::BadConfig(error),
-            BuildError::Rollout(source) if source.is_invalid_config() => {
-                Self::BadConfig(Problem::without_span(format!("rollout: {source}")).into())
+            BuildError::Rollout { span, error } if error.is_invalid_config() => {
+                Self::BadConfig(Problem::at(&span, format!("rollout: {error}")).into())
             }
             error => Self::Failed(error.to_string()),
         }

@@ -211,7 +211,10 @@ async fn a_settings_file_that_became_empty_keeps_its_guards() {
     ]}]}}"#;
     let gate = Reloadable::start(|folder, text| {
         fs::write(folder.join("s.json"), guard).unwrap();
-        write_config_file(folder, &format!("{text}\nhook_files: [{{ path: s.json }}]\n"));
+        write_config_file(
+            folder,
+            &format!("{text}\nhook_files: [{{ path: s.json }}]\n"),
+        );
     })
     .await;
     assert!(gate.generate().await.text().contains("not now"));
@@ -237,7 +240,10 @@ async fn guards_that_a_reload_removes_are_logged() {
             {"name": "open", "command": "exit 0"}
         ]}]}}"#;
         fs::write(folder.join("s.json"), settings).unwrap();
-        write_config_file(folder, &format!("{text}\nhook_files: [{{ path: s.json }}]\n"));
+        write_config_file(
+            folder,
+            &format!("{text}\nhook_files: [{{ path: s.json }}]\n"),
+        );
     })
     .await;
 

@@ -148,7 +148,12 @@ impl Loader {
         let document = SpannedYaml::parse(&blank_comments(&text), path)?;
         if document.is_empty() {
             // Perhaps it is being written: its guards must not go away.
-            return Err(Problem::at(&document.span(""), "the settings file is empty"));
+            let start = SourceSpan {
+                file: path.to_owned(),
+                line: 1,
+                column: 1,
+            };
+            return Err(Problem::at(&start, "the settings file is empty"));
         }
         Ok(document)
     }

@@ -7,12 +7,15 @@ use crate::{
     config::{
         matcher::Matcher,
         registry::Registry,
-        settings::hooks::{HookGroup, HookSpec},
+        settings::hooks::{BUILTIN, HookGroup, HookSpec},
         source_span::Problem,
         spanned_yaml::{SpannedYaml, escape},
     },
     event::{EventName, MatcherSubject, OutputPart, SubjectKind},
 };
+
+/// Settings of hooks without an effect on those of type `builtin`.
+const UNUSED_BY_POLICIES: [&str; 4] = ["timeout", "on_failure", "document", "context"];
 
 /// Returns warnings about settings without effect, and about matchers that are no
 /// regular expressions. `value` is the document before defaults are filled in.
@@ -63,12 +66,31 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
         let message = unused_failure_mode(value.pointer(&pointer)?, event)?;
         Some((format!("{pointer}/on_failure"), message))
     });
+    let unused_settings = matching(value, &format!("{pointer}/hooks/*"))
+        .into_iter()
+        .flat_map(|hook| unused_by_policies(value, &hook));
     let translation_warning = translation_warning.map(|text| (at_matcher, text));
     unused_matcher
         .into_iter()
         .chain(failure_modes)
+        .chain(unused_settings)
         .chain(translation_warning)
         .collect()
+}
+
+/// Returns warnings about settings of hooks that policies do not have.
+fn unused_by_policies(value: &Value, hook: &str) -> Vec<(String, String)> {
+    let has = |key: &str| value.pointer(&format!("{hook}/{key}")).is_some();
+    let kind = value.pointer(&format!("{hook}/type"));
+    if kind.and_then(Value::as_str) != Some(BUILTIN) {
+        return Vec::new();
+    }
+    let unused = UNUSED_BY_POLICIES.iter().filter(|key| has(key));
+    let warnings = unused.map(|key| {
+        let message = format!("`{key}` has no effect on a policy");
+        (format!("{hook}/{key}"), message)
+    });
+    warnings.collect()
 }
 
 fn unused_failure_mode(hook: &Value, event: EventName) -> Option<String> {

@@ -1,12 +1,31 @@
-//! Checks of the stores of sessions and limits.
+//! Checks of limits, and of the stores of sessions and limits.
 
 use secrecy::ExposeSecret;
 use url::Url;
 
 use super::loader::Loader;
-use crate::config::{overrides::MissingSecrets, secret::Secret};
+use crate::config::{overrides::MissingSecrets, secret::Secret, settings::config_file::Config};
 
 impl Loader {
+    /// Warns of limits that are never reached, because another one is lower.
+    pub(super) fn warn_of_unreachable_limits(&mut self, config: &Config) {
+        let limits = &config.limits;
+        if limits.body > limits.memory {
+            let message = "`limits.memory` is less than `limits.body`, so a call with a body of that size always fails";
+            self.warning("/limits/memory", message);
+        }
+        for (pointer, _, grant) in config.auth.grants() {
+            if grant.in_flight > limits.in_flight {
+                let message = "the limit is never reached: `limits.in_flight` is lower";
+                self.warning(&format!("{pointer}/in_flight"), message);
+            }
+        }
+        if config.proof.timeout > config.proof.total_timeout {
+            let message = "the timeout is never reached: `proof.total_timeout` is shorter";
+            self.warning("/proof/timeout", message);
+        }
+    }
+
     /// Checks the URLs of Redis. With placeholders for secrets, sessions and limits stay in
     /// memory.
     pub(super) fn check_redis_urls(&mut self) {

@@ -293,7 +293,10 @@ fn settings_files_without_hooks_are_reported() {
             "{\"ui\": {}, \"hook\": {}}",
             "s.json:1:12: WITHOUT; did you mean `hooks`?",
         ),
-        ("{\"Hooks\": {}}", "s.json:1:2: WITHOUT; did you mean `hooks`?"),
+        (
+            "{\"Hooks\": {}}",
+            "s.json:1:2: WITHOUT; did you mean `hooks`?",
+        ),
         (
             "{\"hooksconfig\": {}}",
             "s.json:1:2: WITHOUT; did you mean `hooksConfig`?",
@@ -309,7 +312,11 @@ fn settings_files_without_hooks_are_reported() {
         ("{\"hooksConfig\": {\"enabled\": false}}", ""),
     ] {
         let expected = expected.replace("WITHOUT", without);
-        assert_eq!(messages("", &[("s.json", settings)]), expected, "{settings}");
+        assert_eq!(
+            messages("", &[("s.json", settings)]),
+            expected,
+            "{settings}"
+        );
     }
 }
 

@@ -38,7 +38,7 @@ use crate::{
         policy_layer::PolicyLayer,
         schema::scalars::{AddressSchema, FilePathSchema},
         secret::Secret,
-        source_span::Problem,
+        source_span::{Problem, SourceSpan},
     },
     event::{EventName, OutputPart},
 };
@@ -156,6 +156,12 @@ pub struct Config {
     /// Positions of the addresses of the listeners.
     #[serde(skip)]
     pub listener_spans: ListenerSpans,
+    /// Position of `rollout.to`.
+    #[serde(skip)]
+    pub rollout_span: SourceSpan,
+    /// Position of `shadow.config`.
+    #[serde(skip)]
+    pub shadow_span: SourceSpan,
     /// Policies made of the models and tools that each caller may use. They run after
     /// all others and see their edits.
     #[serde(skip)]
@@ -213,14 +219,15 @@ impl Config {
     pub fn strict_guards(&self) -> BTreeSet<(Option<EventName>, &str)> {
         let hooks = self.hooks.iter().flat_map(|(event, groups)| {
             let hooks = groups.iter().flat_map(|group| &group.hooks);
-            let strict = hooks.filter(|hook| {
-                hook.on_failure == FailureMode::Closed || !hook.proof.is_empty()
-            });
+            let strict = hooks
+                .filter(|hook| hook.on_failure == FailureMode::Closed || !hook.proof.is_empty());
             strict.map(|hook| (Some(*event), hook.label()))
         });
         let policies = self.policies.iter();
         let policies = policies.filter(|policy| !policy.proof.is_empty());
-        hooks.chain(policies.map(|policy| (None, policy.label()))).collect()
+        hooks
+            .chain(policies.map(|policy| (None, policy.label())))
+            .collect()
     }
 
     /// Returns the URL of the Redis in which callers are limited for all replicas together.
