@@ -7,7 +7,7 @@ use clap::Args;
 use super::{
     failure::Failure,
     output::{count, print, print_error},
-    runtime::block_on,
+    runtime::{block_on, until_signal},
     serve::config_source,
 };
 use crate::{
@@ -58,7 +58,7 @@ impl CheckArgs {
         let (hooks, policies) = (config.enabled_hooks().count(), config.policies.len());
         let source = rollout_source(&file, &config)?;
         // Building a snapshot checks what only the transports know.
-        block_on(async {
+        block_on(until_signal(async {
             let resources = AppResources::default();
             let mut snapshots = vec![Snapshot::build(config, &resources, None)?];
             if let (Some(source), Some(snapshot)) = (source, snapshots.first()) {
@@ -74,7 +74,7 @@ impl CheckArgs {
                 prove(snapshots, &resources).await?;
             }
             Ok(())
-        })?;
+        }))?;
         let mut summary = count(hooks, "hook", "hooks");
         if policies > 0 {
             summary = format!("{summary}, {}", count(policies, "policy", "policies"));
