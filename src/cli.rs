@@ -1,6 +1,7 @@
 //! The commands of the `hookgate` binary, one file each.
 //!
-//! Exit codes: 0, 1 (failed), 2 (usage), 78 (invalid config).
+//! Exit codes: 0, 1 (failed), 2 (usage), 78 (invalid config), 130 and 143 (ended by SIGINT and
+//! SIGTERM).
 
 mod admin;
 mod audit;

@@ -72,6 +72,7 @@ fn protocol_shape(protocol: &&dyn Protocol) -> ProtocolShape {
 const fn known_method(row: &MethodSpec) -> KnownMethod {
     KnownMethod {
         name: row.name,
+        upstream: row.api.upstream(),
         never: row.access.refusal(),
     }
 }
@@ -79,6 +80,7 @@ const fn known_method(row: &MethodSpec) -> KnownMethod {
 const fn known_field(field: &FieldSpec) -> KnownMethod {
     KnownMethod {
         name: field.name,
+        upstream: field.api.upstream(),
         never: field.access.refusal(),
     }
 }

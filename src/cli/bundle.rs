@@ -38,8 +38,10 @@ pub(super) struct BundleArgs {
 #[derive(Debug, Subcommand)]
 enum BundleCommand {
     /// Check the policies of a folder, run their tests, and write them as a bundle
+    #[command(after_help = "Example: hookgate bundle build policies -o prod.tar.gz")]
     Build(BuildArgs),
     /// Sign a bundle in place
+    #[command(after_help = "Example: hookgate bundle sign prod.tar.gz --key bundle.key")]
     Sign {
         /// Path of the bundle
         bundle: PathBuf,
@@ -48,6 +50,7 @@ enum BundleCommand {
         key: PathBuf,
     },
     /// Verify the signature and all files of a bundle
+    #[command(after_help = "Example: hookgate bundle verify prod.tar.gz --key ed25519:…")]
     Verify {
         /// Path of the bundle
         bundle: PathBuf,
@@ -56,12 +59,16 @@ enum BundleCommand {
         key: Vec<PublicKey>,
     },
     /// Generate a key, write it to a file with mode 600, and print its public key
+    #[command(after_help = "Example: hookgate bundle key -o bundle.key")]
     Key {
         /// Path of the new file
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
     /// Publish a bundle by HTTP PUT
+    #[command(
+        after_help = "Example: hookgate bundle push prod.tar.gz https://policy.example/hookgate/prod.tar.gz"
+    )]
     Push(PushArgs),
 }
 

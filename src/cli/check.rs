@@ -7,7 +7,7 @@ use clap::Args;
 use super::{
     failure::Failure,
     output::{count, print, print_error},
-    runtime::block_on,
+    runtime::{block_on, until_signal},
     serve::config_source,
 };
 use crate::{
@@ -58,14 +58,14 @@ impl CheckArgs {
         let (hooks, policies) = (config.enabled_hooks().count(), config.policies.len());
         let source = rollout_source(&file, &config)?;
         // Building a snapshot checks what only the transports know.
-        block_on(async {
+        block_on(until_signal(async {
             let resources = AppResources::default();
             let mut snapshots = vec![Snapshot::build(config, &resources, None)?];
             if let (Some(source), Some(snapshot)) = (source, snapshots.first()) {
                 match snapshot.build_candidate(&source, &resources) {
                     // The gateway may keep its revisions on another machine.
-                    Err(BuildError::Rollout(error)) if error.is_unknown_version() => {
-                        print_error(&format!("warning: rollout: {error}"));
+                    Err(BuildError::Rollout { span, error }) if error.is_unknown_version() => {
+                        print_error(&format!("warning: {span}: rollout: {error}"));
                     }
                     candidate => snapshots.extend(candidate?),
                 }
@@ -74,7 +74,7 @@ impl CheckArgs {
                 prove(snapshots, &resources).await?;
             }
             Ok(())
-        })?;
+        }))?;
         let mut summary = count(hooks, "hook", "hooks");
         if policies > 0 {
             summary = format!("{summary}, {}", count(policies, "policy", "policies"));
@@ -204,7 +204,10 @@ fn print_shadow_problems(config: &Config) {
     };
     let loaded = Config::load(&shadow.config, &Overrides::default(), &hook::registry());
     for problem in loaded.err().iter().flat_map(|error| &error.problems) {
-        print_error(&format!("warning: the shadow cannot be started: {problem}"));
+        let span = &config.shadow_span;
+        print_error(&format!(
+            "warning: {span}: the shadow cannot be started: {problem}"
+        ));
     }
 }
 

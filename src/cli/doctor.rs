@@ -87,7 +87,9 @@ impl DoctorArgs {
 
 fn this_machine(project: Option<PathBuf>) -> Result<Machine, Failure> {
     let project = match project {
-        Some(project) => fs::canonicalize(project)?,
+        Some(project) => {
+            fs::canonicalize(&project).map_err(|error| Failure::at(&project, error))?
+        }
         None => env::current_dir()?,
     };
     let home = env::home_dir()

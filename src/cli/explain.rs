@@ -8,10 +8,15 @@ use std::{
 use clap::Args;
 use serde_json::json;
 
-use super::{failure::Failure, output::print, runtime::block_on};
+use super::{
+    failure::Failure,
+    output::print,
+    replay,
+    runtime::{block_on, until_signal},
+};
 use crate::{
     config::BUILTIN,
-    dry_run::{DryRunReport, ExtraKeys, differences, display_value, dry_run, load_config},
+    dry_run::{DryRunReport, ExtraKeys, differences, display_value, dry_run},
     event::{EventName, SkipReason},
     hook::{EventTrace, HookExecution, HookTrace},
     observe::trace::{RulePosition, RunOutcome, TracedEvent, TracedRun},
@@ -46,14 +51,14 @@ pub(super) struct ExplainArgs {
 
 impl ExplainArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = load_config(Some(&self.config))?;
+        let config = replay::load(&self.config)?;
         let action = read_action(&self.input, &self.model)?;
         let execution = if self.dry_run {
             HookExecution::Skipped
         } else {
             HookExecution::Executed
         };
-        block_on(async {
+        block_on(until_signal(async {
             let run = dry_run(&config, &action, execution, server::handle_agent_request);
             let report = Box::pin(run).await?;
             if self.json {
@@ -65,7 +70,7 @@ impl ExplainArgs {
                 execution,
             };
             Ok(print(&printer.lines().join("\n"))?)
-        })
+        }))
     }
 }
 

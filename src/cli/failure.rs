@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, io, path::Path, process::ExitCode};
 
+use tokio::signal::unix::SignalKind;
+
 use super::output::print_error;
 use crate::{
     bundle::ReplicaError,
@@ -15,6 +17,9 @@ use crate::{
 /// The exit code for an invalid config: `EX_CONFIG` of sysexits.h.
 const EXIT_CONFIG: u8 = 78;
 
+/// The exit code of a command that a signal ended, less the number of the signal, as in shells.
+const EXIT_SIGNAL: u32 = 128;
+
 /// The reason why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -22,6 +27,8 @@ pub(super) enum Failure {
     Failed(String),
     /// The config is invalid: exit code 78.
     BadConfig(ConfigError),
+    /// A signal ended the command: exit code 128 and the number of the signal.
+    Interrupted(SignalKind),
 }
 
 impl Failure {
@@ -45,6 +52,11 @@ impl Failure {
             Self::BadConfig(error) => {
                 print_error(&error.to_string());
                 ExitCode::from(EXIT_CONFIG)
+            }
+            Self::Interrupted(signal) => {
+                print_error("hookgate: interrupted");
+                let code = EXIT_SIGNAL.saturating_add_signed(signal.as_raw_value());
+                u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
             }
         }
     }
@@ -76,8 +88,8 @@ impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Config(error) => Self::BadConfig(error),
-            BuildError::Rollout(source) if source.is_invalid_config() => {
-                Self::BadConfig(Problem::without_span(format!("rollout: {source}")).into())
+            BuildError::Rollout { span, error } if error.is_invalid_config() => {
+                Self::BadConfig(Problem::at(&span, format!("rollout: {error}")).into())
             }
             error => Self::Failed(error.to_string()),
         }

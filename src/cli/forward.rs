@@ -148,6 +148,7 @@ impl ForwardArgs {
             client = client.tls_certs_only([]);
         }
         let base = self.url.as_str().trim_end_matches('/');
+        let failure = |error| self.failure(&error);
         let request = client
             .build()
             .map_err(failure)?
@@ -156,36 +157,39 @@ impl ForwardArgs {
         let response = request.send().await.map_err(failure)?;
         let status = response.status();
         if status.is_redirection() {
-            return Err(failed("responded with a redirect"));
+            return Err(self.failed("responded with a redirect"));
         }
         let body = read_body(response, MAX_RESPONSE_BYTES).await;
         let body = body.map_err(failure)?;
-        let body = body.ok_or_else(|| failed("sent a response that is too large"))?;
+        let body = body.ok_or_else(|| self.failed("sent a response that is too large"))?;
         Ok((status, body))
+    }
+
+    fn failure(&self, error: &reqwest::Error) -> Failure {
+        self.failed(if error.is_timeout() {
+            "did not respond in time"
+        } else if error.is_body() || error.is_decode() {
+            "interrupted its response"
+        } else {
+            "cannot be reached"
+        })
+    }
+
+    /// Failure with the gateway's address, but no credentials of its URL.
+    fn failed(&self, why: &str) -> Failure {
+        let gateway = self.url.origin().ascii_serialization();
+        Failure::Failed(format!("the gateway at {gateway} {why}"))
     }
 }
 
 /// Reads the key from a file.
 fn key(file: &Path) -> Result<HeaderValue, Failure> {
+    let failed = |why: String| Failure::Failed(format!("the key file `{}` {why}", file.display()));
     let text = fs::read_to_string(file);
-    let text = text.map_err(|error| Failure::Failed(format!("the key cannot be read: {error}")))?;
-    let mut key = HeaderValue::from_str(text.trim())
-        .map_err(|_| Failure::Failed("the key file contains no valid key".to_owned()))?;
+    let text = text.map_err(|error| failed(format!("cannot be read: {error}")))?;
+    let key = HeaderValue::from_str(text.trim()).ok();
+    let key = key.filter(|key| !key.is_empty());
+    let mut key = key.ok_or_else(|| failed("contains no valid key".to_owned()))?;
     key.set_sensitive(true);
     Ok(key)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn failure(error: reqwest::Error) -> Failure {
-    failed(if error.is_timeout() {
-        "did not respond in time"
-    } else if error.is_body() || error.is_decode() {
-        "interrupted its response"
-    } else {
-        "cannot be reached"
-    })
-}
-
-fn failed(why: &str) -> Failure {
-    Failure::Failed(format!("the gateway {why}"))
 }

@@ -1,6 +1,6 @@
 //! `hookgate mock`: the mock of all supported model APIs.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::Args;
 
@@ -28,8 +28,8 @@ pub(super) struct MockArgs {
     #[arg(long, value_name = "FILE")]
     responses: Option<PathBuf>,
     /// Number of chunks of a streamed text
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    chunks: usize,
+    #[arg(long, value_name = "N", default_value = "3")]
+    chunks: NonZeroUsize,
     /// Delay before each chunk, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     interval: u64,
@@ -42,7 +42,7 @@ impl MockArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = MockConfig {
             script: self.script()?,
-            chunks: self.chunks,
+            chunks: self.chunks.get(),
             interval: Duration::from_millis(self.interval),
             chunk_bytes: self.chunk_bytes,
         };

@@ -10,11 +10,12 @@ use std::{
 
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::interval;
+use tokio::{runtime::Builder, time::interval};
 
 use super::{
     failure::Failure,
     output::{print, print_error},
+    runtime::{self, until_signal},
 };
 use crate::{
     config::Config,
@@ -69,10 +70,9 @@ pub(super) struct ReplayArgs {
 impl ReplayArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let (format, condition) = (self.format, self.fail_on.clone());
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?;
-        let report = runtime.block_on(Box::pin(self.replay()))?;
+        let replay = until_signal(Box::pin(self.replay()));
+        let report = runtime::run(&mut Builder::new_multi_thread(), replay);
+        let report = report.inspect_err(|_| show_progress(""))?;
         for part in &report.damaged.parts {
             print_error(&format!("damaged: {part}"));
         }
@@ -117,7 +117,7 @@ impl ReplayArgs {
 }
 
 /// Loads a config, and prints its warnings.
-fn load(file: &Path) -> Result<Config, Failure> {
+pub(super) fn load(file: &Path) -> Result<Config, Failure> {
     let config = load_config(Some(file))?;
     for warning in &config.warnings {
         print_error(&format!("warning: {warning}"));
@@ -185,7 +185,7 @@ pub(super) fn parse_condition(text: &str) -> Result<FailCondition, String> {
 }
 
 /// Reads a time, or a duration before now.
-fn parse_since(text: &str) -> Result<Timestamp, String> {
+pub(super) fn parse_since(text: &str) -> Result<Timestamp, String> {
     let wrong = || "expected such as `7d`, `12h`, `30m` or 2026-11-22T08:30:00Z".to_owned();
     if let Ok(time) = text.parse() {
         return Ok(time);

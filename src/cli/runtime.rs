@@ -2,7 +2,10 @@
 
 use std::{io, time::Duration};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+};
 
 use super::failure::Failure;
 
@@ -12,12 +15,32 @@ const BLOCKING_TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a future to its end. Agents are served by threads of their own.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    run(&mut Builder::new_current_thread(), future)
+}
+
+/// Runs a future to its end on the runtime of a builder.
+pub(super) fn run<T>(
+    builder: &mut Builder,
+    future: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = builder.enable_all().build()?;
     let output = runtime.block_on(future);
     runtime.shutdown_timeout(BLOCKING_TASKS_TIMEOUT);
     output
+}
+
+/// Runs a future to its end. SIGINT or SIGTERM drops it, and with it its hook processes, which
+/// are groups of their own and so do not receive the signals of a terminal.
+pub(super) async fn until_signal<T>(
+    future: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        output = future => output,
+        _ = interrupt.recv() => Err(Failure::Interrupted(SignalKind::interrupt())),
+        _ = terminate.recv() => Err(Failure::Interrupted(SignalKind::terminate())),
+    }
 }
 
 /// Returns a future that completes after `count` signals of SIGINT or SIGTERM. Signals

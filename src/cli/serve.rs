@@ -65,7 +65,7 @@ impl ServeArgs {
             ..Overrides::default()
         };
         let registry = hook::registry();
-        if let Some(file) = &self.config {
+        for file in self.config.iter().chain(&overrides.hooks) {
             check_regular(file)?;
         }
         let first = read_file(self.config.as_deref(), &overrides, &registry)?;
@@ -213,8 +213,8 @@ fn read_posted(
     })
 }
 
-/// Checks that a config file can be read again, which a pipe cannot. A missing file is reported
-/// when it is read.
+/// Checks that a config or settings file can be read again, which a pipe cannot. A missing file
+/// is reported when it is read.
 fn check_regular(file: &Path) -> Result<(), ConfigError> {
     if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
         let message = format!(

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     failure::Failure,
     output::{print, print_error},
-    runtime::block_on,
+    runtime::{block_on, until_signal},
 };
 use crate::{
     config::ConfigError,
@@ -30,7 +30,7 @@ pub(super) struct TestArgs {
 impl TestArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let files = load(&self.files)?;
-        block_on(async {
+        block_on(until_signal(async {
             let count: usize = files.iter().map(|file| file.cases.len()).sum();
             print(&format!("1..{count}"))?;
             let cases = files.iter().flat_map(|file| {
@@ -48,7 +48,7 @@ impl TestArgs {
                 0 => Ok(()),
                 _ => Err(Failure::Failed(format!("{failed} of {count} cases failed"))),
             }
-        })
+        }))
     }
 }
 

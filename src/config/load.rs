@@ -144,10 +144,12 @@ impl Config {
 
         let mut config: Self = loader.deserialize()?;
         config.override_addresses(overrides, &mut shown);
-        loader.check_upstreams(&config.upstreams, &config.coverage, registry);
+        loader.check_upstreams(&config, registry);
         loader.check_listeners(&mut config);
         loader.check_admin_users(&config.admin);
         loader.warn_of_missing_keys(&config.auth, &config.upstreams);
+        loader.warn_of_unreachable_limits(&config);
+        loader.warn_of_unused_keys(&config.auth, &config.upstreams);
         loader.warn_of_plain_text(&config.auth, &config.upstreams);
         loader.fail_if_problems()?;
 

@@ -67,6 +67,8 @@ pub struct Format {
 pub struct KnownMethod {
     /// The name of the method.
     pub name: &'static str,
+    /// Name in the config of the API that has the method.
+    pub upstream: &'static str,
     /// Reason why the method can never be allowed, if so. Completes a sentence that begins
     /// with the method's name.
     pub never: Option<&'static str>,

@@ -3,6 +3,8 @@
 use std::{
     borrow::Cow,
     fmt,
+    fs::File,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -41,6 +43,9 @@ pub(super) enum SecretChars {
     HeaderValue,
 }
 
+/// Maximum size of a file with a secret, in bytes.
+const MAX_SECRET_BYTES: u64 = 64 * 1024;
+
 /// Text used for secrets that cannot be read, with [`MissingSecrets::Placeholder`].
 const PLACEHOLDER: &str = "made-up";
 
@@ -73,8 +78,16 @@ impl SecretReference {
     fn read_text(&self, directory: &Path) -> Result<String, String> {
         match self {
             Self::Env(name) => std::env::var(name).map_err(|_| format!("{self} is not set")),
-            Self::File(path) => std::fs::read_to_string(directory.join(path))
-                .map_err(|error| format!("{self} cannot be read: {error}")),
+            Self::File(path) => {
+                let mut text = String::new();
+                let read = File::open(directory.join(path))
+                    .and_then(|file| file.take(MAX_SECRET_BYTES + 1).read_to_string(&mut text));
+                let bytes = read.map_err(|error| format!("{self} cannot be read: {error}"))?;
+                if bytes as u64 > MAX_SECRET_BYTES {
+                    return Err(format!("{self} is larger than {MAX_SECRET_BYTES} bytes"));
+                }
+                Ok(text)
+            }
         }
     }
 }

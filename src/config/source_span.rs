@@ -35,9 +35,10 @@ pub struct ConfigError {
 }
 
 impl Problem {
+    /// Returns a problem at a position, which without a config file is in no file.
     pub(crate) fn at(span: &SourceSpan, message: impl Into<String>) -> Self {
         Self {
-            span: Some(span.clone()),
+            span: span.is_in_file().then(|| span.clone()),
             message: message.into(),
         }
     }
@@ -57,6 +58,13 @@ impl ConfigError {
             return Ok(());
         }
         Err(problems.into())
+    }
+}
+
+impl SourceSpan {
+    /// Returns whether the position is in a file, and not that of a command-line option.
+    pub(crate) fn is_in_file(&self) -> bool {
+        !self.file.as_os_str().is_empty()
     }
 }
 

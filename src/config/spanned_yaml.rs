@@ -98,6 +98,11 @@ impl SpannedYaml {
         self.files.first().map_or(Path::new(""), PathBuf::as_path)
     }
 
+    /// Returns whether the document has no value, or only `null`.
+    pub(crate) const fn is_empty(&self) -> bool {
+        matches!(self.root.content, YamlContent::Leaf(Value::Null))
+    }
+
     /// Returns the document without positions. An empty one is an empty mapping; of
     /// duplicate keys, the last one is kept.
     pub(crate) fn value(&self) -> Value {

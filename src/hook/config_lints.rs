@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::condition_eval::build;
 use crate::{
     condition::{self, StaticResult},
-    config::{Config, PolicySpec, Problem},
+    config::{Config, HookSpec, PolicySpec, Problem},
     event::EventName,
     policy,
 };
@@ -14,6 +14,7 @@ use crate::{
 pub fn warnings(config: &Config) -> Vec<Problem> {
     let mut warnings = config.warnings.clone();
     warnings.extend(config.policies.iter().flat_map(absent_variables));
+    warnings.extend(policy_lints(config));
     warnings.extend(excess_processes(config));
     warnings.extend(unreported_events(config));
     warnings.extend(config.guards_that_fail_open().map(|(event, hook)| {
@@ -23,6 +24,25 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
         Problem::at(&hook.span, message)
     }));
     warnings
+}
+
+/// Settings of policies without an effect, or with another one than intended.
+fn policy_lints(config: &Config) -> Vec<Problem> {
+    let builtin = config.enabled_hooks().filter_map(HookSpec::as_policy);
+    let policies = config
+        .policies
+        .iter()
+        .chain(&config.caller_policies)
+        .cloned();
+    let problems = policies.chain(builtin).filter_map(|spec| {
+        let message = format!("policy `{}`", spec.label());
+        let (_, policy) = policy::build(&spec.policy, spec.settings.0).ok()?;
+        Some(Problem::at(
+            &spec.span,
+            format!("{message}: {}", policy.lint()?),
+        ))
+    });
+    problems.collect()
 }
 
 /// Events with hooks that are not derived from model calls.

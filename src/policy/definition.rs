@@ -39,6 +39,11 @@ pub trait Policy: fmt::Debug + Send + Sync {
         HookOutput::default()
     }
 
+    /// Returns the reason why its settings, or a part of them, are probably not as intended.
+    fn lint(&self) -> Option<String> {
+        None
+    }
+
     /// Returns whether its settings list a tool.
     fn names_tool(&self, _tool: &str) -> bool {
         false

@@ -59,16 +59,24 @@ impl TryFrom<String> for Glob {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<Glob>")]
 #[schemars(with = "Vec<Glob>", inline)]
-pub(super) struct Globs(Arc<RegexSet>);
+pub(super) struct Globs {
+    set: Arc<RegexSet>,
+    texts: Arc<[String]>,
+}
 
 impl Globs {
+    /// Returns the globs as they are written.
+    pub(super) fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
     /// Returns whether the whole of `name` matches any glob.
     pub(super) fn matches(&self, name: &str) -> bool {
-        self.0.is_match(name.as_bytes())
+        self.set.is_match(name.as_bytes())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.texts.is_empty()
     }
 }
 
@@ -76,12 +84,15 @@ impl TryFrom<Vec<Glob>> for Globs {
     type Error = String;
 
     fn try_from(globs: Vec<Glob>) -> Result<Self, String> {
-        let globs = globs.iter().map(|glob| glob.0.glob().regex());
-        let set = RegexSetBuilder::new(globs)
+        let globs = globs.iter().map(|glob| glob.0.glob());
+        let set = RegexSetBuilder::new(globs.clone().map(|glob| glob.regex()))
             .dot_matches_new_line(true)
             .build();
         match set {
-            Ok(set) => Ok(Self(Arc::new(set))),
+            Ok(set) => Ok(Self {
+                set: Arc::new(set),
+                texts: globs.map(|glob| glob.glob().to_owned()).collect(),
+            }),
             Err(error) => Err(format!("are too large in total: {error}")),
         }
     }

@@ -43,6 +43,19 @@ impl ModelAllow {
 }
 
 impl Policy for ModelAllow {
+    fn lint(&self) -> Option<String> {
+        let mut models = self.models.texts().iter();
+        models.find_map(|model| {
+            if model.is_empty() || model.contains(char::is_whitespace) {
+                return Some(format!("`{model}` in `models` cannot be the name of a model"));
+            }
+            let name = model.strip_prefix("models/")?;
+            Some(format!(
+                "`{model}` in `models` matches no model of Google's APIs, whose names do not begin with `models/`: use `{name}`"
+            ))
+        })
+    }
+
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let model = request.model()?;
         if !self.models.matches(model) {

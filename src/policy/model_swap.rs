@@ -56,6 +56,20 @@ struct SwapRule {
 struct ReplacementModel(ModelName);
 
 impl SwapRule {
+    fn matches_all(&self) -> bool {
+        let globs = [&self.model, &self.caller, &self.session];
+        let is_all =
+            |glob: &&Option<Glob>| glob.as_ref().is_none_or(|glob| glob.0.glob().glob() == "*");
+        let sizes = [self.larger_than, self.smaller_than];
+        globs.iter().all(is_all) && sizes.iter().all(Option::is_none)
+    }
+
+    /// Returns whether no size is between `larger_than` and `smaller_than`.
+    fn matches_none(&self) -> bool {
+        let sizes = self.larger_than.zip(self.smaller_than);
+        sizes.is_some_and(|(larger, smaller)| smaller.0 <= larger.0.saturating_add(1))
+    }
+
     fn matches(&self, context: &PolicyContext<'_>, request: &PolicyRequest) -> bool {
         let caller = &context.context.caller;
         let accepts = |glob: &Option<Glob>, name: &str| {
@@ -72,6 +86,25 @@ impl SwapRule {
 }
 
 impl Policy for ModelSwap {
+    fn lint(&self) -> Option<String> {
+        if self.swap.is_empty() && self.rules.is_empty() {
+            return Some("has no effect: `swap` and `rules` are empty".to_owned());
+        }
+        let mut swaps = self.swap.iter();
+        if let Some((model, _)) = swaps.find(|(from, to)| *from == to.0.as_str()) {
+            return Some(format!("`swap` replaces `{model}` by itself"));
+        }
+        if let Some(index) = self.rules.iter().position(SwapRule::matches_none) {
+            let message = "matches no request: `smaller_than` is not above `larger_than`";
+            return Some(format!("`rules[{index}]` {message}"));
+        }
+        let index = self.rules.iter().position(SwapRule::matches_all)?;
+        let is_last = index + 1 == self.rules.len() && self.swap.is_empty();
+        (!is_last).then(|| {
+            format!("`rules[{index}]` matches all requests, so what comes after it never applies")
+        })
+    }
+
     fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         // In the second pass a model that a hook requested is kept.
         if context.pass == InspectionPass::First {

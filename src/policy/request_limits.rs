@@ -91,6 +91,15 @@ impl RequestLimits {
 }
 
 impl Policy for RequestLimits {
+    fn lint(&self) -> Option<String> {
+        let is_empty = self.max_output_tokens.is_none()
+            && self.max_temperature.is_none()
+            && self.max_input.is_none()
+            && self.max_calls.is_none()
+            && self.max_tokens.is_none();
+        is_empty.then(|| "has no effect: no limit is set".to_owned())
+    }
+
     fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         if let Some(Size(max)) = self.max_input.filter(|max| request.bytes() > max.0) {
             let reason = format!("The request is larger than {max} bytes.");

@@ -25,6 +25,13 @@ struct Respond {
 }
 
 impl Policy for Respond {
+    fn lint(&self) -> Option<String> {
+        let pattern = &self.r#match.0;
+        // Not only the empty text, as `^$` does.
+        let is_every = pattern.is_match("") && pattern.is_match("any");
+        is_every.then(|| "`match` matches every prompt".to_owned())
+    }
+
     fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let mut output = HookOutput::default();
         let applies = context.pass == InspectionPass::First && request.call.operation.generates();

@@ -290,8 +290,10 @@ impl App {
             audit.append(&AuditRecord::Promoted(promotion.clone()));
         }
         let applied = revision(&snapshot, cause.clone());
-        self.replace(snapshot).proofs.stop();
+        let previous = self.replace(snapshot);
+        previous.proofs.stop();
         self.resources.shadow.notify_config_change();
+        revisions::log_removed_guards(&previous.config, &applied.config);
         revisions::log_warnings(&applied.config);
         self.reloads.revisions.lock().add(applied);
         Ok(())

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use super::{config_source::SourceError, revision_store::RevisionError};
-use crate::{config::Config, hook};
+use crate::{config::Config, event::EventName, hook};
 
 /// Revisions that are kept, the current one included.
 const MAX_REVISIONS: usize = 20;
@@ -120,6 +120,14 @@ pub(super) fn check_start_settings(start: &Config, config: &Config) -> Result<()
         tracing::warn!("log settings changed; restart to apply");
     }
     Ok(())
+}
+
+/// Logs the guards of the config in use that the next one does not have.
+pub(super) fn log_removed_guards(current: &Config, next: &Config) {
+    for (event, name) in current.strict_guards().difference(&next.strict_guards()) {
+        let event = event.map(EventName::as_str).unwrap_or_default();
+        tracing::warn!(hook.name = name, event, "guard removed");
+    }
 }
 
 impl Revisions {

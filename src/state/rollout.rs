@@ -105,7 +105,10 @@ impl Snapshot {
             return Ok(None);
         };
         let config = source.read_candidate(&settings.to);
-        let config = config.map_err(BuildError::Rollout)?;
+        let config = config.map_err(|error| BuildError::Rollout {
+            span: current.rollout_span.clone(),
+            error,
+        })?;
         if config.version == current.version {
             tracing::warn!("the config of the rollout is in use");
             return Ok(None);

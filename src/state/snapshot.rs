@@ -15,7 +15,7 @@ use super::{
 use crate::{
     audit_log::{AuditError, AuditLog},
     auth::Authenticator,
-    config::{Config, ConfigError, Problem, StoreMode, StoreSettings},
+    config::{Config, ConfigError, Problem, SourceSpan, StoreMode, StoreSettings},
     dialect::{
         Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
     },
@@ -82,8 +82,14 @@ pub enum BuildError {
     #[error(transparent)]
     Revision(#[from] RevisionError),
     /// There is no config to roll out.
-    #[error("rollout: {0}")]
-    Rollout(#[source] SourceError),
+    #[error("{span}: rollout: {error}")]
+    Rollout {
+        /// Position of the setting.
+        span: SourceSpan,
+        /// Reason why it cannot be read.
+        #[source]
+        error: SourceError,
+    },
 }
 
 impl Snapshot {

@@ -54,13 +54,18 @@ fn every_command_has_help_with_an_example() {
 
 #[test]
 fn a_config_that_cannot_be_read_twice_is_refused_with_the_reason() {
-    let (code, _, stderr) = run_with_input(&["serve", "--config", "/dev/stdin"], "upstreams: {}");
+    let upstream = ["--upstream", "http://127.0.0.1:1"];
+    for option in ["--config", "--hooks"] {
+        let arguments = [&["serve", option, "/dev/stdin"][..], &upstream].concat();
 
-    assert_eq!(code, 78, "{stderr}");
-    assert!(
-        stderr.contains("`/dev/stdin` is not a regular file"),
-        "{stderr}"
-    );
+        let (code, _, stderr) = run_with_input(&arguments, "upstreams: {}");
+
+        assert_eq!(code, 78, "{stderr}");
+        assert!(
+            stderr.contains("`/dev/stdin` is not a regular file"),
+            "{stderr}"
+        );
+    }
 }
 
 #[test]
@@ -142,6 +147,110 @@ fn a_url_with_credentials_is_refused_and_not_printed() {
         assert!(stderr.contains("URL>` must be"), "{stderr}");
         assert!(!stderr.contains("s3cret"), "{stderr}");
     }
+}
+
+#[test]
+fn every_subcommand_has_help_with_an_example() {
+    for (command, subcommands) in [
+        ("audit", &["verify", "show", "export"][..]),
+        ("bundle", &["build", "sign", "verify", "key", "push"]),
+        ("config", &["history", "diff", "promote", "rollback"]),
+        ("fleet", &["status"]),
+        ("recording", &["show", "export", "verify"]),
+    ] {
+        for subcommand in subcommands {
+            let help = stdout(&[command, subcommand, "--help"]);
+            assert!(help.contains("Example"), "{command} {subcommand}: {help}");
+        }
+    }
+}
+
+#[test]
+fn failures_name_their_file_and_the_address_of_the_gateway() {
+    let history = ["config", "history"];
+    let away = failure(&[&history[..], &["--url", "http://127.0.0.1:1/x"]].concat());
+    let token = failure(&[&history[..], &["--token-file", "none.token"]].concat());
+    let project = failure(&["doctor", "--project", "none"]);
+    let log = failure(&["audit", "verify", "none.jsonl"]);
+
+    assert!(
+        away.contains("the gateway at http://127.0.0.1:1 cannot be reached"),
+        "{away}"
+    );
+    let missing = "No such file or directory";
+    assert!(token.contains("`none.token` cannot be read"), "{token}");
+    assert!(project.contains(&format!("`none`: {missing}")), "{project}");
+    assert!(log.contains("none.jsonl") && log.contains(missing), "{log}");
+}
+
+#[test]
+fn a_key_file_of_forward_without_a_key_is_named() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("empty.key");
+    std::fs::write(&file, "\n").unwrap();
+    let file = file.to_str().unwrap();
+    let forward = |file: &str| {
+        let arguments = ["forward", "--url", "http://127.0.0.1:1", "--key-file", file];
+        let (code, _, stderr) = run_with_input(&arguments, r#"{"hook_event_name":"SessionEnd"}"#);
+        assert_eq!(code, 1, "{stderr}");
+        stderr
+    };
+
+    let expected = format!("hookgate: the key file `{file}` contains no valid key\n");
+    assert_eq!(forward(file), expected);
+    assert!(forward("none.key").contains("`none.key` cannot be read"));
+}
+
+#[test]
+fn options_out_of_range_are_refused_before_a_connection() {
+    let shadow = [
+        "shadow",
+        "--config",
+        "next.yaml",
+        "--url",
+        "http://127.0.0.1:1",
+    ];
+    let fleet = ["fleet", "status", "--wait-for", "5f1d", "--replicas", "0"];
+    for (arguments, option) in [
+        (
+            &[&shadow[..], &["--duration", "0s"]].concat()[..],
+            "--duration",
+        ),
+        (
+            &[&shadow[..], &["--duration", "1s", "--sample", "2"]].concat(),
+            "--sample",
+        ),
+        (&fleet, "--replicas"),
+        (&["mock", "--chunks", "0"], "--chunks"),
+    ] {
+        let (code, _, stderr) = run(arguments, ".".as_ref());
+        assert!(code == 2 && stderr.contains(option), "{code}: {stderr}");
+    }
+}
+
+#[test]
+fn audit_show_accepts_a_duration_before_now() {
+    let folder = TempDir::new().unwrap();
+    let line =
+        |time: &str| format!("{{\"seq\":1,\"prev\":\"0\",\"time\":\"{time}\",\"kind\":\"x\"}}\n");
+    let log = folder.path().join("log.jsonl");
+    std::fs::write(&log, line("2020-01-01T00:00:00Z")).unwrap();
+    let export = |since: &str| {
+        let arguments = ["audit", "export", "log.jsonl", "--since", since];
+        run(&arguments, folder.path())
+    };
+
+    let recent = export("7d");
+    let all = export("99999d");
+
+    assert_eq!((recent.0, recent.1.trim()), (0, "[]"), "{}", recent.2);
+    assert!(
+        all.0 == 0 && all.1.contains("2020-01-01"),
+        "{}{}",
+        all.1,
+        all.2
+    );
+    assert_eq!(export("soon").0, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

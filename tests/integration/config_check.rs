@@ -212,7 +212,7 @@ fn a_shadow_that_cannot_start_is_a_warning() {
 
     assert_eq!(code, 0, "{stderr}");
     assert!(
-        stderr.starts_with("warning: the shadow cannot be started: "),
+        stderr.starts_with("warning: hookgate.yaml:2:19: the shadow cannot be started: "),
         "{stderr}"
     );
     assert!(stderr.contains("other.yaml"), "{stderr}");
@@ -263,4 +263,155 @@ record: { path: recordings, what: { callers: [ci, cd] } }
     let warning = "warning: hookgate.yaml:3:51: no key of `auth.keys` has the name `cd`\n";
     assert!(stderr.contains(warning), "{stderr}");
     assert!(!stderr.contains("`ci`"), "{stderr}");
+}
+
+#[test]
+fn an_upstream_that_is_this_gateway_is_refused() {
+    let addresses = [
+        ("127.0.0.1:19192", "http://127.0.0.1:19192"),
+        ("127.0.0.1:19192", "http://localhost:19192/base"),
+        ("0.0.0.0:19192", "http://127.0.0.1:19192"),
+        ("'[::1]:19192'", "http://[::1]:19192"),
+        ("127.0.0.1:80", "http://127.0.0.1"),
+    ];
+    for (listen, url) in addresses {
+        let config = format!(
+            "listen: {listen}\nauth: {{ anonymous: true }}\nupstreams: {{ gemini: {{ url: '{url}' }} }}\n"
+        );
+        let (code, _, stderr) = check(&config);
+
+        assert_eq!(code, 78, "{listen} {url}: {stderr}");
+        assert!(stderr.contains("hookgate.yaml:3:29: `http"), "{stderr}");
+        assert!(stderr.contains("is this gateway itself"), "{stderr}");
+    }
+    let fallback = "admin: { listen: 127.0.0.1:19193 }
+upstreams: { gemini: { url: https://a.example, fallback: { url: 'http://127.0.0.1:19193', api_key: { env: PATH } } } }
+";
+    let (code, _, stderr) = check(fallback);
+    assert_eq!(code, 78, "{stderr}");
+    assert!(stderr.contains("listens on `127.0.0.1:19193`"), "{stderr}");
+    for url in [
+        "http://127.0.0.1:19194",
+        "http://127.0.0.2:19192",
+        "https://a.example:19192",
+    ] {
+        let (code, _, stderr) = check(&format!(
+            "listen: 127.0.0.1:19192\nupstreams: {{ gemini: {{ url: '{url}' }} }}\n"
+        ));
+        assert_eq!((code, stderr.as_str()), (0, ""), "{url}");
+    }
+}
+
+#[test]
+fn problems_of_options_name_the_option_and_no_position() {
+    let serve = |options: &[&str]| {
+        let (code, _, stderr) = run(&[&["serve"], options].concat(), ".".as_ref());
+        assert_eq!(code, 78, "{stderr}");
+        stderr
+    };
+    let upstream = ["--upstream", "http://127.0.0.1:19192"];
+
+    let open = serve(&[&upstream[..], &["--listen", "0.0.0.0:19194"]].concat());
+    let own = serve(&[&upstream[..], &["--listen", "127.0.0.1:19192"]].concat());
+
+    assert_snapshot!(open, @"`--listen` without `--config`: agents on other machines can connect without authentication: configure callers in `auth`, or allow this by `auth: { anonymous: true }`");
+    assert_snapshot!(own, @"`http://127.0.0.1:19192/` is this gateway itself, which listens on `127.0.0.1:19192`");
+}
+
+#[test]
+fn policies_without_an_effect_are_warnings() {
+    let key = "a".repeat(64);
+    let config = format!(
+        "\
+upstreams: {{ gemini: {{ url: https://a.example }} }}
+auth: {{ keys: [{{ name: a, sha256: {key}, upstream_key: {{ env: PATH }}, models: ['models/m'] }}] }}
+policies:
+  - {{ policy: request_limits }}
+  - {{ policy: model_swap }}
+  - {{ policy: model_swap, swap: {{ a: a }} }}
+  - {{ policy: model_swap, rules: [{{ larger_than: 10MB, smaller_than: 1MB, to: a }}] }}
+  - {{ policy: model_swap, rules: [{{ model: '*', to: a }}, {{ model: b, to: c }}] }}
+  - {{ policy: respond, match: '', text: hi }}
+  - {{ policy: model_allow, models: ['gemini 2.5', 'gemini-*'] }}
+hooks:
+  BeforeModel:
+    - hooks:
+        - {{ type: builtin, policy: prompt_guard, deny: [x], timeout: 5, on_failure: closed }}
+"
+    );
+
+    let (code, _, stderr) = check(&config);
+
+    assert_eq!(code, 0, "{stderr}");
+    for warning in [
+        "4:5: policy `request_limits`: has no effect: no limit is set",
+        "5:5: policy `model_swap`: has no effect: `swap` and `rules` are empty",
+        "6:5: policy `model_swap`: `swap` replaces `a` by itself",
+        "7:5: policy `model_swap`: `rules[0]` matches no request",
+        "8:5: policy `model_swap`: `rules[0]` matches all requests",
+        "9:5: policy `respond`: `match` matches every prompt",
+        "10:5: policy `model_allow`: `gemini 2.5` in `models` cannot be",
+        "policy `a models`: `models/m` in `models` matches no model of Google's APIs",
+        "14:70: `timeout` has no effect on a policy",
+        "14:85: `on_failure` has no effect on a policy",
+    ] {
+        let is_there = |line: &str| line.starts_with("warning: ") && line.contains(warning);
+        assert!(stderr.lines().any(is_there), "{warning}: {stderr}");
+    }
+}
+
+#[test]
+fn policies_with_an_effect_have_no_warning() {
+    let config = "\
+upstreams: { gemini: { url: https://a.example } }
+policies:
+  - { policy: request_limits, max_calls: 3 }
+  - { policy: model_swap, rules: [{ larger_than: 1MB, smaller_than: 2MB, to: a }, { to: b }] }
+  - { policy: respond, match: ^$, text: empty }
+  - { policy: model_allow, models: ['*'] }
+";
+
+    let (code, _, stderr) = check(config);
+
+    assert_eq!(code, 0, "{stderr}");
+    assert!(!stderr.contains("warning"), "{stderr}");
+}
+
+#[test]
+fn allowed_methods_of_an_api_without_an_upstream_are_warnings() {
+    let (code, _, stderr) = check(
+        "upstreams: { gemini: { url: https://a.example } }\ncoverage: { allow: [messages.mcp, files.create] }\n",
+    );
+
+    assert_eq!(code, 0, "{stderr}");
+    let warning = "warning: hookgate.yaml:2:21: no API of `upstreams` has `messages.mcp`, so it has no effect\n";
+    assert_eq!(stderr, warning);
+}
+
+#[test]
+fn keys_of_callers_that_are_never_sent_are_warnings() {
+    let checked = |keys: &str| {
+        let (code, _, stderr) = check(&format!(
+            "upstreams: {{ gemini: {{ url: https://a.example }} }}\nauth: {{ keys: [{{ name: a, sha256: {}, {keys} }}] }}\n",
+            "a".repeat(64)
+        ));
+        assert_eq!(code, 0, "{stderr}");
+        stderr
+    };
+    let own = "upstream_keys: { gemini: { env: PATH } }";
+    let shared = "upstream_key: { env: PATH }";
+
+    let unused = checked("upstream_keys: { gemini: { env: PATH }, openai: { env: PATH } }");
+    assert!(
+        unused.contains("`upstreams.openai` is missing, so the key is never sent"),
+        "{unused}"
+    );
+    assert_eq!(unused.lines().count(), 1, "{unused}");
+    let replaced = checked(&format!("{own}, {shared}"));
+    assert!(
+        replaced.contains("the key is never sent: it is for"),
+        "{replaced}"
+    );
+    assert_eq!(checked(own), "");
+    assert_eq!(checked(shared), "");
 }

@@ -1,12 +1,16 @@
 //! Cleanup of hook processes: none outlives the call that it runs for.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
+use rustix::process::Signal;
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 use uuid::Uuid;
 
-use crate::harness::{TestGateway, Upstream, eventually, processes, prompt};
+use crate::harness::{
+    ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, hookgate, processes, prompt,
+};
 
 /// Time within which a hook that does not ignore SIGTERM must be gone.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -165,4 +169,49 @@ async fn shutdown_terminates_running_hooks() {
     assert!(processes(&marker).is_empty());
     assert!(upstream.requests().is_empty());
     call.await.ok();
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_hooks_of_commands() {
+    let folder = TempDir::new().unwrap();
+    let started = folder.path().join("started");
+    let config = "upstreams: { gemini: { url: https://a.example } }
+hooks: { BeforeModel: [{ hooks: [{ name: slow, on_failure: closed, must_deny: [{ prompt: x }],
+  command: 'cat > /dev/null; sleep 600 & touch started; wait' }] }] }";
+    let event = r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#;
+    let cases = format!(
+        "config: hookgate.yaml\ncases: [{{ name: a, request: {event}, expect: {{ verdict: proceed }} }}]"
+    );
+    for (name, text) in [
+        ("hookgate.yaml", config),
+        ("event.json", event),
+        ("cases.yaml", &cases),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    for (arguments, signal, code) in [
+        (&["check", "hookgate.yaml", "--prove"][..], Signal::INT, 130),
+        (&["test", "cases.yaml"], Signal::TERM, 143),
+        (
+            &["explain", "--config", "hookgate.yaml", "event.json"],
+            Signal::INT,
+            130,
+        ),
+    ] {
+        fs::remove_file(&started).ok();
+        let mut command = hookgate(arguments);
+        command.current_dir(folder.path());
+        let process = ServerProcess::start(command);
+        let marker = process.mark.clone();
+        eventually("the hook runs", TEST_TIMEOUT, || started.exists()).await;
+        // The command itself has the marker, too.
+        assert!(processes(&marker).len() >= 3, "{arguments:?}");
+
+        process.signal(signal);
+        let ended = tokio::task::spawn_blocking(move || process.ended(TEST_TIMEOUT));
+        let (status, stderr) = ended.await.unwrap();
+
+        assert_eq!(status.code(), Some(code), "{arguments:?}: {stderr}");
+        wait_until_processes_are_gone(&marker, TERMINATION_TIMEOUT).await;
+    }
 }

@@ -205,6 +205,64 @@ async fn a_file_that_cannot_be_read_to_its_end_stops_no_operator_and_no_signal()
 }
 
 #[tokio::test]
+async fn a_settings_file_that_became_empty_keeps_its_guards() {
+    let guard = r#"{"hooks": {"BeforeModel": [{"hooks": [
+        {"name": "guard", "command": "echo not now >&2; exit 2", "on_failure": "closed"}
+    ]}]}}"#;
+    let gate = Reloadable::start(|folder, text| {
+        fs::write(folder.join("s.json"), guard).unwrap();
+        write_config_file(
+            folder,
+            &format!("{text}\nhook_files: [{{ path: s.json }}]\n"),
+        );
+    })
+    .await;
+    assert!(gate.generate().await.text().contains("not now"));
+    let settings = gate.folder.path().join("s.json");
+
+    for empty in ["", " \n", "null", "// nothing"] {
+        fs::write(&settings, empty).unwrap();
+        let reloaded = gate.operator.post("/reload", "").await;
+
+        assert_eq!(reloaded.status, 400, "{empty:?}: {}", reloaded.text());
+        let problem = "s.json:1:1: the settings file is empty";
+        assert!(reloaded.text().contains(problem), "{}", reloaded.text());
+        assert!(gate.generate().await.text().contains("not now"));
+    }
+    assert!(gate.upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn guards_that_a_reload_removes_are_logged() {
+    let gate = Reloadable::start(|folder, text| {
+        let settings = r#"{"hooks": {"BeforeModel": [{"hooks": [
+            {"name": "guard", "command": "exit 0", "on_failure": "closed"},
+            {"name": "open", "command": "exit 0"}
+        ]}]}}"#;
+        fs::write(folder.join("s.json"), settings).unwrap();
+        write_config_file(
+            folder,
+            &format!("{text}\nhook_files: [{{ path: s.json }}]\n"),
+        );
+    })
+    .await;
+
+    fs::write(gate.folder.path().join("s.json"), r#"{"Hooks": {}}"#).unwrap();
+    gate.wait_for_metric(&format!("{APPLIED} 1")).await;
+
+    let Reloadable { served, .. } = gate;
+    served.terminate();
+    let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
+    let (_, log) = ended.await.unwrap();
+    let removed = log.lines().filter(|line| line.contains("guard removed"));
+    let removed: Vec<&str> = removed.collect();
+    assert_eq!(removed.len(), 1, "{log}");
+    let names = |text: &str| removed.iter().all(|line| line.contains(text));
+    assert!(names("guard") && names("BeforeModel"), "{removed:?}");
+    assert!(log.contains("did you mean `hooks`?"), "{log}");
+}
+
+#[tokio::test]
 async fn changed_settings_of_the_log_need_a_restart() {
     let gate = Reloadable::start(write_config_file).await;
 

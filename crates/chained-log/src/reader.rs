@@ -210,7 +210,10 @@ pub(crate) fn log_segments(path: &Path) -> Result<Vec<LogSegment>, ReadError> {
     }
     // During a rotation the log's own file is missing for a moment.
     if active.is_none() && listed.is_empty() {
-        return Err(failed(ErrorKind::NotFound.into()));
+        let missing = File::open(path).err();
+        return Err(failed(
+            missing.unwrap_or_else(|| ErrorKind::NotFound.into()),
+        ));
     }
     let segment = |path, reader| LogSegment { path, reader };
     let rotated = listed.into_iter().map(|file| segment(file, None));

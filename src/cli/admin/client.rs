@@ -55,44 +55,58 @@ impl AdminArgs {
     ) -> Result<Value, Failure> {
         let base = self.url.as_str().trim_end_matches('/');
         let client = client_builder().timeout(REQUEST_TIMEOUT).build();
-        let client = client.map_err(unreachable)?;
+        let client = client.map_err(|error| self.unreachable(error))?;
         let mut request = client.request(method, format!("{base}{path}"));
         if let Some(file) = &self.token_file {
             let token = fs::read_to_string(file).map_err(|error| {
-                Failure::Failed(format!("the admin token cannot be read: {error}"))
+                let file = file.display();
+                Failure::Failed(format!("the admin token `{file}` cannot be read: {error}"))
             })?;
             request = request.bearer_auth(token.trim());
         }
         if let Some((content_type, body)) = body {
             request = request.header("content-type", content_type).body(body);
         }
-        receive(request).await
+        self.receive(request).await
     }
-}
 
-async fn receive(request: RequestBuilder) -> Result<Value, Failure> {
-    let response = request.send().await.map_err(unreachable)?;
-    let status = response.status();
-    let too_large = || Failure::Failed("the gateway sent a response that is too large".to_owned());
-    let body = read_body(response, MAX_RESPONSE_BYTES).await;
-    let body = body.map_err(unreachable)?.ok_or_else(too_large)?;
-    let answer: Option<Value> = serde_json::from_slice(&body).ok();
-    match answer {
-        Some(answer) if status.is_success() => Ok(answer),
-        answer => {
-            let message = answer.as_ref().and_then(|answer| {
-                let message = answer.pointer("/error/message")?;
-                message.as_str()
-            });
-            let message = message.unwrap_or("unreadable response");
-            let hint = match status {
-                StatusCode::UNAUTHORIZED => "; `--token-file` names a file with the token",
-                _ => "",
-            };
-            Err(Failure::Failed(format!(
-                "the gateway responded with {status}: {message}{hint}"
-            )))
+    async fn receive(&self, request: RequestBuilder) -> Result<Value, Failure> {
+        let unreachable = |error| self.unreachable(error);
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let too_large =
+            || Failure::Failed("the gateway sent a response that is too large".to_owned());
+        let body = read_body(response, MAX_RESPONSE_BYTES).await;
+        let body = body.map_err(unreachable)?.ok_or_else(too_large)?;
+        let answer: Option<Value> = serde_json::from_slice(&body).ok();
+        match answer {
+            Some(answer) if status.is_success() => Ok(answer),
+            answer => {
+                let message = answer.as_ref().and_then(|answer| {
+                    let message = answer.pointer("/error/message")?;
+                    message.as_str()
+                });
+                let message = message.unwrap_or("unreadable response");
+                let hint = match status {
+                    StatusCode::UNAUTHORIZED => "; `--token-file` names a file with the token",
+                    _ => "",
+                };
+                Err(Failure::Failed(format!(
+                    "the gateway responded with {status}: {message}{hint}"
+                )))
+            }
         }
+    }
+
+    /// Words an error and its causes, with the gateway's address but no credentials of its URL.
+    fn unreachable(&self, error: reqwest::Error) -> Failure {
+        let error = error.without_url();
+        let chain = iter::successors(Some(&error as &dyn Error), |&error| error.source());
+        let chain: Vec<String> = chain.map(ToString::to_string).collect();
+        let (causes, gateway) = (chain.join(": "), self.url.origin().ascii_serialization());
+        Failure::Failed(format!(
+            "the gateway at {gateway} cannot be reached: {causes}"
+        ))
     }
 }
 
@@ -100,13 +114,4 @@ async fn receive(request: RequestBuilder) -> Result<Value, Failure> {
 pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     let value = object.get(field).and_then(Value::as_str);
     value.unwrap_or_default()
-}
-
-/// Words an error and its causes, without its URL.
-fn unreachable(error: reqwest::Error) -> Failure {
-    let error = error.without_url();
-    let chain = iter::successors(Some(&error as &dyn Error), |&error| error.source());
-    let chain: Vec<String> = chain.map(ToString::to_string).collect();
-    let causes = chain.join(": ");
-    Failure::Failed(format!("the gateway cannot be reached: {causes}"))
 }

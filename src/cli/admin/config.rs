@@ -27,6 +27,9 @@ pub(in crate::cli) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// List the revisions that are kept, that which was last taken into use first
+    #[command(
+        after_help = "Example: hookgate config history --url http://127.0.0.1:8788 --token-file admin.token"
+    )]
     History {
         #[command(flatten)]
         admin: AdminArgs,
@@ -35,6 +38,7 @@ enum ConfigCommand {
         json: bool,
     },
     /// Print the difference of two revisions
+    #[command(after_help = "Example: hookgate config diff 5f1d c0a9")]
     Diff {
         #[command(flatten)]
         admin: AdminArgs,
@@ -44,6 +48,7 @@ enum ConfigCommand {
         to: String,
     },
     /// Take a revision into use, until the config file changes
+    #[command(after_help = "Example: hookgate config promote 5f1d --report replay.json")]
     Promote {
         #[command(flatten)]
         admin: AdminArgs,
@@ -54,6 +59,7 @@ enum ConfigCommand {
         report: Option<PathBuf>,
     },
     /// Take the revision into use that was in use before
+    #[command(after_help = "Example: hookgate config rollback")]
     Rollback {
         #[command(flatten)]
         admin: AdminArgs,

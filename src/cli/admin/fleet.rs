@@ -1,6 +1,7 @@
 //! `hookgate fleet`: replicas that share a Redis.
 
 use std::{
+    num::NonZeroUsize,
     thread,
     time::{Duration, Instant},
 };
@@ -34,6 +35,7 @@ pub(in crate::cli) struct FleetArgs {
 #[derive(Debug, Subcommand)]
 enum FleetCommand {
     /// Print all replicas; fail if one lags behind or a decision log became shorter
+    #[command(after_help = EXAMPLES)]
     Status(StatusArgs),
 }
 
@@ -48,10 +50,10 @@ struct StatusArgs {
     #[arg(
         long,
         value_name = "NUMBER",
-        default_value_t = 1,
+        default_value_t = NonZeroUsize::MIN,
         requires = "wait_for"
     )]
-    replicas: usize,
+    replicas: NonZeroUsize,
     /// Time to wait, such as `60s`
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, requires = "wait_for")]
     timeout: Duration,
@@ -110,7 +112,7 @@ impl StatusArgs {
                 status.replicas.len()
             ));
         }
-        let missing = self.wait_for.is_some() && status.replicas.len() < self.replicas;
+        let missing = self.wait_for.is_some() && status.replicas.len() < self.replicas.get();
         missing.then(|| {
             let seen = status.replicas.len();
             format!("{seen} of {} replicas are there", self.replicas)

@@ -36,10 +36,10 @@ pub(in crate::cli) struct ShadowArgs {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Time after which the shadow ends, such as `30m`. SIGINT ends it, too
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     duration: Duration,
     /// Share of the sessions, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = parse_share)]
     sample: f64,
     /// `policies`, or `recorded`: events of hooks without a live output are unknown
     #[arg(long, value_name = "HOOKS", default_value = "policies")]
@@ -118,6 +118,18 @@ impl ShadowArgs {
             sleep(POLL_INTERVAL).await;
         }
     }
+}
+
+fn parse_positive(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    let error = || "must be longer than 0".to_owned();
+    (!duration.is_zero()).then_some(duration).ok_or_else(error)
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok();
+    let share = share.filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "must be a share from 0 to 1".to_owned())
 }
 
 fn progress(status: &Value) -> String {

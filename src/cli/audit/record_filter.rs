@@ -5,6 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use memchr::memmem;
 use serde_json::Value;
 
+use crate::cli::replay::parse_since;
+
 /// Margin before `--since` at which reading begins. Lines are in the order in which they
 /// were queued, and the clock may have been set back.
 const CLOCK_MARGIN: SignedDuration = SignedDuration::from_mins(1);
@@ -44,8 +46,8 @@ pub(super) struct RecordFilter {
     /// Only events with this verdict and calls with this outcome
     #[arg(long, value_parser = PossibleValuesParser::new(VERDICTS))]
     verdict: Option<String>,
-    /// Only records since this time, such as 2026-11-22T08:30:00Z
-    #[arg(long, value_name = "TIME")]
+    /// Only records since this time: `7d`, `12h`, `30m`, or such as 2026-11-22T08:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Timestamp>,
 }
 

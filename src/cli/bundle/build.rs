@@ -16,7 +16,12 @@ use policy_bundle::{
 use super::files::{read_bundle, write_bundle};
 use crate::{
     bundle::{BundleCheckError, check_guards, load_layers, run_tests},
-    cli::{check::print_warnings, failure::Failure, output::print, runtime::block_on},
+    cli::{
+        check::print_warnings,
+        failure::Failure,
+        output::print,
+        runtime::{block_on, until_signal},
+    },
     config::{BUNDLE_CONFIG, CommandHooks, Config, ConfigError, PolicyLayer, Problem},
     server,
 };
@@ -66,11 +71,11 @@ impl BuildArgs {
         let config = load_layers(self.layers()?)?;
         check_files(&config, &self.directory, &files)?;
         print_warnings(&config);
-        let cases = block_on(async {
+        let cases = block_on(until_signal(async {
             check_guards(config.clone()).await.map_err(refused)?;
             let run = run_tests(&config, server::handle_agent_request);
             Box::pin(run).await.map_err(refused)
-        })?;
+        }))?;
         let bundle = Bundle::build(self.manifest(&files)?, files).map_err(Failure::of)?;
         write_bundle(&self.output, &bundle)?;
         let manifest = bundle.manifest();

@@ -18,7 +18,7 @@ use crate::config::{
         proofs::ProofCases,
         upstreams::UpstreamsConfig,
     },
-    source_span::{ConfigError, Problem},
+    source_span::{ConfigError, Problem, SourceSpan},
     spanned_yaml::span_to_value,
 };
 
@@ -42,6 +42,7 @@ impl Config {
         // On loopback, `anonymous` permits nothing to other machines.
         let allows_anonymous = self.auth.anonymous && is_open(self.listen);
         if is_open(agents) && !self.auth.is_required() && !allows_anonymous {
+            let option = option("--listen", &self.listener_spans.agents);
             let bound = still_bound(agents, self.listen);
             let remedy = if agents == self.listen {
                 "allow this by `auth: { anonymous: true }`"
@@ -49,14 +50,15 @@ impl Config {
                 "restart"
             };
             let message = format!(
-                "agents on other machines can connect without authentication{bound}: configure callers in `auth`, or {remedy}"
+                "{option}agents on other machines can connect without authentication{bound}: configure callers in `auth`, or {remedy}"
             );
             problems.push(Problem::at(&self.listener_spans.agents, message));
         }
         if is_open(operators) && !self.admin.requires_credential() {
+            let option = option("--admin-listen", &self.listener_spans.operators);
             let bound = still_bound(operators, self.admin.listen);
             let message = format!(
-                "operators on other machines can connect{bound}: `admin.token` or `admin.users` is missing"
+                "{option}operators on other machines can connect{bound}: `admin.token` or `admin.users` is missing"
             );
             problems.push(Problem::at(&self.listener_spans.operators, message));
         }
@@ -281,6 +283,15 @@ fn still_bound(bound: SocketAddr, configured: SocketAddr) -> String {
         return String::new();
     }
     format!(" until a restart, because the listener stays at `{bound}`")
+}
+
+/// Returns the beginning of a message about an address that only a command-line option can have
+/// set.
+fn option(name: &str, span: &SourceSpan) -> String {
+    if span.is_in_file() {
+        return String::new();
+    }
+    format!("`{name}` without `--config`: ")
 }
 
 fn starts_with(prefix: &str) -> String {

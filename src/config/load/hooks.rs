@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{
     foreign_settings,
     layers::disabled_upper_hooks,
-    lints::{duplicate_hooks, unused_settings},
+    lints::{duplicate_hooks, no_hooks, unused_settings},
     loader::Loader,
     pointers::{fill_in, matching},
     settings_json::blank_comments,
@@ -112,8 +112,12 @@ impl Loader {
         set_agents(&mut value, scopes);
         defaults.insert("system_messages".to_owned(), json!(file.system_messages));
         let start = document.span("");
-        HookBlock::new(document, value, &defaults)
-            .map_err(|error| vec![Problem::at(&start, error.to_string())])
+        let block = HookBlock::new(document, value, &defaults)
+            .map_err(|error| vec![Problem::at(&start, error.to_string())])?;
+        if block.is_without_effect() {
+            self.warnings.push(no_hooks(&block.document, registry));
+        }
+        Ok(block)
     }
 
     fn read_settings(
@@ -130,7 +134,17 @@ impl Loader {
             let message = format!("`{}` cannot be read: {error}", path.display());
             Problem { span, message }
         })?;
-        SpannedYaml::parse(&blank_comments(&text), path)
+        let document = SpannedYaml::parse(&blank_comments(&text), path)?;
+        if document.is_empty() {
+            // Perhaps it is being written: its guards must not go away.
+            let start = SourceSpan {
+                file: path.to_owned(),
+                line: 1,
+                column: 1,
+            };
+            return Err(Problem::at(&start, "the settings file is empty"));
+        }
+        Ok(document)
     }
 
     /// Translates a settings file of another family. Sets the default protocol of its
@@ -264,6 +278,13 @@ impl HookBlock {
     fn hooks(&self) -> impl Iterator<Item = &HookSpec> {
         let groups = self.settings.hooks.events.values().flatten();
         groups.flat_map(|group| &group.hooks)
+    }
+
+    /// Returns whether the block has no hook and disables none.
+    fn is_without_effect(&self) -> bool {
+        self.hooks().next().is_none()
+            && self.disabled_at().is_none()
+            && self.disabled_hooks().next().is_none()
     }
 
     /// Returns the position of the first switch that disables the block.

@@ -1,17 +1,21 @@
 //! Warnings about hooks: settings without effect, and duplicates.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::pointers::matching;
 use crate::{
     config::{
         matcher::Matcher,
-        settings::hooks::{HookGroup, HookSpec},
+        registry::Registry,
+        settings::hooks::{BUILTIN, HookGroup, HookSpec},
         source_span::Problem,
-        spanned_yaml::SpannedYaml,
+        spanned_yaml::{SpannedYaml, escape},
     },
     event::{EventName, MatcherSubject, OutputPart, SubjectKind},
 };
+
+/// Settings of hooks without an effect on those of type `builtin`.
+const UNUSED_BY_POLICIES: [&str; 4] = ["timeout", "on_failure", "document", "context"];
 
 /// Returns warnings about settings without effect, and about matchers that are no
 /// regular expressions. `value` is the document before defaults are filled in.
@@ -26,6 +30,32 @@ pub(super) fn unused_settings(document: &SpannedYaml, value: &Value) -> Vec<Prob
         .collect()
 }
 
+/// Returns a warning about a settings file without hooks, at the key that was probably meant as
+/// one of them.
+pub(super) fn no_hooks(document: &SpannedYaml, registry: &Registry) -> Problem {
+    let message = "the settings file has no hooks, so none of it runs";
+    let formats = registry.protocols.iter().flat_map(|shape| shape.settings);
+    let aliases = formats.flat_map(|format| format.events);
+    let aliases: Vec<&str> = aliases.map(|alias| alias.name).collect();
+    let value = document.value();
+    let mut keys = value.as_object().into_iter().flat_map(Map::keys);
+    let hint = keys.find_map(|key| {
+        let hint = match key.to_ascii_lowercase().as_str() {
+            "hook" | "hooks" if key != "hooks" => "did you mean `hooks`?",
+            "hooksconfig" if key != "hooksConfig" => "did you mean `hooksConfig`?",
+            _ if EventName::parse(key).is_some() || aliases.contains(&key.as_str()) => {
+                "events belong under `hooks`"
+            }
+            _ => return None,
+        };
+        Some((document.key_span(&format!("/{}", escape(key))), hint))
+    });
+    match hint {
+        Some((span, hint)) => Problem::at(&span, format!("{message}; {hint}")),
+        None => Problem::at(&document.span(""), message),
+    }
+}
+
 fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String, String)> {
     let at_matcher = format!("{pointer}/matcher");
     let matcher = value.pointer(&at_matcher).and_then(Value::as_str);
@@ -36,12 +66,31 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
         let message = unused_failure_mode(value.pointer(&pointer)?, event)?;
         Some((format!("{pointer}/on_failure"), message))
     });
+    let unused_settings = matching(value, &format!("{pointer}/hooks/*"))
+        .into_iter()
+        .flat_map(|hook| unused_by_policies(value, &hook));
     let translation_warning = translation_warning.map(|text| (at_matcher, text));
     unused_matcher
         .into_iter()
         .chain(failure_modes)
+        .chain(unused_settings)
         .chain(translation_warning)
         .collect()
+}
+
+/// Returns warnings about settings of hooks that policies do not have.
+fn unused_by_policies(value: &Value, hook: &str) -> Vec<(String, String)> {
+    let has = |key: &str| value.pointer(&format!("{hook}/{key}")).is_some();
+    let kind = value.pointer(&format!("{hook}/type"));
+    if kind.and_then(Value::as_str) != Some(BUILTIN) {
+        return Vec::new();
+    }
+    let unused = UNUSED_BY_POLICIES.iter().filter(|key| has(key));
+    let warnings = unused.map(|key| {
+        let message = format!("`{key}` has no effect on a policy");
+        (format!("{hook}/{key}"), message)
+    });
+    warnings.collect()
 }
 
 fn unused_failure_mode(hook: &Value, event: EventName) -> Option<String> {

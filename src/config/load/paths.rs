@@ -40,8 +40,10 @@ impl Loader {
         self.check_created_folder("/source/persist", "`source.persist`");
     }
 
-    /// Makes the paths of a config absolute.
+    /// Makes the paths of a config absolute, and keeps the positions of those to other configs.
     pub(super) fn resolve_paths(&self, config: &mut Config) {
+        config.rollout_span = self.document.span("/rollout/to");
+        config.shadow_span = self.document.span("/shadow/config");
         if let Some(layer) = self.layers.first() {
             config.hook_directory.clone_from(&layer.directory);
         }
@@ -160,6 +162,10 @@ impl Loader {
         if record.as_ref().is_some_and(is_plain) {
             let message = "secrets in prompts and answers are written in plain text; add `encrypt_to`, or remove `redact: none`";
             self.warning("/record/redact", message);
+        }
+        if record.is_some_and(|record| record.what.only.is_empty()) {
+            let message = "nothing is recorded, because the list is empty";
+            self.warning("/record/what/only", message);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Checks of single sections that the schema cannot express: the live trace, exporters, stores and
-//! the users of the admin API.
+//! Checks of single sections that the schema cannot express: the live trace, limits,
+//! exporters, stores and the users of the admin API.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::config::{
     overrides::MissingSecrets,
     secret::Secret,
     settings::{
-        admin_users::TOKEN_USER, listeners::AdminSettings, telemetry::OtlpSettings,
-        trace::TraceSettings,
+        admin_users::TOKEN_USER, config_file::Config, listeners::AdminSettings,
+        telemetry::OtlpSettings, trace::TraceSettings,
     },
     spanned_yaml::unescape_key,
 };
@@ -87,6 +87,25 @@ impl Loader {
                     "the secret is not a URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`";
                 self.problem(&pointer, message);
             }
+        }
+    }
+
+    /// Warns of limits that are never reached, because another one is lower.
+    pub(super) fn warn_of_unreachable_limits(&mut self, config: &Config) {
+        let limits = &config.limits;
+        if limits.body > limits.memory {
+            let message = "`limits.memory` is less than `limits.body`, so a call with a body of that size always fails";
+            self.warning("/limits/memory", message);
+        }
+        for (pointer, _, grant) in config.auth.grants() {
+            if grant.in_flight > limits.in_flight {
+                let message = "the limit is never reached: `limits.in_flight` is lower";
+                self.warning(&format!("{pointer}/in_flight"), message);
+            }
+        }
+        if config.proof.timeout > config.proof.total_timeout {
+            let message = "the timeout is never reached: `proof.total_timeout` is shorter";
+            self.warning("/proof/timeout", message);
         }
     }
 

@@ -281,6 +281,46 @@ hook_files:
 }
 
 #[test]
+fn settings_files_without_hooks_are_reported() {
+    let without = "the settings file has no hooks, so none of it runs";
+    for (settings, expected) in [
+        ("", "s.json:1:1: the settings file is empty"),
+        ("null", "s.json:1:1: the settings file is empty"),
+        ("{}", "s.json:1:1: WITHOUT"),
+        ("{\"hooks\": {}}", "s.json:1:1: WITHOUT"),
+        ("{\"ui\": {}}", "s.json:1:1: WITHOUT"),
+        (
+            "{\"ui\": {}, \"hook\": {}}",
+            "s.json:1:12: WITHOUT; did you mean `hooks`?",
+        ),
+        (
+            "{\"Hooks\": {}}",
+            "s.json:1:2: WITHOUT; did you mean `hooks`?",
+        ),
+        (
+            "{\"hooksconfig\": {}}",
+            "s.json:1:2: WITHOUT; did you mean `hooksConfig`?",
+        ),
+        (
+            "{\"BeforeModel\": []}",
+            "s.json:1:2: WITHOUT; events belong under `hooks`",
+        ),
+        (
+            "{\"PreToolUse\": []}",
+            "s.json:1:2: WITHOUT; events belong under `hooks`",
+        ),
+        ("{\"hooksConfig\": {\"enabled\": false}}", ""),
+    ] {
+        let expected = expected.replace("WITHOUT", without);
+        assert_eq!(
+            messages("", &[("s.json", settings)]),
+            expected,
+            "{settings}"
+        );
+    }
+}
+
+#[test]
 fn equal_hooks_with_other_strictness_are_warned_of_in_all_groups_and_files() {
     let text = "\
 hooks:

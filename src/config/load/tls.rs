@@ -1,7 +1,7 @@
 //! Loads certificates and keys, and checks that they match.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -44,7 +44,23 @@ impl Loader {
             return None;
         }
         let (certificate, key) = (self.file(&section.certificate), self.file(&section.key));
-        let client_ca = section.client_ca.map(|path| self.file(&path));
+        let client_ca = section.client_ca.as_ref().map(|path| self.file(path));
+        let unreadable = [
+            ("certificate", certificates(&certificate).err()),
+            ("key", private_key(&key).err()),
+            (
+                "client_ca",
+                client_ca.as_ref().and_then(|file| certificates(file).err()),
+            ),
+        ];
+        let unreadable = unreadable.map(|(field, error)| Some((field, error?)));
+        let unreadable: Vec<FieldError> = unreadable.into_iter().flatten().collect();
+        if !unreadable.is_empty() {
+            for error in unreadable {
+                self.tls_problem(pointer, &section, error);
+            }
+            return None;
+        }
         let client_certificates = client_ca
             .is_some()
             .then(|| requested.unwrap_or(ClientCertificates::Required));
@@ -63,11 +79,25 @@ impl Loader {
                     client_certificates,
                 })
             }
-            Err((field, message)) => {
-                self.problem(&format!("{pointer}/{field}"), message);
+            Err(error) => {
+                self.tls_problem(pointer, &section, error);
                 None
             }
         }
+    }
+
+    /// Reports a problem of a file, with its setting and path.
+    fn tls_problem(&mut self, pointer: &str, section: &TlsSection, error: FieldError) {
+        let (field, message) = error;
+        let path = match field {
+            "certificate" => Some(&section.certificate),
+            "key" => Some(&section.key),
+            _ => section.client_ca.as_ref(),
+        };
+        let path = path.map_or(Path::new(""), PathBuf::as_path).display();
+        let setting = format!("{pointer}/{field}");
+        let name = setting.trim_start_matches('/').replace('/', ".");
+        self.problem(&setting, format!("{message} (`{name}` is `{path}`)"));
     }
 }
 
@@ -77,8 +107,7 @@ fn server(
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<ServerConfig, FieldError> {
     let chain = certificates(certificate).map_err(|message| ("certificate", message))?;
-    let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| ("key", unreadable("private key", &error)))?;
+    let key = private_key(key).map_err(|message| ("key", message))?;
     let provider = Arc::new(aws_lc_rs::default_provider());
     let requests_certificates = verifier.is_some();
     let builder = ServerConfig::builder_with_provider(provider)
@@ -123,6 +152,10 @@ fn verifier(
         ClientCertificates::Optional => builder.allow_unauthenticated(),
     };
     builder.build().map_err(|error| ca_error(error.to_string()))
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(file).map_err(|error| unreadable("private key", &error))
 }
 
 /// Returns the certificates of a PEM file, at least one.

@@ -1,20 +1,19 @@
 //! Checks of the model APIs, their credentials and their methods.
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    net::{IpAddr, SocketAddr},
+};
 
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
-use url::Url;
+use url::{Host, Url};
 
 use super::{loader::Loader, pointers::matching};
 use crate::config::{
     registry::{KnownMethod, Registry},
     schema::{did_you_mean::did_you_mean, formats::is_loopback},
-    settings::{
-        auth::Auth,
-        coverage::{CoverageSettings, covers},
-        upstreams::UpstreamsConfig,
-    },
+    settings::{auth::Auth, config_file::Config, coverage::covers, upstreams::UpstreamsConfig},
     spanned_yaml::escape_key,
 };
 
@@ -104,12 +103,8 @@ impl Loader {
         }
     }
 
-    pub(super) fn check_upstreams(
-        &mut self,
-        upstreams: &UpstreamsConfig,
-        coverage: &CoverageSettings,
-        registry: &Registry,
-    ) {
+    pub(super) fn check_upstreams(&mut self, config: &Config, registry: &Registry) {
+        let upstreams = &config.upstreams;
         if upstreams.iter().next().is_none() {
             let message = "`upstreams` must contain `gemini`, `vertex`, `code_assist`, `anthropic` or `openai`";
             self.problem("/upstreams", message);
@@ -121,9 +116,62 @@ impl Loader {
                 self.problem(&format!("/upstreams/{api}/fallback/url"), message);
             }
         }
-        for (index, entry) in coverage.allow.iter().enumerate() {
+        self.check_own_addresses(config);
+        for (index, entry) in config.coverage.allow.iter().enumerate() {
             if let Err(message) = check_method(entry, &registry.methods) {
                 self.problem(&format!("/coverage/allow/{index}"), message);
+                continue;
+            }
+            let mut methods = registry.methods.iter();
+            let is_effective = methods
+                .any(|method| covers(entry, method.name) && is_called(upstreams, method.upstream));
+            if !is_effective {
+                let message = format!("no API of `upstreams` has `{entry}`, so it has no effect");
+                self.warning(&format!("/coverage/allow/{index}"), message);
+            }
+        }
+    }
+
+    /// Checks that no model API is a listener of this gateway, whose calls would call it again.
+    fn check_own_addresses(&mut self, config: &Config) {
+        let listeners = [config.listen, config.admin.listen];
+        for (api, upstream) in config.upstreams.iter() {
+            let first = ("url", &upstream.url);
+            let fallback = upstream.fallback.as_ref();
+            let fallback = fallback.map(|fallback| ("fallback/url", &fallback.url));
+            for (setting, url) in fallback.into_iter().chain([first]) {
+                if let Some(own) = listeners.iter().find(|own| is_address(url, **own)) {
+                    let message =
+                        format!("`{url}` is this gateway itself, which listens on `{own}`");
+                    self.problem(&format!("/upstreams/{api}/{setting}"), message);
+                }
+            }
+        }
+    }
+
+    /// Warns of keys of callers that are never sent.
+    pub(super) fn warn_of_unused_keys(&mut self, auth: &Auth, upstreams: &UpstreamsConfig) {
+        for (pointer, _, grant) in auth.grants() {
+            let keys = &grant.upstream_keys;
+            let own = [
+                ("gemini", keys.gemini.is_some()),
+                ("vertex", keys.vertex.is_some()),
+                ("anthropic", keys.anthropic.is_some()),
+                ("openai", keys.openai.is_some()),
+            ];
+            let is_called = |api: &str| is_called(upstreams, api);
+            for (api, _) in own
+                .iter()
+                .filter(|(api, has_key)| *has_key && !is_called(api))
+            {
+                let message = format!("`upstreams.{api}` is missing, so the key is never sent");
+                self.warning(&format!("{pointer}/upstream_keys/{api}"), message);
+            }
+            let mut google = own.iter().take(2);
+            let is_used = google.any(|(api, has_key)| !has_key && is_called(api));
+            if grant.upstream_key.is_some() && !is_used {
+                let message = "the key is never sent: it is for `gemini` and `vertex`, which are not in `upstreams` or have their own in `upstream_keys`";
+                self.warning(&format!("{pointer}/upstream_key"), message);
             }
         }
     }
@@ -179,6 +227,11 @@ fn is_reserved(name: &str) -> bool {
     is_listed || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Returns whether the config has an API.
+fn is_called(upstreams: &UpstreamsConfig, api: &str) -> bool {
+    upstreams.iter().any(|(called, _)| called == api)
+}
+
 /// Checks whether requests to `url` leave this machine without TLS.
 pub(super) fn is_unencrypted(url: &Url) -> bool {
     url.scheme() == "http" && !is_loopback(url)
@@ -198,6 +251,20 @@ fn check_method(entry: &str, methods: &[KnownMethod]) -> Result<(), String> {
     let refusals = named.map(|method| Some(format!("`{}` {}", method.name, method.never?)));
     let refusals: Option<Vec<String>> = refusals.collect();
     refusals.and_then(|mut all| all.pop()).map_or(Ok(()), Err)
+}
+
+/// Returns whether a URL is that of a listener of this machine.
+fn is_address(url: &Url, listener: SocketAddr) -> bool {
+    let host: Option<IpAddr> = match url.host() {
+        Some(Host::Ipv4(ip)) => Some(ip.into()),
+        Some(Host::Ipv6(ip)) => Some(IpAddr::from(ip).to_canonical()),
+        Some(Host::Domain(_)) | None => None,
+    };
+    let ip = listener.ip();
+    let is_host = host == Some(ip)
+        || (is_loopback(url) && ip.is_unspecified())
+        || (host.is_none() && is_loopback(url) && ip.is_loopback());
+    is_host && url.port_or_known_default() == Some(listener.port())
 }
 
 /// Compares two base URLs.

@@ -41,6 +41,14 @@ impl SchemaError<'_> {
                 let what = what.unwrap_or_else(|| self.wrong_value());
                 self.message(&self.document.span(path), path, &what)
             }
+            ValidationErrorKind::UniqueItems => self.repeated_item(),
+            ValidationErrorKind::MaxItems { limit } => {
+                let node = self.keyword_node();
+                let own = node.and_then(|node| node.get("errorMessage")?.as_str());
+                let what = format!("has more than {limit} items");
+                let what = own.unwrap_or(&what);
+                self.message(&self.document.span(path), path, what)
+            }
             ValidationErrorKind::FalseSchema => {
                 let what = "is for hooks of another type";
                 self.message(&self.document.key_span(path), path, what)
@@ -78,6 +86,23 @@ impl SchemaError<'_> {
         node.and_then(|node| node.get("x-keys")).is_some()
     }
 
+    /// Returns the problem of the first item that its list has already.
+    fn repeated_item(&self) -> Problem {
+        let path = self.error.instance_path().as_str();
+        let items = self.error.instance().as_array();
+        let items = items.map_or(&[][..], Vec::as_slice);
+        let is_repeated =
+            |(index, item): &(usize, &Value)| items.iter().take(*index).any(|other| other == *item);
+        let repeated = items.iter().enumerate().find(is_repeated);
+        let (index, item) = repeated.unwrap_or((0, &Value::Null));
+        let what = item.as_str().map_or_else(
+            || "lists an item twice".to_owned(),
+            |text| format!("lists `{text}` twice"),
+        );
+        let span = self.document.span(&format!("{path}/{index}"));
+        self.message(&span, path, &what)
+    }
+
     /// Returns `must be …, not …`. A value that may contain a secret is not shown.
     fn wrong_value(&self) -> String {
         let node = self.keyword_node();
@@ -97,8 +122,10 @@ impl SchemaError<'_> {
             Value::String(_) => format!("{expected}, not text"),
             Value::Number(number) if !is_type_error => format!("{expected}, not `{number}`"),
             Value::Number(_) => format!("{expected}, not a number"),
-            Value::Array(_) if is_type_error => format!("{expected}, not a list"),
-            Value::Array(_) => format!("{expected}, but it is empty"),
+            Value::Array(items) if items.is_empty() && !is_type_error => {
+                format!("{expected}, but it is empty")
+            }
+            Value::Array(_) => format!("{expected}, not a list"),
             Value::Object(_) => format!("{expected}, not a mapping"),
         }
     }

@@ -1,6 +1,11 @@
 //! The whole config.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +38,7 @@ use crate::{
         policy_layer::PolicyLayer,
         schema::scalars::{AddressSchema, FilePathSchema},
         secret::Secret,
-        source_span::Problem,
+        source_span::{Problem, SourceSpan},
     },
     event::{EventName, OutputPart},
 };
@@ -151,6 +156,12 @@ pub struct Config {
     /// Positions of the addresses of the listeners.
     #[serde(skip)]
     pub listener_spans: ListenerSpans,
+    /// Position of `rollout.to`.
+    #[serde(skip)]
+    pub rollout_span: SourceSpan,
+    /// Position of `shadow.config`.
+    #[serde(skip)]
+    pub shadow_span: SourceSpan,
     /// Policies made of the models and tools that each caller may use. They run after
     /// all others and see their edits.
     #[serde(skip)]
@@ -201,6 +212,22 @@ impl Config {
     pub fn guards_without_proof(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
         let closed = self.guards(FailureMode::Closed);
         closed.filter(|(_, hook)| hook.proof.is_empty())
+    }
+
+    /// Returns the names of hooks that fail closed or have a proof, and of policies with a proof;
+    /// hooks each with its event.
+    pub fn strict_guards(&self) -> BTreeSet<(Option<EventName>, &str)> {
+        let hooks = self.hooks.iter().flat_map(|(event, groups)| {
+            let hooks = groups.iter().flat_map(|group| &group.hooks);
+            let strict = hooks
+                .filter(|hook| hook.on_failure == FailureMode::Closed || !hook.proof.is_empty());
+            strict.map(|hook| (Some(*event), hook.label()))
+        });
+        let policies = self.policies.iter();
+        let policies = policies.filter(|policy| !policy.proof.is_empty());
+        hooks
+            .chain(policies.map(|policy| (None, policy.label())))
+            .collect()
     }
 
     /// Returns the URL of the Redis in which callers are limited for all replicas together.

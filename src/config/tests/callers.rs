@@ -22,7 +22,7 @@ fn listeners_that_collide_are_refused_and_open_ones_need_authentication() {
     hookgate.yaml:3:18: operators on other machines can connect: `admin.token` or `admin.users` is missing
     ");
     assert_snapshot!(warnings(&parse_more(meant).unwrap()), @r"hookgate.yaml:2:9: agents on other machines can connect without authentication");
-    assert_snapshot!(by_option, @r#":1:1: operators on other machines can connect: `admin.token` or `admin.users` is missing"#);
+    assert_snapshot!(by_option, @r#"`--admin-listen` without `--config`: operators on other machines can connect: `admin.token` or `admin.users` is missing"#);
     assert_eq!(warnings(&parse_more(free).unwrap()), "");
 }
 

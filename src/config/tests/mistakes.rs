@@ -293,3 +293,42 @@ sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
     ");
     assert_snapshot!(file, @r"hookgate.yaml:2:26: `sessions.transcripts` is not a directory: `Cargo.toml`");
 }
+
+#[test]
+fn lists_with_repeated_or_too_many_items_are_reported_as_such() {
+    let headers: Vec<String> = (0..33).map(|number| format!("x-{number}")).collect();
+    let text = format!(
+        "\
+upstreams: {{ gemini: {{ url: http://a, forward_headers: [{}] }} }}
+policies: [{{ policy: redact, detect: [email, aws_key, email], on: [request, request] }}]
+denials: ['error']
+limits: []
+",
+        headers.join(", ")
+    );
+    assert_snapshot!(refusal(&text), @r"
+    hookgate.yaml:1:56: `upstreams.gemini.forward_headers` has more than 32 items
+    hookgate.yaml:2:55: policy `redact`: `detect` lists `email` twice
+    hookgate.yaml:2:77: policy `redact`: `on` lists `request` twice
+    hookgate.yaml:3:10: `denials` must be `message` or `error`, not a list
+    hookgate.yaml:4:9: `limits` must be a mapping, not a list
+    ");
+}
+
+#[test]
+fn limits_that_are_never_reached_are_warnings() {
+    let key = "a".repeat(64);
+    let text = format!(
+        "\
+limits: {{ memory: 20MiB, in_flight: 10 }}
+proof: {{ timeout: 60s }}
+auth: {{ keys: [{{ name: a, sha256: {key}, in_flight: 11 }}] }}
+upstreams: {{ gemini: {{ url: https://a, api_key: {{ env: PATH }} }} }}
+"
+    );
+    assert_snapshot!(warnings(&parse(&text).unwrap()), @r"
+    hookgate.yaml:1:19: `limits.memory` is less than `limits.body`, so a call with a body of that size always fails
+    hookgate.yaml:3:112: the limit is never reached: `limits.in_flight` is lower
+    hookgate.yaml:2:19: the timeout is never reached: `proof.total_timeout` is shorter
+    ");
+}

@@ -104,3 +104,12 @@ fn an_unavailable_secret_is_an_error_without_the_secret() {
     written.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
     ");
 }
+
+#[test]
+fn a_file_without_an_end_is_no_secret() {
+    let text = "upstreams: { gemini: { url: https://a, api_key: { file: /dev/zero } } }\n";
+
+    let error = parse(text).unwrap_err();
+
+    assert_snapshot!(error, @"hookgate.yaml:1:49: file `/dev/zero` is larger than 65536 bytes");
+}

@@ -20,7 +20,8 @@ use crate::harness::{TEST_TIMEOUT, eventually, hookgate, run};
 fn explain(folder: &TempDir, arguments: &[&str]) -> String {
     let arguments = [&["explain", "--config", "hookgate.yaml"], arguments].concat();
     let (code, stdout, stderr) = run(&arguments, folder.path());
-    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+    let only_warnings = stderr.lines().all(|line| line.starts_with("warning: "));
+    assert!(code == 0 && only_warnings, "{code}: {stdout}{stderr}");
     let words = stdout.split(' ').collect::<Vec<_>>();
     let word = |(index, word): (usize, &&str)| match words.get(index + 1) {
         Some(unit) if unit.starts_with("ms,") && word.parse::<u64>().is_ok() => "N".to_owned(),
@@ -333,4 +334,22 @@ fn invalid_input_files_for_explain_are_errors() {
     let (code, _, stderr) = explain("none.json");
     assert_eq!(code, 1);
     assert!(stderr.contains("`none.json`"), "{stderr}");
+}
+
+#[test]
+fn explain_prints_the_warnings_of_the_config() {
+    let config =
+        "upstreams: { gemini: { url: https://a.example } }\nhooksConfig: { disabled: [none] }\n";
+    let folder = folder(&[
+        ("hookgate.yaml", config),
+        ("event.json", "{ \"contents\": [] }"),
+    ]);
+
+    let (_, _, stderr) = run(
+        &["explain", "--config", "hookgate.yaml", "event.json"],
+        folder.path(),
+    );
+
+    let warning = "warning: hookgate.yaml:2:27: no hook is named `none`, so none is disabled\n";
+    assert!(stderr.contains(warning), "{stderr}");
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     families::family::ALL,
-    harness::run,
+    harness::{ServerProcess, TEST_TIMEOUT, eventually, processes, run},
     recording::{IDENTITY, OTHER_IDENTITY, RECIPIENT},
 };
 
@@ -223,6 +223,25 @@ async fn hooks_run_only_with_hooks_run_and_unrecorded_outputs_are_unknown() {
     assert_eq!(policies["counts"]["unchanged"], 16, "{policies:#}");
     assert_eq!(all["unknown"]["hook_not_recorded"], 4, "{all:#}");
     assert!(recorded.path().join("ran").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_ends_the_hooks_of_a_replay() {
+    let recorded = record_calls().await;
+    let hook = "hooks:\n  BeforeModel: [{ hooks: [{ command: 'cat > /dev/null; sleep 600 & touch started; wait' }] }]\n";
+    recorded.write_config("slow.yaml", &format!("{}{hook}", base()));
+    let replay = ServerProcess::start(recorded.command("slow.yaml", &["--hooks", "run"]));
+    let marker = replay.mark.clone();
+    let started = recorded.path().join("started");
+    eventually("a hook runs", TEST_TIMEOUT, || started.exists()).await;
+
+    replay.terminate();
+    let ended = tokio::task::spawn_blocking(move || replay.ended(TEST_TIMEOUT));
+    let (status, stderr) = ended.await.unwrap();
+
+    assert_eq!(status.code(), Some(143), "{stderr}");
+    let is_gone = || processes(&marker).is_empty();
+    eventually("no process is left", TEST_TIMEOUT, is_gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -433,7 +433,10 @@ fn rollout_folder(to: &str, files: &[(&str, &str)]) -> TempDir {
 #[test]
 fn check_and_serve_refuse_the_same_rollouts() {
     for (to, problem) in [
-        ("missing.yaml", "rollout: revision `missing.yaml`"),
+        (
+            "missing.yaml",
+            "hookgate.yaml:3:16: rollout: revision `missing.yaml`",
+        ),
         ("broken.yaml", "broken.yaml:1:1: unknown key `hoks`"),
         ("../next.yaml", "must be a version, or the name of a file"),
     ] {
@@ -456,7 +459,7 @@ fn a_version_that_is_kept_elsewhere_is_a_warning_of_check() {
     let (status, _) = ServerProcess::folder(folder.path()).ended(TEST_TIMEOUT);
 
     assert_eq!((code, status.code()), (0, Some(78)));
-    let warning = "warning: rollout: no revision of the config has the version";
+    let warning = "warning: hookgate.yaml:3:16: rollout: no revision of the config has the version";
     assert!(checked.contains(warning), "{checked}");
 }
 

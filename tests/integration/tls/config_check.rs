@@ -68,6 +68,35 @@ async fn invalid_tls_settings_are_config_errors() {
 }
 
 #[test]
+fn each_missing_tls_file_is_reported_with_its_setting_and_path() {
+    let folder = TempDir::new().unwrap();
+    let config = "upstreams: { gemini: { url: \"http://x\" } }
+tls: { certificate: a.pem, key: b.pem, client_ca: c.pem }
+admin: { tls: { certificate: d.pem, key: e.pem } }
+";
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+    let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 78, "{stderr}");
+    let reported = |what: &str| stderr.contains(what);
+    assert_eq!(stderr.lines().count(), 5, "{stderr}");
+    assert!(
+        reported("hookgate.yaml:2:21: the certificate cannot be read"),
+        "{stderr}"
+    );
+    for file in [
+        "(`tls.certificate` is `a.pem`)",
+        "(`tls.key` is `b.pem`)",
+        "(`tls.client_ca` is `c.pem`)",
+        "(`admin.tls.certificate` is `d.pem`)",
+        "(`admin.tls.key` is `e.pem`)",
+    ] {
+        assert!(reported(file), "{file}: {stderr}");
+    }
+}
+
+#[test]
 fn an_expired_or_not_yet_valid_certificate_is_a_warning() {
     let authority = Authority::new("ours");
     let (now, past, future) = (
