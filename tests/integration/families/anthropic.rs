@@ -222,6 +222,35 @@ async fn fallback_models_must_be_allowed() {
 }
 
 #[tokio::test]
+async fn the_model_of_a_hosted_tool_must_be_allowed() {
+    let upstream = model().await;
+    let config = "policies: [{ policy: model_allow, models: [\"m\", \"n*\"] }]\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let advisor = |model: &str| {
+        let tool = json!({ "type": "advisor_20260301", "name": "advisor", "model": model });
+        with("tools", json!([tool]))
+    };
+    post(&gateway, "/v1/messages", &advisor("n-2")).await;
+    assert_eq!(upstream.only_request().body, advisor("n-2").to_string());
+    let answer = post(&gateway, "/v1/messages", &advisor("big")).await;
+    let text = FAMILY.parse(false, &answer).text;
+    assert!(text.contains("`big` is not allowed"), "{text}");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_model_of_a_withheld_tool_is_not_checked() {
+    let upstream = model().await;
+    let config = "policies:
+  - { policy: tool_guard, deny: [advisor] }
+  - { policy: model_allow, models: [m] }\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let tool = json!({ "type": "advisor_20260301", "name": "advisor", "model": "big" });
+    post(&gateway, "/v1/messages", &with("tools", json!([tool]))).await;
+    assert!(!upstream.only_request().body.contains("big"));
+}
+
+#[tokio::test]
 async fn a_denial_can_be_configured_as_an_error() {
     let upstream = model().await;
     let deny = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);
