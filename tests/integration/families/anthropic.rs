@@ -78,6 +78,36 @@ async fn system_reminders_are_not_part_of_the_prompt() {
 }
 
 #[tokio::test]
+async fn a_first_prompt_in_the_form_of_system_reminders_is_checked() {
+    let upstream = model().await;
+    let config = "policies: [{ policy: prompt_guard, deny: [project aurora] }]\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let reminder = |inner: &str| format!("<system-reminder>{inner}</system-reminder>");
+    let [date, aurora] = [reminder("the date"), reminder("project aurora")];
+    for (texts, is_denied) in [
+        (vec![&*aurora], true),
+        (
+            vec![
+                "<system-reminder></system-reminder>project aurora</system-reminder>",
+                "hi",
+            ],
+            true,
+        ),
+        (vec![&*format!("{date}\n{aurora}"), "hi"], false),
+    ] {
+        let mut request = prompt();
+        let blocks = texts
+            .iter()
+            .map(|text| json!({ "type": "text", "text": text }));
+        request["messages"][0]["content"] = blocks.collect();
+        let count = upstream.requests().len();
+        post(&gateway, "/v1/messages", &request).await;
+        let is_sent = upstream.requests().len() > count;
+        assert_eq!(is_sent, !is_denied, "{texts:?}");
+    }
+}
+
+#[tokio::test]
 async fn count_tokens_is_inspected_but_starts_no_session_or_turn() {
     let upstream = Upstream::with(|_| {
         crate::harness::respond(200, "application/json", r#"{"input_tokens":5}"#)
