@@ -34,7 +34,7 @@ pub use self::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks, is_terminator, read_stream},
     call::{Call, ResponseStorage},
     content_form::{
-        PRECEDING, SOURCE, fallback_models, has_hosted_server, is_hosted_server, shown_to_hooks,
+        PRECEDING, SOURCE, has_hosted_server, is_hosted_server, other_models, shown_to_hooks,
         source_of, splice_list, without_private_fields,
     },
     content_reference::ContentReference,

@@ -7,10 +7,10 @@
 //! and gives both lists to [`splice_list`].
 
 mod answer_labels;
-mod fallback_models;
 mod hosted_servers;
 mod labels;
 mod object_search;
+mod other_models;
 mod private_fields;
 mod request_labels;
 mod splice;
@@ -18,10 +18,10 @@ mod text_template;
 
 pub use self::{
     answer_labels::{ActOnObject, AnswerLabels, VisitObjects},
-    fallback_models::{FALLBACK_MODELS, fallback_models},
     hosted_servers::{has_hosted_server, is_hosted_server},
     labels::{join_labels, keep_fields, read_labels, remove_labels, write_labels},
     object_search::{any_object, any_object_with},
+    other_models::{FALLBACK_MODELS, hosted_tool, named_models, other_models},
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
     request_labels::RequestLabels,
     splice::{numbered, source_of, splice_list, with_source},

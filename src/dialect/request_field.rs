@@ -143,11 +143,12 @@ field_table! {
         "responses.files" "file_id" StoredFile ByName, Passed;
         "responses.container" "container, skill_id" Container ByName, Passed;
         "responses.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
-        "responses.hosted_tools" "tools" HostedTool Open, Hooked;
+        "responses.hosted_tools" "tools, search_parameters, plugins" HostedTool Open, Hooked;
     OpenAiChat "/{version}/chat/completions":
         "chat.completions.files" "file_id" StoredFile ByName, Passed;
         "chat.completions.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
-        "chat.completions.hosted_tools" "tools, web_search_options" HostedTool Open, Hooked;
+        "chat.completions.hosted_tools" "tools, web_search_options, search_parameters, plugins"
+            HostedTool Open, Hooked;
 }
 
 impl FieldSpec {

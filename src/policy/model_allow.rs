@@ -61,8 +61,8 @@ impl Policy for ModelAllow {
         if !self.models.matches(model) {
             return Ok(self.denial(model));
         }
-        let fallbacks = dialect::fallback_models(&request.document)?;
-        let denied = fallbacks.iter().find(|model| !self.models.matches(model));
+        let others = dialect::other_models(&request.document)?;
+        let denied = others.iter().find(|model| !self.models.matches(model));
         Ok(denied.map_or_else(HookOutput::default, |model| self.denial(model)))
     }
 

@@ -216,6 +216,43 @@ async fn tools_are_withheld_wherever_they_are_declared() {
 }
 
 #[tokio::test]
+async fn searches_of_compatible_servers_are_withheld_by_name() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: tool_guard, deny: [web_search] }]\n";
+    let gateway = gateway(&upstream, config).await;
+    let plain = json!({ "model": "gpt-5.1", "input": "hi", "tools": [function("look")] });
+    for (field, value) in [
+        ("search_parameters", json!({ "mode": "auto" })),
+        ("plugins", json!([{ "id": "web" }])),
+    ] {
+        let mut body = plain.clone();
+        body[field] = value;
+        ask(&gateway, &body).await;
+        assert_eq!(upstream.requests().pop().unwrap().json(), plain, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn the_model_of_a_hosted_tool_must_be_allowed() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: model_allow, models: ['gpt-5*'] }]\n";
+    let gateway = gateway(&upstream, config).await;
+    let image = |model: &str| {
+        let tool = json!({ "type": "image_generation", "model": model });
+        json!({ "model": "gpt-5.1", "input": "hello", "tools": [tool] })
+    };
+    let answer = ask(&gateway, &image("gpt-5-image")).await;
+    assert_eq!(text(&answer.json()), "You said: hello");
+    let denied = ask(&gateway, &image("gpt-image-1.5")).await;
+    assert!(
+        denied.text().contains("`gpt-image-1.5` is not allowed"),
+        "{}",
+        denied.text()
+    );
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn a_denied_call_is_returned_to_the_model_with_its_reasoning() {
     let reasoning =
         json!({ "id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "ZW5j" });

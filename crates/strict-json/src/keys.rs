@@ -12,6 +12,10 @@ const FEW: usize = 16;
 /// such a key as a number.
 const RESERVED: &[u8] = b"$serde_json::private";
 
+/// Letters that are not ASCII, but that Go's `encoding/json` reads as `s` and `k` in the name of a
+/// field.
+const FOLDED_LETTERS: [char; 2] = ['\u{17f}', '\u{212a}'];
+
 /// Rule for comparing the keys of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
@@ -113,14 +117,15 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Returns any other valid key; `None` if it contains control characters or is
-    /// reserved, so that parsers may read it differently.
+    /// Returns any other valid key; `None` if parsers may read it differently: if it is reserved,
+    /// or the name of a field with control characters or letters that some take for others.
     pub(super) fn any(&self, start: usize, end: usize, scope: Scope) -> Option<Key> {
         let place = Position::new(start, end);
         let meant = self.read(place)?;
-        let is_field = matches!(scope, Scope::Fields(_));
-        let has_control = is_field && meant.iter().any(u8::is_ascii_control);
-        if has_control || meant.starts_with(RESERVED) {
+        let name = str::from_utf8(&meant).ok()?;
+        let is_odd = |letter: char| letter.is_ascii_control() || FOLDED_LETTERS.contains(&letter);
+        let is_odd_field = matches!(scope, Scope::Fields(_)) && name.contains(is_odd);
+        if is_odd_field || meant.starts_with(RESERVED) {
             return None;
         }
         let hash = match scope {

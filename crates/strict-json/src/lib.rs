@@ -29,9 +29,10 @@
 //! ```
 //!
 //! Protocol buffer APIs read `fooBar` and `foo_bar` as one field: [`Names::Fields`]
-//! compares keys by that rule, except below fields whose keys users choose. A [`Document`]
-//! finds fields of an object under the spellings that an API accepts, and edits them without
-//! changing other bytes.
+//! compares keys by that rule, except below fields whose keys users choose. Names of fields with
+//! a letter that Go reads as another one are refused: long s as `s`, the Kelvin sign as `k`. A
+//! [`Document`] finds fields of an object under the spellings that an API accepts, and edits them
+//! without changing other bytes.
 
 mod decode;
 mod document;

@@ -135,7 +135,7 @@ impl<'a> Scan<'a> {
         let end = self.text.string(start)?;
         match self.keys.any(start, end, scope) {
             Some(key) => Ok((end, key)),
-            None => wrong("a key that nobody may use", end),
+            None => wrong("a key that parsers may read differently", end),
         }
     }
 

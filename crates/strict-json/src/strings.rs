@@ -9,7 +9,9 @@ const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
 const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
 const N: u8x16 = u8x16::new([b'n'; 16]);
 const UNDERSCORE: u8x16 = u8x16::new([b'_'; 16]);
-const DELETE: u8x16 = u8x16::new([0x7F; 16]);
+const SPACE: u8x16 = u8x16::new([b' '; 16]);
+/// Distance from the first printable character of ASCII to the first behind the printable ones.
+const PRINTABLE: u8x16 = u8x16::new([0x7F - b' '; 16]);
 const LAST_CONTROL: u8x16 = u8x16::new([0x1F; 16]);
 
 /// Reason and position of an error.
@@ -26,13 +28,12 @@ pub(super) fn end(text: &[u8], start: usize) -> Result<usize, StringError> {
     }
 }
 
-/// Returns the end of a key that needs no normalization: without escapes, underscores
-/// and the control character that strings may contain.
+/// Returns the end of a key that needs no normalization: of printable ASCII, without escapes and
+/// underscores.
 #[inline]
 pub(super) fn plain_key_end(text: &[u8], start: usize) -> Option<usize> {
-    let odd =
-        |bytes: u8x16| bytes.simd_eq(BACKSLASH) | bytes.simd_eq(UNDERSCORE) | bytes.simd_eq(DELETE);
-    plain_end(text, start, |bytes| odd(bytes) | controls(bytes)).ok()
+    let odd = |bytes: u8x16| bytes.simd_eq(BACKSLASH) | bytes.simd_eq(UNDERSCORE);
+    plain_end(text, start, |bytes| odd(bytes) | unprintable(bytes)).ok()
 }
 
 /// Returns the end of a string without `odd` characters; else a position at or before
@@ -98,6 +99,14 @@ fn classify(text: &[u8], at: usize, odd: impl Fn(u8x16) -> u8x16) -> Chunk16 {
 #[inline]
 fn controls(bytes: u8x16) -> u8x16 {
     bytes.simd_eq(bytes.min(LAST_CONTROL))
+}
+
+/// Marks all but printable ASCII.
+#[inline]
+fn unprintable(bytes: u8x16) -> u8x16 {
+    // Wraps around for control characters.
+    let distance = bytes - SPACE;
+    distance.simd_eq(distance.max(PRINTABLE))
 }
 
 /// Returns the end of a string that continues at `start`.
@@ -342,7 +351,7 @@ mod tests {
         }
 
         #[test]
-        fn a_plain_key_has_no_escape_underscore_or_control_character(
+        fn a_plain_key_is_printable_ascii_without_escapes_and_underscores(
             text in "[a-z_\\\\\u{e9}\u{1}\u{7f}\"]{0,24}",
             start in 0_usize..20,
             behind in 0_usize..20,
@@ -351,7 +360,8 @@ mod tests {
             if let Some(end) = plain_key_end(text.as_bytes(), start) {
                 prop_assert_eq!(Ok(end), reference_end(text.as_bytes(), start));
                 let key = text.get(start..end - 1);
-                let is_odd = |key: &str| key.contains(['\\', '_', '\u{7f}']);
+                let is_odd =
+                    |key: &str| !key.is_ascii() || key.contains(['\\', '_', '\u{1}', '\u{7f}']);
                 prop_assert_eq!(key.map(is_odd), Some(false));
             }
         }

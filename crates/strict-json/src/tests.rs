@@ -45,6 +45,8 @@ fn unambiguous_json_is_accepted() {
         r#"{"\u0061rgs":{"a_b":1,"aB":2}}"#,
         r#"{"parameters_json_schema":{"a_b":1,"aB":2}}"#,
         r#"{"_responseJsonSchema":{},"responseJsonSchema":{}}"#,
+        "{\"args\":{\"\u{17f}\":1,\"s\":2,\"\u{212a}\":3,\"K\":4}}",
+        "{\"gr\u{f6}\u{df}e\":1,\"\u{540d}\u{524d}\":2}",
     ] {
         check_document(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
     }
@@ -137,6 +139,11 @@ fn json_that_only_lenient_parsers_accept_is_refused() {
         r#""\udc00""#,
         r#"{"\ud800":1}"#,
         r#"{"contents\u0000":1}"#,
+        "{\"content\u{17f}\":1}",
+        "{\"to\u{212a}ens\":1}",
+        r#"{"content\u017F":1}"#,
+        r#"{"x":[{"\u212aey":1}]}"#,
+        "{\"a name of more than sixteen letter\u{17f}\":1}",
         r#"{"$serde_json::private::Number":"1"}"#,
         r#"{"\u0024serde_json::private::Number":"1"}"#,
         "{\"\u{a0}\":1}\u{a0}",

@@ -41,7 +41,8 @@ impl Contents {
     }
 
     /// Returns the user's texts after the model's last content. Contents of the model
-    /// behind the user's last one are ignored: an agent put them there itself.
+    /// behind the user's last one are ignored: an agent put them there itself. Introductions
+    /// before the first prompt are omitted, unless they are all there is.
     pub fn new_prompt(&self) -> Vec<String> {
         let is_by_model = |content: &Content| content.role() == Role::Model;
         let last_by_user = self.items.iter().rposition(|content| !is_by_model(content));
@@ -49,11 +50,13 @@ impl Contents {
         let asked = asked.unwrap_or_default();
         let start = asked.iter().rposition(is_by_model).map_or(0, |at| at + 1);
         let contents = asked.iter().skip(start);
-        let mut parts = contents.flat_map(|content| &content.parts).peekable();
-        if start == 0 {
-            while parts.next_if(|part| part.is_introduction()).is_some() {}
-        }
-        parts.filter_map(|part| part.text.clone()).collect()
+        let parts: Vec<&Part> = contents.flat_map(|content| &content.parts).collect();
+        let introductions = parts.iter().take_while(|part| part.is_introduction());
+        let prompt = parts.get(introductions.count()..).unwrap_or_default();
+        let mut texts = prompt.iter().filter_map(|part| part.text.as_ref());
+        let has_prompt = start == 0 && texts.any(|text| !text.trim().is_empty());
+        let asked = if has_prompt { prompt } else { &parts };
+        asked.iter().filter_map(|part| part.text.clone()).collect()
     }
 
     /// Returns every content with what is not text. Thoughts are omitted.

@@ -33,40 +33,47 @@ pub struct FunctionCall {
     pub is_partial: bool,
 }
 
-/// Returns whether a text is an introduction that an agent puts before the first prompt:
-/// gemini-cli, Claude Code or Codex.
-pub fn is_introduction(text: &str) -> bool {
-    let is_within =
-        |start: &str, end: &str| text.starts_with(start) && text.trim_end().ends_with(end);
-    is_within("<session_context>", "</session_context>")
-        || is_within("<system-reminder>", "</system-reminder>")
-        || is_within("<environment_context>", "</environment_context>")
-        || is_within("<user_instructions>", "</user_instructions>")
-}
-
-/// Elements that agents add around prompts: Claude Code and Codex.
-const CONTEXT_ELEMENTS: [&str; 3] = [
+/// Elements that agents put before the first prompt: gemini-cli, Claude Code and Codex.
+const INTRODUCTION_ELEMENTS: &[&str] = &[
+    "session_context",
     "environment_context",
     "system-reminder",
     "user_instructions",
 ];
 
+/// Elements that agents add around prompts: Claude Code and Codex.
+const CONTEXT_ELEMENTS: &[&str] = &[
+    "environment_context",
+    "system-reminder",
+    "user_instructions",
+];
+
+/// Returns whether a text is an introduction that an agent puts before the first prompt.
+pub fn is_introduction(text: &str) -> bool {
+    consists_of(text, INTRODUCTION_ELEMENTS)
+}
+
 /// Returns whether a text consists of elements that an agent adds around prompts.
 pub fn is_agent_context(text: &str) -> bool {
+    consists_of(text, CONTEXT_ELEMENTS)
+}
+
+/// Returns whether a text consists of elements with these names. Each ends at its first end tag.
+fn consists_of(text: &str, names: &[&str]) -> bool {
     let mut rest = text.trim();
-    let mut is_context = false;
+    let mut has_element = false;
     while !rest.is_empty() {
-        let behind = CONTEXT_ELEMENTS.iter().find_map(|name| {
-            let inner = rest.strip_prefix(&format!("<{name}>"))?;
-            inner.split_once(&format!("</{name}>"))
+        let behind = names.iter().find_map(|name| {
+            let inner = rest.strip_prefix('<')?.strip_prefix(name)?;
+            inner.strip_prefix('>')?.split_once(&format!("</{name}>"))
         });
         let Some((_, behind)) = behind else {
             return false;
         };
-        is_context = true;
+        has_element = true;
         rest = behind.trim_start();
     }
-    is_context
+    has_element
 }
 
 /// Returns whether a part is a thought of the model.
@@ -110,7 +117,7 @@ impl Part {
         })
     }
 
-    /// Returns whether the part is gemini-cli's introduction.
+    /// Returns whether the part is an introduction of an agent.
     pub fn is_introduction(&self) -> bool {
         self.plain_text().is_some_and(is_introduction)
     }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::dialect::{
+    content_form::named_models,
     document::Document,
     error::{DialectError, field_error},
 };
@@ -10,7 +11,7 @@ use crate::dialect::{
 /// Fields with which compatible servers take other models than the one that `model` names.
 const OTHER_MODELS: &[&str] = &["fallbacks", "models"];
 
-/// Returns the names of the other models that may answer.
+/// Returns the names of the other models that may answer, or that plugins use.
 ///
 /// # Errors
 ///
@@ -26,5 +27,7 @@ pub fn read_other_models(body: &Document) -> Result<Vec<Value>, DialectError> {
             }
         }
     }
+    let plugins = body.get(&["plugins"])?.unwrap_or_default();
+    models.extend(named_models(&plugins).into_iter().map(Value::String));
     Ok(models)
 }

@@ -48,8 +48,6 @@ pub const TOOL_CHOICE: &[&str] = &["tool_choice"];
 pub const TOOLS: &[&str] = &["tools"];
 pub const TYPE: &[&str] = &["type"];
 pub const USAGE: &[&str] = &["usage"];
-/// Hosted search that no tool entry declares.
-pub const WEB_SEARCH: &[&str] = &["web_search_options"];
 
 /// Fields of a chat request that hooks see, or that hold no text.
 pub const CHAT_FIELDS: &[&str] = &[

@@ -51,7 +51,7 @@ pub fn read_request(body: &Document) -> Result<Document, DialectError> {
     };
     add("contents", Some(read_contents(&input)?));
     add("systemInstruction", read_system(body, &input)?);
-    add("tools", Declarations::read(body, &input)?.form());
+    add("tools", Declarations::read(body, &input)?.form()?);
     add("toolConfig", read_choice(body)?);
     add("generationConfig", read_parameters(body)?);
     let models = Some(read_other_models(body)?).filter(|models| !models.is_empty());

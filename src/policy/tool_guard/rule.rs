@@ -52,6 +52,11 @@ impl ToolRule {
         if !matches!(arguments, Value::Object(_) | Value::Null) {
             return Some("may not be called with such arguments".to_owned());
         }
+        if self.has_other_spelling(arguments) {
+            return Some(format!(
+                "may not be called with another spelling of `{name}`"
+            ));
+        }
         match arguments.pointer(name) {
             None | Some(Value::Null) if self.optional => None,
             None | Some(Value::Null) => Some(format!("may not be called without `{name}`")),
@@ -60,6 +65,27 @@ impl ToolRule {
                 .find_map(|value| self.value_violation(value, directory)),
             Some(value) => self.value_violation(value, directory),
         }
+    }
+
+    /// Returns whether a key differs from the argument's in case only: an agent may read either,
+    /// in Go even if both are there.
+    fn has_other_spelling(&self, arguments: &Value) -> bool {
+        // In this order, two letters that are not ASCII become `s` and `k`, as in Go.
+        let fold = |key: &str| key.to_uppercase().to_lowercase();
+        let mut object = arguments;
+        for name in self.argument.split('/').skip(1) {
+            let name = name.replace("~1", "/").replace("~0", "~");
+            let Value::Object(fields) = object else {
+                return false;
+            };
+            let folded = fold(&name);
+            let mut others = fields.keys().filter(|key| **key != name);
+            if others.any(|key| fold(key) == folded) {
+                return true;
+            }
+            object = fields.get(&name).unwrap_or(&Value::Null);
+        }
+        false
     }
 
     fn value_violation(&self, value: &Value, directory: Option<&str>) -> Option<String> {

@@ -102,6 +102,17 @@ const AMBIGUOUS_BODIES: &[Case] = &[
     ("a text in capitals", "BAD_DOCUMENT", |endpoint| {
         with_part(endpoint, r#"{"Text":"SECRET-4711"}"#)
     }),
+    (
+        "parts beside parts whose name ends with a long s",
+        "BAD_JSON",
+        |endpoint| {
+            let long_s = format!("\"part\u{17f}\":[{{\"text\":\"{SECRET}\"}}],\"parts\":");
+            with_replacement(endpoint, "\"parts\":", &long_s)
+        },
+    ),
+    ("an escaped Kelvin sign", "BAD_JSON", |endpoint| {
+        with_fields(endpoint, r#""generationConfig":{"top\u212a":1,"topK":2}"#)
+    }),
     ("a second document", "BAD_JSON", |endpoint| {
         [
             endpoint.body_with_part(r#"{"text":"x"}"#),

@@ -51,6 +51,13 @@ fn ambiguous_documents() -> Vec<(&'static str, String)> {
             response_with_part(r#"{"text":"x","Text":"SECRET-4711"}"#),
         ),
         (
+            "parts whose name ends with a long s",
+            response_with_part(r#"{"text":"x"}"#).replace(
+                "\"parts\":",
+                "\"part\u{17f}\":[{\"text\":\"SECRET-4711\"}],\"parts\":",
+            ),
+        ),
+        (
             "a duplicate argument",
             response_with_part(r#"{"functionCall":{"name":"f","args":{"a":1,"a":"SECRET-4711"}}}"#),
         ),

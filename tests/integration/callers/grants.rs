@@ -193,6 +193,9 @@ async fn a_caller_is_restricted_to_its_models_on_code_assist_and_vertex() {
         "model": "models/large", "contents": prompt("hi")["contents"],
     }});
     let vertex = "/v1/projects/p/locations/l/publishers/google/models";
+    let mut routed = prompt("hi");
+    routed["generationConfig"] =
+        json!({ "routingConfig": { "manualMode": { "modelName": "large" } } });
     for (path, body, status) in [
         (
             "/v1beta/models/small-1:countTokens".to_owned(),
@@ -205,6 +208,7 @@ async fn a_caller_is_restricted_to_its_models_on_code_assist_and_vertex() {
             403,
         ),
         (format!("{vertex}/large:countTokens"), &prompt("hi"), 403),
+        (format!("{vertex}/small-1:generateContent"), &routed, 403),
         (
             "/v1/publishers/google/models/large:generateContent".to_owned(),
             &prompt("hi"),

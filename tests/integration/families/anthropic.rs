@@ -78,6 +78,36 @@ async fn system_reminders_are_not_part_of_the_prompt() {
 }
 
 #[tokio::test]
+async fn a_first_prompt_in_the_form_of_system_reminders_is_checked() {
+    let upstream = model().await;
+    let config = "policies: [{ policy: prompt_guard, deny: [project aurora] }]\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let reminder = |inner: &str| format!("<system-reminder>{inner}</system-reminder>");
+    let [date, aurora] = [reminder("the date"), reminder("project aurora")];
+    for (texts, is_denied) in [
+        (vec![&*aurora], true),
+        (
+            vec![
+                "<system-reminder></system-reminder>project aurora</system-reminder>",
+                "hi",
+            ],
+            true,
+        ),
+        (vec![&*format!("{date}\n{aurora}"), "hi"], false),
+    ] {
+        let mut request = prompt();
+        let blocks = texts
+            .iter()
+            .map(|text| json!({ "type": "text", "text": text }));
+        request["messages"][0]["content"] = blocks.collect();
+        let count = upstream.requests().len();
+        post(&gateway, "/v1/messages", &request).await;
+        let is_sent = upstream.requests().len() > count;
+        assert_eq!(is_sent, !is_denied, "{texts:?}");
+    }
+}
+
+#[tokio::test]
 async fn count_tokens_is_inspected_but_starts_no_session_or_turn() {
     let upstream = Upstream::with(|_| {
         crate::harness::respond(200, "application/json", r#"{"input_tokens":5}"#)
@@ -219,6 +249,35 @@ async fn fallback_models_must_be_allowed() {
     let text = FAMILY.parse(false, &answer).text;
     assert!(text.contains("`big` is not allowed"), "{text}");
     assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_model_of_a_hosted_tool_must_be_allowed() {
+    let upstream = model().await;
+    let config = "policies: [{ policy: model_allow, models: [\"m\", \"n*\"] }]\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let advisor = |model: &str| {
+        let tool = json!({ "type": "advisor_20260301", "name": "advisor", "model": model });
+        with("tools", json!([tool]))
+    };
+    post(&gateway, "/v1/messages", &advisor("n-2")).await;
+    assert_eq!(upstream.only_request().body, advisor("n-2").to_string());
+    let answer = post(&gateway, "/v1/messages", &advisor("big")).await;
+    let text = FAMILY.parse(false, &answer).text;
+    assert!(text.contains("`big` is not allowed"), "{text}");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_model_of_a_withheld_tool_is_not_checked() {
+    let upstream = model().await;
+    let config = "policies:
+  - { policy: tool_guard, deny: [advisor] }
+  - { policy: model_allow, models: [m] }\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let tool = json!({ "type": "advisor_20260301", "name": "advisor", "model": "big" });
+    post(&gateway, "/v1/messages", &with("tools", json!([tool]))).await;
+    assert!(!upstream.only_request().body.contains("big"));
 }
 
 #[tokio::test]

@@ -223,6 +223,47 @@ async fn a_caller_with_a_model_list_cannot_use_uninspected_fields() {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
+/// A request with an image that a URL names.
+fn with_image_url(family: Family) -> String {
+    let url = "https://example.org/a.png";
+    let block = match family {
+        Family::Gemini => {
+            let part = json!({ "fileData": { "mimeType": "image/png", "fileUri": url } });
+            let content = json!({ "role": "user", "parts": [part] });
+            return request_with(family, &json!({ "contents": [content] }));
+        }
+        Family::Anthropic => json!({ "type": "image", "source": { "type": "url", "url": url } }),
+        Family::Responses => json!({ "type": "input_image", "image_url": url }),
+        Family::Chat => json!({ "type": "image_url", "image_url": { "url": url } }),
+    };
+    with_block(family, &block)
+}
+
+#[tokio::test]
+async fn media_that_a_url_names_pass_unless_a_hook_denies_the_reference() {
+    let refuse = "if grep -q fileUri; then echo no references >&2; exit 2; fi";
+    let mut refuse = hook::command("refuse", refuse);
+    refuse["document"] = true.into();
+    let refuse = hook::config(&[("BeforeModel", refuse)]);
+    for &family in ALL {
+        let body = with_image_url(family);
+        let upstream = model_api(family).await;
+        let gateway = family.gateway(&upstream, NO_OP_HOOK).await;
+        let answer = family.post(&gateway, false, body.clone()).await;
+        assert_eq!(answer.status, 200, "{family:?}: {}", answer.text());
+        assert_eq!(upstream.only_request().body, body, "{family:?}");
+
+        let gateway = family.gateway(&upstream, &refuse).await;
+        let answer = family.post(&gateway, false, body).await;
+        assert!(
+            answer.text().contains("no references"),
+            "{family:?}: {}",
+            answer.text()
+        );
+        assert_eq!(upstream.requests().len(), 1, "{family:?}");
+    }
+}
+
 /// A request with the hosted MCP server `docs`.
 fn with_server(family: Family) -> String {
     let server = match family {

@@ -108,6 +108,30 @@ async fn the_model_allow_list_applies_to_fallback_models() {
 }
 
 #[tokio::test]
+async fn models_of_hosted_tools_and_plugins_must_be_allowed() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: model_allow, models: [m] }]\n";
+    let gate = gateway(&upstream, config).await;
+    for model in ["m", "other"] {
+        let tool = json!({ "type": "openrouter:advisor", "parameters": { "model": model } });
+        for (field, value) in [
+            ("tools", json!([tool])),
+            (
+                "plugins",
+                json!([{ "id": "fusion", "analysis_models": ["m", model] }]),
+            ),
+        ] {
+            let mut body = chat("hello");
+            body[field] = value;
+            let answer = ask(&gate, Form::Whole, &body).await;
+            let is_answered = text(Form::Whole, &answer) == "You said: hello";
+            assert_eq!(is_answered, model == "m", "{field}: {}", answer.text());
+        }
+    }
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
 async fn secrets_are_masked_in_every_text_of_a_request() {
     let upstream = Upstream::mock().await;
     let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;

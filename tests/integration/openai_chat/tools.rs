@@ -151,6 +151,40 @@ async fn hosted_tools_are_withheld_by_name() {
 }
 
 #[tokio::test]
+async fn searches_of_compatible_servers_are_withheld_by_name() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: tool_guard, deny: [web_search] }]\n";
+    let gate = gateway(&upstream, config).await;
+    let parser = json!({ "id": "file-parser" });
+    let with = |field: &str, value: Value| {
+        let mut body = chat("go");
+        body[field] = value;
+        body
+    };
+    for (body, expected) in [
+        (
+            with("search_parameters", json!({ "mode": "on" })),
+            chat("go"),
+        ),
+        (
+            with("plugins", json!([{ "id": "web", "max_results": 3 }])),
+            chat("go"),
+        ),
+        (
+            with("plugins", json!([{ "id": "web" }, parser])),
+            with("plugins", json!([parser])),
+        ),
+        (
+            with("plugins", json!([parser])),
+            with("plugins", json!([parser])),
+        ),
+    ] {
+        ask(&gate, Form::Whole, &body).await;
+        assert_eq!(upstream.requests().pop().unwrap().json(), expected);
+    }
+}
+
+#[tokio::test]
 async fn a_tool_selection_applies_to_the_request_and_the_answer() {
     let upstream = model().await;
     let selection = json!({ "mode": "ANY", "allowedFunctionNames": ["read"] });

@@ -1,6 +1,6 @@
 //! `model_allow` and `model_swap`: an allow list of models, and replacement of models.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::MODEL;
 use crate::harness::{TestGateway, Upstream, assert_refused, hook, prompt};
@@ -77,6 +77,47 @@ async fn models_in_the_body_and_spelling_variants_do_not_bypass_the_list() {
         gateway.agent().generate(name, &prompt("hi")).await;
     }
     assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn models_that_vertex_or_a_tool_chooses_must_be_listed() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{ALLOW}upstreams: {{ vertex: {{ url: \"{{upstream}}\" }} }}\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let path = "/v1/publishers/google/models/gemini-2.5-pro:generateContent";
+    let routed = |mode: Value| json!({ "generationConfig": { "routingConfig": mode } });
+    let ranked = |model: &str| {
+        let ranking = json!({ "ranking": { "llmRanker": { "modelName": model } } });
+        let retrieval = json!({ "vertexRagStore": { "ragRetrievalConfig": ranking } });
+        json!({ "tools": [{ "retrieval": retrieval }] })
+    };
+    for (fields, is_allowed) in [
+        (
+            routed(json!({ "manualMode": { "modelName": "a-flash" } })),
+            true,
+        ),
+        (
+            routed(json!({ "manualMode": { "modelName": "gemini-3-pro" } })),
+            false,
+        ),
+        (
+            json!({ "generation_config": { "routing_config": { "manual_mode": { "model_name": "gemini-3-pro" } } } }),
+            false,
+        ),
+        (routed(json!({ "autoMode": {} })), false),
+        (ranked("gemini-2.5-pro"), true),
+        (ranked("gemini-3-pro"), false),
+    ] {
+        let mut body = prompt("hi");
+        body.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        let count = upstream.requests().len();
+        let answer = gateway.agent().post(path, body.to_string()).await;
+        assert_eq!(upstream.requests().len() > count, is_allowed, "{fields}");
+        let is_denied = answer.text().contains("is not allowed here");
+        assert_eq!(is_denied, !is_allowed, "{fields}: {}", answer.text());
+    }
 }
 
 #[tokio::test]

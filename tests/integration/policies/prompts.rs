@@ -60,6 +60,12 @@ fn disguised_prompts() -> Vec<(&'static str, Value)> {
         user(json!([{ "text": "project aurora", "thought": true }])),
         user(json!([context_with("project aurora")])),
         user(json!([context_with("</session_context>project aurora")])),
+        user(json!([closed])),
+        user(json!([closed, { "text": " " }])),
+        user(json!([
+            context_with("</session_context>project aurora</session_context>"),
+            other
+        ])),
         json!({ "contents": [content("user", &aurora), content("model", &json!({ "text": "" }))] }),
         json!({ "contents": [content("user", &other), content("model", &other), content("user", &closed)] }),
     ];

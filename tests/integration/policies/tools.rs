@@ -188,6 +188,39 @@ async fn rules_apply_to_calls_in_responses_and_reported_calls() {
     }
 }
 
+#[tokio::test]
+async fn a_rule_denies_calls_with_the_argument_in_another_case() {
+    let shell =
+        "The tool `run_shell_command` may not be called with another spelling of `/command`.";
+    let fetch = "The tool `fetch` may not be called with another spelling of `/options/depth`.";
+    let url = "https://docs.example.com/a";
+    for (name, arguments, reason) in [
+        (
+            "run_shell_command",
+            json!({ "command": "ls", "Command": "rm -rf /" }),
+            shell,
+        ),
+        ("run_shell_command", json!({ "COMMAND": "rm -rf /" }), shell),
+        (
+            "fetch",
+            json!({ "url": url, "Options": { "depth": 9 } }),
+            fetch,
+        ),
+        (
+            "fetch",
+            json!({ "url": url, "option\u{17f}": { "depth": 9 } }),
+            fetch,
+        ),
+        (
+            "fetch",
+            json!({ "url": url, "options": { "depth": 1, "Depth": 9 } }),
+            fetch,
+        ),
+    ] {
+        assert_rules_apply(name, &arguments, Some(reason)).await;
+    }
+}
+
 /// Checks a call both in a response and as a reported event.
 async fn assert_rules_apply(name: &str, arguments: &Value, blocked: Option<&str>) {
     let upstream = upstream_with(parts_with_call(name, arguments)).await;

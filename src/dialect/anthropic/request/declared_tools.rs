@@ -8,7 +8,7 @@ use crate::dialect::{
         fields::{DECLARATIONS, NAME, TOOL_CHANGES, TYPE, string_bytes, type_of},
         request::input_messages::{InputMessage, InputRole},
     },
-    content_form::SOURCE,
+    content_form::{SOURCE, hosted_tool},
     document::Document,
     error::DialectError,
 };
@@ -170,23 +170,23 @@ impl DeclaredTool {
 
     /// Returns the tool in the content form.
     pub fn to_form(&self, number: usize) -> Result<Bytes, DialectError> {
-        let mut tool = Document::empty();
-        if self.is_function {
-            let mut declaration = Document::empty();
-            declaration.set(NAME, &json!(self.name))?;
-            for (field, from) in [
-                ("description", "description"),
-                ("parametersJsonSchema", "input_schema"),
-            ] {
-                if let Some(value) = self.document.bytes_of(&[from])? {
-                    declaration.set_bytes(&[field], value)?;
-                }
-            }
-            declaration.set(&[SOURCE], &json!(number))?;
-            tool.set_children(DECLARATIONS, [&declaration])?;
-        } else {
-            tool.set(&[&self.name], &json!({}))?;
+        if !self.is_function {
+            let hosted = hosted_tool(&self.name, &self.document, number)?;
+            return Ok(hosted.to_string().into());
         }
+        let mut declaration = Document::empty();
+        declaration.set(NAME, &json!(self.name))?;
+        for (field, from) in [
+            ("description", "description"),
+            ("parametersJsonSchema", "input_schema"),
+        ] {
+            if let Some(value) = self.document.bytes_of(&[from])? {
+                declaration.set_bytes(&[field], value)?;
+            }
+        }
+        declaration.set(&[SOURCE], &json!(number))?;
+        let mut tool = Document::empty();
+        tool.set_children(DECLARATIONS, [&declaration])?;
         tool.set(&[SOURCE], &json!(number))?;
         Ok(tool.to_bytes())
     }

@@ -3,19 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of},
+    content_form::{SOURCE, hosted_tool, source_of},
     document::{Document, add_field, is_set, refuse_pair, retain_elements},
     error::{DialectError, field_error},
+    openai::hosted_search::{SEARCH_TOOL, has_search, remove_search},
     openai_chat::fields::{
         CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, PARALLEL_TOOL_CALLS, TOOL_CHOICE, TOOLS,
-        TYPE, WEB_SEARCH,
+        TYPE,
     },
 };
 
 const DECLARATIONS: &[&str] = &["functionDeclarations"];
-
-/// Name of the hosted search under which hooks and policies see it.
-const WEB_SEARCH_TOOL: &str = "web_search";
 
 /// Returns the tools of the content form, one for each entry of the request.
 ///
@@ -31,8 +29,8 @@ pub fn read_tools(body: &Document) -> Result<Vec<Value>, DialectError> {
     for function in body.children(FUNCTIONS)?.unwrap_or_default() {
         tools.push(declaration(read_function(&function)?, tools.len()));
     }
-    if is_set(body, WEB_SEARCH)? {
-        tools.push(json!({ WEB_SEARCH_TOOL: {}, SOURCE: tools.len() }));
+    if has_search(body)? {
+        tools.push(json!({ SEARCH_TOOL: {}, SOURCE: tools.len() }));
     }
     Ok(tools)
 }
@@ -55,7 +53,7 @@ fn read_tool(entry: &Document, source: usize) -> Result<Value, DialectError> {
                 "the one kind of tool that the entry holds",
             ));
         }
-        Some(hosted) => return hosted_tool(entry, hosted, source),
+        Some(hosted) => return read_hosted_tool(entry, hosted, source),
     };
     Ok(declaration(declared, source))
 }
@@ -81,7 +79,7 @@ fn declaration(mut declared: Map<String, Value>, source: usize) -> Value {
 }
 
 /// Returns a tool that runs upstream. One of an MCP server is named by the server.
-fn hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value, DialectError> {
+fn read_hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value, DialectError> {
     let label = match kind {
         "mcp" => entry.string(&["server_label"])?,
         _ => None,
@@ -93,7 +91,7 @@ fn hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value, Dia
     {
         return Err(field_error("type", "a kind of tool"));
     }
-    Ok(json!({ name: {}, SOURCE: source }))
+    hosted_tool(&name, entry, source)
 }
 
 /// Removes the entries of tools that are missing in `after`, and what the API refuses beside
@@ -119,7 +117,7 @@ pub fn write_tools(
     retain_elements(body, TOOLS, |_| kept.next().unwrap_or(true))?;
     retain_elements(body, FUNCTIONS, |_| kept.next().unwrap_or(true))?;
     if kept.next() == Some(false) {
-        body.remove(WEB_SEARCH)?;
+        remove_search(body)?;
     }
     if body.has(TOOLS) || body.has(FUNCTIONS) {
         return Ok(());

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of, with_source},
+    content_form::{SOURCE, hosted_tool, source_of, with_source},
     document::{Document, insert, write_array},
     error::{DialectError, field_error},
+    openai::hosted_search::{SEARCH_TOOL, has_search, remove_search},
     openai_responses::{
         calls::ToolCallKind,
         fields::{NAME, TOOLS, TYPE},
@@ -29,6 +30,7 @@ pub struct Declarations {
 #[derive(Debug)]
 struct Declaration {
     place: DeclarationPlace,
+    /// Entry of a list of tools; empty in other places.
     tool: Document,
     form: DeclarationForm,
 }
@@ -42,6 +44,8 @@ enum DeclarationPlace {
     Item(usize),
     /// An item that lists the tools of an MCP server.
     WholeItem(usize),
+    /// Fields of the request that switch a search on.
+    Search,
 }
 
 #[derive(Debug)]
@@ -124,15 +128,15 @@ impl DeclarationForm {
         })
     }
 
-    fn form(&self, number: usize) -> Value {
-        match self {
+    fn form(&self, tool: &Document, number: usize) -> Result<Value, DialectError> {
+        Ok(match self {
             Self::Agent { tools, .. } => {
                 let tools = tools.iter().enumerate();
                 let tools: Vec<Value> = tools.map(|(index, tool)| tool.form(index)).collect();
                 json!({ "functionDeclarations": tools, SOURCE: number })
             }
-            Self::Hosted(name) => json!({ name: {}, SOURCE: number }),
-        }
+            Self::Hosted(name) => hosted_tool(name, tool, number)?,
+        })
     }
 }
 
@@ -157,12 +161,19 @@ impl Declarations {
                 declarations.entries.push(Declaration {
                     place: DeclarationPlace::WholeItem(index),
                     form: DeclarationForm::Hosted(server_name(&item.document)?),
-                    tool: item.document.clone(),
+                    tool: Document::empty(),
                 });
                 continue;
             }
             let tools = item.document.children(TOOLS)?.unwrap_or_default();
             declarations.add(DeclarationPlace::Item(index), tools)?;
+        }
+        if has_search(body)? {
+            declarations.entries.push(Declaration {
+                place: DeclarationPlace::Search,
+                form: DeclarationForm::Hosted(SEARCH_TOOL.to_owned()),
+                tool: Document::empty(),
+            });
         }
         Ok(declarations)
     }
@@ -177,20 +188,17 @@ impl Declarations {
 
     /// Returns the declared tools that run upstream.
     pub fn hosted(&self) -> impl Iterator<Item = &Document> {
-        let hosted = self.entries.iter().filter(|entry| {
-            let is_declared = !matches!(entry.place, DeclarationPlace::WholeItem(_));
-            is_declared && matches!(entry.form, DeclarationForm::Hosted(_))
-        });
+        let is_hosted = |entry: &&Declaration| matches!(entry.form, DeclarationForm::Hosted(_));
+        let hosted = self.entries.iter().filter(is_hosted);
         hosted.map(|entry| &entry.tool)
     }
 
     /// Returns the tools of the content form; `None` if there are none.
-    pub fn form(&self) -> Option<Value> {
+    pub fn form(&self) -> Result<Option<Value>, DialectError> {
         let entries = self.entries.iter().enumerate();
-        let tools: Vec<Value> = entries
-            .map(|(number, entry)| entry.form.form(number))
-            .collect();
-        (!tools.is_empty()).then_some(Value::Array(tools))
+        let tools = entries.map(|(number, entry)| entry.form.form(&entry.tool, number));
+        let tools: Vec<Value> = tools.collect::<Result<_, _>>()?;
+        Ok((!tools.is_empty()).then_some(Value::Array(tools)))
     }
 
     /// Returns kind and namespace of a tool; an undeclared one counts as a function.
@@ -244,6 +252,8 @@ impl Declarations {
                         write_item(item, place, &list)?;
                     }
                 }
+                DeclarationPlace::Search if written.is_none() => remove_search(body)?,
+                DeclarationPlace::Search => (),
             }
         }
         Ok(is_any_left)

@@ -719,7 +719,7 @@ fn tools_with_stored_files_containers_or_skills_are_refused() {
 #[test]
 fn other_models_of_compatible_servers_are_seen() {
     let value = json!({ "model": "gpt-x", "input": "hi", "models": ["a/b"], "fallbacks": ["c"] });
-    let names = crate::dialect::fallback_models(&Opened::new(&value).form);
+    let names = crate::dialect::other_models(&Opened::new(&value).form);
     assert_eq!(names.unwrap(), ["c", "a/b"]);
 }
 
