@@ -9,7 +9,7 @@ use crate::{
         registry::Registry,
         settings::hooks::{BUILTIN, HookGroup, HookSpec},
         source_span::Problem,
-        spanned_yaml::{SpannedYaml, escape},
+        spanned_yaml::{SpannedYaml, escape_key},
     },
     event::{EventName, MatcherSubject, OutputPart, SubjectKind},
 };
@@ -48,7 +48,7 @@ pub(super) fn no_hooks(document: &SpannedYaml, registry: &Registry) -> Problem {
             }
             _ => return None,
         };
-        Some((document.key_span(&format!("/{}", escape(key))), hint))
+        Some((document.key_span(&format!("/{}", escape_key(key))), hint))
     });
     match hint {
         Some((span, hint)) => Problem::at(&span, format!("{message}; {hint}")),

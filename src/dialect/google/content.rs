@@ -34,7 +34,7 @@ impl Content {
         Self::read(Document::from_checked(bytes)?)
     }
 
-    /// Creates a content.
+    /// Creates a content without other fields.
     pub fn new(role: &str, parts: Vec<Part>) -> Result<Self, DialectError> {
         let content = json!({ "role": role }).to_string();
         Self::from_bytes(content.into())?.with_parts(parts)

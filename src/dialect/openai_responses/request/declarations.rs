@@ -252,7 +252,7 @@ impl Declarations {
                         write_item(item, place, &list)?;
                     }
                 }
-                DeclarationPlace::Search if written.is_none() => remove_search(body)?,
+                DeclarationPlace::Search if list.is_empty() => remove_search(body)?,
                 DeclarationPlace::Search => (),
             }
         }

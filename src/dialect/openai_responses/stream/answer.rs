@@ -42,6 +42,6 @@ pub struct EventWriter {
 pub struct Ending {
     /// Upstream's last event; `None` for an end of our own.
     pub event: Option<StreamEvent>,
-    /// The last chunk.
+    /// The last chunk of the content form.
     pub view: ChunkView,
 }
