@@ -363,9 +363,9 @@ async fn a_stream_that_breaks_off_is_listed_and_found_as_truncated() {
         let gateway = TestGateway::start(&upstream, config).await;
         let path = format!("/v1beta/models/{MODEL}:streamGenerateContent?alt=sse");
 
-        let opened = gateway.agent().try_open(&path, prompt("hi").to_string());
+        let (agent, body) = (gateway.agent(), prompt("hi").to_string());
         // The connection may break before the head is read.
-        if let Ok(mut answer) = opened.await {
+        if let Ok(mut answer) = agent.try_open(&path, body).await {
             while let Ok(Some(_)) = answer.chunk().await {}
         }
 
