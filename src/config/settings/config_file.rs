@@ -156,10 +156,10 @@ pub struct Config {
     /// Positions of the addresses of the listeners.
     #[serde(skip)]
     pub listener_spans: ListenerSpans,
-    /// Position of `rollout.to`.
+    /// Position of the setting `rollout.to`.
     #[serde(skip)]
     pub rollout_span: SourceSpan,
-    /// Position of `shadow.config`.
+    /// Position of the setting `shadow.config`.
     #[serde(skip)]
     pub shadow_span: SourceSpan,
     /// Policies made of the models and tools that each caller may use. They run after

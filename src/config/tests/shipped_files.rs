@@ -34,6 +34,8 @@ fn the_annotated_config_holds_the_defaults() {
         texts: std::sync::Arc::default(),
         files: Vec::new(),
         listener_spans: ListenerSpans::default(),
+        rollout_span: SourceSpan::default(),
+        shadow_span: SourceSpan::default(),
         ..config
     };
     let [annotated, defaults] =
