@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::dialect::{
     CallDecision, DialectError, ReadChunks, ResponseDocument, ResponseTextEditor, TextChannel,
-    TextKind, TextRest, WriteChunks,
+    TextEnd, TextKind, TextRest, WriteChunks,
 };
 
 /// Returns the data of events as the API sends them.
@@ -195,7 +195,9 @@ fn each_delta_is_a_chunk_and_each_call_is_one() {
     let last = chunks.last().unwrap();
     assert!(last.is_complete().unwrap());
     assert_eq!(last.total_tokens().unwrap(), Some(16));
-    assert_eq!(chunks.iter().filter(|chunk| chunk.ends_text()).count(), 2);
+    let ends = chunks.iter().map(ResponseDocument::text_end);
+    let ends = ends.filter(|end| *end != TextEnd::None);
+    assert_eq!(ends.count(), 2);
 }
 
 #[test]

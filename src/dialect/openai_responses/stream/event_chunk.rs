@@ -11,6 +11,7 @@ use crate::dialect::{
         fields::{ID, MODEL},
         stream::{event::StreamEvent, event_labels::add_labels},
     },
+    text_edit::TextEnd,
 };
 
 /// A chunk of the content form, and the events that it was read from.
@@ -20,8 +21,7 @@ pub struct EventChunk {
     pub form: Value,
     /// Data of its events.
     pub wire: Vec<Bytes>,
-    /// True if a text ends with the chunk.
-    pub ends_text: bool,
+    pub text_end: TextEnd,
 }
 
 impl EventChunk {
@@ -31,18 +31,14 @@ impl EventChunk {
         Ok(Self {
             form,
             wire: vec![event.document.original_bytes()],
-            ends_text: false,
+            text_end: TextEnd::None,
         })
     }
 
     /// Returns the chunk as a document.
     pub fn into_document(self) -> Result<ResponseDocument, DialectError> {
         let document = ResponseDocument::from_form(&self.form, self.wire)?;
-        Ok(if self.ends_text {
-            document.ending_text()
-        } else {
-            document
-        })
+        Ok(document.with_text_end(self.text_end))
     }
 }
 

@@ -28,6 +28,7 @@ use crate::dialect::{
             texts::StreamedTexts,
         },
     },
+    text_edit::TextEnd,
 };
 
 /// Maximum number of bytes of the items whose events are collected.
@@ -191,7 +192,7 @@ impl EventReader {
         Ok(EventChunk {
             form,
             wire,
-            ends_text: true,
+            text_end: TextEnd::Certain,
         })
     }
 
@@ -247,7 +248,7 @@ impl EventReader {
         Ok(EventChunk {
             form,
             wire,
-            ends_text: false,
+            text_end: TextEnd::None,
         })
     }
 
@@ -309,6 +310,11 @@ impl EventReader {
         if matches!(event.class, EventClass::TextDone(_) | EventClass::PartDone) {
             self.texts.end(index, event.slot()?);
         }
+        let text_end = match (event.ends_text(), is_thought) {
+            (true, true) => TextEnd::Certain,
+            (true, false) => TextEnd::Possible,
+            (false, _) => TextEnd::None,
+        };
         if event.ends_text() {
             self.alike = None;
         }
@@ -319,10 +325,7 @@ impl EventReader {
             (false, _) => chunk_of(&parts),
         };
         let chunk = EventChunk::of_event(form, event)?;
-        Ok(EventChunk {
-            ends_text: event.ends_text(),
-            ..chunk
-        })
+        Ok(EventChunk { text_end, ..chunk })
     }
 }
 
