@@ -246,6 +246,33 @@ async fn a_secret_over_two_parts_of_a_message_is_masked() {
 }
 
 #[tokio::test]
+async fn a_secret_over_two_texts_of_a_result_is_masked() {
+    let turns = [
+        Turn::User("hi"),
+        Turn::Call("look", "x"),
+        Turn::Result("look", "found"),
+    ];
+    let texts = ["found AKIAIOSF", "ODNN7EXAMPLQ"];
+    let results = [
+        (Family::Anthropic, "/messages/2/content/0/content", "text"),
+        (Family::Responses, "/input/2/output", "input_text"),
+    ];
+    for (family, pointer, kind) in results {
+        let block = |text: &str| json!({ "type": kind, "text": text });
+        let mut body = family.request(false, &turns);
+        *body.pointer_mut(pointer).unwrap() = json!(texts.map(block));
+        let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
+        let gateway = family.gateway(&upstream, REDACT).await;
+
+        family.post(&gateway, false, body.to_string()).await;
+
+        let sent = upstream.only_request().json();
+        let masked = json!([block("found [REDACTED:aws_key]")]);
+        assert_eq!(*sent.pointer(pointer).unwrap(), masked, "{family:?}");
+    }
+}
+
+#[tokio::test]
 async fn texts_without_a_secret_in_both_stay_in_their_blocks() {
     let family = Family::Anthropic;
     let parts = vec![
