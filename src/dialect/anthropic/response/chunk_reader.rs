@@ -289,6 +289,9 @@ impl MessageReader {
                 chunk(part, event.index, events).map(Some)
             }
             (_, OpenBlock::Call { .. }) => Err(field_error("delta", "a piece of JSON in a call")),
+            ("input_json_delta", OpenBlock::Text | OpenBlock::Thinking { .. }) => {
+                Err(field_error("delta", "a piece of the text of its block"))
+            }
             _ => chunk(event_part(&delta)?, event.index, events).map(Some),
         }
     }

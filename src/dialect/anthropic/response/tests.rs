@@ -270,6 +270,22 @@ fn events_of_a_block_that_is_not_open_are_refused() {
 }
 
 #[test]
+fn a_piece_of_json_in_a_text_or_a_thought_is_refused() {
+    let is_refused = |block: Value| {
+        let events = [
+            start("m"),
+            json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": "a" } }),
+        ];
+        let mut reader = MessageReader::default();
+        let read = events.map(|event| reader.read(event.to_string().into()).is_err());
+        read == [false, false, true]
+    };
+    assert!(is_refused(json!({ "type": "text", "text": "" })));
+    assert!(is_refused(json!({ "type": "thinking", "thinking": "" })));
+}
+
+#[test]
 fn events_that_parsers_read_differently_are_refused() {
     let refused = |data: &'static str| {
         MessageReader::default()
