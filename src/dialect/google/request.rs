@@ -9,6 +9,7 @@ mod parameters;
 mod patch;
 mod prompt_parts;
 mod read;
+mod single_elements;
 mod system_instruction;
 mod text;
 mod tool_declarations;
