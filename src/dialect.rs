@@ -56,7 +56,9 @@ pub use self::{
     method_table::{RecognizedCall, RequestLine},
     request_field::{AllowedFields, FIELDS, FieldSpec, RequestField},
     sse_event::{write_event, write_named_event},
-    text_edit::{ResponseTextEditor, TextChannel, TextEditor, TextKind, TextRest, TextStream},
+    text_edit::{
+        ResponseTextEditor, TextChannel, TextEditor, TextEnd, TextKind, TextRest, TextStream,
+    },
 };
 
 /// Every dialect, in the order in which paths are matched.

@@ -56,6 +56,18 @@ pub enum TextStream {
     Argument(String),
 }
 
+/// End of a text of the first candidate with a chunk of a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TextEnd {
+    /// No text ends.
+    #[default]
+    None,
+    /// A text ends, unless the next chunk with a text continues it.
+    Possible,
+    /// A text ends.
+    Certain,
+}
+
 /// Remainder of a text after a piece: possibly more pieces, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextRest {

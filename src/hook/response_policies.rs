@@ -58,6 +58,13 @@ impl ResponsePolicies {
         self.enforcing().map(held_bytes).sum()
     }
 
+    /// Returns whether what any policy holds back and the text behind it may hold a secret
+    /// together.
+    pub fn join_text(&self, next: &str) -> bool {
+        let mut enforcing = self.enforcing();
+        enforcing.any(|policy| policy.policy.joins_text(next))
+    }
+
     /// Returns whether any policy may withhold calls.
     pub fn withhold_calls(&self) -> bool {
         let mut enforcing = self.enforcing();

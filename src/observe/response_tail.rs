@@ -61,7 +61,9 @@ fn last_value(tail: &[u8], (begin, ends): KeySpellings) -> Option<&[u8]> {
         (before.last() != Some(&b'\\')).then_some(rest)
     };
     // Forwards, because that search uses vector instructions.
-    let rest = memmem::find_iter(tail, begin).filter_map(after_key).last()?;
+    let rest = memmem::find_iter(tail, begin)
+        .filter_map(after_key)
+        .last()?;
     rest.trim_ascii_start().strip_prefix(b":")
 }
 

@@ -140,6 +140,12 @@ pub trait ResponsePolicy: fmt::Debug + Send + Sync {
         0
     }
 
+    /// Returns whether the text that is withheld and `next`, the text behind it, may hold a
+    /// secret together.
+    fn joins_text(&self, _next: &str) -> bool {
+        false
+    }
+
     /// Returns text that was withheld and is due after the last chunk, with the
     /// output for it.
     ///

@@ -11,6 +11,7 @@ mod filter;
 mod output;
 pub mod response_buffer;
 mod stream;
+mod text_ends;
 
 use std::ops::ControlFlow::{self, Break, Continue};
 

@@ -55,7 +55,7 @@ impl Labels {
 }
 
 /// A label whose secret is not complete.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Label {
     Written,
     Hashed {

@@ -10,6 +10,7 @@ use super::{
 
 /// Masks one text that arrives in chunks. The output equals that of [`Mask::mask`] on
 /// the whole text, however it is split.
+#[derive(Clone)]
 pub struct Masker {
     mask: Mask,
     flow: MaskStream,
@@ -59,6 +60,19 @@ impl Masker {
         self.text.clear();
         self.base = 0;
         out
+    }
+
+    /// Returns whether the text that is held back and `next`, the text behind it, may have a secret
+    /// together. If not, both are masked as one if [`Masker::finish`] is called between them.
+    pub fn joins(&self, next: &str) -> bool {
+        let (mut joined, mut ended) = (self.clone(), self.clone());
+        let mut text = joined.push(next);
+        if joined.held() > next.len() {
+            return true;
+        }
+        let undecided = joined.flow.done() - joined.base;
+        text.push_str(joined.text.get(undecided..).unwrap_or_default());
+        text != ended.finish() + next
     }
 
     /// Returns the names of detectors and patterns that matched, each once.

@@ -12,7 +12,7 @@ use super::{
 const MIN_RECORDED_BYTES: usize = 64;
 
 /// Matcher state of one pattern.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Matcher {
     /// First offset at which the next match may begin.
     from: usize,
@@ -23,7 +23,7 @@ pub(super) struct Matcher {
 }
 
 /// An attempt to match from one offset.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct MatchAttempt {
     start: usize,
     /// End of the text that was read.
@@ -142,7 +142,7 @@ impl MatchAttempt {
 
 /// States of long attempts that failed, by offset. A later attempt that reaches the
 /// same state at the same offset fails as well, which keeps the search linear.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct FailedStates {
     from: usize,
     states: Vec<State>,

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Masking state of one text.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct MaskStream {
     /// One per pattern; empty until the first pattern may match.
     searches: Vec<Matcher>,
@@ -26,14 +26,14 @@ pub(super) struct MaskStream {
 }
 
 /// A match of the pattern with the index `rule`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Found {
     pub(super) secret: Range<usize>,
     pub(super) rule: usize,
 }
 
 /// Overlapping secrets, under the label of the first one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct PendingMask {
     end: usize,
     label: Label,

@@ -17,6 +17,22 @@ fn shown(mask: &Mask, text: &str) -> String {
 }
 
 #[test]
+fn two_texts_are_joined_if_a_secret_may_be_in_both() {
+    let mask = every_detector();
+    let joins = |text: &str, next: &str| {
+        let mut stream = mask.stream();
+        stream.push(text);
+        stream.joins(next)
+    };
+    assert!(joins("key AKIAIOSF", "ODNN7EXAMPLE, ok"));
+    assert!(joins("key AKIAIOSF", "OD"));
+    assert!(joins("postgres://app:", "hunter2@db.example.com/x"));
+    assert!(joins("key AKIAIOSFODNN7EXAMPLE", "2, ok"));
+    assert!(!joins("key AKIAIOSFODNN7EXAMPLE", ", ok"));
+    assert!(!joins("see you", " at noon"));
+}
+
+#[test]
 fn each_detector_finds_its_secrets_at_any_position() {
     let around = [
         ("", ""),

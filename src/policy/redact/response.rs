@@ -65,6 +65,15 @@ impl ResponsePolicy for ResponseRedactor {
         self.channels.values().map(Masker::held).sum()
     }
 
+    fn joins_text(&self, next: &str) -> bool {
+        let channel = TextChannel {
+            candidate: 0,
+            stream: TextStream::Speech,
+        };
+        let masker = self.channels.get(&channel);
+        masker.is_some_and(|masker| masker.joins(next))
+    }
+
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
         let held_back = ResponseDocument::from_held_back(self)?;
         Ok(held_back.map(|chunk| (chunk, self.redact.output(&self.found))))

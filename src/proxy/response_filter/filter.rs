@@ -114,6 +114,11 @@ impl<'a> ResponseFilter<'a> {
         self.first_policies.held_bytes() + self.last_policies.held_bytes()
     }
 
+    /// Returns whether what policies hold back and the text behind it may hold a secret together.
+    pub fn joins_text(&self, next: &str) -> bool {
+        self.first_policies.join_text(next) || self.last_policies.join_text(next)
+    }
+
     /// Returns whether a call in the response may be denied.
     pub fn may_deny_calls(&self) -> bool {
         self.fires_before_tool

@@ -9,6 +9,7 @@ use super::{
     filter::Refusal,
     output::Output,
     response_buffer::{Admitted, ResponseBuffer},
+    text_ends::TextEnds,
 };
 use crate::{
     config::AfterModelMode,
@@ -45,26 +46,31 @@ async fn filter_chunks(
     output: &mut Output,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let mut reader = turn.context.dialect.chunk_reader();
+    let mut ends = TextEnds::default();
     while source.fill().await? {
         while let Some(data) = source.waiting.pop_front() {
             earlier_responses::record(turn.context, &data);
             let chunk = reader.read(data).transpose();
-            let Some(chunk) = chunk else { continue };
-            let is_immediate = matches!(&chunk, Ok(chunk) if buffer.filter.is_immediate(chunk));
-            if !is_immediate {
+            let is_immediate =
+                matches!(&chunk, Some(Ok(chunk)) if buffer.filter.is_immediate(chunk));
+            if chunk.is_some() && !is_immediate {
                 output.flush().await;
             }
-            let chunk = chunk.map_err(unreadable_response)?;
-            if let Break(refusal) = release_in_front(turn, buffer, &chunk, output).await? {
-                return Ok(Break(refusal));
+            match chunk.transpose().map_err(unreadable_response)? {
+                Some(chunk) => ends.push(chunk, &buffer.filter)?,
+                // What is collected is no text.
+                None => ends.end(),
             }
-            let position = position(buffer, &chunk, &mut source).await?;
-            let admitted = buffer.push(chunk, position).await?;
-            if let Break(refusal) = write(turn, buffer, admitted, output)? {
+            let filtered = filter_ready(turn, buffer, &mut source, &mut ends, output).await?;
+            if let Break(refusal) = filtered {
                 return Ok(Break(refusal));
             }
         }
         output.flush().await;
+    }
+    ends.end();
+    if let Break(refusal) = filter_ready(turn, buffer, &mut source, &mut ends, output).await? {
+        return Ok(Break(refusal));
     }
     if source.is_terminated {
         reader.read_terminator().map_err(unreadable_response)?;
@@ -78,6 +84,27 @@ async fn filter_chunks(
     }
     let admitted = Box::pin(buffer.finish()).await?;
     write(turn, buffer, admitted, output)
+}
+
+/// Filters the chunks that do not wait for the next text, and writes what may pass.
+async fn filter_ready(
+    turn: &mut TurnState<'_>,
+    buffer: &mut ResponseBuffer<'_>,
+    source: &mut ChunkSource,
+    ends: &mut TextEnds,
+    output: &mut Output,
+) -> Result<ControlFlow<Refusal>, ApiError> {
+    while let Some(chunk) = ends.pop() {
+        if let Break(refusal) = release_in_front(turn, buffer, &chunk, output).await? {
+            return Ok(Break(refusal));
+        }
+        let position = position(buffer, &chunk, source).await?;
+        let admitted = buffer.push(chunk, position).await?;
+        if let Break(refusal) = write(turn, buffer, admitted, output)? {
+            return Ok(Break(refusal));
+        }
+    }
+    Ok(Continue(()))
 }
 
 /// Writes what policies hold back in front of an error that ends the response. Text in the error's

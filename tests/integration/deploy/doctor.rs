@@ -217,5 +217,8 @@ fn a_url_without_a_host_is_refused() {
     let (code, _, stderr) = run(&["doctor", "--url", "unix:/run/hookgate"], home.path());
 
     assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("`--url <URL>` must be an http or https URL"), "{stderr}");
+    assert!(
+        stderr.contains("`--url <URL>` must be an http or https URL"),
+        "{stderr}"
+    );
 }

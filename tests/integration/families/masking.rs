@@ -1,13 +1,15 @@
 //! Masking of secrets in requests, answers and streams of every API.
 
-use serde_json::json;
+use std::fmt::Write;
+
+use serde_json::{Value, json};
 
 use super::{
     REDACT, SECRET,
-    family::{ALL, Part, Turn, each},
+    family::{ALL, Family, Part, Turn, each, events},
     text_answer,
 };
-use crate::harness::hook;
+use crate::harness::{Answer, Upstream, hook, respond};
 
 #[tokio::test]
 async fn secrets_are_masked_in_requests() {
@@ -155,4 +157,146 @@ async fn arguments_that_a_hook_edited_are_masked() {
             "{family:?}"
         );
     }
+}
+
+/// Texts of the blocks of a stream of the Messages API.
+fn block_texts(answer: &Answer) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for (name, data) in events(answer) {
+        let event: Value = serde_json::from_str(&data).unwrap();
+        match name.as_str() {
+            "content_block_start" => texts.push(String::new()),
+            "content_block_delta" => {
+                let text = event["delta"]["text"].as_str().unwrap_or_default();
+                texts.last_mut().unwrap().push_str(text);
+            }
+            _ => (),
+        }
+    }
+    texts
+}
+
+#[tokio::test]
+async fn a_secret_over_adjacent_texts_is_masked() {
+    let parts = vec![
+        Part::text(&["key AKI", "AIOSF"]),
+        Part::text(&["ODNN7"]),
+        Part::text(&["EXAM", "PLQ"]),
+        Part::text(&[", end"]),
+    ];
+    // A message of Chat Completions has one text.
+    for (family, is_stream) in each().filter(|(family, _)| *family != Family::Chat) {
+        let upstream = family.upstream(vec![parts.clone()]).await;
+        let gateway = family.gateway(&upstream, REDACT).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        let masked = text_answer("key [REDACTED:aws_key], end");
+        assert_eq!(family.parse(is_stream, &answer), masked, "{family:?}");
+        assert!(!answer.text().contains("ODNN7"), "{}", answer.text());
+    }
+}
+
+/// A stream of the Responses API with one message, which has a part for each text.
+fn events_of_message(texts: [&str; 2]) -> String {
+    let part = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [] });
+    let mut pieces = String::new();
+    for (index, text) in texts.iter().enumerate() {
+        for (name, field, value) in [
+            ("content_part.added", "part", part("")),
+            ("output_text.delta", "delta", json!(text)),
+            ("output_text.done", "text", json!(text)),
+            ("content_part.done", "part", part(text)),
+        ] {
+            let name = format!("response.{name}");
+            let event = json!({ "type": name, "item_id": "msg_0", "output_index": 0, "content_index": index, field: value });
+            write!(pieces, "event: {name}\ndata: {event}\n\n").unwrap();
+        }
+    }
+    let frame = Family::Responses.events(&[Part::text(&[])]);
+    let (begin, _) = frame.split_once("event: response.content_part").unwrap();
+    let (_, end) = frame
+        .split_once("event: response.output_item.done")
+        .unwrap();
+    let parts = texts.map(|text| part(text).to_string()).join(",");
+    let end = end.replace(&part("").to_string(), &parts);
+    let all = format!("{begin}{pieces}event: response.output_item.done{end}");
+    let numbered = all.trim_end().split("\n\n").enumerate();
+    let numbered = numbered.map(|(number, event)| {
+        let (name, data) = event.split_once("\ndata: ").unwrap();
+        let mut data: Value = serde_json::from_str(data).unwrap();
+        data["sequence_number"] = number.into();
+        format!("{name}\ndata: {data}\n\n")
+    });
+    numbered.collect()
+}
+
+#[tokio::test]
+async fn a_secret_over_two_parts_of_a_message_is_masked() {
+    let events = events_of_message(["key AKIAIOSF", "ODNN7EXAMPLQ"]);
+    assert_eq!(events.matches("ODNN7").count(), 5);
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+    let gateway = Family::Responses.gateway(&upstream, REDACT).await;
+
+    let answer = Family::Responses
+        .ask(&gateway, true, &[Turn::User("hi")])
+        .await;
+
+    let parsed = Family::Responses.parse(true, &answer);
+    assert_eq!(parsed, text_answer("key [REDACTED:aws_key]"));
+    assert!(!answer.text().contains("ODNN7"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_secret_over_two_texts_of_a_result_is_masked() {
+    let turns = [
+        Turn::User("hi"),
+        Turn::Call("look", "x"),
+        Turn::Result("look", "found"),
+    ];
+    let texts = ["found AKIAIOSF", "ODNN7EXAMPLQ"];
+    let results = [
+        (Family::Anthropic, "/messages/2/content/0/content", "text"),
+        (Family::Responses, "/input/2/output", "input_text"),
+    ];
+    for (family, pointer, kind) in results {
+        let block = |text: &str| json!({ "type": kind, "text": text });
+        let mut body = family.request(false, &turns);
+        *body.pointer_mut(pointer).unwrap() = json!(texts.map(block));
+        let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
+        let gateway = family.gateway(&upstream, REDACT).await;
+
+        family.post(&gateway, false, body.to_string()).await;
+
+        let sent = upstream.only_request().json();
+        let masked = json!([block("found [REDACTED:aws_key]")]);
+        assert_eq!(*sent.pointer(pointer).unwrap(), masked, "{family:?}");
+    }
+}
+
+#[tokio::test]
+async fn texts_without_a_secret_in_both_stay_in_their_blocks() {
+    let family = Family::Anthropic;
+    let parts = vec![
+        Part::text(&["see ", "you"]),
+        Part::text(&[" at ", "noon"]),
+        Part::text(&[": AKIAIOSFODNN7EXAMPLQ"]),
+        Part::text(&[" AKIAIOSF"]),
+        Part::call("look", "x"),
+        Part::text(&["ODNN7EXAMPLQ"]),
+    ];
+    let upstream = family.upstream(vec![parts]).await;
+    let gateway = family
+        .gateway(&upstream, "policies: [{ policy: redact }]\n")
+        .await;
+
+    let answer = family.ask(&gateway, true, &[Turn::User("hi")]).await;
+
+    let expected = [
+        "see you",
+        " at noon",
+        ": [REDACTED:aws_key]",
+        " AKIAIOSF",
+        "",
+        "ODNN7EXAMPLQ",
+    ];
+    assert_eq!(block_texts(&answer), expected, "{}", answer.text());
 }

@@ -14,6 +14,7 @@ use crate::dialect::{
     document::{Document, to_document, write_array},
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
+    text_edit::TextEnd,
 };
 
 /// The events that a chunk is read from.
@@ -105,7 +106,7 @@ pub fn structural(events: ChunkEvents) -> Result<ResponseDocument, DialectError>
 }
 
 /// Returns a chunk with which a text ends.
-pub fn text_end(events: ChunkEvents) -> Result<ResponseDocument, DialectError> {
+pub fn text_end(events: ChunkEvents, end: TextEnd) -> Result<ResponseDocument, DialectError> {
     let form = to_document(&json!({ "candidates": [{ "index": 0 }] }))?;
-    Ok(events.into_chunk(form)?.ending_text())
+    Ok(events.into_chunk(form)?.with_text_end(end))
 }

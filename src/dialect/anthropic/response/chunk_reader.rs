@@ -25,7 +25,7 @@ use crate::dialect::{
     document::{Document, to_document},
     error::{DialectError, field_error},
     google::response::{document::ResponseDocument, ending_error::is_error},
-    text_edit::TextStream,
+    text_edit::{TextEnd, TextStream},
 };
 
 /// Maximum size of the events of open calls, which are collected.
@@ -289,6 +289,9 @@ impl MessageReader {
                 chunk(part, event.index, events).map(Some)
             }
             (_, OpenBlock::Call { .. }) => Err(field_error("delta", "a piece of JSON in a call")),
+            ("input_json_delta", OpenBlock::Text | OpenBlock::Thinking { .. }) => {
+                Err(field_error("delta", "a piece of the text of its block"))
+            }
             _ => chunk(event_part(&delta)?, event.index, events).map(Some),
         }
     }
@@ -324,9 +327,10 @@ impl MessageReader {
                 block.set(&["thinking"], &json!(text))?;
                 block.set(&["signature"], &json!(signature))?;
                 self.thinking.push(block.to_bytes());
-                text_end(events)
+                // What is moved to another block does not fit the signature.
+                text_end(events, TextEnd::Certain)
             }
-            OpenBlock::Text => text_end(events),
+            OpenBlock::Text => text_end(events, TextEnd::Possible),
             OpenBlock::Other => structural(events),
         }
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::dialect::{
     CallDecision, DialectError, ReadChunks, ResponseDocument, ResponseTextEditor, TextChannel,
-    TextKind, TextRest, WriteChunks,
+    TextEnd, TextKind, TextRest, WriteChunks,
 };
 
 /// Returns the data of events as the API sends them.
@@ -195,7 +195,9 @@ fn each_delta_is_a_chunk_and_each_call_is_one() {
     let last = chunks.last().unwrap();
     assert!(last.is_complete().unwrap());
     assert_eq!(last.total_tokens().unwrap(), Some(16));
-    assert_eq!(chunks.iter().filter(|chunk| chunk.ends_text()).count(), 2);
+    let ends = chunks.iter().map(ResponseDocument::text_end);
+    let ends = ends.filter(|end| *end != TextEnd::None);
+    assert_eq!(ends.count(), 2);
 }
 
 #[test]
@@ -265,6 +267,22 @@ fn events_of_a_block_that_is_not_open_are_refused() {
     // Not the last one, although it is alike the one before.
     assert_eq!(accepted(0), 4);
     assert_eq!(accepted(1), 2);
+}
+
+#[test]
+fn a_piece_of_json_in_a_text_or_a_thought_is_refused() {
+    let is_refused = |block: Value| {
+        let events = [
+            start("m"),
+            json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": "a" } }),
+        ];
+        let mut reader = MessageReader::default();
+        let read = events.map(|event| reader.read(event.to_string().into()).is_err());
+        read == [false, false, true]
+    };
+    assert!(is_refused(json!({ "type": "text", "text": "" })));
+    assert!(is_refused(json!({ "type": "thinking", "thinking": "" })));
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! Edits of every text in a request that a model reads. Signatures, ids, media and names
 //! are excluded.
 
+use serde_json::Value;
+
 use crate::dialect::{
     call::Call,
-    document::Document,
+    document::{Document, first_byte},
     error::DialectError,
     google::{
         content::Content,
         fields::{
-            CONTENT, CONTENTS, LABELS, PARTS, REQUESTS, SOURCE, SYSTEM_INSTRUCTION, WRAPPED_REQUEST,
+            CONTENT, CONTENTS, FUNCTION_RESPONSE, LABELS, PARTS, REQUESTS, SOURCE,
+            SYSTEM_INSTRUCTION, WRAPPED_REQUEST,
         },
         part::Part,
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
@@ -16,6 +19,8 @@ use crate::dialect::{
     method::Operation,
     text_edit::{TextEditor, TextKind},
 };
+
+const RESPONSE: &[&str] = &["response"];
 
 /// Fields of an embedding request that hold no text, or are edited otherwise.
 const EMBEDDING_FIELDS: &[&str] = &[
@@ -86,6 +91,8 @@ fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<
         edit_joined(run, editor)?;
     }
     for part in &mut parts {
+        part.document
+            .edit_child(FUNCTION_RESPONSE, |result| edit_results(result, editor))?;
         edit_fields(&mut part.document, NAME_FIELDS, &mut |kind, text| {
             editor.edit(kind, text)
         })?;
@@ -110,6 +117,67 @@ fn edit_joined(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<(), Dial
         }
     }
     Ok(())
+}
+
+/// Edits lists of texts in the result of a tool, which a model reads as one text.
+fn edit_results(result: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+    if first_byte(result, RESPONSE)? != Some(b'{') {
+        return Ok(());
+    }
+    result.edit_child(RESPONSE, |response| {
+        let fields = response.clone();
+        for (key, _) in fields.fields().filter(|(_, json)| json.starts_with(b"[")) {
+            if let Some(Value::Array(mut items)) = response.get(&[&key])?
+                && edit_list(&key, &mut items, editor)
+            {
+                response.set(&[&key], &items.into())?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Edits the runs of texts in a list. A text that is no more than the end of a secret goes. Returns
+/// whether any was edited.
+fn edit_list(key: &str, items: &mut Vec<Value>, editor: &mut dyn TextEditor) -> bool {
+    let mut is_edited = false;
+    let is_text = |item: &Value| text_of(key, item).is_some();
+    for run in items.chunk_by_mut(|item, next| is_text(item) && is_text(next)) {
+        let texts = run.iter().filter_map(|item| text_of(key, item));
+        let mut texts: Vec<String> = texts.map(str::to_owned).collect();
+        if texts.len() < 2 || !editor.edit_joined(TextKind::ToolResult, &mut texts) {
+            continue;
+        }
+        is_edited = true;
+        for (item, text) in run.iter_mut().zip(texts) {
+            match item {
+                Value::Object(block) => {
+                    block.insert("text".to_owned(), text.into());
+                }
+                shown => *shown = text.into(),
+            }
+        }
+    }
+    if is_edited {
+        items.retain(|item| text_of(key, item) != Some(""));
+    }
+    is_edited
+}
+
+/// Returns the text of an element of a result: a block with a text, or one that is shown as its
+/// text.
+fn text_of<'a>(key: &str, item: &'a Value) -> Option<&'a str> {
+    match item {
+        Value::String(text) if key == "output" => Some(text),
+        Value::Object(block) => {
+            let kind = block.get("type")?.as_str()?;
+            block
+                .get("text")?
+                .as_str()
+                .filter(|_| kind.ends_with("text"))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +222,26 @@ mod tests {
             "generateContent",
             r#"{"system_instruction":{"parts":[{"text":"ss"}]}, "contents":[{"role":"uss","parts":[{"text":"as"},{"text":"sb"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ss",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ss":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ss"}},{"toolCall":{"toolType":"ss","args":{"k":"ss"},"id":"ss"}},{"toolResponse":{"response":{"k":"ss"},"id":"ss"}},{"new":"ss"}]}]}"#,
             r#"{"system_instruction":{"parts":[{"text":"**"}]}, "contents":[{"role":"uss","parts":[{"text":"a*"},{"text":"*b"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ToolCall",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ToolResult":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ToolCall"}},{"toolCall":{"toolType":"ss","args":{"k":"ToolCall"},"id":"ss"}},{"toolResponse":{"response":{"k":"ToolResult"},"id":"ss"}},{"new":"Speech"}]}]}"#,
+        );
+    }
+
+    #[test]
+    fn the_texts_of_a_result_are_edited_as_one() {
+        let body = |output: &str, content: &str| {
+            let response = format!(r#"{{"output":{output},"content":{content},"n":[1.0]}}"#);
+            let part = format!(r#"{{"functionResponse":{{"name":"f","response":{response}}}}}"#);
+            format!(r#"{{"contents":[{{"parts":[{part}]}}]}}"#)
+        };
+        check(
+            "generateContent",
+            &body(
+                r#"["as","s"]"#,
+                r#"[{"type":"text","text":"s"},{"type":"x","text":"s"},{"type":"text","text":"s"},{"type":"text","text":"sb"},"s","s"]"#,
+            ),
+            &body(
+                r#"["a*","*"]"#,
+                r#"[{"type":"text","text":"s"},{"type":"x","text":"s"},{"type":"text","text":"*"},{"type":"text","text":"*b"},"s","s"]"#,
+            ),
         );
     }
 

@@ -7,7 +7,13 @@ use crate::{
     dialect::{
         call::Call,
         error::DialectError,
-        google::response::{document::ResponseDocument, text_chunk::TextChunk},
+        google::{
+            part::Part,
+            response::{
+                candidate::CandidateDocument, document::ResponseDocument, text_chunk::TextChunk,
+            },
+        },
+        text_edit::TextEnd,
     },
     model::{CandidateMutation, LlmResponse, ResponseMutation},
 };
@@ -55,14 +61,34 @@ impl ResponseDocument {
     /// Marks that a text of the first candidate ends with this chunk, so that nothing of it
     /// is held back.
     #[must_use]
-    pub const fn ending_text(mut self) -> Self {
-        self.ends_text = true;
+    pub const fn with_text_end(mut self, end: TextEnd) -> Self {
+        self.text_end = end;
         self
     }
 
     /// Returns whether a text of the first candidate ends with this chunk.
-    pub const fn ends_text(&self) -> bool {
-        self.ends_text
+    pub const fn text_end(&self) -> TextEnd {
+        self.text_end
+    }
+
+    /// Notes that a later chunk continues the text that may end with this one.
+    pub fn continue_text(&mut self) {
+        if self.text_end == TextEnd::Possible {
+            self.text_end = TextEnd::None;
+        }
+    }
+
+    /// Returns whether a text behind it may continue one in front of it: it holds no text, no
+    /// call and no end.
+    pub fn is_between_texts(&self) -> Result<bool, DialectError> {
+        let mut parts = self.candidates.iter().flat_map(CandidateDocument::parts);
+        let has_text = |part: &Part| part.text.as_ref().is_some_and(|text| !text.is_empty());
+        let is_end = self.text_end == TextEnd::Certain || self.has_finish_reason();
+        Ok(!self.is_text()
+            && !is_end
+            && !parts.any(has_text)
+            && self.calls()?.is_empty()
+            && !self.has_error()?)
     }
 
     /// Returns the whole body or the data of each event that it was read from, if the API has

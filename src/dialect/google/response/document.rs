@@ -20,6 +20,7 @@ use crate::{
                 text_chunk::TextChunk,
             },
         },
+        text_edit::TextEnd,
     },
     event::{Diagnostic, DiagnosticCode},
     model::{Candidate, LlmResponse, ResponseMutation, Role, UsageMetadata},
@@ -43,8 +44,7 @@ pub struct ResponseDocument {
     pub(super) envelope: Option<Box<Document>>,
     /// Original body or events, if the API does not use the content form.
     pub(crate) wire: Option<Vec<Bytes>>,
-    /// True if a text of the first candidate ends with this chunk.
-    pub(crate) ends_text: bool,
+    pub(crate) text_end: TextEnd,
     /// True if it was merged from several chunks.
     pub(super) is_merged: bool,
 }
@@ -74,7 +74,7 @@ impl ResponseDocument {
             document,
             envelope: None,
             wire: None,
-            ends_text: false,
+            text_end: TextEnd::None,
             is_merged: false,
         })
     }
@@ -106,7 +106,7 @@ impl ResponseDocument {
             candidates: Vec::new(),
             envelope: None,
             wire: None,
-            ends_text: false,
+            text_end: TextEnd::None,
             is_merged: false,
         }
     }
@@ -135,7 +135,7 @@ impl ResponseDocument {
             }
             *self = Self {
                 wire: self.wire.take(),
-                ends_text: self.ends_text,
+                text_end: self.text_end,
                 ..parsed
             };
         }

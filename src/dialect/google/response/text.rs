@@ -12,7 +12,7 @@ use crate::dialect::{
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
         response::{candidate::CandidateDocument, document::ResponseDocument},
     },
-    text_edit::{ResponseTextEditor, TextChannel, TextKind, TextRest, TextStream},
+    text_edit::{ResponseTextEditor, TextChannel, TextEnd, TextKind, TextRest, TextStream},
 };
 
 const LOGPROBS: &[&str] = &[LOGPROBS_RESULT, "logprobs_result"];
@@ -62,10 +62,9 @@ impl ResponseDocument {
         }
         self.make_parsed()?;
         // Nothing of a text that ends may be held back.
-        let rest_of_first = if self.ends_text() {
-            TextRest::None
-        } else {
-            rest
+        let rest_of_first = match self.text_end() {
+            TextEnd::None => rest,
+            TextEnd::Possible | TextEnd::Certain => TextRest::None,
         };
         for candidate in &mut self.candidates {
             let rest = if candidate.index == 0 {

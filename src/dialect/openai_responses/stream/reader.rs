@@ -29,6 +29,7 @@ use crate::dialect::{
             texts::StreamedTexts,
         },
     },
+    text_edit::TextEnd,
 };
 
 /// Maximum number of bytes of the items whose events are collected.
@@ -126,7 +127,9 @@ impl ReadChunks for EventReader {
         }
         let dropped = std::mem::take(&mut self.collected).into_values().flatten();
         let events: Vec<StreamEvent> = dropped.chain([event]).collect();
-        Ok(Some(chunk_of(form, &events)?.ending_text()))
+        Ok(Some(
+            chunk_of(form, &events)?.with_text_end(TextEnd::Certain),
+        ))
     }
 }
 
@@ -291,22 +294,22 @@ impl EventReader {
         if matches!(event.class, EventClass::TextDone(_) | EventClass::PartDone) {
             self.texts.end(index, event.slot()?);
         }
+        let text_end = match (event.ends_text(), is_thought) {
+            (true, true) => TextEnd::Certain,
+            (true, false) => TextEnd::Possible,
+            (false, _) => TextEnd::None,
+        };
         if event.ends_text() {
             self.alike = None;
         }
-        let ends_text = event.ends_text();
-        let form = match (parts.is_empty(), ends_text) {
-            (true, false) => json!({}),
+        let form = match (parts.is_empty(), text_end) {
+            (true, TextEnd::None) => json!({}),
             // Policies release a text into the candidate whose text ends.
-            (true, true) => json!({ "candidates": [{ "index": 0 }] }),
+            (true, _) => json!({ "candidates": [{ "index": 0 }] }),
             (false, _) => form_of(&parts),
         };
         let chunk = chunk_of(form, &[event])?;
-        Ok(if ends_text {
-            chunk.ending_text()
-        } else {
-            chunk
-        })
+        Ok(chunk.with_text_end(text_end))
     }
 }
 
