@@ -137,7 +137,7 @@ impl AuditLog {
             return;
         };
         log.file.set_options(write_options(settings));
-        *log.observer.exporter.lock() = self.exporter.clone();
+        log.observer.exporter.lock().clone_from(&self.exporter);
         log.set_sink(sink.clone());
         if let Some(writer) = log.file.take_writer() {
             let start = AuditRecord::Start {

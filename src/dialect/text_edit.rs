@@ -59,12 +59,12 @@ pub enum TextStream {
 /// End of a text of the first candidate with a chunk of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TextEnd {
-    /// No text ends.
+    /// No text ends with the chunk.
     #[default]
     None,
     /// A text ends, unless the next chunk with a text continues it.
     Possible,
-    /// A text ends.
+    /// A text ends with the chunk, whatever follows.
     Certain,
 }
 

@@ -85,7 +85,7 @@ impl TryFrom<Vec<Glob>> for Globs {
 
     fn try_from(globs: Vec<Glob>) -> Result<Self, String> {
         let globs = globs.iter().map(|glob| glob.0.glob());
-        let set = RegexSetBuilder::new(globs.clone().map(|glob| glob.regex()))
+        let set = RegexSetBuilder::new(globs.clone().map(globset::Glob::regex))
             .dot_matches_new_line(true)
             .build();
         match set {

@@ -50,7 +50,7 @@ impl App {
     /// Returns an error if something that the config asks for cannot be built, or if a
     /// guard is not proven. No hook process is left then.
     pub async fn new(config: Config, resources: AppResources) -> Result<Self, BuildError> {
-        Self::build(config, resources, None).await
+        Box::pin(Self::build(config, resources, None)).await
     }
 
     /// Builds an application like [`Self::new`], whose config can be reloaded from `source`, which
@@ -65,7 +65,7 @@ impl App {
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
         revisions::log_warnings(&config);
-        Self::build(config, resources, Some(source)).await
+        Box::pin(Self::build(config, resources, Some(source))).await
     }
 
     async fn build(

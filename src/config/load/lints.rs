@@ -34,7 +34,7 @@ pub(super) fn unused_settings(document: &SpannedYaml, value: &Value) -> Vec<Prob
 /// one of them.
 pub(super) fn no_hooks(document: &SpannedYaml, registry: &Registry) -> Problem {
     let message = "the settings file has no hooks, so none of it runs";
-    let formats = registry.protocols.iter().flat_map(|shape| shape.settings);
+    let formats = registry.protocols.iter().filter_map(|shape| shape.settings);
     let aliases = formats.flat_map(|format| format.events);
     let aliases: Vec<&str> = aliases.map(|alias| alias.name).collect();
     let value = document.value();

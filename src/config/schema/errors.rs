@@ -42,7 +42,8 @@ impl SchemaError<'_> {
                 self.message(&self.document.span(path), path, &what)
             }
             ValidationErrorKind::UniqueItems => self.repeated_item(),
-            ValidationErrorKind::MaxItems { limit } => {
+            ValidationErrorKind::MaxItems { limit }
+            | ValidationErrorKind::MaxProperties { limit } => {
                 let node = self.keyword_node();
                 let own = node.and_then(|node| node.get("errorMessage")?.as_str());
                 let what = format!("has more than {limit} items");

@@ -193,29 +193,22 @@ async fn a_caller_is_restricted_to_its_models_on_code_assist_and_vertex() {
         "model": "models/large", "contents": prompt("hi")["contents"],
     }});
     let vertex = "/v1/projects/p/locations/l/publishers/google/models";
-    let mut routed = prompt("hi");
+    let hi = prompt("hi");
+    let mut routed = hi.clone();
     routed["generationConfig"] =
         json!({ "routingConfig": { "manualMode": { "modelName": "large" } } });
     for (path, body, status) in [
+        ("/v1beta/models/small-1:countTokens", &wrapped, 400),
+        (&format!("{vertex}/large:generateContent"), &hi, 403),
+        (&format!("{vertex}/large:countTokens"), &hi, 403),
+        (&format!("{vertex}/small-1:generateContent"), &routed, 403),
         (
-            "/v1beta/models/small-1:countTokens".to_owned(),
-            &wrapped,
-            400,
-        ),
-        (
-            format!("{vertex}/large:generateContent"),
-            &prompt("hi"),
-            403,
-        ),
-        (format!("{vertex}/large:countTokens"), &prompt("hi"), 403),
-        (format!("{vertex}/small-1:generateContent"), &routed, 403),
-        (
-            "/v1/publishers/google/models/large:generateContent".to_owned(),
-            &prompt("hi"),
+            "/v1/publishers/google/models/large:generateContent",
+            &hi,
             403,
         ),
     ] {
-        let answer = agent(&gate, "team-a").post(&path, body.to_string()).await;
+        let answer = agent(&gate, "team-a").post(path, body.to_string()).await;
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
     }
     assert!(upstream.requests().is_empty());

@@ -226,7 +226,7 @@ async fn a_call_that_an_open_circuit_refuses_is_not_shown_as_sent() {
         assert_eq!(record["upstream"], if is_sent { "primary" } else { "" });
         assert!(!page.contains("AfterModel"), "{page}");
     }
-    assert_eq!(seen[1].0["error"], "CIRCUIT_OPEN");
+    assert_eq!(seen[1].0["error"], "UPSTREAM_UNREACHABLE");
     let folder = gateway.stop_and_keep_files().await;
     let lines = decision_log(&folder.path().join("audit.jsonl"));
     let outcomes = lines.iter().filter(|line| line["kind"] == "outcome");

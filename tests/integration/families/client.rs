@@ -195,7 +195,7 @@ pub fn responses(response: &Value) -> ParsedAnswer {
 #[track_caller]
 pub fn responses_stream(events: &[(String, String)]) -> ParsedAnswer {
     let mut items: Vec<Option<Value>> = Vec::new();
-    let mut streamed: BTreeMap<(String, u64), String> = BTreeMap::new();
+    let mut streamed: BTreeMap<(String, [u64; 2]), String> = BTreeMap::new();
     let mut response = None;
     for (number, (name, data)) in events.iter().enumerate() {
         let event = parse_json(data);
@@ -226,7 +226,7 @@ pub fn responses_stream(events: &[(String, String)]) -> ParsedAnswer {
             | "response.function_call_arguments.delta" => {
                 check_open(&items);
                 let kind = name.trim_end_matches(".delta").to_owned();
-                let deltas = streamed.entry((kind, index.unwrap())).or_default();
+                let deltas = streamed.entry((kind, place_of(&event))).or_default();
                 deltas.push_str(text(&event["delta"]));
             }
             "response.output_text.done"
@@ -234,7 +234,7 @@ pub fn responses_stream(events: &[(String, String)]) -> ParsedAnswer {
             | "response.custom_tool_call_input.done"
             | "response.function_call_arguments.done" => {
                 check_open(&items);
-                let key = (name.trim_end_matches(".done").to_owned(), index.unwrap());
+                let key = (name.trim_end_matches(".done").to_owned(), place_of(&event));
                 let deltas = streamed.get(&key).map_or("", String::as_str);
                 assert_eq!(text(complete_text(&event)), deltas, "{data}");
             }
@@ -262,7 +262,15 @@ fn complete_text(event: &Value) -> &Value {
     fields.find_map(|field| event.get(field)).unwrap()
 }
 
-fn deltas_of(streamed: &BTreeMap<(String, u64), String>, kind: &str) -> String {
+/// Index of the item, and of the text within it.
+fn place_of(event: &Value) -> [u64; 2] {
+    let part = event["content_index"]
+        .as_u64()
+        .or(event["summary_index"].as_u64());
+    [event["output_index"].as_u64().unwrap(), part.unwrap_or(0)]
+}
+
+fn deltas_of(streamed: &BTreeMap<(String, [u64; 2]), String>, kind: &str) -> String {
     let of_kind = streamed.iter().filter(|((other, _), _)| other == kind);
     of_kind.map(|(_, text)| text.as_str()).collect()
 }

@@ -259,13 +259,13 @@ impl Patch<'_> {
 
     fn takes_system_instruction(&self) -> bool {
         let is_absent = matches!(self.call.method.api, Api::Gemini | Api::CodeAssist);
-        !self.call.operation.embeds() && !(self.counts_contents() && is_absent)
+        !(self.call.operation.embeds() || self.counts_contents() && is_absent)
     }
 
     fn takes_parameters(&self) -> bool {
         let operation = self.call.operation;
         let is_absent = operation.embeds() || operation == Operation::CreateCache;
-        !is_absent && !(self.counts_contents() && self.call.method.api != Api::Vertex)
+        !(is_absent || self.counts_contents() && self.call.method.api != Api::Vertex)
     }
 
     /// Returns whether the tokens of contents are counted that are in no request of their own.

@@ -52,7 +52,7 @@ impl TraceSink {
         match event {
             ExchangeEvent::ChunkFiltered(facts) => self.add_chunk(exchange, *facts),
             ExchangeEvent::ToolCallDenied { tool } => {
-                self.add_tool(tool, |detail| &mut detail.denied_tools)
+                self.add_tool(tool, |detail| &mut detail.denied_tools);
             }
             ExchangeEvent::AnswerEdited { before, after } => self.add_edit(before, after),
             ExchangeEvent::RoundEnded { asked_again } => {
