@@ -355,7 +355,9 @@ async fn a_stream_that_breaks_off_is_listed_and_found_as_truncated() {
     let upstream = Upstream::raw(|_, mut socket| async move {
         let head = chunked_head("text/event-stream");
         socket.write_all(head.as_bytes()).await.unwrap();
-        let chunk = format!("data: {}\r\n\r\n", text_answer("hello"));
+        // Without a finish reason, the chunk does not wait for the next one.
+        let chunk = r#"{"candidates":[{"content":{"parts":[{"text":"some words, "}]}}]}"#;
+        let chunk = format!("data: {chunk}\r\n\r\n");
         write_chunk(&mut socket, chunk.as_bytes()).await.unwrap();
     })
     .await;
