@@ -7,7 +7,6 @@ mod model;
 mod parameters;
 mod patch;
 mod read;
-mod single_elements;
 mod system_instruction;
 mod text;
 mod tool_declarations;

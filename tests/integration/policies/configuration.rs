@@ -64,7 +64,7 @@ async fn an_observing_policy_passes_a_request_it_cannot_parse() {
     let upstream = Upstream::mock().await;
     let config = "policies: [{ policy: prompt_guard, deny: [x], mode: observe }]\n";
     let gateway = TestGateway::start(&upstream, config).await;
-    let body = r#"{"contents":[{"parts":[{"text":["x"]}]}]}"#;
+    let body = r#"{"contents":[{"parts":{"text":"x"}}]}"#;
 
     let path = format!("/v1beta/models/{MODEL}:generateContent");
     gateway.agent().post(&path, body).await;

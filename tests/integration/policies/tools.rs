@@ -388,6 +388,7 @@ async fn a_declaration_is_checked_in_every_spelling() {
     assert_eq!(upstream.only_request().json(), expected);
     let path = format!("/v1beta/models/{MODEL}:generateContent");
     for tools in [
+        r#"{"functionDeclarations":[{"name":"rm"}]}"#,
         r#"[[{"functionDeclarations":[{"name":"rm"}]}]]"#,
         r#"[{"functionDeclarations":{"name":"rm"}}]"#,
         r#"[{"functionDeclarations":[],"function_declarations":[{"name":"rm"}]}]"#,

@@ -14,10 +14,7 @@ use crate::{
                 CACHED_CONTENT, CONTENTS, GENERATION_CONFIG, MODEL, SYSTEM_INSTRUCTION,
                 TOOL_CONFIG, TOOLS,
             },
-            request::{
-                model::{check_model, rename_model},
-                single_elements::with_lists,
-            },
+            request::model::{check_model, rename_model},
         },
         method::Operation,
     },
@@ -44,10 +41,9 @@ pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped, DialectEr
         call.model = Some(read_model(call, &body)?.ok_or_else(invalid_model)?);
     }
     check_model(call, &body)?;
-    let document = with_lists(body)?;
-    refuse_private_fields(&document)?;
+    refuse_private_fields(&body)?;
     Ok(Unwrapped {
-        document,
+        document: body,
         envelope: None,
     })
 }
@@ -68,7 +64,6 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
     };
     call.model = Some(model.ok_or_else(invalid_model)?);
     check_model(call, &document)?;
-    let document = with_lists(document)?;
     refuse_private_fields(&document)?;
     Ok(Unwrapped {
         document,
