@@ -382,9 +382,8 @@ async fn the_overview_names_upstreams_as_metrics_do() {
     );
     let gateway = TestGateway::start(&upstream, &config).await;
     let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
-    let call = gateway
-        .agent()
-        .post("/v1/chat/completions", body.to_string());
+    let agent = gateway.agent();
+    let call = agent.post("/v1/chat/completions", body.to_string());
     assert_eq!(call.await.status, 503);
 
     let overview = gateway.operator().get("/overview").await.json();
