@@ -205,10 +205,9 @@ impl LogFile {
     fn lock_again_if_moved(&mut self) -> io::Result<()> {
         let ours = self.lock.metadata()?;
         let found = fs::symlink_metadata(with_suffix(&self.path, "lock"));
-        if found.is_ok_and(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())) {
-            return Ok(());
+        if !found.is_ok_and(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())) {
+            self.lock = lock(&self.path).map_err(io::Error::other)?;
         }
-        self.lock = lock(&self.path).map_err(io::Error::other)?;
         Ok(())
     }
 
