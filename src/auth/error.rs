@@ -34,7 +34,7 @@ pub enum AuthError {
 
 impl AuthError {
     /// Returns the value of the metric label `reason`.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Unknown => "unknown",

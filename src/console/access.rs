@@ -57,7 +57,10 @@ pub(super) async fn log_in(
             let cookie = cookie(settings, &login.session_id);
             ([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response()
         }
-        Err(error) => rejected_login(error, next),
+        Err(error) => {
+            app.resources.metrics.record_auth_failure(error.as_str());
+            rejected_login(error, next)
+        }
     }
 }
 

@@ -34,7 +34,10 @@ pub async fn identify_admin_user(
             }
             next.run(request).await
         }
-        Err(error) => auth_error(error).into_response(),
+        Err(error) => {
+            app.resources.metrics.record_auth_failure(error.as_str());
+            auth_error(error).into_response()
+        }
     }
 }
 

@@ -74,7 +74,7 @@ impl Listener {
         };
         let drained = tokio::time::timeout(shutdown.drain_timeout, drained);
         let drained = shutdown.abort.run_until_cancelled(drained).await;
-        if !matches!(drained, Some(Ok(()))) {
+        if matches!(drained, Some(Err(_))) {
             tracing::warn!("drain timeout exceeded; aborting in-flight requests");
             shutdown.abort.cancel();
         }

@@ -1,5 +1,7 @@
 //! The state of the gateway at one look.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -30,7 +32,7 @@ pub struct Overview {
     pub guards_failing_open: Vec<OpenGuard>,
     /// The config in use.
     pub config: ConfigStatus,
-    /// Model APIs that are configured.
+    /// Upstreams that are configured.
     pub upstreams: Vec<UpstreamStatus>,
     /// The store of sessions.
     pub session_store: SessionStoreStatus,
@@ -65,10 +67,10 @@ pub struct ConfigStatus {
     pub last_reload_refused: bool,
 }
 
-/// State of one model API.
+/// State of one upstream.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UpstreamStatus {
-    /// Name of the API, or of its fallback.
+    /// Name in `upstreams`, or of its fallback, as in `/metrics`.
     pub name: String,
     /// True if its circuit breaker is open.
     pub circuit_open: bool,
@@ -142,24 +144,18 @@ fn seconds_since(time: Timestamp) -> u64 {
     u64::try_from(elapsed.as_secs()).unwrap_or_default()
 }
 
-/// Returns the configured model APIs, and every address whose circuit breaker is open.
+/// Returns the configured upstreams, and every fallback whose circuit breaker is open.
 fn upstreams(snapshot: &Snapshot) -> Vec<UpstreamStatus> {
     let open: Vec<&str> = snapshot.upstreams.open_circuits().collect();
     let apis = Api::ALL.into_iter();
     let configured = apis.filter(|api| snapshot.upstreams.get(*api).is_some());
-    let mut statuses: Vec<UpstreamStatus> = configured
-        .map(|api| UpstreamStatus {
-            name: api.as_str().to_owned(),
-            circuit_open: open.contains(&api.as_str()),
-        })
-        .collect();
-    for name in open {
-        if !statuses.iter().any(|status| status.name == name) {
-            statuses.push(UpstreamStatus {
-                name: name.to_owned(),
-                circuit_open: true,
-            });
-        }
-    }
-    statuses
+    let mut names: Vec<&str> = configured.map(Api::upstream).collect();
+    names.extend(&open);
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    let statuses = names.into_iter().map(|name| UpstreamStatus {
+        name: name.to_owned(),
+        circuit_open: open.contains(&name),
+    });
+    statuses.collect()
 }

@@ -1,8 +1,9 @@
 //! A tamper-evident append-only log of JSON lines.
 //!
 //! A line is `{"seq":N,"prev":"P",…,"hash":"H"}`: `H` is the SHA-256 of the line up to
-//! `,"hash":`, and `P` the `H` of the line before it. An edited, removed, added or moved
-//! line breaks the chain, which [`verify`] detects in the files and [`verify_copy`] in a copy. [`Log::push`] queues a line and never
+//! `,"hash":`, and `P` the `H` of the line before it. An edited, added or moved line,
+//! and one that was removed between two others, breaks the chain, which [`verify`] detects in the
+//! files and [`verify_copy`] in a copy. [`Log::push`] queues a line and never
 //! waits; the queue is bounded, and dropped lines are counted in the log. One thread
 //! runs the [`LogWriter`], which writes lines in batches, rotates full files, retries
 //! what failed, and moves incomplete lines that a crash left aside. [`Log::commit`]

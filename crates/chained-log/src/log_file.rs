@@ -45,7 +45,7 @@ pub(crate) struct LogFile {
     is_dirty: bool,
     /// True if the file was removed, and no line was written since.
     is_gone: bool,
-    _lock: File,
+    lock: File,
 }
 
 impl LogFile {
@@ -67,7 +67,7 @@ impl LogFile {
             first_seq: head.seq + 1,
             is_dirty: false,
             is_gone: false,
-            _lock: lock,
+            lock,
         };
         let mut torn = None;
         if path.try_exists().map_err(failed)? {
@@ -181,6 +181,7 @@ impl LogFile {
     }
 
     fn create(&mut self, first_seq: u64, durability: Durability) -> io::Result<File> {
+        self.lock_again_if_moved()?;
         let file = match open_options().create_new(true).open(&self.path) {
             // An earlier attempt created it, and then failed.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -198,6 +199,16 @@ impl LogFile {
             sync_directory(&self.path)?;
         }
         Ok(file)
+    }
+
+    /// Locks a new lock file if that of the log was moved away or removed with its other files.
+    fn lock_again_if_moved(&mut self) -> io::Result<()> {
+        let ours = self.lock.metadata()?;
+        let found = fs::symlink_metadata(with_suffix(&self.path, "lock"));
+        if !found.is_ok_and(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())) {
+            self.lock = lock(&self.path).map_err(io::Error::other)?;
+        }
+        Ok(())
     }
 
     fn reopen(&self) -> io::Result<File> {

@@ -152,7 +152,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{Log, WriteOptions, lines};
+    use crate::{Log, OpenError, WriteOptions, lines};
 
     /// Sends a description of each event.
     struct EventSender(Sender<String>);
@@ -243,6 +243,25 @@ mod tests {
         let first = text.lines().next().unwrap();
         assert!(first.contains("\"notice\":\"Recreated\""), "{text}");
         assert_eq!(text.matches("Recreated").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_log_that_was_recreated_with_all_of_its_files_is_locked() {
+        let log = MovableLog::failing();
+        fs::create_dir(log.folder.path().join("logs")).unwrap();
+        MovableLog::wait_for(&log.events, "Recovered");
+
+        let (sender, _events) = channel();
+        let second = Log::open(
+            &log.path(),
+            WriteOptions::default(),
+            Arc::new(EventSender(sender)),
+        );
+
+        assert!(
+            matches!(second, Err(OpenError::Locked { .. })),
+            "{second:?}"
+        );
     }
 
     #[test]

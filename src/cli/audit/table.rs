@@ -79,7 +79,8 @@ pub(super) fn text_line(line: &Value) -> String {
     let hooks = line.get("hooks").and_then(Value::as_array);
     for hook in hooks.into_iter().flatten() {
         let part = |key: &str| text(hook, &format!("/{key}"));
-        let mut words = vec![part("status"), part("would"), format!("{} ms", part("ms"))];
+        let ms = format!("{} ms", part("ms"));
+        let mut words = vec![part("status"), part("verdict"), part("would"), ms];
         words.retain(|word| !word.is_empty());
         line_text = format!("{line_text} {}({})", escape(&part("name")), words.join(" "));
     }
@@ -140,12 +141,12 @@ mod tests {
     fn a_record_is_one_line_of_text() {
         let line = json!({ "seq": 7, "time": "T", "kind": "event", "event": "BeforeTool",
             "subject": "evil\n\u{1b}[2Jtool", "verdict": "deny",
-            "hooks": [{ "name": "guard", "status": "block", "ms": 3 }], "session": "s" });
+            "hooks": [{ "name": "guard", "status": "ok", "verdict": "deny", "ms": 3 }], "session": "s" });
 
         let text = text_line(&line);
 
         let expected =
-            "T #7 event BeforeTool evil\\n\\u{1b}[2Jtool deny guard(block 3 ms) session=s";
+            "T #7 event BeforeTool evil\\n\\u{1b}[2Jtool deny guard(ok deny 3 ms) session=s";
         assert_eq!(text, expected);
         assert_eq!(csv_row(&line).matches(',').count(), COLUMNS.len() - 1);
     }

@@ -61,7 +61,7 @@ fn summary(verified: &Verification) -> String {
     );
     if first > 1 {
         let before = first - 1;
-        text = format!("{text}; {before} lines before line {first} were removed by rotation");
+        text = format!("{text}; {before} lines before line {first} are not in these files");
     }
     if verified.has_incomplete_line {
         text.push_str("; one line is being written");

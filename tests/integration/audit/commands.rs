@@ -53,6 +53,26 @@ async fn verify_reports_truncation_and_names_the_first_broken_line() {
 }
 
 #[tokio::test]
+async fn a_log_without_its_first_lines_lacks_a_hash_that_was_kept() {
+    let folder = folder().await;
+    let first = folder.path().join(format!("audit.jsonl.{:020}", 1));
+    let text = fs::read_to_string(&first).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let kept: Value = serde_json::from_str(lines[0]).unwrap();
+    fs::write(&first, format!("{}\n", lines[2..].join("\n"))).unwrap();
+
+    let verify = ["audit", "verify", "audit.jsonl"];
+    let (code, out, _) = run(&verify, folder.path());
+    let contains = [&verify[..], &["--contains", kept["hash"].as_str().unwrap()]].concat();
+    let (with_kept_hash, _, error) = run(&contains, folder.path());
+
+    assert_eq!(code, 0);
+    let missing = "; 2 lines before line 3 are not in these files";
+    assert!(out.contains(missing), "{out}");
+    assert_eq!(with_kept_hash, 1, "{error}");
+}
+
+#[tokio::test]
 async fn the_documented_shell_script_finds_a_broken_line() {
     let folder = folder().await;
     let page = fs::read_to_string("docs/audit.md").unwrap();

@@ -94,6 +94,23 @@ async fn failed_logins_start_no_session_and_are_throttled() {
 }
 
 #[tokio::test]
+async fn rejected_credentials_of_operators_are_counted() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let with_token = |token: &str| {
+        let authorization = format!("Bearer {token}");
+        gateway.operator().sending("authorization", authorization)
+    };
+
+    let login = Browser::at(&gateway).log_in("made-up", "").await;
+    let request = with_token("made-up").get("/overview").await;
+
+    assert_eq!((login.status, request.status), (401, 401));
+    let series = "hookgate_auth_failures_total{reason=\"unknown\"}";
+    assert_eq!(with_token("vera-token").metric(series).await, 2);
+}
+
+#[tokio::test]
 async fn a_login_expires_after_its_lifetime() {
     let upstream = Upstream::mock().await;
     let config = USERS.replace("users:", "login: { lifetime: 300ms }, users:");

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::{logged_in, with_users};
 use crate::harness::{
-    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt,
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, closed_port, hook, prompt,
 };
 
 const PAGES: [(&str, &str); 10] = [
@@ -369,4 +369,30 @@ async fn a_proven_guard_is_shown_with_its_proof() {
     let remarks = rules[0]["remarks"].as_array().unwrap();
     assert!(remarks.contains(&json!("proven")), "{rules:#}");
     assert!(page.contains("proven"), "{page}");
+}
+
+#[tokio::test]
+async fn the_overview_names_upstreams_as_metrics_do() {
+    let upstream = Upstream::mock().await;
+    let unused = closed_port();
+    let addr = unused.local_addr().unwrap();
+    let config = format!(
+        "upstreams: {{ openai: {{ url: \"http://{addr}\", \
+         circuit: {{ failures: 1, within: 30s, open: 60s }} }} }}"
+    );
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+    let agent = gateway.agent();
+    let call = agent.post("/v1/chat/completions", body.to_string());
+    assert_eq!(call.await.status, 503);
+
+    let overview = gateway.operator().get("/overview").await.json();
+    let metrics = gateway.operator();
+    let open = metrics.metric("hookgate_circuit_breaker_open{upstream=\"openai\"}");
+
+    assert_eq!(open.await, 1);
+    assert_eq!(
+        overview["upstreams"],
+        json!([{ "name": "openai", "circuit_open": true }])
+    );
 }
