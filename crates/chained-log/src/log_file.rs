@@ -128,10 +128,9 @@ impl LogFile {
         let Some(file) = &self.file else {
             return Ok(self.is_gone);
         };
-        let ours = file.metadata()?;
-        match fs::symlink_metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == (ours.dev(), ours.ino()) => Ok(self.is_gone),
-            Ok(_) => Err(io::Error::other("another file is at the log's path")),
+        match is_at(file, &self.path) {
+            Ok(true) => Ok(self.is_gone),
+            Ok(false) => Err(io::Error::other("another file is at the log's path")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 (self.file, self.len, self.is_dirty) = (None, 0, false);
                 self.is_gone = true;
@@ -203,9 +202,7 @@ impl LogFile {
 
     /// Locks a new lock file if that of the log was moved away or removed with its other files.
     fn lock_again_if_moved(&mut self) -> io::Result<()> {
-        let ours = self.lock.metadata()?;
-        let found = fs::symlink_metadata(with_suffix(&self.path, "lock"));
-        if !found.is_ok_and(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())) {
+        if !is_at(&self.lock, &with_suffix(&self.path, "lock")).unwrap_or(false) {
             self.lock = lock(&self.path).map_err(io::Error::other)?;
         }
         Ok(())
@@ -280,6 +277,12 @@ fn lock(path: &Path) -> Result<File, OpenError> {
         }
         Err(fs::TryLockError::Error(cause)) => Err(OpenError::io(path, cause)),
     }
+}
+
+/// Returns whether an open file is the one at a path.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (ours, found) = (file.metadata()?, fs::symlink_metadata(path)?);
+    Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino()))
 }
 
 fn open_options() -> OpenOptions {
