@@ -302,10 +302,9 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 }
 
 fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(directory) if directory != Path::new("") => directory,
-        Some(_) | None => Path::new("."),
-    }
+    let parent = path.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or_else(|| Path::new("."))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
