@@ -44,6 +44,7 @@ mod hash_chain;
 mod log;
 mod log_file;
 mod observer;
+mod paths;
 mod reader;
 mod search;
 mod write_options;

@@ -16,6 +16,7 @@ use crate::{
     error::OpenError,
     hash_chain::{ChainHead, LineLink},
     observer::LogNotice,
+    paths::{directory, sync_directory, with_suffix},
     write_options::{Durability, WriteOptions},
 };
 
@@ -295,23 +296,6 @@ fn open_options() -> OpenOptions {
         .mode(FILE_MODE)
         .custom_flags(no_follow);
     options
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(directory(path))?.sync_all()
-}
-
-fn directory(path: &Path) -> &Path {
-    let parent = path.parent();
-    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or_else(|| Path::new("."))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(suffix);
-    path.with_file_name(name)
 }
 
 /// Returns the path of a rotated file. Pads the sequence number, so that names sort as numbers do.
