@@ -33,7 +33,7 @@ impl TraceSink {
         decision: &EventDecision<'_>,
     ) -> TracedEvent {
         let runs = decision.runs.iter().map(|run| TracedRun {
-            rule: self.rule(run.rule),
+            rule: self.rule(run.rule).cloned(),
             outcome: RunOutcome::Asked(self.read_run(decision.event, run, 1)),
         });
         let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
@@ -79,7 +79,7 @@ impl TraceSink {
             return;
         }
         let asked_runs = asked.iter().map(|asked| TracedRun {
-            rule: self.rule(asked.rule),
+            rule: self.rule(asked.rule).cloned(),
             outcome: if *is_skipped {
                 RunOutcome::NotAsked(SkipReason::DryRun)
             } else {
@@ -231,14 +231,14 @@ impl TraceSink {
         }
     }
 
-    fn rule(&self, rule: RuleId) -> Option<Arc<TracedRule>> {
+    fn rule(&self, rule: RuleId) -> Option<&Arc<TracedRule>> {
         let index = usize::try_from(rule.0).ok()?;
-        self.rules.get(index)?.clone()
+        self.rules.get(index)?.as_ref()
     }
 
     fn skipped(&self, (rule, reason): (RuleId, SkipReason)) -> TracedRun {
         TracedRun {
-            rule: self.rule(rule),
+            rule: self.rule(rule).cloned(),
             outcome: RunOutcome::NotAsked(reason),
         }
     }

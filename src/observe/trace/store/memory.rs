@@ -5,6 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+/// Bytes by which an exchange in flight grows. The counters are shared by all exchanges, so they
+/// are not changed for each detail.
+const GROWTH_BYTES: usize = 512;
+
 /// Bytes of records, of rules, and of exchanges in flight. Never above the limit.
 #[derive(Debug)]
 pub(crate) struct TraceMemory {
@@ -19,6 +23,8 @@ pub(crate) struct TraceMemory {
 pub(crate) struct InFlightBytes {
     memory: Arc<TraceMemory>,
     bytes: usize,
+    /// The bytes that are counted: at least `bytes`.
+    counted: usize,
 }
 
 impl TraceMemory {
@@ -75,16 +81,25 @@ impl TraceMemory {
 
 impl InFlightBytes {
     pub(crate) const fn none(memory: Arc<TraceMemory>) -> Self {
-        Self { memory, bytes: 0 }
+        Self {
+            memory,
+            bytes: 0,
+            counted: 0,
+        }
     }
 
     /// Adds bytes; `false` if they do not fit, even after `make_space` has evicted all it can.
     pub(crate) fn grow(&mut self, bytes: usize, make_space: &dyn Fn() -> bool) -> bool {
-        let fits = self.memory.try_add_in_flight(bytes, make_space);
-        if fits {
-            self.bytes += bytes;
+        let total = self.bytes + bytes;
+        if let Some(more) = total.checked_sub(self.counted).filter(|more| *more > 0) {
+            let more = more.next_multiple_of(GROWTH_BYTES);
+            if !self.memory.try_add_in_flight(more, make_space) {
+                return false;
+            }
+            self.counted += more;
         }
-        fits
+        self.bytes = total;
+        true
     }
 
     pub(crate) const fn bytes(&self) -> usize {
@@ -94,10 +109,10 @@ impl InFlightBytes {
 
 impl Drop for InFlightBytes {
     fn drop(&mut self) {
-        self.memory.release(self.bytes);
+        self.memory.release(self.counted);
         self.memory
             .in_flight
-            .fetch_sub(self.bytes, Ordering::Relaxed);
+            .fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 
