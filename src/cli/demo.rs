@@ -140,10 +140,11 @@ struct TemporaryDirectory {
 
 impl TemporaryDirectory {
     fn create() -> io::Result<Self> {
-        let name = format!("hookgate-demo-{}", Uuid::new_v4());
-        let folder = Self {
-            path: std::env::temp_dir().join(name),
-        };
+        // The console shows its path at each line of the config, so the name is short.
+        let (number, ..) = Uuid::new_v4().as_fields();
+        let path = std::env::temp_dir().join(format!("hookgate-demo-{number:08x}"));
+        fs::create_dir(&path)?;
+        let folder = Self { path };
         for (file, text) in FILES {
             let file = folder.path.join(file);
             if let Some(parent) = file.parent() {
