@@ -128,17 +128,13 @@ impl AuditLog {
         if let Some(exporter) = &self.exporter {
             exporter.exporter.start(tasks);
         }
-        let Some(FileSink {
-            settings,
-            log,
-            sink,
-        }) = &self.file
-        else {
+        let Some(file) = &self.file else {
             return;
         };
+        let (settings, log) = (&file.settings, &file.log);
         log.file.set_options(write_options(settings));
         log.observer.exporter.lock().clone_from(&self.exporter);
-        log.set_sink(sink.clone());
+        log.set_sink(file.sink.clone());
         if let Some(writer) = log.file.take_writer() {
             let start = AuditRecord::Start {
                 version: env!("CARGO_PKG_VERSION"),

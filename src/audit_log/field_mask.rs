@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use memchr::memmem;
 use serde_json::Value;
 
-use crate::sha256::sha256_hex;
+use crate::{config::SinkMask, sha256::sha256_hex};
 
 /// The content of a line: texts beside their hashes.
-pub(super) const CONTENT_FIELDS: &[&str] = &[
+pub(super) const CONTENT_FIELDS: [&str; 6] = [
     "/received/text",
     "/sent/text",
     "/response/text",
@@ -18,14 +18,6 @@ pub(super) const CONTENT_FIELDS: &[&str] = &[
     "/input/text",
 ];
 
-/// Fields to drop, and fields to replace by their hash. Names are JSON pointers in which
-/// `*` matches every item of a list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct FieldMask {
-    drop: Vec<String>,
-    hash: Vec<String>,
-}
-
 /// Treatment of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Treatment {
@@ -33,51 +25,34 @@ enum Treatment {
     Hash,
 }
 
-impl FieldMask {
-    /// Creates a mask that drops fields and hashes others.
-    pub(super) const fn new(drop: Vec<String>, hash: Vec<String>) -> Self {
-        Self { drop, hash }
+/// Returns a line without its line break, masked. A line that has none of the fields
+/// keeps its bytes. Else `masked` names those it had, before `hash`, which is that of
+/// the original line.
+pub(super) fn masked<'a>(mask: &SinkMask, line: &'a [u8]) -> Cow<'a, [u8]> {
+    let dropped = mask.drop.iter().map(|field| (field, Treatment::Drop));
+    let hashed = mask.hash.iter().map(|field| (field, Treatment::Hash));
+    let fields = dropped.chain(hashed);
+    let mut fields = fields.filter(|(field, _)| may_have(line, field)).peekable();
+    if fields.peek().is_none() {
+        return Cow::Borrowed(line);
     }
-
-    /// Creates a mask that drops fields.
-    pub(super) fn dropping(fields: &[&str]) -> Self {
-        let drop = fields.iter().map(|&field| field.to_owned()).collect();
-        Self::new(drop, Vec::new())
+    let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
+        return Cow::Borrowed(line);
+    };
+    let present = fields.filter(|(field, treatment)| {
+        let path: Vec<&str> = field.split('/').skip(1).collect();
+        apply(&mut value, &path, *treatment)
+    });
+    let masked: Vec<Value> = present.map(|(field, _)| field.as_str().into()).collect();
+    if masked.is_empty() {
+        return Cow::Borrowed(line);
     }
-
-    /// Returns a line without its line break, masked. A line that has none of the fields
-    /// keeps its bytes. Else `masked` names those it had, before `hash`, which is that of
-    /// the original line.
-    pub(super) fn apply<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
-        let fields = self.fields().filter(|(field, _)| may_have(line, field));
-        let fields: Vec<_> = fields.collect();
-        if fields.is_empty() {
-            return Cow::Borrowed(line);
-        }
-        let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
-            return Cow::Borrowed(line);
-        };
-        let masked: Vec<Value> = fields
-            .into_iter()
-            .filter(|(field, treatment)| mask(&mut value, &segments(field), *treatment))
-            .map(|(field, _)| field.into())
-            .collect();
-        if masked.is_empty() {
-            return Cow::Borrowed(line);
-        }
-        if let Some(object) = value.as_object_mut() {
-            let hash = object.shift_remove("hash");
-            object.insert("masked".to_owned(), masked.into());
-            object.extend(hash.map(|hash| ("hash".to_owned(), hash)));
-        }
-        Cow::Owned(value.to_string().into_bytes())
+    if let Some(object) = value.as_object_mut() {
+        let hash = object.shift_remove("hash");
+        object.insert("masked".to_owned(), masked.into());
+        object.extend(hash.map(|hash| ("hash".to_owned(), hash)));
     }
-
-    fn fields(&self) -> impl Iterator<Item = (&str, Treatment)> {
-        let drop = self.drop.iter().map(|field| (field, Treatment::Drop));
-        let hash = self.hash.iter().map(|field| (field, Treatment::Hash));
-        drop.chain(hash).map(|(field, how)| (field.as_str(), how))
-    }
+    Cow::Owned(value.to_string().into_bytes())
 }
 
 /// Returns whether a line may have a field: its name is in the text.
@@ -86,12 +61,8 @@ fn may_have(line: &[u8], field: &str) -> bool {
     memmem::find(line, name.unwrap_or_default().as_bytes()).is_some()
 }
 
-fn segments(field: &str) -> Vec<&str> {
-    field.split('/').skip(1).collect()
-}
-
 /// Masks the field at a path; returns whether there is one.
-fn mask(value: &mut Value, path: &[&str], treatment: Treatment) -> bool {
+fn apply(value: &mut Value, path: &[&str], treatment: Treatment) -> bool {
     match (path, value) {
         ([name], Value::Object(fields)) => match treatment {
             Treatment::Drop => fields.shift_remove(*name).is_some(),
@@ -99,10 +70,10 @@ fn mask(value: &mut Value, path: &[&str], treatment: Treatment) -> bool {
         },
         ([name, rest @ ..], Value::Object(fields)) => {
             let field = fields.get_mut(*name);
-            field.is_some_and(|field| mask(field, rest, treatment))
+            field.is_some_and(|field| apply(field, rest, treatment))
         }
         (["*", rest @ ..], Value::Array(items)) if !rest.is_empty() => {
-            let masked = items.iter_mut().map(|item| mask(item, rest, treatment));
+            let masked = items.iter_mut().map(|item| apply(item, rest, treatment));
             masked.fold(false, |any, is_masked| any | is_masked)
         }
         _ => false,
@@ -126,14 +97,15 @@ mod tests {
         fields.iter().map(|&field| field.to_owned()).collect()
     }
 
-    fn masked(drop: &[&str], hash: &[&str]) -> String {
-        let mask = FieldMask::new(owned(drop), owned(hash));
-        String::from_utf8(mask.apply(LINE.as_bytes()).into_owned()).unwrap()
+    fn masked_line(drop: &[&str], hash: &[&str]) -> String {
+        let (drop, hash) = (owned(drop), owned(hash));
+        let masked = masked(&SinkMask { drop, hash }, LINE.as_bytes());
+        String::from_utf8(masked.into_owned()).unwrap()
     }
 
     #[test]
     fn fields_are_dropped_or_hashed_and_named() {
-        let line = masked(
+        let line = masked_line(
             &["/caller/agent", "/hooks/*/ms", "/nothing"],
             &["/caller/name"],
         );
@@ -149,7 +121,7 @@ mod tests {
     #[test]
     fn a_line_without_the_fields_keeps_its_bytes() {
         for drop in [&[][..], &["/agent"], &["/caller/ms"], &["/hooks/name"]] {
-            assert_eq!(masked(drop, &[]), LINE);
+            assert_eq!(masked_line(drop, &[]), LINE);
         }
     }
 }

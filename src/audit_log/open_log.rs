@@ -70,12 +70,9 @@ impl OpenLogs {
             exporter: Mutex::default(),
             written_seq: watch::Sender::default(),
         });
+        let options = write_options(settings);
         let log = Arc::new(OpenLog {
-            file: Log::open(
-                &settings.path,
-                write_options(settings),
-                Arc::clone(&observer) as _,
-            )?,
+            file: Log::open(&settings.path, options, Arc::clone(&observer) as _)?,
             observer,
             rejected_requests: RecordRateLimiter::default(),
             sink: watch::Sender::default(),
@@ -90,15 +87,12 @@ impl OpenLog {
     /// Sets which endpoint receives the lines from now on.
     pub(super) fn set_sink(&self, sink: Option<Arc<SinkEndpoint>>) {
         self.sink.send_if_modified(|current| {
-            let is_same = match (current.as_ref(), sink.as_ref()) {
-                (Some(current), Some(sink)) => current.is_same(sink),
-                (None, None) => true,
-                (Some(_), None) | (None, Some(_)) => false,
-            };
-            if !is_same {
+            let before = current.as_ref().map(|endpoint| &endpoint.settings);
+            let is_other = before != sink.as_ref().map(|endpoint| &endpoint.settings);
+            if is_other {
                 *current = sink;
             }
-            !is_same
+            is_other
         });
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use uuid::Uuid;
 
 use super::{
-    field_mask::{CONTENT_FIELDS, FieldMask},
+    field_mask::{CONTENT_FIELDS, masked},
     hook_run_record::{HookRunRecord, would_name},
     rate_limit::RecordRateLimiter,
     record::{AuditRecord, EventRecord, OutcomeRecord},
@@ -17,7 +17,7 @@ use super::{
     time_range::TimeRange,
 };
 use crate::{
-    config::OtlpSettings,
+    config::{OtlpSettings, SinkMask},
     event::{HookStatus, Trace},
     observe::{
         Metrics,
@@ -33,7 +33,8 @@ pub(super) struct RecordExporter {
     pub(super) settings: OtlpSettings,
     pub(super) exporter: Exporter,
     pub(super) rejected_requests: RecordRateLimiter,
-    content_mask: FieldMask,
+    /// Drops the content of lines.
+    content_mask: SinkMask,
 }
 
 /// The fields of a line by which collectors search. Only lines of a file have `seq`,
@@ -72,7 +73,10 @@ impl RecordExporter {
             settings: settings.clone(),
             exporter: Exporter::new(&collector, metrics)?,
             rejected_requests: RecordRateLimiter::default(),
-            content_mask: FieldMask::dropping(CONTENT_FIELDS),
+            content_mask: SinkMask {
+                drop: CONTENT_FIELDS.map(str::to_owned).to_vec(),
+                ..SinkMask::default()
+            },
         })
     }
 
@@ -160,6 +164,7 @@ fn call_span(outcome: &OutcomeRecord) -> Span {
     let usage = usage.unwrap_or_default();
     let time = TimeRange::ending_at(SystemTime::now(), call.elapsed);
     let operation = operation_name(call.method);
+    let name = format!("{operation} {}", call.requested_model);
     let status = outcome.status;
     let error = match outcome.error {
         Some(code) => Some(code.to_owned()),
@@ -170,9 +175,7 @@ fn call_span(outcome: &OutcomeRecord) -> Span {
     let status = (status > 0).then_some(status.into());
     Span {
         trace: call.trace,
-        name: format!("{operation} {}", call.requested_model)
-            .trim_end()
-            .to_owned(),
+        name: name.trim_end().to_owned(),
         kind: SpanKind::Client,
         started: time.started,
         ended: time.ended,
@@ -226,8 +229,8 @@ fn provider_name(dialect: &str) -> &'static str {
 }
 
 /// Returns the log record of a line, whose body is the line without content.
-fn log_record(mask: &FieldMask, line: &[u8]) -> Option<LogRecord> {
-    let line = mask.apply(line);
+fn log_record(mask: &SinkMask, line: &[u8]) -> Option<LogRecord> {
+    let line = masked(mask, line);
     let fields: LineFields<'_> = serde_json::from_slice(&line).ok()?;
     Some(LogRecord {
         trace: fields.trace.map_or_else(Trace::default, Trace::from),

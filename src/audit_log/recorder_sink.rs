@@ -94,11 +94,10 @@ impl DecisionLogSink {
         let mut stats = RunStats::default();
         stats.add_decision(decision);
         let record = stats.into_record(&self.audit, exchange, decision.event, decision.origin);
+        let digest = |input| self.audit.body_hasher().digest(input);
         self.audit.append(&AuditRecord::Event(Box::new(EventRecord {
             subject: decision.subject.map(short_name),
-            input: decision
-                .input
-                .map(|input| self.audit.body_hasher().digest(input)),
+            input: decision.input.map(digest),
             chunks: None,
             ..record
         })));

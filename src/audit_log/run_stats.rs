@@ -30,20 +30,17 @@ impl RunStats {
     /// call itself.
     pub(super) fn of_refused_call(run: &HookRun, call: &RefusedCall) -> Self {
         let is_enforced = run.is_enforced();
+        let verdict = is_enforced.then_some(Action::Deny);
         Self {
             hooks: vec![HookRunRecord {
                 status: HookStatus::Ok,
                 would: run.would.map(|_| Action::Deny),
-                verdict: if is_enforced {
-                    Action::Deny
-                } else {
-                    Action::Proceed
-                },
+                verdict: verdict.unwrap_or(Action::Proceed),
                 edited: false,
                 denied_calls: 0,
                 ..HookRunRecord::from(run)
             }],
-            verdict: is_enforced.then_some(Action::Deny),
+            verdict,
             reason: is_enforced.then(|| call.reason.as_str().to_owned()),
             ..Self::default()
         }
@@ -58,9 +55,8 @@ impl RunStats {
         match self.hooks.iter_mut().find(|hook| hook.name == run.name) {
             Some(hook) => {
                 hook.status = hook.status.max(run.status());
-                hook.time = hook
-                    .time
-                    .union(TimeRange::ending_at(run.ended, run.elapsed));
+                let time = TimeRange::ending_at(run.ended, run.elapsed);
+                hook.time = hook.time.union(time);
                 hook.elapsed += run.elapsed;
                 hook.would = hook.would.max(run.would);
                 hook.verdict = hook.verdict.max(own_verdict(run));

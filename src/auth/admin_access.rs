@@ -60,9 +60,8 @@ impl AdminAccess {
     /// Returns the user of requests without a credential, who has every role: `Some` only if
     /// the config has no credential.
     pub fn open(&self, settings: &AdminSettings) -> Option<AdminPrincipal> {
-        let credential = AdminCredential::Open {
-            csrf: Arc::clone(&self.open_csrf),
-        };
+        let csrf = Arc::clone(&self.open_csrf);
+        let credential = AdminCredential::Open { csrf };
         let principal = AdminPrincipal::new(OPEN_USER, credential, AdminRole::ALL);
         (!settings.requires_credential()).then_some(principal)
     }
@@ -105,14 +104,12 @@ impl AdminAccess {
     /// Returns the user of a session that has not expired, with the roles that the current
     /// config gives. A changed token or a removed user ends the session.
     pub fn resume(&self, settings: &AdminSettings, session_id: &str) -> Option<AdminPrincipal> {
-        let session = self
-            .sessions
-            .resume(session_id, settings.login, Instant::now())?;
+        let now = Instant::now();
+        let session = self.sessions.resume(session_id, settings.login, now)?;
         let user = users(settings).find(|user| user.name == session.user)?;
         let is_same = verify_slices_are_equal(&user.token, &session.token).is_ok();
-        let credential = AdminCredential::Session {
-            csrf: csrf_token(session_id),
-        };
+        let csrf = csrf_token(session_id);
+        let credential = AdminCredential::Session { csrf };
         is_same.then(|| AdminPrincipal::new(&user.name, credential, user.roles))
     }
 
@@ -132,9 +129,8 @@ impl AdminAccess {
         }
         let presented = sha256(token);
         // Every token is compared, so that timing reveals nothing about them.
-        let matching =
-            users(settings).filter(|user| verify_slices_are_equal(&user.token, &presented).is_ok());
-        let found = matching.last();
+        let has_token = |user: &KnownUser| verify_slices_are_equal(&user.token, &presented).is_ok();
+        let found = users(settings).filter(has_token).last();
         match (found, address) {
             (Some(user), Some(address)) => {
                 self.throttle.succeeded(address, &user.name)?;

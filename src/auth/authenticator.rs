@@ -137,9 +137,8 @@ impl Authenticator {
         let Some(principal) = found else {
             return Ok(Identity::anonymous(&keys, user_agent, self.session_scope()));
         };
-        let quota = state
-            .quotas
-            .get(&caller_key(&principal.name), &principal.name);
+        let key = caller_key(&principal.name);
+        let quota = state.quotas.get(&key, &principal.name);
         let shared = self.shared_limits.as_ref().map(|limits| SharedQuota {
             limits: Arc::clone(limits),
             queue: Arc::clone(&state.limit_sync),
@@ -164,8 +163,7 @@ impl Authenticator {
             let keys = PresentedKeys::read(headers, "");
             return Some(Identity::anonymous(&keys, user_agent, self.session_scope()));
         }
-        let known = self.keys.find_by_name(name).cloned();
-        let principal = known.or_else(|| {
+        let principal = self.keys.find_by_name(name).cloned().or_else(|| {
             let grant = if name.starts_with(TOKEN_PREFIX) {
                 &self.issuer.as_ref()?.grant
             } else if name.starts_with(CERTIFICATE_PREFIX) {
@@ -175,13 +173,8 @@ impl Authenticator {
             };
             Some(Principal::unnamed(name, grant))
         })?;
-        Some(Identity::named(
-            principal,
-            Arc::default(),
-            None,
-            metrics,
-            user_agent,
-        ))
+        let quota = Arc::default();
+        Some(Identity::named(principal, quota, None, metrics, user_agent))
     }
 
     /// Returns the caller, or `None` for an anonymous caller that is allowed.
@@ -193,15 +186,14 @@ impl Authenticator {
         keys: &PresentedKeys,
         credentials: &mut Credentials<'_>,
     ) -> Result<Option<Principal>, AuthError> {
-        if let Some(own) = keys.own()? {
-            let principal = self.find_by_key(own).await?;
-            self.strip_own_keys(keys, credentials.headers);
-            return Ok(Some(principal));
-        }
         let certificate = credentials.certificate;
-        if let Some(principal) = certificate.and_then(|names| self.find_by_certificate(names)) {
-            self.strip_own_keys(keys, credentials.headers);
-            return Ok(Some(principal));
+        let found = match keys.own()? {
+            Some(key) => Some(self.find_by_key(key).await?),
+            None => certificate.and_then(|names| self.find_by_certificate(names)),
+        };
+        if found.is_some() {
+            credentials::strip(credentials.headers, |key| self.is_own_key(key));
+            return Ok(found);
         }
         let found = match keys.shared()? {
             None => Err(AuthError::Missing),
@@ -242,12 +234,6 @@ impl Authenticator {
     fn is_own_key(&self, key: &PresentedKey) -> bool {
         let issuer = self.issuer.as_ref();
         self.keys.find(key).is_some() || issuer.is_some_and(|issuer| issuer.has_issued(key))
-    }
-
-    fn strip_own_keys(&self, keys: &PresentedKeys, headers: &mut HeaderMap) {
-        if keys.iter().any(|key| self.is_own_key(key)) {
-            credentials::strip(headers, |key| self.is_own_key(key));
-        }
     }
 
     /// Returns the key in the query, unless it is a credential for hookgate.

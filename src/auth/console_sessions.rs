@@ -1,6 +1,6 @@
 //! Logins to the console, kept in memory.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc, time::Instant};
+use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use lru::LruCache;
 
@@ -15,6 +15,7 @@ use crate::{
 const MAX_CONSOLE_SESSIONS: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 
 /// Logins by the SHA-256 of their random id, so that memory holds no usable cookie.
+#[derive(Debug)]
 pub(super) struct ConsoleSessions(Mutex<LruCache<[u8; 32], ConsoleSession>>);
 
 /// One login to the console.
@@ -77,12 +78,6 @@ impl ConsoleSessions {
 /// Derives the token of a session's forms from the session's id.
 pub(super) fn csrf_token(id: &str) -> Arc<str> {
     sha256_hex(format!("hookgate csrf\0{id}")).into()
-}
-
-impl fmt::Debug for ConsoleSessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ConsoleSessions")
-    }
 }
 
 #[cfg(test)]

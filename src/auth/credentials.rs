@@ -90,21 +90,20 @@ impl PresentedKey {
 impl PresentedKeys {
     pub(super) fn read(headers: &HeaderMap, query: &str) -> Self {
         let keys = |name: HeaderName, read: KeyReader| {
-            let values = headers.get_all(name).into_iter();
-            values.filter_map(read).collect()
+            headers.get_all(name).into_iter().filter_map(read).collect()
         };
-        let parameters = query
-            .split('&')
-            .filter_map(|pair| pair.strip_prefix("key="));
-        let parameters = parameters.map(|value| percent_decode_str(value).collect::<Vec<u8>>());
+        let pairs = query.split('&');
+        let parameters = pairs.filter_map(|pair| pair.strip_prefix("key="));
+        let parameters = parameters.filter_map(|value| {
+            let value: Vec<u8> = percent_decode_str(value).collect();
+            PresentedKey::new(&value)
+        });
         Self {
             own: keys(KEY_HEADER, PresentedKey::from_header),
             google_key: keys(GOOGLE_KEY_HEADER, PresentedKey::from_header),
             anthropic_key: keys(ANTHROPIC_KEY_HEADER, PresentedKey::from_header),
             bearer: keys(header::AUTHORIZATION, PresentedKey::from_authorization),
-            query: parameters
-                .filter_map(|value| PresentedKey::new(&value))
-                .collect(),
+            query: parameters.collect(),
         }
     }
 
@@ -123,10 +122,6 @@ impl PresentedKeys {
         self.query.last()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &PresentedKey> {
-        self.own.iter().chain(self.all_shared())
-    }
-
     fn all_shared(&self) -> impl Iterator<Item = &PresentedKey> {
         let keys = self.google_key.iter().chain(&self.anthropic_key);
         keys.chain(&self.bearer).chain(&self.query)
@@ -140,12 +135,8 @@ impl PresentedKeys {
             self.bearer.first(),
             self.query.last(),
         ];
-        let keys: Vec<&[u8]> = keys
-            .into_iter()
-            .flatten()
-            .map(PresentedKey::as_bytes)
-            .collect();
-        keys.join(&0).into()
+        let keys = keys.into_iter().flatten().map(PresentedKey::as_bytes);
+        keys.collect::<Vec<&[u8]>>().join(&0).into()
     }
 }
 
@@ -183,8 +174,7 @@ pub(super) fn strip(headers: &mut HeaderMap, is_used: impl Fn(&PresentedKey) -> 
 /// `None` if it has none, or different ones.
 pub fn presented_key(headers: &HeaderMap, query: &str) -> Option<String> {
     let keys = PresentedKeys::read(headers, query);
-    let own = keys.own().ok()?;
-    let key = own.or_else(|| keys.shared().ok().flatten())?;
+    let key = keys.own().ok()?.or_else(|| keys.shared().ok().flatten())?;
     String::from_utf8(key.0.clone()).ok()
 }
 

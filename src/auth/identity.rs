@@ -149,11 +149,10 @@ impl Identity {
         let (grant, shared) = (&allowance.principal.grant, allowance.shared.as_ref());
         let entered = allowance.quota.enter(grant, cost, shared, now).await;
         if let Ok(guard) = &entered {
-            *allowance.call.lock() = Some(Arc::clone(guard.call()));
+            *allowance.call.lock() = Some(Arc::clone(&guard.0));
         }
-        let outcome = entered
-            .as_ref()
-            .map_or_else(QuotaExceeded::as_str, |_| "accepted");
+        let exceeded = entered.as_ref().err();
+        let outcome = exceeded.map_or("accepted", QuotaExceeded::as_str);
         let metrics = &allowance.metrics;
         metrics.record_caller_request(&allowance.principal.label, outcome);
         entered.map(Some)
@@ -161,18 +160,14 @@ impl Identity {
 
     /// Returns the caller's credential for an API, which replaces all others.
     pub fn credential_for(&self, api: Api) -> Option<UpstreamCredential> {
-        let grant = &self.allowance.as_ref()?.principal.grant;
-        let key = grant.key_for(api.upstream())?;
+        let key = self.grant()?.key_for(api.upstream())?;
         Some(UpstreamCredential::ApiKey(key.clone()))
     }
 
     /// Returns whether the caller is limited to certain models or tools, or to a number
     /// of tokens. None of that can be enforced on methods whose content is not inspected.
     pub fn is_restricted(&self) -> bool {
-        let grant = self
-            .allowance
-            .as_ref()
-            .map(|allowance| &allowance.principal.grant);
+        let grant = self.grant();
         grant.is_some_and(|grant| grant.has_lists() || grant.tokens_per_day.is_some())
     }
 
@@ -193,8 +188,12 @@ impl Identity {
 
     /// Returns whether the caller's tokens are limited.
     pub fn has_token_quota(&self) -> bool {
-        let allowance = self.allowance.as_ref();
-        allowance.is_some_and(|allowance| allowance.principal.grant.tokens_per_day.is_some())
+        let grant = self.grant();
+        grant.is_some_and(|grant| grant.tokens_per_day.is_some())
+    }
+
+    fn grant(&self) -> Option<&Grant> {
+        Some(&self.allowance.as_ref()?.principal.grant)
     }
 
     /// Reserves the tokens of a request of this size, whose answer has at most `max_output`

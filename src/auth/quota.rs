@@ -51,6 +51,6 @@ impl Quotas {
     /// Returns the name of the caller with this key, if it was seen.
     pub(super) fn name_of(&self, key: &str) -> Option<Arc<str>> {
         let quotas = self.0.lock();
-        quotas.peek(key).map(|quota| Arc::clone(quota.name()))
+        quotas.peek(key).map(|quota| Arc::clone(&quota.name))
     }
 }

@@ -108,10 +108,8 @@ fn read_cases(directory: &Path) -> Result<Vec<TestCase>, BundleCheckError> {
     }
     let mut cases = Vec::new();
     for (name, file) in read_directory(&folder)? {
-        let is_yaml = Path::new(&name)
-            .extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml");
-        if is_yaml {
+        let extension = Path::new(&name).extension();
+        if extension.is_some_and(|extension| extension == "yaml" || extension == "yml") {
             let text = String::from_utf8_lossy(&file.content);
             let path = folder.join(name);
             cases.extend(test_case::read_file(&path, Some(&text), &hook::registry())?);

@@ -47,6 +47,7 @@ struct BundleFollower<'a> {
 
 impl BundleFollower<'_> {
     async fn run(mut self) {
+        let bundles = &self.app.resources.bundles;
         let mut last = None;
         loop {
             let started = Instant::now();
@@ -54,10 +55,7 @@ impl BundleFollower<'_> {
             let response = self.replica.client.fetch(&origin, self.etag.as_deref());
             let (outcome, is_held) = match response.await {
                 Ok(response) => {
-                    self.app
-                        .resources
-                        .bundles
-                        .record_response(&self.origin.name);
+                    bundles.record_response(&self.origin.name);
                     self.etag = response.etag;
                     let is_held = response.is_held && self.etag.is_some();
                     // Compared, because a server may have no entity tags.
@@ -72,7 +70,6 @@ impl BundleFollower<'_> {
                     (outcome, is_held)
                 }
                 Err(error) => {
-                    let bundles = &self.app.resources.bundles;
                     bundles.record_failure(&self.origin.name, error.to_string());
                     (BundleFetch::Failed, false)
                 }
@@ -100,25 +97,20 @@ impl BundleFollower<'_> {
         let (index, handler) = (self.index, self.handler);
         let offered =
             tokio::task::spawn_blocking(move || replica.offer(&app, index, &archive, handler));
-        let refused = match offered.await {
-            Ok(Ok(outcome)) => {
-                let bundles = &self.app.resources.bundles;
-                bundles.record_offer(&self.origin.name, None);
-                return outcome;
-            }
-            Ok(Err(refusal)) => refusal.to_string(),
-            Err(_panicked) => "the task failed".to_owned(),
+        let (outcome, problem) = match offered.await {
+            Ok(Ok(outcome)) => (outcome, None),
+            Ok(Err(refusal)) => (BundleFetch::Refused, Some(refusal.to_string())),
+            Err(_panicked) => (BundleFetch::Refused, Some("the task failed".to_owned())),
         };
         let bundles = &self.app.resources.bundles;
-        bundles.record_offer(&self.origin.name, Some(refused));
-        BundleFetch::Refused
+        bundles.record_offer(&self.origin.name, problem);
+        outcome
     }
 
     fn record(&self, outcome: BundleFetch) {
         let layers = &self.app.snapshot().config.layers;
-        let in_use = layers
-            .get(self.index)
-            .and_then(|layer| layer.bundle.as_ref());
+        let layer = layers.get(self.index);
+        let in_use = layer.and_then(|layer| layer.bundle.as_ref());
         let created = in_use.map_or(0, |bundle| bundle.bundle().manifest().created.as_second());
         let status = self.app.resources.bundles.get(&self.origin.name);
         let metrics = &self.app.resources.metrics;

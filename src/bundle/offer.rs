@@ -67,7 +67,6 @@ pub(super) fn check_offer(
 
 /// Returns whether a bundle is equal to another one, newer, or its parent to which it may return.
 fn is_successor(new: &Manifest, old: &Manifest) -> bool {
-    let is_parent =
-        |old: &Manifest| old.allows_parent && old.parent.as_ref() == Some(&new.revision);
-    new == old || new.created > old.created || is_parent(old)
+    let is_parent = old.allows_parent && old.parent.as_ref() == Some(&new.revision);
+    new == old || new.created > old.created || is_parent
 }

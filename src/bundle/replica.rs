@@ -89,10 +89,14 @@ impl Replica {
         source: &ConfigSource,
         handler: AgentHandler,
     ) -> Result<Option<Config>, ReplicaError> {
-        match self.stored_layers()? {
-            Some(layers) => checked_config(source, layers, handler).await.map(Some),
-            None => Ok(None),
-        }
+        let names = self.bundles.iter().map(|origin| origin.name.as_str());
+        let Some(bundles) = self.store.read(names)? else {
+            return Ok(None);
+        };
+        let layers = self.bundles.iter().zip(bundles);
+        let layers = layers.map(|(origin, bundle)| self.layer(origin, bundle, None));
+        let layers = layers.collect::<Result<_, _>>()?;
+        checked_config(source, layers, handler).await.map(Some)
     }
 
     /// Returns the config with the bundles of the servers. They must not be older than those that
@@ -120,7 +124,7 @@ impl Replica {
     /// Returns whether the stored bundle is intact, but signed with a key that is not trusted any
     /// more. Its age does not count for bundles of other keys.
     fn is_revoked(&self, origin: &BundleOrigin) -> bool {
-        let stored = self.store.read(&[&origin.name]).ok().flatten();
+        let stored = self.store.read([origin.name.as_str()]).ok().flatten();
         let mut stored = stored.into_iter().flatten();
         !origin.unsigned && stored.any(|bundle| bundle.verify(&origin.keys).is_err())
     }
@@ -134,37 +138,20 @@ impl Replica {
         self.store.write(layers)
     }
 
-    /// Returns the stored bundles, if all were stored and are signed.
-    fn stored_layers(&self) -> Result<Option<Vec<PolicyLayer>>, ReplicaError> {
-        let names: Vec<&str> = self
-            .bundles
-            .iter()
-            .map(|origin| origin.name.as_str())
-            .collect();
-        let Some(bundles) = self.store.read(&names)? else {
-            return Ok(None);
-        };
-        let layers = self.bundles.iter().zip(bundles);
-        let layers = layers.map(|(origin, bundle)| self.layer(origin, bundle, None));
-        layers.collect::<Result<_, _>>().map(Some)
-    }
-
     async fn fetch_first(&self, origin: &BundleOrigin) -> Result<Bundle, ReplicaError> {
         let deadline = Instant::now() + FIRST_FETCH_TIMEOUT;
         // Logs each reason once, as while the gateway runs.
         let statuses = BundleStatuses::default();
+        let failed = |cause: String| ReplicaError::Fetch(origin.name.clone(), cause);
         let archive = loop {
             let response = self.client.fetch(origin, None);
             match tokio::time::timeout_at(deadline, response).await {
                 Ok(Ok(BundleResponse { archive, .. })) => break archive.unwrap_or_default(),
                 Ok(Err(error)) if Instant::now() + FIRST_FETCH_INTERVAL >= deadline => {
-                    return Err(ReplicaError::Fetch(origin.name.clone(), error.to_string()));
+                    return Err(failed(error.to_string()));
                 }
                 Ok(Err(error)) => statuses.record_failure(&origin.name, error.to_string()),
-                Err(_elapsed) => {
-                    let message = "the server does not respond".to_owned();
-                    return Err(ReplicaError::Fetch(origin.name.clone(), message));
-                }
+                Err(_elapsed) => return Err(failed("the server does not respond".to_owned())),
             }
             sleep(FIRST_FETCH_INTERVAL).await;
         };
@@ -221,23 +208,18 @@ impl Replica {
                 refused = refused.or(Some(error));
                 continue;
             }
-            self.withdraw(app, &mut offered, &set);
+            for activated in &set {
+                offered.remove(activated);
+                if let Some(origin) = self.bundles.get(*activated) {
+                    app.resources.bundles.record_offer(&origin.name, None);
+                }
+            }
             if set.contains(&index) {
                 return Ok(BundleFetch::Activated);
             }
             break;
         }
         refused.map_or(Ok(BundleFetch::Unchanged), Err)
-    }
-
-    /// Removes bundles that are in use now from those that are offered.
-    fn withdraw(&self, app: &App, offered: &mut BTreeMap<usize, PolicyLayer>, activated: &[usize]) {
-        for index in activated {
-            offered.remove(index);
-            if let Some(origin) = self.bundles.get(*index) {
-                app.resources.bundles.record_offer(&origin.name, None);
-            }
-        }
     }
 
     /// Returns a random time between two requests, so that replicas do not ask at once.
@@ -284,8 +266,7 @@ async fn checked_config(
     handler: AgentHandler,
 ) -> Result<Config, ReplicaError> {
     let config = source.read_layers(layers)?;
-    let checked = run_tests(&config, handler).await;
-    checked.map_err(|error| {
+    run_tests(&config, handler).await.map_err(|error| {
         let names = config.layers.iter().map(|layer| layer.name.as_str());
         let names = names.collect::<Vec<_>>().join("`, `");
         ReplicaError::Refused(names, Box::new(error.into()))

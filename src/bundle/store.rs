@@ -13,7 +13,7 @@ use std::{
 
 use policy_bundle::{Bundle, BundleError, ExtractedBundle, MAX_ARCHIVE_BYTES, Manifest};
 use rustix::fs::{FlockOperation, flock};
-use serde::Serialize;
+
 use thiserror::Error;
 
 use crate::{
@@ -96,7 +96,10 @@ impl BundleStore {
 
     /// Reads the stored bundle of each name, if they were all stored. Their signatures are not
     /// verified.
-    pub(super) fn read(&self, names: &[&str]) -> Result<Option<Vec<Bundle>>, BundleStoreError> {
+    pub(super) fn read<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Option<Vec<Bundle>>, BundleStoreError> {
         let path = self.folder.join(ACTIVE);
         let active = match fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -106,12 +109,12 @@ impl BundleStore {
         let active: BTreeMap<String, String> = serde_json::from_slice(&active).unwrap_or_default();
         let mut bundles = Vec::new();
         for name in names {
-            let Some(file) = active.get(*name).filter(|file| is_archive(file)) else {
+            let Some(file) = active.get(name).filter(|file| is_archive(file)) else {
                 return Ok(None);
             };
             let bundle = self.read_archive(file);
             bundles.push(bundle.map_err(|source| BundleStoreError::Refused {
-                name: (*name).to_owned(),
+                name: name.to_owned(),
                 source,
             })?);
         }
@@ -131,26 +134,25 @@ impl BundleStore {
             let Some(extracted) = &layer.bundle else {
                 continue;
             };
-            let file = archive_name(&layer.name, &layer.digest);
-            let path = self.folder.join(&file);
+            let (name, digest) = (&layer.name, shortened(&layer.digest));
+            let file = format!("{name}-{digest}.tar.{ARCHIVE_EXTENSION}");
             // An equal archive may be signed by another key.
-            let archive = extracted.bundle().to_bytes().map_err(io::Error::other);
-            archive
-                .and_then(|archive| replace_file(&self.folder, &path, &archive))
-                .map_err(|source| BundleStoreError::Io { path, source })?;
+            let archive = extracted.bundle().to_bytes();
+            self.replace(&file, archive.map_err(io::Error::other))?;
             active.insert(layer.name.clone(), file);
             manifests.insert(layer.name.as_str(), extracted.bundle().manifest());
         }
-        self.write_json(ACTIVE, &active)?;
-        self.write_json(MANIFESTS, &manifests)?;
+        self.replace(ACTIVE, serde_json::to_vec(&active).map_err(io::Error::from))?;
+        let manifests = serde_json::to_vec(&manifests);
+        self.replace(MANIFESTS, manifests.map_err(io::Error::from))?;
         self.remove_others(&active);
         Ok(())
     }
 
-    fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), BundleStoreError> {
+    fn replace(&self, name: &str, content: io::Result<Vec<u8>>) -> Result<(), BundleStoreError> {
         let path = self.folder.join(name);
-        let text = serde_json::to_vec(value).map_err(io::Error::from);
-        text.and_then(|text| replace_file(&self.folder, &path, &text))
+        content
+            .and_then(|content| replace_file(&self.folder, &path, &content))
             .map_err(|source| BundleStoreError::Io { path, source })
     }
 
@@ -187,10 +189,6 @@ impl BundleStore {
             }
         }
     }
-}
-
-fn archive_name(name: &str, digest: &str) -> String {
-    format!("{name}-{}.tar.{ARCHIVE_EXTENSION}", shortened(digest))
 }
 
 /// Returns whether a name is that of an archive in this folder.

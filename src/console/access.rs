@@ -1,7 +1,7 @@
 //! Log in and out of the console.
 
 use axum::{
-    extract::{RawQuery, Request, State},
+    extract::{Request, State},
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
@@ -30,9 +30,8 @@ pub(super) async fn require_login(
 }
 
 /// Shows the form for a token.
-pub(super) async fn login_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
-    let next = FormFields::from_query(query.as_deref());
-    let next = local_target(next.get("next"));
+pub(super) async fn login_page(State(app): State<App>, fields: FormFields) -> Response {
+    let next = local_target(fields.get("next"));
     if !app.snapshot().config.admin.requires_credential() {
         return Redirect::to(next).into_response();
     }
@@ -123,10 +122,7 @@ fn local_target(next: &str) -> &str {
 
 fn cookie(settings: &AdminSettings, session_id: &str) -> String {
     let name = session_cookie_name(settings);
-    let secure = if name.starts_with("__Host-") {
-        "; Secure"
-    } else {
-        ""
-    };
+    let is_secure = name.starts_with("__Host-");
+    let secure = if is_secure { "; Secure" } else { "" };
     format!("{name}={session_id}; HttpOnly{secure}; SameSite=Strict; Path=/")
 }

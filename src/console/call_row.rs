@@ -56,6 +56,7 @@ impl CallRow {
         let (kind, verdict) = verdict(call);
         let summary = call.summary();
         let times = [summary.hooks_us, summary.duration_us].map(duration);
+        let tokens = summary.tokens.map(|tokens| tokens.to_string());
         let cells = [
             short_time(&call.time()),
             verdict,
@@ -67,9 +68,7 @@ impl CallRow {
             models(summary.requested_model, summary.model),
             edited(&summary).to_owned(),
             summary.rounds.to_string(),
-            summary
-                .tokens
-                .map_or_else(String::new, |tokens| tokens.to_string()),
+            tokens.unwrap_or_default(),
             times.join(" / "),
             status(call),
         ];
@@ -130,12 +129,9 @@ pub(super) fn caller(call: &CallRecord) -> String {
 
 /// Returns the action on a call and, if it is stricter, the verdict on one of its events.
 pub(super) fn verdict(call: &CallRecord) -> (BadgeKind, String) {
-    match call
-        .strictest_verdict()
-        .filter(|verdict| *verdict > Action::Proceed)
-    {
+    match call.strictest_verdict() {
         // A denied tool call within an answer does not deny the call.
-        Some(verdict) if call.action < ExchangeAction::Deny => {
+        Some(verdict) if verdict > Action::Proceed && call.action < ExchangeAction::Deny => {
             let text = format!("{}, {}", call.action.as_str(), verdict.as_str());
             (verdict_kind(verdict), text)
         }

@@ -10,7 +10,7 @@ mod openai_responses;
 mod turn;
 
 use maud::{Markup, html};
-use serde_json::Value;
+use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 use std::time::Duration;
 
@@ -30,41 +30,40 @@ const DIFF_TIMEOUT: Duration = Duration::from_millis(8);
 /// Bytes of a system prompt beyond which it is folded.
 const MAX_OPEN_SYSTEM_BYTES: usize = 600;
 
-/// Reader of the turns of a body.
-type ReadTurns = fn(Option<Api>, &Value) -> Vec<ShownTurn<'_>>;
-
 /// Returns the content of a call: what the agent and the model API sent, side by side.
 pub(super) fn conversation(call: &CallRecord, content: &StoredContent) -> Markup {
     let api = Api::named(call.dialect);
-    let request = |title, body: &Option<MaskedBody>| side(title, api, request_turns, body.as_ref());
-    let answer = |title, body: &Option<MaskedBody>| side(title, api, answer_turns, body.as_ref());
+    let is_google = api.is_none_or(Api::is_google);
+    let role = if is_google { "model" } else { "assistant" };
+    let request = |title, body| side(title, body, |value| request_turns(api, value));
+    let answer = |title, body| side(title, body, |value| google::answer(value, role));
+    let (from_agent, sent) = (content.request.as_ref(), content.upstream_request.as_ref());
+    let (answered, received) = (content.answer.as_ref(), content.agent_answer.as_ref());
     html! {
         p { "Kept because: " (because(content)) ", until " (content.until) ". Secrets and personal "
             "data were masked before it was kept." }
         div.columns {
             section {
                 h3 { "Agent" }
-                (request("Request of the agent", &content.request))
-                @match &content.agent_answer {
-                    Some(body) if is_empty_list(body) => p { "No answer of the model reached the agent." },
-                    Some(_) => (answer("Answer that the agent received", &content.agent_answer)),
-                    None => (answer("Answer that the agent received", &content.answer)),
+                (request("Request of the agent", from_agent))
+                @if received.is_some_and(|body| body_value(body) == Some(json!([]))) {
+                    p { "No answer of the model reached the agent." }
+                } @else {
+                    (answer("Answer that the agent received", received.or(answered)))
                 }
             }
             section {
                 h3 { "Model API" }
                 @if call.rounds == 0 {
                     p { "No request was sent to the model API." }
-                } @else if content.upstream_request.is_some() {
-                    (request("Request that was sent", &content.upstream_request))
                 } @else {
-                    (request("Request that was sent", &content.request))
+                    (request("Request that was sent", sent.or(from_agent)))
                 }
-                (answer("Answers of the model", &content.answer))
+                (answer("Answers of the model", answered))
             }
         }
-        (edits("What was changed in the request", content.request.as_ref(), content.upstream_request.as_ref()))
-        (edits("What was changed in the answer", content.answer.as_ref(), content.agent_answer.as_ref()))
+        (edits("What was changed in the request", from_agent, sent))
+        (edits("What was changed in the answer", answered, received))
     }
 }
 
@@ -74,7 +73,11 @@ fn because(content: &StoredContent) -> String {
     name.as_str().unwrap_or_default().replace('_', " ")
 }
 
-fn side(title: &str, api: Option<Api>, read: ReadTurns, body: Option<&MaskedBody>) -> Markup {
+fn side(
+    title: &str,
+    body: Option<&MaskedBody>,
+    read: impl Fn(&Value) -> Vec<ShownTurn<'_>>,
+) -> Markup {
     let Some(body) = body else {
         return html! {};
     };
@@ -87,7 +90,7 @@ fn side(title: &str, api: Option<Api>, read: ReadTurns, body: Option<&MaskedBody
         @match &value {
             None => p { "Not kept: it is too large or no JSON." },
             Some(value) => {
-                @for shown in read(api, value) { (turn(shown)) }
+                @for shown in read(value) { (turn(shown)) }
                 details { summary { "Raw JSON" } pre tabindex="0" { (shown(&format!("{value:#}"))) } }
             }
         }
@@ -96,10 +99,6 @@ fn side(title: &str, api: Option<Api>, read: ReadTurns, body: Option<&MaskedBody
 
 fn body_value(body: &MaskedBody) -> Option<Value> {
     serde_json::from_str(body.body.as_ref()?.get()).ok()
-}
-
-fn is_empty_list(body: &MaskedBody) -> bool {
-    body_value(body).is_some_and(|value| value.as_array().is_some_and(Vec::is_empty))
 }
 
 /// Returns the turns of a request.
@@ -112,12 +111,6 @@ fn request_turns(api: Option<Api>, body: &Value) -> Vec<ShownTurn<'_>> {
     }
 }
 
-/// Returns the turn of an answer.
-fn answer_turns(api: Option<Api>, body: &Value) -> Vec<ShownTurn<'_>> {
-    let is_google = api.is_none_or(Api::is_google);
-    google::answer(body, if is_google { "model" } else { "assistant" })
-}
-
 fn turn(turn: ShownTurn<'_>) -> Markup {
     let is_result = |part: &ShownPart<'_>| matches!(part, ShownPart::Result { .. });
     let class = match turn.role {
@@ -127,7 +120,11 @@ fn turn(turn: ShownTurn<'_>) -> Markup {
         _ => "turn user-turn",
     };
     let parts = joined(turn.parts);
-    let length: usize = parts.iter().map(text_length).sum();
+    let lengths = parts.iter().map(|part| match part {
+        ShownPart::Text(text) => text.len(),
+        _ => 0,
+    });
+    let length: usize = lengths.sum();
     html! {
         div class=(class) {
             @if class == "turn system-turn" && length > MAX_OPEN_SYSTEM_BYTES {
@@ -140,13 +137,6 @@ fn turn(turn: ShownTurn<'_>) -> Markup {
                 @for part in &parts { (part_markup(part)) }
             }
         }
-    }
-}
-
-fn text_length(part: &ShownPart<'_>) -> usize {
-    match part {
-        ShownPart::Text(text) => text.len(),
-        _ => 0,
     }
 }
 
@@ -173,7 +163,12 @@ fn part_markup(part: &ShownPart<'_>) -> Markup {
             ShownPart::Thought(text) => details { summary { "thought" } p { (shown(text)) } },
             ShownPart::Call { name, arguments } => {
                 p { "calls " code { (name) } }
-                pre tabindex="0" { (shown(&readable(arguments))) }
+                pre tabindex="0" {
+                    @match &**arguments {
+                        Value::String(text) => (shown(text)),
+                        arguments => (shown(&format!("{arguments:#}"))),
+                    }
+                }
             }
             ShownPart::Result { name, content } => {
                 p { "result of " code { (name) } }
@@ -196,14 +191,6 @@ fn result_markup(part: &ShownPart<'_>) -> Markup {
             ShownPart::Json(value) => pre tabindex="0" { (shown(&format!("{value:#}"))) },
             other => (part_markup(other)),
         }
-    }
-}
-
-/// Returns arguments as JSON, or as they are if they are one text.
-fn readable(arguments: &Value) -> String {
-    match arguments {
-        Value::String(text) => text.clone(),
-        arguments => format!("{arguments:#}"),
     }
 }
 
@@ -236,8 +223,7 @@ fn edits(title: &str, before: Option<&MaskedBody>, after: Option<&MaskedBody>) -
 }
 
 fn lines(value: &Value) -> String {
-    let text = format!("{value:#}\n");
-    shown(&text).to_owned()
+    shown(&format!("{value:#}\n")).to_owned()
 }
 
 /// Returns the begin of a text that is too long for a page.

@@ -7,9 +7,8 @@ use axum::{
 };
 use http::{HeaderName, HeaderValue, Method, header};
 use maud::html;
-use url::form_urlencoded;
 
-use super::page::Page;
+use super::{format::parameter, page::Page};
 use crate::{
     auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
@@ -79,22 +78,15 @@ fn error_page(
     let is_login = target.starts_with("/console/login");
     if error.reason() == ErrorReason::Unauthenticated && !is_login {
         let next = if *method == Method::GET { target } else { "" };
-        return Redirect::to(&login_url(next)).into_response();
+        let login_page = format!("/console/login?{}", parameter("next", next));
+        return Redirect::to(&login_page).into_response();
     }
-    let status = error.status();
     let body = html! {
         p.problem { (error.message()) }
         p { a href="/console/" { "Overview" } }
     };
-    let page = Page::new("Error", body).with_status(status);
+    let page = Page::new("Error", body).with_status(error.status());
     let mut response = page.respond(principal);
     response.extensions_mut().insert(RenderedError(error));
     response
-}
-
-/// Returns the address of the login page that leads to `next` afterwards.
-pub(super) fn login_url(next: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("next", next);
-    format!("/console/login?{}", query.finish())
 }

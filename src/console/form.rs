@@ -1,10 +1,6 @@
 //! Fields of forms, and the token against cross-site requests.
 
-use axum::{
-    body::Bytes,
-    extract::{FromRequest, Request},
-};
-use http::header;
+use axum::extract::{FromRequest, RawForm, Request, rejection::RawFormRejection};
 use maud::{Markup, html};
 use url::form_urlencoded;
 
@@ -18,16 +14,11 @@ use crate::{
 /// Name of the field with the token against cross-site requests.
 const CSRF_FIELD: &str = "csrf";
 
-/// Fields of a form that was sent.
+/// Fields of a form that was sent, or parameters of the query.
 #[derive(Debug, Default)]
 pub(super) struct FormFields(Vec<(String, String)>);
 
 impl FormFields {
-    /// Parses the query of an address.
-    pub(super) fn from_query(query: Option<&str>) -> Self {
-        Self::parse(query.unwrap_or_default().as_bytes())
-    }
-
     /// Returns the value of a field; empty if the form has none.
     pub(super) fn get(&self, name: &str) -> &str {
         self.find(name).unwrap_or_default()
@@ -68,19 +59,20 @@ impl<S: Send + Sync> FromRequest<S> for FormFields {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let content_type = request.headers().get(header::CONTENT_TYPE);
-        let is_form = content_type.is_some_and(|value| {
-            let value = value.as_bytes();
-            value.starts_with(b"application/x-www-form-urlencoded")
-        });
-        if !is_form {
-            let message = "unsupported media type; supported: `application/x-www-form-urlencoded`";
-            return Err(ApiError::new(ErrorReason::UnsupportedMediaType, message));
+        if request.method().is_safe() {
+            let query = request.uri().query().unwrap_or_default();
+            return Ok(Self::parse(query.as_bytes()));
         }
-        let body = Bytes::from_request(request, state).await;
-        let body =
-            body.map_err(|error| ApiError::new(ErrorReason::BodyTooLarge, error.body_text()))?;
-        Ok(Self::parse(&body))
+        let form = RawForm::from_request(request, state).await;
+        let RawForm(form) = form.map_err(|rejection| match rejection {
+            RawFormRejection::InvalidFormContentType(_) => {
+                let message =
+                    "unsupported media type; supported: `application/x-www-form-urlencoded`";
+                ApiError::new(ErrorReason::UnsupportedMediaType, message)
+            }
+            other => ApiError::new(ErrorReason::BodyTooLarge, other.body_text()),
+        })?;
+        Ok(Self::parse(&form))
     }
 }
 

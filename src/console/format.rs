@@ -38,17 +38,11 @@ pub(super) fn age(seconds: u64) -> String {
 
 /// Formats bytes: `870 B`, `12.3 KiB`, `4.5 MiB`.
 pub(super) fn bytes(bytes: u64) -> String {
-    let tenths = |unit: u64| (bytes / unit, bytes % unit * 10 / unit);
+    let in_units = |unit: u64| format!("{}.{}", bytes / unit, bytes % unit * 10 / unit);
     match bytes {
         0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => {
-            let (whole, tenth) = tenths(1024);
-            format!("{whole}.{tenth} KiB")
-        }
-        _ => {
-            let (whole, tenth) = tenths(1_048_576);
-            format!("{whole}.{tenth} MiB")
-        }
+        1024..1_048_576 => format!("{} KiB", in_units(1024)),
+        _ => format!("{} MiB", in_units(1_048_576)),
     }
 }
 
@@ -67,9 +61,20 @@ pub(super) fn item_address(list: &str, id: &str, query: &str) -> String {
 
 /// Returns the address of the list of calls with one condition.
 pub(super) fn calls_with(key: &str, value: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair(key, value);
-    format!("/console/calls?{}", query.finish())
+    format!("/console/calls?{}", parameter(key, value))
+}
+
+/// Returns a query of one parameter.
+pub(super) fn parameter(key: &str, value: &str) -> String {
+    form_urlencoded::Serializer::new(String::new())
+        .append_pair(key, value)
+        .finish()
+}
+
+/// Returns a query with one more parameter, which needs no escape.
+pub(super) fn with_parameter(query: &str, parameter: &str) -> String {
+    let separator = if query.is_empty() { "" } else { "&" };
+    format!("{query}{separator}{parameter}")
 }
 
 /// Returns a line of the config, with a link to it.

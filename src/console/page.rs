@@ -88,8 +88,7 @@ impl Page {
 
     /// Renders the page for a user, or for a visitor who is not logged in.
     pub(super) fn respond(&self, principal: Option<&AdminPrincipal>) -> Response {
-        let markup = self.markup(principal);
-        let html = escape_invisible(markup.into_string());
+        let html = escape_invisible(self.markup(principal).into_string());
         (self.status, Html(html)).into_response()
     }
 

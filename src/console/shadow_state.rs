@@ -86,10 +86,8 @@ fn report_tables(report: &Value) -> Markup {
 
 fn samples(report: &Value) -> Markup {
     let kinds = report["samples"].as_object().into_iter().flatten();
-    let samples: Vec<&Value> = kinds
-        .filter_map(|(_, samples)| samples.as_array())
-        .flatten()
-        .collect();
+    let samples = kinds.filter_map(|(_, samples)| samples.as_array());
+    let samples: Vec<&Value> = samples.flatten().collect();
     let text = |sample: &Value, field: &str| sample[field].as_str().unwrap_or_default().to_owned();
     let rows = html! {
         @for sample in &samples {
@@ -105,10 +103,11 @@ fn samples(report: &Value) -> Markup {
             }
         }
     };
-    let headings = [
-        "Call", "Change", "Event", "Rule", "In use", "Shadow", "Caller",
-    ];
-    html! { @if !samples.is_empty() { (table("Samples side by side", &headings, &rows)) } }
+    html! {
+        @if !samples.is_empty() {
+            (table("Samples side by side", &["Call", "Change", "Event", "Rule", "In use", "Shadow", "Caller"], &rows))
+        }
+    }
 }
 
 fn verdict(verdict: &str) -> Markup {

@@ -16,14 +16,11 @@ pub(super) fn time_split(call: &CallRecord) -> Markup {
     let times = call.detail.as_ref().map(|detail| detail.times);
     let times = times.unwrap_or_default();
     let known = times.upstream_us + times.hooks_us;
+    let rest = call.duration_us.saturating_sub(known);
     let parts = [
         ("a", "model API", times.upstream_us),
         ("b", "policies and hooks", times.hooks_us),
-        (
-            "d",
-            "hookgate and connections",
-            call.duration_us.saturating_sub(known),
-        ),
+        ("d", "hookgate and connections", rest),
     ];
     html! {
         (bar(&parts, "Shares of the duration"))
@@ -105,21 +102,15 @@ pub(super) fn chunk_strip(strip: &ChunkStrip) -> Markup {
 }
 
 fn bar(parts: &[BarPart], label: &str) -> Markup {
-    let total = parts
-        .iter()
-        .map(|(_, _, amount)| amount)
-        .sum::<u64>()
-        .max(1);
+    let amounts = parts.iter().map(|(_, _, amount)| amount);
+    let total = amounts.sum::<u64>().max(1);
     let mut start = 0;
-    let rects: Vec<(u64, u64, &str)> = parts
-        .iter()
-        .map(|(class, _, amount)| {
-            let width = amount.saturating_mul(WIDTH) / total;
-            let rect = (start, width, *class);
-            start += width;
-            rect
-        })
-        .collect();
+    let rects = parts.iter().map(|(class, _, amount)| {
+        let width = amount.saturating_mul(WIDTH) / total;
+        let x = start;
+        start += width;
+        (x, width, class)
+    });
     html! {
         svg viewBox={ "0 0 " (WIDTH) " 20" } width=(WIDTH) height="20" role="img"
             aria-label=(label) {

@@ -29,35 +29,25 @@ pub(super) fn timeline(call: &CallRecord) -> Markup {
     let Some(detail) = &call.detail else {
         return without_detail(call);
     };
+    let (first, last) = match call.kind {
+        RecordKind::Call => ("Agent sent the request", "Agent received the answer"),
+        RecordKind::Event => ("Event was fired", "Event ended"),
+    };
     html! {
         ol.timeline {
-            li { h3 { (first_step(call.kind)) } (received(call, detail)) }
+            li { h3 { (first) } (received(call, detail)) }
             @for step in steps(detail) {
                 @match step {
                     Step::Event(number, event) => li { (event_step(number, event)) },
                     Step::Round(number, round) => li { (round_step(number, round, detail)) },
                 }
             }
-            li { h3 { (last_step(call.kind)) } (answered(call, detail)) }
+            li { h3 { (last) } (answered(call, detail)) }
         }
         @if detail.dropped_details > 0 {
             p.problem { (detail.dropped_details)
                 " details are missing, because the record or the trace is full." }
         }
-    }
-}
-
-const fn first_step(kind: RecordKind) -> &'static str {
-    match kind {
-        RecordKind::Call => "Agent sent the request",
-        RecordKind::Event => "Event was fired",
-    }
-}
-
-const fn last_step(kind: RecordKind) -> &'static str {
-    match kind {
-        RecordKind::Call => "Agent received the answer",
-        RecordKind::Event => "Event ended",
     }
 }
 
@@ -202,20 +192,11 @@ fn event_step(number: usize, event: &TracedEvent) -> Markup {
 }
 
 fn rule_table(number: usize, event: &TracedEvent) -> Markup {
-    let columns = [
-        "Policy or hook",
-        "Config",
-        "Asked",
-        "Decision",
-        "Effect",
-        "Time",
-        "Reason",
-    ];
     html! {
         div.scroll tabindex="0" role="region" aria-label={ "Rules of event " (number) ", " (event.event.as_str()) } {
             table {
                 caption { "Every policy and hook of the event, in order" }
-                thead { tr { @for column in columns {
+                thead { tr { @for column in ["Policy or hook", "Config", "Asked", "Decision", "Effect", "Time", "Reason"] {
                     th scope="col" class=[(column == "Time").then_some("number")] { (column) }
                 } } }
                 tbody { @for rule in &event.rules { (rule_row(rule)) } }
@@ -245,7 +226,6 @@ fn rule_row(rule: &TracedRun) -> Markup {
 }
 
 fn run_cells(run: &RunDetail) -> Markup {
-    let effects = effects(run);
     html! {
         td { (status_badge(run.status)) @if run.runs > 1 { " " (run.runs) " runs" } }
         td {
@@ -254,7 +234,7 @@ fn run_cells(run: &RunDetail) -> Markup {
                 None => (verdict_badge(run.action)),
             }
         }
-        td { (effects.join(", ")) }
+        td { (effects(run).join(", ")) }
         td.number { (duration(run.duration_us.into())) }
         td {
             @if let Some(reason) = &run.reason { (reason.display()) }
@@ -270,10 +250,8 @@ fn effects(run: &RunDetail) -> Vec<String> {
         effects.push(if is_observed { "would edit" } else { "edited" }.to_owned());
     }
     if run.refused_calls > 0 {
-        let calls = counted(
-            usize::try_from(run.refused_calls).unwrap_or_default(),
-            "tool call",
-        );
+        let number = usize::try_from(run.refused_calls).unwrap_or_default();
+        let calls = counted(number, "tool call");
         effects.push(if is_observed {
             format!("would remove {calls}")
         } else {

@@ -2,7 +2,7 @@
 
 use super::{
     redis_connection::{RedisScript, ScriptCall},
-    replica_status::{DecisionLogHead, ReplicaStatus},
+    replica_status::ReplicaStatus,
 };
 
 /// Prefix of all keys. The number changes with the form of the values.
@@ -87,21 +87,16 @@ pub(super) fn script(body: &str) -> RedisScript {
 
 /// Returns a heartbeat. `state` is the status as JSON.
 pub(super) fn beat(status: &ReplicaStatus, state: Vec<u8>) -> ScriptCall {
-    let none = DecisionLogHead {
-        log: String::new(),
-        seq: 0,
-        hash: String::new(),
-    };
-    let head = status.decision_log.as_ref().unwrap_or(&none);
+    let head = status.decision_log.as_ref();
     call()
         .arg(status.id.as_str())
         .arg(state)
         .arg(LIFETIME_MS)
         .arg(MEMORY_MS)
         .arg(status.revision.as_str())
-        .arg(head.log.as_str())
-        .arg(head.seq)
-        .arg(head.hash.as_str())
+        .arg(head.map_or("", |head| head.log.as_str()))
+        .arg(head.map_or(0, |head| head.seq))
+        .arg(head.map_or("", |head| head.hash.as_str()))
 }
 
 /// Returns the end of a replica.

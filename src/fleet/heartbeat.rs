@@ -1,7 +1,7 @@
 //! Heartbeats of replicas.
 
 use std::{
-    fmt, fs,
+    fs,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -25,12 +25,14 @@ const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
 const SHOWN_ID_DIGITS: usize = 8;
 
 /// This replica among those that share a Redis.
+#[derive(Debug)]
 pub struct Fleet {
-    connection: RedisConnection,
+    /// Connection that all uses of this Redis by the fleet share, made on first use.
+    pub connection: RedisConnection,
     /// Name of the machine.
-    host: String,
+    pub host: String,
     /// Name of the machine and random id of this process.
-    replica: String,
+    pub replica: String,
     beat_script: RedisScript,
     leave_script: RedisScript,
     list_script: RedisScript,
@@ -61,21 +63,6 @@ impl Fleet {
             list_script: script(LIST),
             replicas: AtomicU64::new(0),
         })
-    }
-
-    /// Returns the connection to Redis.
-    pub const fn connection(&self) -> &RedisConnection {
-        &self.connection
-    }
-
-    /// Returns the name of the machine.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// Returns the id of this replica.
-    pub fn replica(&self) -> &str {
-        &self.replica
     }
 
     /// Returns the number of replicas at the last heartbeat; zero before the first.
@@ -112,38 +99,25 @@ impl Fleet {
     }
 }
 
-impl fmt::Debug for Fleet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fleet = f.debug_struct("Fleet");
-        fleet
-            .field("replica", &self.replica)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Reads what Redis has of a fleet. What another version wrote otherwise is left out.
 fn fleet_status((replicas, revisions, logs): ListAnswer) -> FleetStatus {
-    let replicas = replicas
-        .into_iter()
-        .filter_map(|(heartbeat_age_ms, state)| {
-            let status: ReplicaStatus = serde_json::from_slice(&state).ok()?;
-            Some((heartbeat_age_ms, status))
-        });
-    let mut replicas: Vec<(u64, ReplicaStatus)> = replicas.collect();
-    replicas.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
+    let read = |(heartbeat_age_ms, state): (u64, Vec<u8>)| {
+        Some(ReplicaView {
+            status: serde_json::from_slice(&state).ok()?,
+            heartbeat_age_ms,
+            is_lagging: false,
+        })
+    };
+    let mut replicas: Vec<ReplicaView> = replicas.into_iter().filter_map(read).collect();
+    replicas.sort_by(|one, other| one.status.id.cmp(&other.status.id));
     let in_use = |revision: &String| {
         let mut replicas = replicas.iter();
-        replicas.any(|(_, status)| status.revision == *revision)
+        replicas.any(|replica| replica.status.revision == *revision)
     };
     let revision = revisions.into_iter().find(in_use).unwrap_or_default();
-    let replicas = replicas.into_iter().map(|(heartbeat_age_ms, status)| {
-        let is_lagging = status.revision != revision;
-        ReplicaView {
-            status,
-            heartbeat_age_ms,
-            is_lagging,
-        }
-    });
+    for replica in &mut replicas {
+        replica.is_lagging = replica.status.revision != revision;
+    }
     let logs = logs.into_iter().filter_map(|(log, head, lost)| {
         let LostHead { seq, hash } = parse_head(&head)?;
         Some(DecisionLogView {
@@ -154,8 +128,8 @@ fn fleet_status((replicas, revisions, logs): ListAnswer) -> FleetStatus {
     let mut decision_logs: Vec<DecisionLogView> = logs.collect();
     decision_logs.sort_by(|one, other| one.head.log.cmp(&other.head.log));
     FleetStatus {
-        replicas: replicas.collect(),
         revision,
+        replicas,
         decision_logs,
     }
 }

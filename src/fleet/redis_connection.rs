@@ -66,17 +66,6 @@ impl RedisScript {
             text,
         }
     }
-
-    fn command(&self, name: &str, call: &ScriptCall) -> Cmd {
-        let mut command = redis::cmd(name);
-        let script = match name {
-            "EVALSHA" => &self.sha1,
-            _ => &self.text,
-        };
-        command.arg(script).arg(call.keys.len()).arg(&call.keys);
-        command.arg(&call.arguments);
-        command
-    }
 }
 
 /// Keys and arguments of one run of a script.
@@ -93,6 +82,14 @@ impl ScriptCall {
             keys: keys.into_iter().collect(),
             arguments: Vec::new(),
         }
+    }
+
+    /// Returns the command that runs a script by its text or its hash.
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys);
+        command.arg(&self.arguments);
+        command
     }
 
     /// Adds an argument behind those before.
@@ -126,13 +123,8 @@ impl RedisConnection {
 
     /// Runs a command; `None` if Redis is unavailable.
     pub async fn run<T: FromRedisValue>(&self, command: Cmd) -> Option<T> {
-        let query = async {
-            let mut connection = self.connection().await?;
-            command.query_async(&mut connection).await
-        };
-        let answer = self.attempt(COMMAND_TIMEOUT, query).await?;
-        self.record_success();
-        Some(answer)
+        let query = async { command.query_async(&mut self.connection().await?).await };
+        self.query(query).await
     }
 
     /// Runs a script; `None` if Redis is unavailable. The script is sent by its hash, and
@@ -144,24 +136,29 @@ impl RedisConnection {
     ) -> Option<T> {
         let query = async {
             let mut connection = self.connection().await?;
-            let by_hash = script.command("EVALSHA", call);
+            let by_hash = call.command("EVALSHA", &script.sha1);
             match by_hash.query_async(&mut connection).await {
                 Err(error) if error.kind() == ErrorKind::NoScriptError => {
-                    let whole = script.command("EVAL", call);
+                    let whole = call.command("EVAL", &script.text);
                     whole.query_async(&mut connection).await
                 }
                 answer => answer,
             }
         };
-        let answer = self.attempt(COMMAND_TIMEOUT, query).await?;
-        self.record_success();
-        Some(answer)
+        self.query(query).await
     }
 
     /// Connects with the longer timeout, unless paused after a failure.
     pub async fn connect(&self) {
-        let connection = self.connection();
-        let _connected = self.attempt(CONNECT_TIMEOUT, connection).await;
+        let _connected = self.attempt(CONNECT_TIMEOUT, self.connection()).await;
+    }
+
+    async fn query<T>(&self, query: impl Future<Output = Result<T, RedisError>>) -> Option<T> {
+        let answer = self.attempt(COMMAND_TIMEOUT, query).await?;
+        if std::mem::take(&mut self.state.lock().is_unavailable) {
+            tracing::info!(data = self.data, "Redis recovered");
+        }
+        Some(answer)
     }
 
     async fn attempt<T>(
@@ -169,7 +166,8 @@ impl RedisConnection {
         limit: Duration,
         work: impl Future<Output = Result<T, RedisError>>,
     ) -> Option<T> {
-        if self.is_paused() {
+        let paused_until = self.state.lock().paused_until;
+        if paused_until.is_some_and(|until| until > Instant::now()) {
             return None;
         }
         match timeout(limit, work).await {
@@ -192,20 +190,6 @@ impl RedisConnection {
         let connection = self.client.get_multiplexed_async_connection().await?;
         self.state.lock().connection = Some(connection.clone());
         Ok(connection)
-    }
-
-    fn is_paused(&self) -> bool {
-        let state = self.state.lock();
-        state
-            .paused_until
-            .is_some_and(|until| until > Instant::now())
-    }
-
-    fn record_success(&self) {
-        let was_unavailable = std::mem::take(&mut self.state.lock().is_unavailable);
-        if was_unavailable {
-            tracing::info!(data = self.data, "Redis recovered");
-        }
     }
 
     fn record_failure(&self, cause: &str) {

@@ -69,6 +69,7 @@ impl GuardCase {
         };
         let path = case.path.as_deref().unwrap_or_default();
         let (session, _) = dialect::split_session(path);
+        let session = session.map(str::to_owned);
         Ok(Self {
             label,
             span: case.span.clone(),
@@ -77,8 +78,7 @@ impl GuardCase {
             sender: Sender {
                 caller: case.caller.clone().unwrap_or_default(),
                 agent: header("user-agent").unwrap_or_default(),
-                session: session
-                    .map_or_else(|| header(SESSION_HEADER), |name| Some(name.to_owned())),
+                session: session.or_else(|| header(SESSION_HEADER)),
             },
             input,
         })
@@ -95,10 +95,8 @@ fn check_fields(case: &ProofCase, expectation: Expectation) -> Result<(), String
         ("event", case.event.is_some()),
         ("request", case.request.is_some()),
     ];
-    let given: Vec<&str> = inputs
-        .iter()
-        .filter_map(|(name, is_given)| is_given.then_some(*name))
-        .collect();
+    let given = inputs.into_iter().filter(|(_, is_given)| *is_given);
+    let given: Vec<&str> = given.map(|(name, _)| name).collect();
     match given.as_slice() {
         [] if case.model.is_none() => {
             return Err("a case needs one of `prompt`, `model`, `tool_call`, `tool_result`, `answer`, `event` and `request`".to_owned());
@@ -130,20 +128,20 @@ fn read_input(case: &ProofCase) -> Result<(String, CaseInput), String> {
     let model = case.model.as_deref();
     let (label, call) = if let Some(request) = &case.request {
         let path = case.path.as_deref();
-        let example = ExampleCall::from_request(path, request, case.answer.as_ref());
-        ("this request".to_owned(), example)
+        let call = ExampleCall::from_request(path, request, case.answer.as_ref());
+        ("this request".to_owned(), call)
     } else if let Some(prompt) = &case.prompt {
-        let example = ExampleCall::from_prompt(model, prompt);
-        ("this prompt".to_owned(), example)
+        let call = ExampleCall::from_prompt(model, prompt);
+        ("this prompt".to_owned(), call)
     } else if let Some(tool) = &case.tool_call {
-        let example = ExampleCall::from_tool_call(model, tool);
-        (format!("a call of `{}`", tool.name), example)
+        let label = format!("a call of `{}`", tool.name);
+        (label, ExampleCall::from_tool_call(model, tool))
     } else if let Some(tool) = &case.tool_result {
-        let example = ExampleCall::from_tool_result(model, tool);
-        (format!("this result of `{}`", tool.name), example)
+        let label = format!("this result of `{}`", tool.name);
+        (label, ExampleCall::from_tool_result(model, tool))
     } else if let Some(answer) = &case.answer {
-        let example = ExampleCall::from_answer(model, answer);
-        ("this answer".to_owned(), example)
+        let call = ExampleCall::from_answer(model, answer);
+        ("this answer".to_owned(), call)
     } else {
         let label = format!("model `{}`", model.unwrap_or_default());
         (label, default_call(model))

@@ -23,20 +23,17 @@ pub(super) fn read(
     let cases = match test_case::read_file(path, text, &hook::registry()) {
         Ok(cases) => cases,
         Err(error) => {
-            let problems = error.problems.into_iter();
-            let located = problems.map(|problem| Problem {
+            let located = error.problems.into_iter().map(|problem| Problem {
                 span: problem.span.or_else(|| Some(span.clone())),
                 ..problem
             });
             return located.map(Err).collect();
         }
     };
-    let wanted = cases
-        .into_iter()
-        .filter(|case| expects(&case.expected, expectation));
-    let wanted: Vec<_> = wanted
-        .map(|case| GuardCase::new(&to_proof_case(case), expectation))
-        .collect();
+    let cases = cases.into_iter();
+    let wanted = cases.filter(|case| expects(&case.expected, expectation));
+    let read = wanted.map(|case| GuardCase::new(&to_proof_case(case), expectation));
+    let wanted: Vec<_> = read.collect();
     if !wanted.is_empty() {
         return wanted;
     }

@@ -66,7 +66,11 @@ impl CaseRunner<'_> {
             stages: Vec::new(),
         };
         match input {
-            CaseInput::Event(name, fields) => run.report(*name, fields).await?,
+            CaseInput::Event(name, fields) => {
+                let fields = Value::Object(fields.clone());
+                let run = &mut run;
+                name.visit(ReadEvent { run, fields })?.await;
+            }
             CaseInput::Call(example) => {
                 let called = run.call(example).await;
                 called.map_err(|error| format!("cannot be read: {error}"))?;
@@ -76,12 +80,13 @@ impl CaseRunner<'_> {
     }
 
     fn context(&self, sender: &Sender, input: &CaseInput) -> Context {
-        let call = match input {
-            CaseInput::Event(..) => None,
-            CaseInput::Call(example) => Some(CallContext {
-                dialect: example.call.method.api.as_str(),
-                operation: example.call.operation.as_str(),
-            }),
+        let (call, sub_agent) = match input {
+            CaseInput::Event(_, fields) => (None, fields.get("agent_id").and_then(Value::as_str)),
+            CaseInput::Call(example) => {
+                let dialect = example.call.method.api.as_str();
+                let operation = example.call.operation.as_str();
+                (Some(CallContext { dialect, operation }), None)
+            }
         };
         let session = sender.session.clone();
         Context {
@@ -95,7 +100,7 @@ impl CaseRunner<'_> {
                 ..Caller::default()
             },
             call,
-            sub_agent: sub_agent(input),
+            sub_agent: sub_agent.map(str::to_owned),
             ..Context::default()
         }
     }
@@ -114,15 +119,6 @@ impl CaseRun<'_> {
         }
     }
 
-    async fn report(&mut self, name: EventName, fields: &Map<String, Value>) -> Result<(), String> {
-        let read = ReadEvent {
-            run: self,
-            fields: Value::Object(fields.clone()),
-        };
-        name.visit(read)?.await;
-        Ok(())
-    }
-
     /// Fires the events of a model call, in their order.
     async fn call(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
         for event in example.events {
@@ -130,28 +126,21 @@ impl CaseRun<'_> {
                 EventName::BeforeModel | EventName::AfterModel if !self.concerns(*event) => {
                     self.stages.push(Stage::new(*event));
                 }
-                EventName::BeforeAgent => self.before_agent(example).await,
-                EventName::AfterTool => self.after_tool(example).await?,
+                EventName::BeforeAgent if !example.prompt.is_empty() => {
+                    let prompt = example.prompt.clone();
+                    self.fire(BeforeAgent { prompt }).await;
+                }
+                EventName::AfterTool => {
+                    for event in example.tool_results()? {
+                        self.fire(event).await;
+                    }
+                }
                 EventName::BeforeModel => self.before_model(example).await?,
                 EventName::AfterModel => self.after_model(example).await?,
                 EventName::BeforeTool => self.before_tool(example).await?,
                 EventName::AfterAgent => self.after_agent(example).await,
                 _ => (),
             }
-        }
-        Ok(())
-    }
-
-    async fn before_agent(&mut self, example: &ExampleCall) {
-        if !example.prompt.is_empty() {
-            let prompt = example.prompt.clone();
-            self.fire(BeforeAgent { prompt }).await;
-        }
-    }
-
-    async fn after_tool(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
-        for event in example.tool_results()? {
-            self.fire(event).await;
         }
         Ok(())
     }
@@ -169,11 +158,9 @@ impl CaseRun<'_> {
         if !plan.hooks.is_empty() {
             let llm_request =
                 dialect::read_request(&request.call, &request.document, plan.detail())?;
-            let document = plan
-                .shows_document()
-                .then(|| request.document.to_raw())
-                .flatten()
-                .and_then(dialect::shown_to_hooks);
+            let raw = || request.document.to_raw();
+            let document = plan.shows_document().then(raw).flatten();
+            let document = document.and_then(dialect::shown_to_hooks);
             let mut event = BeforeModel { llm_request };
             let called = run_hooks(&plan, scope, &mut event, document.as_deref());
             runs.extend(called.await);
@@ -264,11 +251,8 @@ impl CaseRun<'_> {
     }
 
     async fn after_agent(&mut self, example: &ExampleCall) {
-        let texts = example
-            .answer
-            .iter()
-            .flat_map(ResponseDocument::plain_texts);
-        let prompt_response: String = texts.collect();
+        let answer = example.answer.iter();
+        let prompt_response: String = answer.flat_map(ResponseDocument::plain_texts).collect();
         if !prompt_response.is_empty() {
             let event = AfterAgent {
                 prompt: example.prompt.clone(),
@@ -309,14 +293,6 @@ impl CaseRun<'_> {
             stage.add_content(&after.unwrap_or(before));
         }
         self.stages.push(stage);
-    }
-}
-
-/// Returns the sub-agent that a reported event names.
-fn sub_agent(input: &CaseInput) -> Option<String> {
-    match input {
-        CaseInput::Event(_, fields) => fields.get("agent_id")?.as_str().map(str::to_owned),
-        CaseInput::Call(_) => None,
     }
 }
 

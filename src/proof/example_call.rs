@@ -199,17 +199,12 @@ fn read_answer(
         whole => (std::slice::from_ref(whole), false),
     };
     let is_shared_form = chunks.iter().any(|chunk| chunk.get("candidates").is_some());
-    let dialect = if is_shared_form {
-        dialect::of(dialect::Api::Gemini)
-    } else {
-        dialect
-    };
+    let gemini = dialect::of(dialect::Api::Gemini);
+    let dialect = if is_shared_form { gemini } else { dialect };
     let bytes = |chunk: &Value| Bytes::from(chunk.to_string());
     if !is_stream || dialect.api().is_google() {
-        let read = chunks
-            .iter()
-            .map(|chunk| dialect.open_response(bytes(chunk)));
-        return read.collect();
+        let chunks = chunks.iter().map(bytes);
+        return chunks.map(|chunk| dialect.open_response(chunk)).collect();
     }
     dialect::read_stream(dialect, chunks.iter().map(bytes))
 }

@@ -68,10 +68,8 @@ impl Expectation {
 
 /// Adds the first diagnostic of the guard's output.
 fn with_diagnostic(what: &str, stages: &[Stage]) -> String {
-    let mut diagnostics = stages
-        .iter()
-        .filter_map(|stage| stage.diagnostic.as_deref());
-    match diagnostics.next() {
+    let mut stages = stages.iter();
+    match stages.find_map(|stage| stage.diagnostic.as_deref()) {
         Some(diagnostic) => format!("{what} ({diagnostic})"),
         None => what.to_owned(),
     }

@@ -200,9 +200,8 @@ impl GuardProof {
         let lists = [Expectation::Deny, Expectation::Allow, Expectation::Mask];
         let next = lists.into_iter().filter_map(|expectation| {
             let cases = self.cases.iter();
-            let cases: Vec<&GuardCase> = cases
-                .filter(|case| case.expectation == expectation)
-                .collect();
+            let cases = cases.filter(|case| case.expectation == expectation);
+            let cases: Vec<&GuardCase> = cases.collect();
             cases.get(turn.checked_rem(cases.len())?).copied()
         });
         next.collect()
@@ -221,11 +220,9 @@ impl GuardProof {
     /// Returns why selection skipped the guard on all events of a case.
     fn skip_reason(&self, engine: &Engine, stages: &[Stage]) -> String {
         let events = self.events(engine);
-        let mut fired = stages
-            .iter()
-            .filter(|stage| events.contains(&stage.event))
-            .peekable();
-        if fired.peek().is_none() {
+        let is_on = |stage: &&Stage| events.contains(&stage.event);
+        let mut fired = stages.iter().filter(is_on);
+        if !stages.iter().any(|stage| is_on(&stage)) {
             let on = names(events.into_iter());
             let fired = names(stages.iter().map(|stage| stage.event));
             return format!("it is on {on}, and the case fires {fired}");

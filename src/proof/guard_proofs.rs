@@ -40,7 +40,10 @@ impl GuardProofs {
             for found in read_cases(guard.cases()) {
                 match found {
                     Ok(case) => cases.push(case),
-                    Err(problem) => problems.push(labelled(&guard, problem)),
+                    Err(problem) => problems.push(Problem {
+                        message: format!("{guard}: {}", problem.message),
+                        ..problem
+                    }),
                 }
             }
             proofs.push(GuardProof::new(guard, cases));
@@ -112,8 +115,7 @@ impl GuardProofs {
 
     /// Returns the result of the last proof of a policy or hook, if it has cases.
     pub fn of_rule(&self, rule: RuleId) -> Option<GuardStatus> {
-        let mut proofs = self.proofs.iter();
-        let found = proofs.find(|proof| proof.guard.rule() == rule);
+        let found = self.proofs.iter().find(|proof| proof.guard.rule() == rule);
         found.map(GuardProof::status)
     }
 
@@ -164,12 +166,4 @@ fn read_cases(cases: &ProofCases) -> Vec<Result<GuardCase, Problem>> {
         }
     }
     read
-}
-
-/// Adds the guard to a problem of one of its cases.
-fn labelled(guard: &Guard, problem: Problem) -> Problem {
-    Problem {
-        message: format!("{guard}: {}", problem.message),
-        ..problem
-    }
 }

@@ -97,7 +97,7 @@ pub struct RecordedRound {
 }
 
 /// The response of the model API.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedResponse {
     /// Time at which the head arrived.
     pub ms: u64,
@@ -238,10 +238,7 @@ impl RecordedExchange {
     /// Returns the body that the agent received; `None` if it is not recorded.
     pub fn answer_bytes(&self) -> Option<Vec<u8>> {
         match &self.answer.as_ref()?.body {
-            AnswerBody::Same => {
-                let response = self.rounds.last()?.response.as_ref()?;
-                joined(&response.chunks)
-            }
+            AnswerBody::Same => joined(&self.rounds.last()?.response.as_ref()?.chunks),
             AnswerBody::Chunks(chunks) => joined(chunks),
         }
     }

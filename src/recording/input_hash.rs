@@ -11,8 +11,7 @@ const FIRST_FIELD: &[u8] = b"\"hook_event_name\":";
 /// Returns the SHA-256 of a hook's input, in hex, without the fields before the event.
 pub fn input_hash(input: &[u8]) -> String {
     let start = memmem::find(input, FIRST_FIELD).unwrap_or_default();
-    let hashed = input.get(start..).unwrap_or_default();
-    sha256_hex(hashed)
+    sha256_hex(input.get(start..).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -263,8 +263,7 @@ impl WireBody {
             }
         };
         let mut start = 0;
-        let pieces = body.times.iter().zip(&body.ends);
-        let chunks = pieces.map(|(ms, end)| {
+        let chunks = body.times.iter().zip(&body.ends).map(|(ms, end)| {
             let bytes = body.bytes.get(start..*end).unwrap_or_default();
             start = *end;
             RecordedChunk {

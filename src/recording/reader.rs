@@ -121,14 +121,11 @@ pub fn read(path: &Path, identity: Option<&Path>) -> Result<Exchanges, ReadError
 ///
 /// If the folder cannot be read, or there is no segment.
 pub fn segments(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
-    let unreadable = |source| ReadError::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
-    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+    let metadata = fs::metadata(path).map_err(|source| unreadable(path, source))?;
+    if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let files = segment_files(path).map_err(unreadable)?;
+    let files = segment_files(path).map_err(|source| unreadable(path, source))?;
     if files.is_empty() {
         return Err(ReadError::Empty(path.to_owned()));
     }
@@ -175,14 +172,16 @@ impl Iterator for Exchanges {
 }
 
 fn read_identities(path: &Path) -> Result<Vec<Identity>, ReadError> {
-    let text = fs::read_to_string(path).map_err(|source| ReadError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = fs::read_to_string(path).map_err(|source| unreadable(path, source))?;
     Identity::parse_file(&text).map_err(|error| ReadError::Identity {
         path: path.to_owned(),
         error,
     })
+}
+
+fn unreadable(path: &Path, source: io::Error) -> ReadError {
+    let path = path.to_owned();
+    ReadError::Unreadable { path, source }
 }
 
 fn read_segment(
@@ -199,12 +198,8 @@ fn read_segment(
         return Err(DamageCause::NoIdentity);
     } else {
         let mut decryptor = Decryptor::new(source, identities).map_err(DamageCause::Decrypt)?;
-        decryptor
-            .read_to_end(bytes)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => DamageCause::Truncated,
-                _ => DamageCause::Corrupt(error.to_string()),
-            })?;
+        let read = decryptor.read_to_end(bytes);
+        read.map_err(|error| corrupt(&error))?;
     }
     if bytes.len() as u64 > MAX_SEGMENT_BYTES {
         bytes.clear();
@@ -316,23 +311,24 @@ impl Iterator for SegmentReader {
 
 /// Decodes the first frame of `bytes`. Returns its content and its length.
 fn decode(bytes: &[u8]) -> Result<(Vec<u8>, usize), DamageCause> {
-    let corrupt = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => DamageCause::Truncated,
-        _ => DamageCause::Corrupt(error.to_string()),
-    };
-    let mut decoder = zstd::Decoder::with_buffer(bytes)
-        .map_err(corrupt)?
-        .single_frame();
+    let decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| corrupt(&error))?;
+    let mut decoder = decoder.single_frame();
     let mut text = Vec::new();
-    (&mut decoder)
-        .take(MAX_FRAME_BYTES + 1)
-        .read_to_end(&mut text)
-        .map_err(corrupt)?;
+    let mut limited = (&mut decoder).take(MAX_FRAME_BYTES + 1);
+    let read = limited.read_to_end(&mut text);
+    read.map_err(|error| corrupt(&error))?;
     if text.len() as u64 > MAX_FRAME_BYTES {
         return Err(DamageCause::Corrupt("frame too large".to_owned()));
     }
     let rest = decoder.finish();
     Ok((text, bytes.len() - rest.len()))
+}
+
+fn corrupt(error: &io::Error) -> DamageCause {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => DamageCause::Truncated,
+        _ => DamageCause::Corrupt(error.to_string()),
+    }
 }
 
 fn parse(line: &[u8]) -> Result<RecordedExchange, String> {

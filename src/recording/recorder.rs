@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{
         Arc,
         mpsc::{Receiver, channel},
@@ -38,6 +37,7 @@ pub struct RuleDefinition {
 pub type MaskPatterns = BTreeMap<String, String>;
 
 /// Records exchanges of one config. Its writer ends when this is dropped.
+#[derive(Debug)]
 pub struct ExchangeRecorder {
     settings: RecordSettings,
     patterns: MaskPatterns,
@@ -86,8 +86,7 @@ impl ExchangeRecorder {
 
     /// Starts the writer, unless it was started before.
     pub fn start(&self, tasks: &TaskTracker) {
-        let mut unstarted = self.unstarted.lock();
-        let Some(receiver) = unstarted.take() else {
+        let Some(receiver) = self.unstarted.lock().take() else {
             return;
         };
         let (settings, metrics) = (self.settings.clone(), Arc::clone(&self.metrics));
@@ -98,13 +97,5 @@ impl ExchangeRecorder {
     /// Returns the collector of the exchanges that are recorded.
     pub const fn collector(&self) -> &Arc<ExchangeCollector> {
         &self.collector
-    }
-}
-
-impl fmt::Debug for ExchangeRecorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExchangeRecorder")
-            .field("path", &self.settings.path)
-            .finish_non_exhaustive()
     }
 }

@@ -55,12 +55,9 @@ pub(super) fn response_head(headers: &HeaderMap) -> Vec<(String, String)> {
 fn listed(headers: &HeaderMap, names: &[&'static str]) -> Vec<(String, String)> {
     let names = names.iter().map(|name| HeaderName::from_static(name));
     let all = names.flat_map(|name| {
-        let values = headers.get_all(&name).iter();
-        let values = values.filter_map(|value| Some(value.to_str().ok()?.to_owned()));
-        let values: Vec<String> = values.collect();
-        values
-            .into_iter()
-            .map(move |value| (name.to_string(), value))
+        let values = headers.get_all(&name).into_iter();
+        let texts = values.filter_map(|value| value.to_str().ok());
+        texts.map(move |text| (name.to_string(), text.to_owned()))
     });
     all.collect()
 }
@@ -73,11 +70,8 @@ pub(super) fn without_credentials(uri: &Uri) -> String {
         CREDENTIAL_PARAMETERS.contains(&name.to_lowercase().as_str())
     };
     let query = uri.query().unwrap_or_default();
-    let pairs: Vec<&str> = query
-        .split('&')
-        .filter(|pair| !is_credential(pair))
-        .collect();
-    let query = pairs.join("&");
+    let pairs = query.split('&').filter(|pair| !is_credential(pair));
+    let query = pairs.collect::<Vec<&str>>().join("&");
     if query.is_empty() {
         uri.path().to_owned()
     } else {

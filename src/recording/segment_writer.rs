@@ -143,10 +143,8 @@ impl SegmentWriter {
         if self.frame.is_empty() {
             return;
         }
-        let (frame, lines) = (
-            std::mem::take(&mut self.frame),
-            std::mem::take(&mut self.lines),
-        );
+        let frame = std::mem::take(&mut self.frame);
+        let lines = std::mem::take(&mut self.lines);
         match self.write(&frame) {
             Ok(()) => {
                 self.metrics.recording_exchanges.inc_by(lines);
@@ -229,10 +227,8 @@ impl SegmentWriter {
     /// logged.
     fn prepare_folder(&self) -> io::Result<()> {
         let folder = &self.settings.path;
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(folder)?;
         let current = self.segment.as_ref().map(|segment| &*segment.path);
         if let Err(error) = remove_old(folder, self.settings.keep, current) {
             self.metrics.recording_failures.inc();

@@ -198,12 +198,10 @@ impl RecordingSink {
             }
             return;
         };
-        let has_denied_event = || {
-            let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
-            verdicts.any(|verdict| matches!(verdict, "deny" | "stop"))
-        };
         let tool_denied = raw.line.outcome.tool_denied;
-        let is_part_denied = tool_denied || has_denied_event();
+        let mut verdicts = raw.events.iter().map(|(event, _)| event.verdict.as_str());
+        let is_part_denied =
+            tool_denied || verdicts.any(|verdict| matches!(verdict, "deny" | "stop"));
         if !self.collector.collects(exchange.action, is_part_denied) {
             return;
         }

@@ -46,10 +46,8 @@ pub(super) fn called_tools(dialect: &str, body: &[u8]) -> Vec<String> {
     if !marks.any(|mark| memchr::memmem::find(body, mark.as_bytes()).is_some()) {
         return Vec::new();
     }
-    let calls = parts(dialect, Bytes::copy_from_slice(body))
-        .into_iter()
-        .flatten()
-        .filter(|part| part.kind == "call");
+    let parts = parts(dialect, Bytes::copy_from_slice(body)).into_iter();
+    let calls = parts.flatten().filter(|part| part.kind == "call");
     let names = calls.filter_map(|part| Some(part.value.get("name")?.as_str()?.to_owned()));
     names.collect()
 }
@@ -79,9 +77,8 @@ fn documents(dialect: &dyn Dialect, body: Bytes) -> Option<Vec<ResponseDocument>
     match body.trim_ascii_start().first() {
         Some(b'{') => {
             let document = dialect.open_response(body.clone());
-            Some(vec![
-                document.or_else(|_| ResponseDocument::parse(body)).ok()?,
-            ])
+            let document = document.or_else(|_| ResponseDocument::parse(body));
+            Some(vec![document.ok()?])
         }
         Some(b'[') => dialect::read_stream(dialect, dialect::elements(&body).ok()?).ok(),
         _ => {

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     answer_channels::same_answer,
     decisions::{
-        self, REQUEST, RESPONSE, SubjectDecision, editing_rule, has_output, is_denial, round_of,
+        self, REQUEST, RESPONSE, SubjectDecision, editing_rule, has_output, is_denial, name_or,
+        round_of,
     },
 };
 use crate::{
@@ -204,15 +205,12 @@ impl Comparer<'_> {
                 return Break(());
             }
             let is_tool = matches!(name, EventName::BeforeTool | EventName::AfterTool);
+            let tool = if is_tool { subject } else { "" };
             self.result.changes.push(Change {
                 kind,
                 event: name.as_str().to_owned(),
                 rule: decider(kind, old, new).to_owned(),
-                tool: if is_tool {
-                    subject.to_owned()
-                } else {
-                    String::new()
-                },
+                tool: tool.to_owned(),
                 before: verdict_or_proceed(old.verdict),
                 after: verdict_or_proceed(new.verdict),
             });
@@ -226,10 +224,8 @@ impl Comparer<'_> {
     /// Returns whether the agent disconnected before all events of this name were decided.
     fn is_left(&self, round: u32, name: EventName) -> bool {
         let before = self.before.exchange;
-        let decided = before
-            .rounds
-            .len()
-            .saturating_sub(usize::from(RESPONSE.contains(&name)));
+        let is_of_response = usize::from(RESPONSE.contains(&name));
+        let decided = before.rounds.len().saturating_sub(is_of_response);
         is_left(before) && round as usize >= decided
     }
 
@@ -353,20 +349,12 @@ fn decider<'a>(
     match kind {
         DifferenceKind::NewlyAllowed => old.rule,
         DifferenceKind::NewlyDenied => new.rule,
-        DifferenceKind::Edited => [new.rule, old.rule]
-            .into_iter()
-            .find(|rule| !rule.is_empty())
-            .unwrap_or_default(),
+        DifferenceKind::Edited => name_or(new.rule, old.rule),
     }
 }
 
 fn verdict_or_proceed(verdict: &str) -> String {
-    if verdict.is_empty() {
-        "proceed"
-    } else {
-        verdict
-    }
-    .to_owned()
+    name_or(verdict, "proceed").to_owned()
 }
 
 /// Returns whether the same went upstream. Bytes that are not recorded do not differ.

@@ -43,19 +43,12 @@ pub(super) fn at(
     name: EventName,
 ) -> BTreeMap<&str, SubjectDecision<'_>> {
     let mut decisions = BTreeMap::new();
-    for event in exchange
-        .events
-        .iter()
-        .filter(|event| round_of(event) == round)
-    {
+    let events = exchange.events.iter();
+    for event in events.filter(|event| round_of(event) == round) {
         if event.name == name.as_str() {
             let subject = event.subject.as_deref().unwrap_or_default();
-            add(
-                &mut decisions,
-                subject,
-                &event.verdict,
-                deciding_rule(event),
-            );
+            let rule = deciding_rule(event);
+            add(&mut decisions, subject, &event.verdict, rule);
         }
         if name != EventName::BeforeTool {
             continue;
@@ -87,6 +80,11 @@ pub(super) fn is_denial(verdict: &str) -> bool {
     matches!(verdict, "ask" | "deny" | "stop")
 }
 
+/// Returns a name; `unnamed` if it is empty.
+pub(super) fn name_or<'a>(name: &'a str, unnamed: &'a str) -> &'a str {
+    if name.is_empty() { unnamed } else { name }
+}
+
 /// Returns the rule that made the verdict; empty for `proceed`.
 fn deciding_rule(event: &RecordedEvent) -> &str {
     if event.verdict == "proceed" {
@@ -113,10 +111,8 @@ fn add<'a>(
 
 fn strictness(verdict: &str) -> usize {
     let order = ["", "proceed", "ask", "respond", "deny", "stop"];
-    order
-        .iter()
-        .position(|known| *known == verdict)
-        .unwrap_or_default()
+    let place = order.iter().position(|known| *known == verdict);
+    place.unwrap_or_default()
 }
 
 /// Returns the rule whose effect on a request or an answer differs between two exchanges; empty

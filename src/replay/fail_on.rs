@@ -116,11 +116,10 @@ impl FromStr for FailOn {
         };
         let expression = parser.any()?;
         parser.skip_space();
-        if parser.rest.is_empty() {
-            Ok(expression)
-        } else {
-            Err(parser.error("expected `&&`, `||` or the end"))
+        if !parser.rest.is_empty() {
+            return Err(parser.error("expected `&&`, `||` or the end"));
         }
+        Ok(expression)
     }
 }
 
@@ -155,11 +154,10 @@ impl<'a> Parser<'a> {
             }
             let inner = self.any()?;
             self.depth -= 1;
-            return if self.take(")") {
-                Ok(inner)
-            } else {
-                Err(self.error("expected `)`"))
-            };
+            if !self.take(")") {
+                return Err(self.error("expected `)`"));
+            }
+            return Ok(inner);
         }
         let name = self.name()?;
         let Some((_, relation)) = RELATIONS.iter().find(|(text, _)| self.take(text)) else {
@@ -176,8 +174,7 @@ impl<'a> Parser<'a> {
 
     fn name(&mut self) -> Result<Count, FailOnError> {
         let word = self.word(|char| char.is_ascii_alphabetic() || char == '_');
-        let known = COUNTS.iter().find(|(name, _)| *name == word);
-        let Some((_, count)) = known else {
+        let Some((_, count)) = COUNTS.iter().find(|(name, _)| *name == word) else {
             let names: Vec<&str> = COUNTS.iter().map(|(name, _)| *name).collect();
             let names = names.join(", ");
             return Err(self.error(&format!("expected one of {names}")));
@@ -188,9 +185,8 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Result<f64, FailOnError> {
         let word = self.word(|char| char.is_ascii_digit() || char == '.');
-        let number = word
-            .parse::<f64>()
-            .map_err(|_| self.error("expected a number"))?;
+        let number = word.parse();
+        let number = number.map_err(|_| self.error("expected a number"))?;
         self.advance(word.len());
         Ok(number)
     }

@@ -65,7 +65,7 @@ pub(super) struct ReplayGateway {
 }
 
 /// A call as the gateway handled it, and what its hooks lacked.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Replayed {
     /// The call in the form of a recording.
     pub(super) exchange: RecordedExchange,
@@ -130,10 +130,9 @@ impl ReplayGateway {
         let session = session(recorded);
         let time = &recorded.time;
         let input = ReplayInput::new(time, session, Arc::clone(&answers), Box::new(sink.clone()));
-        request.extensions_mut().insert(input);
-        request
-            .extensions_mut()
-            .insert(RequestId(recorded.id.as_str().into()));
+        let extensions = request.extensions_mut();
+        extensions.insert(input);
+        extensions.insert(RequestId(recorded.id.as_str().into()));
         if let Some(runs) = &self.runs {
             runs.insert(&recorded.id, request_runs(recorded));
         }
@@ -191,11 +190,8 @@ impl ReplayGateway {
 /// Returns the body of a request; `None` if it is not recorded, or did not arrive completely.
 fn whole_body(recorded: &RecordedExchange) -> Option<Vec<u8>> {
     let error = recorded.outcome.error.as_deref();
-    let is_cut = |reason: &ErrorReason| error == Some(reason.as_str());
-    if [ErrorReason::BodyBroken, ErrorReason::BodyTimeout]
-        .iter()
-        .any(is_cut)
-    {
+    let is_cut = |reason: ErrorReason| error == Some(reason.as_str());
+    if is_cut(ErrorReason::BodyBroken) || is_cut(ErrorReason::BodyTimeout) {
         return None;
     }
     recorded.request.bytes().map(Cow::into_owned)
@@ -233,10 +229,8 @@ fn stored_answer(response: &RecordedResponse) -> Result<StoredAnswer, UnknownRea
     });
     let pieces: Vec<Bytes> = pieces.collect::<Result<_, _>>()?;
     let mut headers = header_map(&response.head);
-    let is_compressed = pieces
-        .first()
-        .is_some_and(|piece| piece.starts_with(&GZIP_MAGIC));
-    if !is_compressed {
+    let first = pieces.first();
+    if !first.is_some_and(|piece| piece.starts_with(&GZIP_MAGIC)) {
         // Bodies that are inspected are recorded without their content encoding.
         headers.remove(header::CONTENT_ENCODING);
     }
@@ -262,21 +256,17 @@ fn session(recorded: &RecordedExchange) -> Option<RecordedMatch> {
 fn request_runs(recorded: &RecordedExchange) -> RequestRuns {
     let mut runs = RequestRuns::default();
     for event in &recorded.events {
-        let name = EventName::ALL
-            .iter()
-            .find(|name| name.as_str() == event.name);
-        for (run, input) in event
-            .hooks
-            .iter()
-            .filter_map(|run| Some((run, run.input.as_ref()?)))
-        {
-            let Some(name) = name else { continue };
-            let key = RunKey {
-                definition: run.definition.clone(),
-                input: input.clone(),
+        let Some(name) = EventName::parse(&event.name) else {
+            continue;
+        };
+        for run in &event.hooks {
+            let Some(input) = run.input.clone() else {
+                continue;
             };
+            let definition = run.definition.clone();
+            let key = RunKey { definition, input };
             let output = match &run.output {
-                Value::Object(fields) => HookOutput::read(fields.clone(), *name).0,
+                Value::Object(fields) => HookOutput::read(fields.clone(), name).0,
                 _ => HookOutput::default(),
             };
             let status = match run.status.as_str() {
@@ -309,21 +299,17 @@ fn replayed_exchange(
         response: recorded.rounds.get(at).and_then(|round| {
             let response = round.response.as_ref()?;
             Some(RecordedResponse {
-                ms: 0,
                 status: response.status,
-                head: Vec::new(),
-                chunks: Vec::new(),
                 complete: response.complete,
+                ..RecordedResponse::default()
             })
         }),
     });
+    let bytes = RecordedBody::from_bytes(body);
     let answer = RecordedAnswer {
         ms: 0,
         status: call.status,
-        body: AnswerBody::Chunks(vec![RecordedChunk {
-            ms: 0,
-            bytes: RecordedBody::from_bytes(body),
-        }]),
+        body: AnswerBody::Chunks(vec![RecordedChunk { ms: 0, bytes }]),
     };
     RecordedExchange {
         rounds: rounds.collect(),
@@ -341,9 +327,7 @@ fn refused(recorded: &RecordedExchange) -> Replayed {
             outcome: error_outcome(UNKNOWN_CALLER),
             ..head(recorded)
         },
-        unanswered: BTreeSet::new(),
-        asked: BTreeSet::new(),
-        elapsed: Duration::ZERO,
+        ..Replayed::default()
     }
 }
 

@@ -102,10 +102,8 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
             "model_swap" if !has_arguments => None,
             "model_swap" => Some("its `rules` need facts of the call"),
             "tool_guard" if has_names => {
-                add(
-                    spec.label(),
-                    has_arguments.then_some("its `rules` need arguments"),
-                );
+                let not_judged = has_arguments.then_some("its `rules` need arguments");
+                add(spec.label(), not_judged);
                 return true;
             }
             "tool_guard" => Some("its `rules` need arguments"),
@@ -127,9 +125,8 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
 /// Judges one line of a decision log, if it is about a model or a tool.
 async fn judge(engine: &Engine, line: &Value, tally: &mut Tally) {
     let text = |pointer: &str| {
-        line.pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+        let text = line.pointer(pointer).and_then(Value::as_str);
+        text.unwrap_or_default()
     };
     let context = Context {
         caller: Caller {

@@ -30,16 +30,11 @@ impl Progress {
     /// Returns the progress as one line: calls, rate, share and time left.
     pub fn line(&self) -> String {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (calls, bytes, total) = (
-            load(&self.calls),
-            load(&self.bytes),
-            load(&self.total_bytes),
-        );
+        let (calls, bytes) = (load(&self.calls), load(&self.bytes));
+        let total = load(&self.total_bytes);
         let rate = format!("{calls} calls, {}/s", self.rate());
-        let left = self
-            .elapsed()
-            .as_secs()
-            .saturating_mul(total.saturating_sub(bytes));
+        let elapsed = self.elapsed().as_secs();
+        let left = elapsed.saturating_mul(total.saturating_sub(bytes));
         match (left.checked_div(bytes), (bytes * 100).checked_div(total)) {
             (Some(left), Some(percent)) => format!("{rate}, {percent} %, {left} s left"),
             _ => rate,

@@ -71,13 +71,10 @@ impl Sink for ReplaySink {
 
 impl ReplayedCall {
     fn add_decision(&mut self, decision: &EventDecision<'_>) {
+        let hooks = decision.runs.iter().map(|run| recorded_run(run, None));
         self.events.push(RecordedEvent {
             subject: decision.subject.map(str::to_owned),
-            hooks: decision
-                .runs
-                .iter()
-                .map(|run| recorded_run(run, None))
-                .collect(),
+            hooks: hooks.collect(),
             verdict: decision.verdict.as_str().to_owned(),
             ..event(decision.event, self.rounds)
         });

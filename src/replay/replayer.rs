@@ -122,10 +122,8 @@ impl Replayer {
 
     /// Adds what a call shows beside its differences.
     fn add_facts(&self, recorded: &RecordedExchange, before: Option<&Replayed>, after: &Replayed) {
-        let answers = recorded
-            .rounds
-            .iter()
-            .filter_map(|round| round.response.as_ref()?.bytes());
+        let rounds = recorded.rounds.iter();
+        let answers = rounds.filter_map(|round| round.response.as_ref()?.bytes());
         let tools = answers.flat_map(|answer| called_tools(&recorded.dialect, &answer));
         let tools: Vec<String> = tools.collect();
         let runs = recorded.events.iter().flat_map(|event| &event.hooks);

@@ -154,11 +154,8 @@ impl Lanes {
     async fn push(&self, call: OrderedCall) {
         let session = call.exchange.session.as_ref();
         let is_fork = session.is_some_and(|session| session.match_kind == "forked");
-        let kib = if is_fork {
-            MAX_QUEUED_KIB
-        } else {
-            kib(&call.exchange).min(MAX_QUEUED_KIB)
-        };
+        let own = kib(&call.exchange).min(MAX_QUEUED_KIB);
+        let kib = if is_fork { MAX_QUEUED_KIB } else { own };
         let memory = Arc::clone(&self.memory);
         let Ok(permit) = memory.acquire_many_owned(kib).await else {
             return;

@@ -83,15 +83,12 @@ impl SessionOrder {
     /// Adds the next call of a recording. Returns the calls whose turn it is.
     pub(super) fn push(&mut self, exchange: RecordedExchange) -> Vec<OrderedCall> {
         let Some(session) = &exchange.session else {
-            return vec![OrderedCall {
-                exchange,
-                caveat: None,
-            }];
+            let caveat = None;
+            return vec![OrderedCall { exchange, caveat }];
         };
         let key = self.hasher.hash_one((&exchange.caller, &session.id));
-        let progress = self
-            .sessions
-            .get_or_insert_mut(key, SessionProgress::default);
+        let sessions = &mut self.sessions;
+        let progress = sessions.get_or_insert_mut(key, SessionProgress::default);
         let (place, next) = (session.place, progress.next_place);
         if place > next && place - next <= MAX_OVERLAPPING_CALLS && session.match_kind != "new" {
             self.wait(key, place, exchange);
@@ -189,9 +186,8 @@ impl SessionOrder {
         if let Some(waiting) = self.waiting.get_mut(&key) {
             waiting.since = Instant::now();
         }
-        let progress = self
-            .sessions
-            .get_or_insert_mut(key, SessionProgress::default);
+        let sessions = &mut self.sessions;
+        let progress = sessions.get_or_insert_mut(key, SessionProgress::default);
         if let Some(session) = &exchange.session {
             let is_first = match session.match_kind.as_str() {
                 "new" | "forked" | "transient" => true,

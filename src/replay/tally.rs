@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     compare::{Change, Comparison, DifferenceKind},
+    decisions::name_or,
     report::{CallTimes, ChangeSample, ReplayReport},
 };
 use crate::{observe::trace::DurationHistogram, recording::RecordedExchange};
@@ -53,20 +54,12 @@ impl Tally {
             },
         }
         for change in &comparison.changes {
-            let rule = if change.rule.is_empty() {
-                "(unknown)"
-            } else {
-                &change.rule
-            };
+            let rule = name_or(&change.rule, "(unknown)");
             row(&mut report.rules, rule).add(change.kind);
             if !change.tool.is_empty() {
                 row(&mut report.tools, &change.tool).add(change.kind);
             }
-            let caller = if call.caller.is_empty() {
-                "(anonymous)"
-            } else {
-                &call.caller
-            };
+            let caller = name_or(&call.caller, "(anonymous)");
             row(&mut report.callers, caller).add(change.kind);
             sample(&mut report.samples, call, change);
         }
@@ -106,12 +99,12 @@ fn sample(
     change: &Change,
 ) {
     let samples = samples.entry(change.kind).or_default();
-    let session = call.session.as_ref();
+    let session = call.session.as_ref().map(|session| session.id.clone());
     let sample = ChangeSample {
         request: call.id.clone(),
         time: call.time.clone(),
         caller: call.caller.clone(),
-        session: session.map_or_else(String::new, |session| session.id.clone()),
+        session: session.unwrap_or_default(),
         change: change.clone(),
     };
     if samples.len() < MAX_SAMPLES {

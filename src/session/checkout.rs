@@ -85,12 +85,8 @@ impl Session {
             start: None,
         };
         // INVARIANT: later changes of this request do not affect its prompts.
-        let is_end = |prefix| {
-            session
-                .state
-                .evaluated
-                .contains(&session.prompt_end(prefix))
-        };
+        let evaluated = &session.state.evaluated;
+        let is_end = |prefix| evaluated.contains(&session.prompt_end(prefix));
         session.prompts = session.conversation.prompts(&is_end);
         session.record_request(request, lookup.known_items);
         session
@@ -113,9 +109,8 @@ impl Session {
         state.requests += 1;
         if is_new {
             state.first_seen = state.last_seen;
-            state.source = request
-                .named
-                .map_or(SessionSource::History, |named| named.1);
+            let source = request.named.map(|(_, source)| source);
+            state.source = source.unwrap_or(SessionSource::History);
             request.caller.clone_into(&mut state.caller);
             request.agent.clone_into(&mut state.agent);
         }
@@ -133,9 +128,7 @@ impl Session {
         self.state.last_request = items.last().map(|item| item.prefix);
         self.state.answered = false;
         let new = items.iter().skip(known_items);
-        let unique = new
-            .filter(|item| item.by_model)
-            .filter_map(|item| item.unique);
+        let unique = new.filter_map(|item| item.unique.filter(|_| item.by_model));
         let renewed = items.iter().skip(known_items.saturating_sub(RENEWED_ITEMS));
         self.to_index = renewed.map(|item| item.prefix).chain(unique).collect();
     }
@@ -159,7 +152,8 @@ impl Session {
         let notes = &self.state.notes;
         let is_moved = || {
             let is_evaluated = self.state.evaluated.contains(&item.prefix.short());
-            !is_evaluated && (self.role == CallRole::Helper || !self.is_in_last_step(item))
+            let is_in_last_step = !item.by_model && item.content >= self.last_step;
+            !is_evaluated && (self.role == CallRole::Helper || !is_in_last_step)
         };
         let note = notes.get(&item.prefix.short());
         let note = note.or_else(|| notes.get(&item.own.short()).filter(|_| is_moved()));
@@ -217,8 +211,7 @@ impl Session {
     /// agent adds to it.
     pub fn prompt_text(&self, prompt: &Prompt, history: &History) -> Result<String, DialectError> {
         let contents = history.contents().get(prompt.contents.clone());
-        let first = self.conversation.items.first();
-        let introduction = first.filter(|item| {
+        let introduction = self.conversation.items.first().filter(|item| {
             item.kind == ItemKind::Introduction
                 && prompt.items.contains(&0)
                 && prompt.items.len() > 1
@@ -246,10 +239,8 @@ impl Session {
         if self.match_kind == MatchKind::Transient {
             return;
         }
-        if let Some(prompt) = self
-            .current_prompt()
-            .filter(|_| self.role == CallRole::Main)
-        {
+        let prompt = self.current_prompt();
+        if let Some(prompt) = prompt.filter(|_| self.role == CallRole::Main) {
             let item = self.conversation.items.get(prompt.item);
             let end = item.map(|item| self.prompt_end(item.prefix));
             self.state.evaluated.extend(end);
@@ -307,10 +298,6 @@ impl Session {
         item.is_some_and(|item| !self.state.evaluated.contains(&self.prompt_end(item.prefix)))
     }
 
-    fn is_in_last_step(&self, item: &Item) -> bool {
-        !item.by_model && item.content >= self.last_step
-    }
-
     /// Returns the entry for a request that ended with a prompt with this prefix.
     fn prompt_end(&self, prefix: Fingerprint) -> u64 {
         self.fingerprinter.fingerprint(&("prompt", prefix)).short()
@@ -319,8 +306,7 @@ impl Session {
     /// Removes entries of items that are not in this request. Hooks evaluate them
     /// again.
     fn remove_other_items(&mut self) {
-        let items = self.conversation.items.iter();
-        let kept = items.flat_map(|item| {
+        let kept = self.conversation.items.iter().flat_map(|item| {
             let prompt = self.prompt_end(item.prefix);
             [item.prefix.short(), item.own.short(), prompt]
         });

@@ -119,8 +119,7 @@ impl Conversation {
             let is_request = |item: &Item| !item.kind.is_added();
             let has_results = all.iter().any(|item| item.kind == ItemKind::Result);
             // What an agent adds counts as a prompt if nothing else in its step does.
-            let next = self.items.get(items.end);
-            let is_last_of_step = next.is_none_or(|item| item.by_model);
+            let is_last_of_step = self.items.get(items.end).is_none_or(|item| item.by_model);
             let is_prompt = !has_results && (is_last_of_step || all.iter().any(is_request));
             let Some(last) = all.last().filter(|_| is_prompt) else {
                 open = None;

@@ -95,7 +95,10 @@ impl ConversationCache {
         for (content, bytes) in history.contents().iter().enumerate().skip(cached) {
             budget.step().await;
             for mut item in canonical_items(bytes)? {
-                item.kind = kind_at(item.kind, conversation.items.is_empty());
+                // Introductions of gemini-cli are recognised as the first item only.
+                if item.kind == ItemKind::Introduction && !conversation.items.is_empty() {
+                    item.kind = ItemKind::Text;
+                }
                 conversation.push(fingerprinter, content, &item);
             }
             if conversation.items.last().is_some_and(|item| item.by_model) {
@@ -116,25 +119,15 @@ impl ConversationCache {
 
     fn get(&self, hasher: &StreamHasher) -> Option<Arc<CachedPrefix>> {
         let key = hasher.fingerprint();
-        let mut cache = self.0.lock();
-        cache.prefixes.get(&key).cloned()
+        self.0.lock().prefixes.get(&key).cloned()
     }
 
     fn insert(&self, hasher: Option<&StreamHasher>, items: &[Item], chain: FingerprintChain) {
         if let Some(hasher) = hasher {
             let items = items.into();
             let prefix = Arc::new(CachedPrefix { items, chain });
-            let mut cache = self.0.lock();
-            cache.insert(hasher.fingerprint(), prefix);
+            self.0.lock().insert(hasher.fingerprint(), prefix);
         }
-    }
-}
-
-/// Introductions of gemini-cli are recognised as the first item only.
-const fn kind_at(kind: ItemKind, is_first: bool) -> ItemKind {
-    match kind {
-        ItemKind::Introduction if !is_first => ItemKind::Text,
-        kind => kind,
     }
 }
 
@@ -152,9 +145,6 @@ fn prefix_hashers(
         hasher.clone()
     };
     next(caller.as_bytes());
-    history
-        .contents()
-        .iter()
-        .map(|content| next(content))
-        .collect()
+    let contents = history.contents().iter();
+    contents.map(|content| next(content)).collect()
 }

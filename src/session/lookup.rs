@@ -182,8 +182,8 @@ impl Sessions {
         let unique = unique_fingerprints(conversation, fingerprinter);
         if let Some(found) = self.find(request.caller, &unique).await {
             let mut state = found.state;
-            self.mark_summaries(&found.key, &mut state, conversation)
-                .await;
+            let key = &found.key;
+            self.mark_summaries(key, &mut state, conversation).await;
             return Lookup {
                 state,
                 match_kind: MatchKind::Rewritten,
@@ -195,9 +195,8 @@ impl Sessions {
             return Lookup::new_session(SessionKey::new(request.caller, id));
         }
         let first_content = items.first().map(|item| item.content);
-        let first = items
-            .iter()
-            .take_while(|item| Some(item.content) == first_content);
+        let is_first = |item: &&Item| Some(item.content) == first_content;
+        let first = items.iter().take_while(is_first);
         let first: Vec<Fingerprint> = first.map(|item| item.own).collect();
         let id = fingerprinter.fingerprint(&("unnamed", request.caller, first));
         let key = SessionKey::new(request.caller, format!("{:032x}", id.0));
@@ -228,8 +227,7 @@ impl Sessions {
     /// Finds the session with the longest prefix of the conversation.
     async fn find_by_prefix(&self, request: &SessionRequest<'_>, items: &[Item]) -> Option<Lookup> {
         // What agents add to the first prompt is the same in many sessions.
-        let is_distinct = |item: &Item| !item.kind.is_added();
-        let first = items.iter().position(is_distinct)?;
+        let first = items.iter().position(|item| !item.kind.is_added())?;
         let items_from_first = items.get(first..).unwrap_or_default().iter();
         let prefixes: Vec<Fingerprint> = items_from_first.rev().map(|item| item.prefix).collect();
         let mut rest = prefixes.as_slice();
@@ -237,9 +235,8 @@ impl Sessions {
             let (batch, later) = rest.split_at(size.min(rest.len()));
             if let Some(found) = self.find(request.caller, batch).await {
                 let found = self.prefer_continued(request.caller, items, found).await;
-                let last = items
-                    .iter()
-                    .position(|item| item.prefix == found.fingerprint)?;
+                let is_found = |item: &Item| item.prefix == found.fingerprint;
+                let last = items.iter().position(is_found)?;
                 let prefix_match = PrefixMatch {
                     role: request.role,
                     known: items.get(..=last).unwrap_or_default(),
@@ -261,9 +258,8 @@ impl Sessions {
         items: &[Item],
         found: StoredMatch,
     ) -> StoredMatch {
-        let is_repeated = items
-            .last()
-            .is_some_and(|item| item.prefix == found.fingerprint);
+        let last = items.last().map(|item| item.prefix);
+        let is_repeated = last == Some(found.fingerprint);
         let response = items.iter().rfind(|item| item.by_model);
         let Some(response) = response.filter(|_| is_repeated) else {
             return found;
@@ -302,14 +298,11 @@ fn unique_fingerprints(
     if !items.iter().any(|item| item.by_model) {
         return Vec::new();
     }
-    let by_model = items.iter().rev().filter(|item| item.by_model);
-    let unique = by_model
-        .chain(summary_candidates(conversation))
-        .filter_map(|item| item.unique);
-    let results = items
-        .iter()
-        .rev()
-        .filter(|item| item.kind == ItemKind::Result);
+    let latest = items.iter().rev();
+    let by_model = latest.clone().filter(|item| item.by_model);
+    let found_by_text = by_model.chain(summary_candidates(conversation));
+    let unique = found_by_text.filter_map(|item| item.unique);
+    let results = latest.filter(|item| item.kind == ItemKind::Result);
     let chain = &conversation.chain;
     let replaced = results.map(|item| chain.replaced_result(fingerprinter, item.own));
     unique.chain(replaced).collect()

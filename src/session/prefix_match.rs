@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::{
     conversation::Item,
+    fingerprint::Fingerprint,
     in_flight::ConcurrentRequests,
     session_key::SessionKey,
     session_request::{CallRole, Lookup, MatchKind},
@@ -46,10 +47,8 @@ impl PrefixMatch<'_> {
 
     fn match_kind(&self, state: &SessionState) -> MatchKind {
         let last_known = self.known.last().map(|item| item.prefix);
-        let position = state
-            .prefixes
-            .iter()
-            .rposition(|prefix| Some(*prefix) == last_known);
+        let is_last_known = |prefix: &Fingerprint| Some(*prefix) == last_known;
+        let position = state.prefixes.iter().rposition(is_last_known);
         let end = state.prefixes.last();
         match position {
             _ if self.starts_again(state) => MatchKind::New,

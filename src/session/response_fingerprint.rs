@@ -69,10 +69,15 @@ impl ResponseFingerprinter {
         self.is_finished |= chunk.is_complete()?;
         for item in chunk.canonical_items()? {
             if item.kind == ItemKind::Text {
-                self.push_text(&item.text);
+                self.buffer.push_str(&item.text);
+                if self.buffer.len() >= TEXT_BUFFER_BYTES {
+                    self.flush_text();
+                }
             } else {
                 self.flush_text();
-                self.push_item(&item);
+                let unique = self.push_to_chain(&item);
+                self.has_calls |= item.kind == ItemKind::Call;
+                self.summary.unique.extend(unique);
             }
         }
         Ok(())
@@ -85,13 +90,6 @@ impl ResponseFingerprinter {
         ResponseSummary {
             ends_turn: self.is_finished && !self.has_calls,
             ..self.summary
-        }
-    }
-
-    fn push_text(&mut self, text: &str) {
-        self.buffer.push_str(text);
-        if self.buffer.len() >= TEXT_BUFFER_BYTES {
-            self.flush_text();
         }
     }
 
@@ -121,12 +119,6 @@ impl ResponseFingerprinter {
         }
         let trailing_space = text.strip_prefix(trimmed).unwrap_or_default();
         self.body.push(trailing_space.as_bytes());
-    }
-
-    fn push_item(&mut self, item: &CanonicalItem) {
-        let unique = self.push_to_chain(item);
-        self.has_calls |= item.kind == ItemKind::Call;
-        self.summary.unique.extend(unique);
     }
 
     /// Appends an item to the chain and returns its unique fingerprint.

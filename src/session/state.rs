@@ -159,18 +159,14 @@ impl SessionState {
     /// Merges another state of the same session. Entries of either are kept; where
     /// they differ, the state that was used last wins.
     pub fn merge(&mut self, other: Self) {
-        let (mut newer, older) = if other.last_seen > self.last_seen {
-            (other, std::mem::take(self))
-        } else {
-            (std::mem::take(self), other)
-        };
-        for (text, before) in [
-            (&mut newer.caller, older.caller),
-            (&mut newer.agent, older.agent),
-        ] {
-            if text.is_empty() {
-                *text = before;
-            }
+        let is_newer = other.last_seen > self.last_seen;
+        let own = std::mem::take(self);
+        let (mut newer, older) = if is_newer { (other, own) } else { (own, other) };
+        if newer.caller.is_empty() {
+            newer.caller = older.caller;
+        }
+        if newer.agent.is_empty() {
+            newer.agent = older.agent;
         }
         // Zero means never used.
         newer.first_seen = match (newer.first_seen, older.first_seen) {
@@ -224,11 +220,9 @@ impl SessionState {
     fn remove_longest_notes(&mut self) {
         let mut text = self.text_bytes();
         while text > MAX_HOOK_TEXT_BYTES {
-            let notes = self
-                .notes
-                .iter()
-                .map(|(item, note)| (note.text_bytes(), *item));
-            let Some((bytes, item)) = notes.max() else {
+            let notes = self.notes.iter();
+            let sizes = notes.map(|(item, note)| (note.text_bytes(), *item));
+            let Some((bytes, item)) = sizes.max() else {
                 return;
             };
             self.notes.remove(&item);

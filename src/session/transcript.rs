@@ -59,11 +59,10 @@ impl Transcripts {
             return;
         }
         let entries = fs::read_dir(&self.directory).into_iter().flatten();
-        for entry in entries
-            .flatten()
-            .filter(|entry| is_transcript(&entry.file_name()))
-        {
-            remove(&entry.path());
+        for entry in entries.flatten() {
+            if is_transcript(&entry.file_name()) {
+                remove(&entry.path());
+            }
         }
     }
 
@@ -74,8 +73,7 @@ impl Transcripts {
             log.last_used = Instant::now();
             return log.path.display().to_string();
         }
-        let project = sha256_hex(project);
-        let head = format::head(id, &project, now);
+        let head = format::head(id, &sha256_hex(project), now);
         let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
         let made = move || make(&directory, &id, &now, &head);
         let Some((path, bytes)) = blocking(made).await else {

@@ -54,8 +54,8 @@ impl ExchangeJudge {
                     "" => UNKNOWN_RULE,
                     rule => rule,
                 };
-                self.metrics
-                    .record_shadow_verdict(rule, change.kind.as_str());
+                let kind = change.kind.as_str();
+                self.metrics.record_shadow_verdict(rule, kind);
             }
             if comparison.changes.is_empty() {
                 let result = comparison.unknown.map_or("unchanged", |_| "unknown");

@@ -165,9 +165,8 @@ impl Activity {
 fn spawn(
     run: impl FnOnce(&Runtime) -> EndReason + Send + 'static,
 ) -> io::Result<oneshot::Receiver<EndReason>> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let mut runtime = runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build()?;
     let (end, ended) = oneshot::channel();
     let run = move || {
         // Judged calls are not logged. The decision log has their sums.

@@ -11,7 +11,7 @@ use crate::{
     config::Config,
     error::{ApiError, ErrorReason},
     hook,
-    state::{App, ConfigRevision, ReloadError, Snapshot},
+    state::{App, ReloadError, Snapshot},
     timestamp::rfc3339,
 };
 
@@ -156,8 +156,7 @@ pub struct ConfigDiff {
 /// Returns the config in use.
 pub fn current(app: &App) -> ConfigView {
     let snapshot = app.snapshot();
-    let sections = snapshot.config.document.sections().iter();
-    let sections = sections.map(|section| {
+    let sections = snapshot.config.document.sections().iter().map(|section| {
         let yaml = app.resources.trace.masked_text(&section.yaml());
         SectionView {
             name: section.name.clone(),
@@ -166,20 +165,21 @@ pub fn current(app: &App) -> ConfigView {
             yaml,
         }
     });
-    let refused = app.refused_reload().map(|refused| RefusedView {
-        time: rfc3339(refused.time),
-        cause: refused.cause.to_string(),
-        problems: refused
-            .error
-            .to_string()
-            .lines()
-            .map(str::to_owned)
-            .collect(),
+    let refused = app.refused_reload().map(|refused| {
+        let problems = refused.error.to_string();
+        RefusedView {
+            time: rfc3339(refused.time),
+            cause: refused.cause.to_string(),
+            problems: problems.lines().map(str::to_owned).collect(),
+        }
     });
     let warnings = hook::warnings(&snapshot.config).into_iter();
+    // A promoted revision may be in use instead of the file.
+    let promoted = app.active_revision();
+    let promoted = promoted.filter(|active| active.file != active.revision);
     ConfigView {
         version: snapshot.config.version.clone(),
-        file_version: promoted_over(app),
+        file_version: promoted.map(|active| active.file),
         sections: sections.collect(),
         warnings: warnings.map(|warning| warning.to_string()).collect(),
         revisions: revisions(app),
@@ -191,7 +191,14 @@ pub fn current(app: &App) -> ConfigView {
 
 /// Returns the configs that are or were in use, newest first.
 pub fn revisions(app: &App) -> Vec<RevisionView> {
-    (0..).zip(&app.revisions()).map(revision).collect()
+    let revisions = (0..).zip(app.revisions());
+    let views = revisions.map(|(number, revision)| RevisionView {
+        number,
+        version: revision.config.version.clone(),
+        applied: rfc3339(revision.applied),
+        cause: revision.cause.to_string(),
+    });
+    views.collect()
 }
 
 /// Returns the time since which the config is in use.
@@ -242,22 +249,15 @@ pub fn diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ApiError> {
         }
     };
     let (from, to) = (find(from)?, find(to)?);
-    let masked = |config: &Config| {
-        let yaml = config.document.to_yaml();
-        app.resources.trace.masked_text(&yaml)
-    };
+    let masked = |config: &Config| app.resources.trace.masked_text(&config.document.to_yaml());
     let (old, new) = (masked(&from), masked(&to));
-    let changes = TextDiff::configure()
-        .timeout(DIFF_TIMEOUT)
-        .diff_lines(&old, &new);
-    let diff = changes
-        .unified_diff()
-        .context_radius(CONTEXT_LINES)
-        .to_string();
+    let mut differ = TextDiff::configure();
+    let changes = differ.timeout(DIFF_TIMEOUT).diff_lines(&old, &new);
+    let mut diff = changes.unified_diff();
     Ok(ConfigDiff {
         from: from.version.clone(),
         to: to.version.clone(),
-        diff,
+        diff: diff.context_radius(CONTEXT_LINES).to_string(),
     })
 }
 
@@ -282,8 +282,7 @@ fn rollout(snapshot: &Snapshot) -> Option<RolloutView> {
 /// Returns the bundles in use, the organisation's first.
 fn bundles(app: &App) -> Vec<BundleView> {
     let snapshot = app.snapshot();
-    let layers = snapshot.config.layers.iter();
-    let bundles = layers.filter_map(|layer| {
+    let bundles = snapshot.config.layers.iter().filter_map(|layer| {
         let manifest = layer.bundle.as_ref()?.bundle().manifest();
         let status = app.resources.bundles.get(&layer.name);
         Some(BundleView {
@@ -296,19 +295,4 @@ fn bundles(app: &App) -> Vec<BundleView> {
         })
     });
     bundles.collect()
-}
-
-/// Returns the version of the config file, if a promoted revision is in use instead of it.
-fn promoted_over(app: &App) -> Option<String> {
-    let active = app.active_revision()?;
-    (active.file != active.revision).then_some(active.file)
-}
-
-fn revision((number, revision): (usize, &ConfigRevision)) -> RevisionView {
-    RevisionView {
-        number,
-        version: revision.config.version.clone(),
-        applied: rfc3339(revision.applied),
-        cause: revision.cause.to_string(),
-    }
 }

@@ -42,10 +42,8 @@ pub fn view_content(
         request.id = request,
         "content of a call viewed"
     );
-    record_view(
-        app,
-        ViewRecord::new(&principal.name, &content.id, &content.session, reason),
-    )?;
+    let record = ViewRecord::new(&principal.name, &content.id, &content.session, reason);
+    record_view(app, record)?;
     Ok(Some(content))
 }
 

@@ -1,5 +1,6 @@
 //! State of this replica, and of all that share its Redis.
 
+use super::config::applied;
 use crate::{
     error::{ApiError, ErrorReason},
     fleet::{DecisionLogHead, Fleet, FleetStatus, ReplicaStatus},
@@ -14,16 +15,14 @@ const MAX_ERROR_CHARS: usize = 2000;
 pub fn own_status(app: &App, fleet: &Fleet) -> ReplicaStatus {
     let snapshot = app.snapshot();
     let proven = snapshot.proofs.statuses().filter(|guard| guard.proven);
-    let revision = app.revisions().into_iter().next();
+    let since = applied(app);
     let refused = app.refused_reload();
     let head = snapshot.audit.as_ref().and_then(|audit| audit.file_head());
     ReplicaStatus {
-        id: fleet.replica().to_owned(),
+        id: fleet.replica.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: snapshot.config.version.clone(),
-        since: revision
-            .map(|revision| rfc3339(revision.applied))
-            .unwrap_or_default(),
+        since: since.map(rfc3339).unwrap_or_default(),
         last_reload_error: refused.map(|refused| {
             let error = refused.error.to_string();
             error.chars().take(MAX_ERROR_CHARS).collect()
@@ -31,7 +30,7 @@ pub fn own_status(app: &App, fleet: &Fleet) -> ReplicaStatus {
         guards_proven: proven.count(),
         guards_unproven: snapshot.unproven_guards(),
         decision_log: head.map(|(path, head)| DecisionLogHead {
-            log: format!("{}:{}", fleet.host(), path.display()),
+            log: format!("{}:{}", fleet.host, path.display()),
             seq: head.seq,
             hash: head.hash,
         }),

@@ -103,6 +103,7 @@ pub fn overview(app: &App) -> Overview {
     let metrics = &resources.metrics;
     let config = &snapshot.config;
     let applied = applied(app);
+    let age = applied.map_or(0, |time| Timestamp::now().duration_since(time).as_secs());
     let guards = config.guards_that_fail_open();
     let guards = guards.map(|(event, hook)| OpenGuard {
         event: event.as_str(),
@@ -119,7 +120,7 @@ pub fn overview(app: &App) -> Overview {
         config: ConfigStatus {
             version: config.version.clone(),
             applied: applied.map(rfc3339).unwrap_or_default(),
-            age_s: applied.map_or(0, seconds_since),
+            age_s: u64::try_from(age).unwrap_or_default(),
             warnings: hook::warnings(config).len(),
             last_reload_refused: app.refused_reload().is_some(),
         },
@@ -137,11 +138,6 @@ pub fn overview(app: &App) -> Overview {
             dropped_lines: metrics.audit_dropped_lines.get(),
         }),
     }
-}
-
-fn seconds_since(time: Timestamp) -> u64 {
-    let elapsed = Timestamp::now().duration_since(time);
-    u64::try_from(elapsed.as_secs()).unwrap_or_default()
 }
 
 /// Returns the configured upstreams, and every fallback whose circuit breaker is open.

@@ -69,13 +69,11 @@ fn headers(api: Api, call: &CallRecord) -> Map<String, Value> {
         }
     };
     let version = (api == Api::Anthropic).then(|| ANTHROPIC_VERSION.to_owned());
+    let agent = Some(call.agent.to_string()).filter(|agent| !agent.is_empty());
     let headers = [
         ("anthropic-version", version),
         (key, (!call.caller.is_empty()).then_some(value)),
-        (
-            "user-agent",
-            Some(call.agent.to_string()).filter(|agent| !agent.is_empty()),
-        ),
+        ("user-agent", agent),
     ];
     let headers = headers.into_iter();
     let present = headers.filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));

@@ -68,11 +68,8 @@ impl RuleRemark {
 pub fn rules(app: &App) -> Vec<RuleView> {
     let snapshot = app.snapshot();
     let mut views = rules_of(&snapshot);
-    let candidates = snapshot
-        .active_candidate()
-        .map(rules_of)
-        .unwrap_or_default();
-    for view in candidates {
+    let candidate = snapshot.active_candidate();
+    for view in candidate.map(rules_of).unwrap_or_default() {
         let mut known = views.iter();
         if !known.any(|known| known.summary.rule == view.summary.rule) {
             views.push(RuleView {
@@ -85,13 +82,11 @@ pub fn rules(app: &App) -> Vec<RuleView> {
 }
 
 fn rules_of(snapshot: &Snapshot) -> Vec<RuleView> {
-    let open = snapshot.config.guards_that_fail_open();
-    let open: Vec<(String, String, u64)> = open
-        .map(|(_, hook)| {
-            let file = hook.span.file.display().to_string();
-            (hook.label().to_owned(), file, hook.span.line)
-        })
-        .collect();
+    let open = snapshot.config.guards_that_fail_open().map(|(_, hook)| {
+        let file = hook.span.file.display().to_string();
+        (hook.label().to_owned(), file, hook.span.line)
+    });
+    let open: Vec<(String, String, u64)> = open.collect();
     let views = snapshot.trace.rules().map(|(rule, summary)| {
         let at = &summary.rule.at;
         let fails_open = open.iter().any(|(name, file, line)| {
@@ -116,18 +111,16 @@ fn remarks(
     let rule = &summary.rule;
     let is_asked = summary.asked > 0;
     let has_acted = summary.acted > 0 || summary.would_have > 0;
+    let is_proven = proof.map(|proof| proof.proven);
     let found = [
-        (
-            proof.is_some_and(|proof| !proof.proven),
-            RuleRemark::NotProven,
-        ),
+        (is_proven == Some(false), RuleRemark::NotProven),
         (summary.last_day.failed > 0, RuleRemark::Failing),
         (fails_open, RuleRemark::FailsOpen),
         (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
         (is_asked && !has_acted, RuleRemark::NeverActed),
         (rule.mode == "observe", RuleRemark::Observes),
         (rule.disabled, RuleRemark::Disabled),
-        (proof.is_some_and(|proof| proof.proven), RuleRemark::Proven),
+        (is_proven == Some(true), RuleRemark::Proven),
     ];
     let found = found.into_iter().filter(|(holds, _)| *holds);
     found.map(|(_, state)| state).collect()

@@ -70,11 +70,11 @@ pub struct SessionDetails {
 pub async fn newest(app: &App, limit: usize) -> SessionList {
     let snapshot = app.snapshot();
     let newest = snapshot.sessions.store().newest(limit).await;
-    let sessions = newest.iter();
+    let sessions = newest
+        .iter()
+        .map(|(key, state)| SessionInfo::new(app, key, state));
     SessionList {
-        sessions: sessions
-            .map(|(key, state)| SessionInfo::new(app, key, state))
-            .collect(),
+        sessions: sessions.collect(),
     }
 }
 
@@ -83,9 +83,8 @@ pub async fn newest(app: &App, limit: usize) -> SessionList {
 pub async fn find(app: &App, id: &str, caller: Option<&str>) -> Option<SessionDetails> {
     let snapshot = app.snapshot();
     let sessions = snapshot.sessions.store().find_by_id(id).await;
-    let matching = sessions
-        .iter()
-        .filter(|(key, _)| caller.is_none_or(|caller| *caller == key.caller));
+    let is_wanted = |key: &SessionKey| caller.is_none_or(|caller| *caller == key.caller);
+    let matching = sessions.iter().filter(|(key, _)| is_wanted(key));
     let newest = matching.max_by_key(|(_, state)| state.last_seen);
     newest.map(|(key, state)| SessionDetails::new(app, key, state))
 }
@@ -127,9 +126,9 @@ impl SessionDetails {
 
 /// Returns the name of the caller with a key; empty if it is unknown.
 fn caller_name(app: &App, key: &str) -> String {
-    let seen = || app.resources.auth.name_of(key);
-    match app.snapshot().authenticator.name_of(key) {
-        Some(name) => name.to_owned(),
-        None => seen().map_or_else(String::new, |name| name.to_string()),
+    if let Some(name) = app.snapshot().authenticator.name_of(key) {
+        return name.to_owned();
     }
+    let seen = app.resources.auth.name_of(key);
+    seen.unwrap_or_default().to_string()
 }

@@ -37,15 +37,6 @@ impl RuleSource {
         let file = file.and_then(|file| absolute(file).ok());
         file.map_or(Self::CommandLine, Self::File)
     }
-
-    /// Returns the config that a test names.
-    fn config(&self) -> Option<String> {
-        match self {
-            Self::File(path) => Some(path.display().to_string()),
-            Self::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
-            Self::CommandLine => None,
-        }
-    }
 }
 
 /// Returns a file of one case: the request and the answers of a call, and its verdict. `None`
@@ -63,11 +54,9 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
 /// a policy removed a call of a tool.
 fn verdict(call: &CallRecord) -> Action {
     let verdicts = call.events().iter().map(|event| event.verdict);
-    let runs = call.events().iter().flat_map(|event| &event.rules);
-    let enforced = runs
-        .filter_map(TracedRun::asked)
-        .filter(|run| run.would.is_none());
-    let removals = enforced.filter(|run| run.refused_calls > 0);
+    let rules = call.events().iter().flat_map(|event| &event.rules);
+    let runs = rules.filter_map(TracedRun::asked);
+    let removals = runs.filter(|run| run.would.is_none() && run.refused_calls > 0);
     let verdicts = verdicts.chain(removals.map(|_| Action::Deny));
     verdicts.max().unwrap_or(Action::Proceed)
 }
@@ -108,7 +97,11 @@ pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
 }
 
 fn file(app: &App, case: Map<String, Value>) -> String {
-    let config = RuleSource::of(&app.snapshot().config).config();
+    let config = match RuleSource::of(&app.snapshot().config) {
+        RuleSource::File(path) => Some(path.display().to_string()),
+        RuleSource::Bundles => Some(CONFIG_OF_BUNDLE.to_owned()),
+        RuleSource::CommandLine => None,
+    };
     let mut file = Map::new();
     file.extend(config.map(|config| ("config".to_owned(), json!(config))));
     let cases = Value::Array(vec![Value::Object(case)]);

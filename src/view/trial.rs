@@ -98,8 +98,7 @@ fn config(app: &App, version: Option<&str>) -> Result<Arc<Config>, ApiError> {
     let Some(version) = version else {
         return Ok(Arc::clone(&app.snapshot().config));
     };
-    let revisions = app.revisions().into_iter();
-    let mut configs = revisions.map(|revision| revision.config);
+    let mut configs = app.revisions().into_iter().map(|revision| revision.config);
     let found = configs.find(|config| config.version == version);
     found.ok_or_else(|| {
         let message = format!("no revision of the config has the version `{version}`");

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::{
-    audit_log::field_mask::FieldMask,
+    audit_log::field_mask::masked,
     config::{AuditSinkSettings, SinkFormat},
     service_client::{ClientError, RequestError, client_builder, read_body},
 };
@@ -26,10 +26,9 @@ const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
 /// An endpoint that receives lines.
 #[derive(Debug)]
 pub(in crate::audit_log) struct SinkEndpoint {
-    pub(super) settings: AuditSinkSettings,
+    pub(in crate::audit_log) settings: AuditSinkSettings,
     client: reqwest::Client,
     headers: HeaderMap,
-    mask: FieldMask,
 }
 
 /// Error of reading lines from the log or sending them to the endpoint.
@@ -84,18 +83,12 @@ impl SinkEndpoint {
         let gzip = HeaderValue::from_static("gzip");
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(header::CONTENT_ENCODING, gzip);
-        let (drop, hash) = (settings.mask.drop.clone(), settings.mask.hash.clone());
+
         Ok(Self {
             settings: settings.clone(),
             client,
             headers,
-            mask: FieldMask::new(drop, hash),
         })
-    }
-
-    /// Returns whether the settings are those of another endpoint.
-    pub(in crate::audit_log) fn is_same(&self, other: &Self) -> bool {
-        self.settings == other.settings
     }
 
     /// Sends lines once. Returns the number of those that the endpoint will never accept.
@@ -132,19 +125,16 @@ impl SinkEndpoint {
             body.write_all(b"[")?;
         }
         for (index, line) in lines.iter().enumerate() {
-            let line = self.mask.apply(&line.bytes);
-            match self.settings.format {
-                SinkFormat::JsonArray if index > 0 => body.write_all(b",")?,
-                SinkFormat::JsonArray => (),
-                SinkFormat::SplunkHec => body.write_all(splunk_event(&line)?.as_bytes())?,
-                SinkFormat::ElasticBulk => body.write_all(bulk_action(&line)?.as_bytes())?,
-            }
+            let line = masked(&self.settings.mask, &line.bytes);
+            let (before, after) = match self.settings.format {
+                SinkFormat::JsonArray if index == 0 => (String::new(), ""),
+                SinkFormat::JsonArray => (",".to_owned(), ""),
+                SinkFormat::SplunkHec => (splunk_event(&line)?, "}\n"),
+                SinkFormat::ElasticBulk => (bulk_action(&line)?, "\n"),
+            };
+            body.write_all(before.as_bytes())?;
             body.write_all(&line)?;
-            match self.settings.format {
-                SinkFormat::JsonArray => (),
-                SinkFormat::SplunkHec => body.write_all(b"}\n")?,
-                SinkFormat::ElasticBulk => body.write_all(b"\n")?,
-            }
+            body.write_all(after.as_bytes())?;
         }
         if is_array {
             body.write_all(b"]")?;
@@ -189,17 +179,15 @@ fn key(line: &[u8]) -> io::Result<LineKey<'_>> {
 /// Returns the number of lines that the bulk API will never accept; 409 means that it has
 /// a line already.
 fn refused_lines(response: &[u8]) -> Result<u64, SendError> {
-    let response: BulkResponse =
-        serde_json::from_slice(response).map_err(|_| SendError::Response)?;
+    let response = serde_json::from_slice(response);
+    let response: BulkResponse = response.map_err(|_| SendError::Response)?;
     if !response.errors {
         return Ok(0);
     }
     let items = response.items.iter().flat_map(BTreeMap::values);
     let statuses: Vec<u16> = items.map(|item| item.status).collect();
-    if statuses
-        .iter()
-        .any(|status| *status == 429 || *status >= 500)
-    {
+    let is_busy = |status: &u16| *status == 429 || *status >= 500;
+    if statuses.iter().any(is_busy) {
         return Err(SendError::Busy);
     }
     let refused = |status: &&u16| **status >= 400 && **status != 409;

@@ -1,7 +1,7 @@
 //! `PATH.sent`: the place of the last line that the endpoint has accepted.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, ErrorKind, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -36,12 +36,13 @@ fn load(log: &Path) -> io::Result<Option<ReadPosition>> {
 /// Fails if the file cannot be written; the old place is kept.
 pub(super) fn save(log: &Path, position: &ReadPosition) -> io::Result<()> {
     let next = with_suffix(log, "sent-next");
-    let mut file: File = OpenOptions::new()
+    let mut options = OpenOptions::new();
+    options
         .write(true)
         .create(true)
         .truncate(true)
-        .mode(FILE_MODE)
-        .open(&next)?;
+        .mode(FILE_MODE);
+    let mut file = options.open(&next)?;
     file.write_all(&serde_json::to_vec(position)?)?;
     file.sync_data()?;
     fs::rename(next, with_suffix(log, "sent"))
@@ -49,7 +50,6 @@ pub(super) fn save(log: &Path, position: &ReadPosition) -> io::Result<()> {
 
 fn with_suffix(log: &Path, suffix: &str) -> PathBuf {
     let mut name = log.file_name().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(suffix);
+    name.push(format!(".{suffix}"));
     log.with_file_name(name)
 }

@@ -91,8 +91,7 @@ impl SinkTask {
     /// Waits until the config in force has an endpoint; returns `None` if the log was
     /// closed without.
     async fn wait_for_endpoint(&mut self) -> Option<Arc<SinkEndpoint>> {
-        let endpoint = self.endpoint.wait_for(Option::is_some).await;
-        endpoint.ok()?.clone()
+        self.endpoint.wait_for(Option::is_some).await.ok()?.clone()
     }
 
     /// Sends all lines if the last accepted line is that of another log.
@@ -159,8 +158,8 @@ impl SinkTask {
             backoff = MIN_BACKOFF;
             self.record_missing(std::mem::take(&mut missing));
             if let Some(last) = end.checked_sub(1).and_then(|last| lines.get(last)) {
-                self.record_accepted(last, (end - start) as u64, refused)
-                    .await;
+                let accepted = (end - start) as u64;
+                self.record_accepted(last, accepted, refused).await;
             }
             start = end;
         }
@@ -231,10 +230,8 @@ impl SinkTask {
 
     /// Counts the lines up to this one that are not sent.
     pub(in crate::audit_log) fn record_lag_behind(&self, last_seq: u64) {
-        let lag = last_seq.saturating_sub(self.sent_seq());
-        self.metrics
-            .audit_sink_lag
-            .set(i64::try_from(lag).unwrap_or(i64::MAX));
+        let lag = i64::try_from(last_seq.saturating_sub(self.sent_seq()));
+        self.metrics.audit_sink_lag.set(lag.unwrap_or(i64::MAX));
     }
 
     fn sent_seq(&self) -> u64 {

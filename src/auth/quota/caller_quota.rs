@@ -31,7 +31,7 @@ pub(in crate::auth) struct Quota {
     /// The key in `event::Caller`, which is a hash.
     key: Arc<str>,
     /// Name of the caller.
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
     /// Requests of this process.
     in_flight: AtomicUsize,
     usage: Arc<Mutex<CallerUsage>>,
@@ -48,7 +48,7 @@ pub(in crate::auth) struct CallerCall {
 
 /// Counts a request against its caller's limits until it is dropped.
 #[derive(Debug)]
-pub struct CallerInFlightGuard(Arc<CallerCall>);
+pub struct CallerInFlightGuard(pub(in crate::auth) Arc<CallerCall>);
 
 /// Tokens that a request may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,10 +88,6 @@ impl Quota {
             name: Arc::clone(name),
             ..Self::default()
         }
-    }
-
-    pub(super) const fn name(&self) -> &Arc<str> {
-        &self.name
     }
 
     /// Counts a request, unless it exceeds a limit of `grant`. If the future is dropped, the
@@ -173,9 +169,8 @@ impl Entry<'_> {
             LossMode::Divided(replicas) => self.check(replicas)?,
             LossMode::Unlimited => {}
             LossMode::Refused => {
-                return Err(QuotaExceeded::Unavailable {
-                    caller: Arc::clone(&self.quota.name),
-                });
+                let caller = Arc::clone(&self.quota.name);
+                return Err(QuotaExceeded::Unavailable { caller });
             }
         }
         Ok(CountedBy::Process)
@@ -243,10 +238,8 @@ impl Entry<'_> {
     }
 
     fn too_many_calls(&self, limit: usize) -> QuotaExceeded {
-        QuotaExceeded::Concurrency {
-            caller: Arc::clone(&self.quota.name),
-            limit,
-        }
+        let caller = Arc::clone(&self.quota.name);
+        QuotaExceeded::Concurrency { caller, limit }
     }
 
     fn tokens_refused(&self, refused: TokensRefused, rest: Duration) -> Result<(), QuotaExceeded> {
@@ -302,12 +295,6 @@ impl CallerCall {
         if let Some(queue) = &self.queue {
             queue.add(&self.quota.key, &self.quota.usage);
         }
-    }
-}
-
-impl CallerInFlightGuard {
-    pub(in crate::auth) const fn call(&self) -> &Arc<CallerCall> {
-        &self.0
     }
 }
 

@@ -221,8 +221,7 @@ impl CallerUsage {
         self.changed.remove(&id);
         self.tokens.release(call.reserved);
         if call.spent > 0 {
-            let output = call.spent.saturating_sub(call.request);
-            self.outputs.record(output);
+            self.outputs.record(call.spent.saturating_sub(call.request));
         }
         if call.lease != Lease::None {
             self.ended.push(id);

@@ -26,10 +26,8 @@ impl RecentOutputs {
         let mut sorted: Vec<u64> = self.0.iter().copied().collect();
         sorted.sort_unstable();
         let rank = (sorted.len() * 95).div_ceil(100).saturating_sub(1);
-        let percentile = sorted.get(rank).copied();
-        percentile
-            .unwrap_or(MAX_RESERVED_OUTPUT)
-            .min(MAX_RESERVED_OUTPUT)
+        let percentile = sorted.get(rank).copied().unwrap_or(u64::MAX);
+        percentile.min(MAX_RESERVED_OUTPUT)
     }
 }
 

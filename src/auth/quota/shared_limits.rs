@@ -84,10 +84,9 @@ impl SharedLimits {
 
     /// Returns how this process limits callers while Redis is unavailable.
     pub(super) fn loss_mode(&self) -> LossMode {
+        let replicas = self.fleet.replicas().max(self.min_replicas);
         match self.on_loss {
-            OnStoreLoss::Share => {
-                LossMode::Divided(self.fleet.replicas().max(self.min_replicas).max(1))
-            }
+            OnStoreLoss::Share => LossMode::Divided(replicas.max(1)),
             OnStoreLoss::Local => LossMode::Divided(1),
             OnStoreLoss::Open => LossMode::Unlimited,
             OnStoreLoss::Closed => LossMode::Refused,
@@ -108,7 +107,7 @@ impl SharedLimits {
             return Some(Admission::Admitted);
         }
         let call = run(caller, &sync, request);
-        let connection = self.fleet.connection();
+        let connection = &self.fleet.connection;
         let answer: Option<LimitsAnswer> = connection.run_script(&self.script, &call).await;
         let Some(answer) = answer else {
             self.lose();

@@ -79,10 +79,8 @@ impl SyncQueue {
             *renewed_at = Instant::now();
         }
         let next_beat = Instant::now() + Fleet::INTERVAL;
-        while timeout_at(next_beat, self.has_changes.notified())
-            .await
-            .is_ok()
-        {
+        let has_changes = &self.has_changes;
+        while timeout_at(next_beat, has_changes.notified()).await.is_ok() {
             sleep(COLLECT_INTERVAL).await;
             if !self.sync(limits, SyncScope::Changes).await {
                 return;
@@ -102,9 +100,8 @@ impl SyncQueue {
         });
         let written = written.buffer_unordered(MAX_CONCURRENT_SYNCS);
         // None is dropped before its end: it would not restore the tokens that it took.
-        written
-            .fold(true, async |all, is_written| all && is_written)
-            .await
+        let all_written = written.fold(true, async |all, is_written| all && is_written);
+        all_written.await
     }
 }
 
@@ -114,14 +111,12 @@ impl FollowedCallers {
         let changed = mem::take(&mut self.changed);
         if scope == SyncScope::All {
             self.all.retain(|_, usage| usage.lock().needs_sync());
-            let all = self.all.iter();
-            return all
-                .map(|(key, usage)| (Arc::clone(key), Arc::clone(usage)))
-                .collect();
+            return self.all.clone().into_iter().collect();
         }
-        let changed = changed.into_iter();
-        let usages =
-            changed.filter_map(|key| Some((Arc::clone(&key), Arc::clone(self.all.get(&key)?))));
+        let usages = changed.into_iter().filter_map(|key| {
+            let usage = Arc::clone(self.all.get(&key)?);
+            Some((key, usage))
+        });
         usages.collect()
     }
 }

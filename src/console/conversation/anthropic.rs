@@ -8,11 +8,10 @@ use super::turn::{NamesOfCalls, ShownPart, ShownTurn, elements, field, text_or_p
 pub(super) fn request(body: &Value) -> Vec<ShownTurn<'_>> {
     let messages = elements(body, "messages");
     let mut names = NamesOfCalls::default();
-    for block in messages
-        .iter()
-        .flat_map(|message| elements(message, "content"))
-    {
-        names.add(field(block, "id"), field(block, "name"));
+    for message in messages {
+        for block in elements(message, "content") {
+            names.add(field(block, "id"), field(block, "name"));
+        }
     }
     let system = body.get("system").map(|system| ShownTurn {
         role: "system",

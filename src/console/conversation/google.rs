@@ -41,11 +41,9 @@ fn parts(content: &Value) -> Vec<ShownPart<'_>> {
 
 fn part(part: &Value) -> ShownPart<'_> {
     if let Some(text) = part.get("text").and_then(Value::as_str) {
-        let is_thought = part.get("thought") == Some(&Value::Bool(true));
-        return if is_thought {
-            ShownPart::thought(text)
-        } else {
-            ShownPart::text(text)
+        return match part.get("thought") {
+            Some(Value::Bool(true)) => ShownPart::thought(text),
+            _ => ShownPart::text(text),
         };
     }
     if let Some(call) = either(part, ["functionCall", "function_call"]) {

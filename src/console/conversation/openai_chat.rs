@@ -10,12 +10,11 @@ use super::turn::{NamesOfCalls, ShownPart, ShownTurn, elements, field, text_or_p
 pub(super) fn request(body: &Value) -> Vec<ShownTurn<'_>> {
     let messages = elements(body, "messages");
     let mut names = NamesOfCalls::default();
-    for call in messages
-        .iter()
-        .flat_map(|message| elements(message, "tool_calls"))
-    {
-        let (name, _) = name_and_arguments(call);
-        names.add(field(call, "id"), name);
+    for message in messages {
+        for call in elements(message, "tool_calls") {
+            let (name, _) = name_and_arguments(call);
+            names.add(field(call, "id"), name);
+        }
     }
     let turns = messages.iter().map(|message| ShownTurn {
         role: field(message, "role"),

@@ -77,9 +77,8 @@ const fn turn<'a>(role: &'a str, parts: Vec<ShownPart<'a>>) -> ShownTurn<'a> {
 fn thoughts(item: &Value) -> Vec<ShownPart<'_>> {
     let texts = ["summary", "content"].map(|name| elements(item, name));
     let texts = texts.into_iter().flatten();
-    let mut thoughts: Vec<ShownPart<'_>> = texts
-        .map(|text| ShownPart::thought(field(text, "text")))
-        .collect();
+    let thoughts = texts.map(|text| ShownPart::thought(field(text, "text")));
+    let mut thoughts: Vec<ShownPart<'_>> = thoughts.collect();
     if thoughts.is_empty() {
         thoughts.push(ShownPart::thought(""));
     }

@@ -64,8 +64,7 @@ impl<'a> ShownPart<'a> {
 
     /// Returns media with its data in base64.
     pub(super) fn media_of_data(kind: &str, media_type: &str, data: &str) -> Self {
-        let size = u64::try_from(data.len() / 4 * 3).unwrap_or(u64::MAX);
-        let size = bytes(size);
+        let size = bytes(u64::try_from(data.len() / 4 * 3).unwrap_or(u64::MAX));
         // A media type such as `image/png` names the kind itself.
         Self::Media(if media_type.starts_with(kind) {
             format!("{media_type}, {size}")
@@ -104,8 +103,7 @@ impl<'a> NamesOfCalls<'a> {
 
 /// Returns a text of an object; empty if it has none.
 pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a str {
-    let text = value.get(name).and_then(Value::as_str);
-    text.unwrap_or_default()
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the elements of a list of an object.

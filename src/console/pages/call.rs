@@ -10,7 +10,7 @@ use crate::{
         call_row::{LIST, caller, verdict},
         conversation::conversation,
         form::FormFields,
-        format::{calls_with, config_line, duration, item_address},
+        format::{calls_with, config_line, duration, item_address, with_parameter},
         page::{Page, badge},
         svg,
         timeline::timeline,
@@ -37,6 +37,7 @@ pub(in crate::console) async fn show(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
+    fields: FormFields,
 ) -> Result<Page, ApiError> {
     let query = query.unwrap_or_default();
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS).unwrap_or_default();
@@ -44,7 +45,7 @@ pub(in crate::console) async fn show(
         return Err(unknown_call(&app, &id));
     };
     found.call = visible_call(&principal, found.call);
-    let content = match FormFields::from_query(Some(&query)).get("content") {
+    let content = match fields.get("content") {
         "" => None,
         _ => view_content(&app, &principal, &id, REASON)?,
     };
@@ -164,8 +165,7 @@ fn charts(call: &CallRecord) -> Markup {
 }
 
 fn content_link(found: &CallView, principal: &AdminPrincipal, query: &str) -> Markup {
-    let separator = if query.is_empty() { "" } else { "&" };
-    let shown = format!("{query}{separator}content=1");
+    let shown = with_parameter(query, "content=1");
     html! {
         @if !found.has_content {
             p { "Not kept. " code { "trace.content" } " of the config keeps the content of denied, edited "

@@ -11,13 +11,12 @@ use futures_util::stream;
 use http::{HeaderMap, header};
 use maud::{Markup, html};
 use tokio::time::{Instant, timeout_at};
-use url::form_urlencoded;
 
 use crate::{
     console::{
         call_row::{COLUMNS, CallRow, LIST, models, short_time},
         form::FormFields,
-        format::duration,
+        format::{duration, with_parameter},
         page::{Page, header_cell},
     },
     error::{ApiError, ErrorReason},
@@ -39,14 +38,16 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const MAX_STREAM_TIME: Duration = Duration::from_mins(10);
 
 /// Shows the calls that match the filter of the query.
-pub(in crate::console) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Page {
+pub(in crate::console) async fn list(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    fields: FormFields,
+) -> Page {
     let query = query.unwrap_or_default();
-    let parsed = TraceFilter::from_query(&query, &PAGE_PARAMETERS);
-    let (filter, problem) = match parsed {
+    let (filter, problem) = match TraceFilter::from_query(&query, &PAGE_PARAMETERS) {
         Ok(filter) => (filter, None),
         Err(error) => (TraceFilter::default(), Some(error.to_string())),
     };
-    let fields = FormFields::from_query(Some(&query));
     let cursor = fields.get("cursor").parse().ok();
     let words = match &problem {
         Some(_) => fields.get("q").to_owned(),
@@ -72,11 +73,11 @@ pub(in crate::console) async fn stream(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
+    fields: FormFields,
 ) -> Result<Response, ApiError> {
     let query = query.unwrap_or_default();
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS)
         .map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))?;
-    let fields = FormFields::from_query(Some(&query));
     let after = live_tail::last_position(&headers).or_else(|| fields.get("after").parse().ok());
     let tail = LiveTail {
         query: filter.to_query(),
@@ -119,11 +120,8 @@ impl LiveTail {
     }
 
     fn events(&self, batch: &TraceBatch) -> String {
-        let rows: Vec<CallRow> = batch
-            .calls
-            .iter()
-            .map(|call| CallRow::new(call, &self.query))
-            .collect();
+        let calls = batch.calls.iter();
+        let rows: Vec<CallRow> = calls.map(|call| CallRow::new(call, &self.query)).collect();
         // Rows hold texts only, so this cannot fail.
         let rows = serde_json::to_string(&rows).unwrap_or_default();
         let lost = live_tail::lost_event(&self.subscription, batch).unwrap_or_default();
@@ -156,9 +154,6 @@ fn filter_form(words: &str, problem: Option<&str>) -> Markup {
 }
 
 fn in_flight(found: &InFlightCalls) -> Markup {
-    let columns = [
-        "Since", "For", "Method", "Model", "Caller", "Session", "Action", "Status",
-    ];
     html! {
         details.in-flight open[!found.calls.is_empty()] {
             summary { (found.calls.len()) " of " (found.total) " calls in flight match" }
@@ -166,7 +161,11 @@ fn in_flight(found: &InFlightCalls) -> Markup {
                 div.scroll tabindex="0" role="region" aria-label="Calls in flight" {
                     table {
                         caption { "When this page was made, the oldest first" }
-                        thead { tr { @for column in columns { (header_cell(column)) } } }
+                        thead { tr {
+                            @for column in ["Since", "For", "Method", "Model", "Caller", "Session", "Action", "Status"] {
+                                (header_cell(column))
+                            }
+                        } }
                         tbody { @for call in &found.calls { (in_flight_row(call)) } }
                     }
                 }
@@ -218,7 +217,8 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
             }
         }
         @if let Some(next) = page.next {
-            p { a href={ (LIST) "?" (with_cursor(&query, next)) } { "Older calls" } }
+            @let query = with_parameter(&query, &format!("cursor={next}"));
+            p { a href={ (LIST) "?" (query) } { "Older calls" } }
         }
     }
 }
@@ -238,10 +238,4 @@ fn scan_range(page: &CallPage, cursor: Option<u64>) -> Markup {
             (none)
         }
     }
-}
-
-fn with_cursor(query: &str, cursor: u64) -> String {
-    let mut query = form_urlencoded::Serializer::new(query.to_owned());
-    query.append_pair("cursor", &cursor.to_string());
-    query.finish()
 }

@@ -2,7 +2,7 @@
 //! or to return to.
 
 use axum::{
-    extract::{RawQuery, State},
+    extract::State,
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
@@ -16,7 +16,7 @@ use crate::{
         shadow_state::shadow_state,
     },
     error::ApiError,
-    state::{App, ReloadError, ShadowAction},
+    state::{App, ShadowAction},
     view::{
         config::{self, ConfigView, RolloutView, StoredRevisionView},
         config_change::{self, on_blocking_thread},
@@ -36,8 +36,8 @@ const PROMOTED: &str = "promoted";
 /// reason.
 pub(in crate::console) async fn show(
     State(app): State<App>,
-    RawQuery(query): RawQuery,
     principal: AdminPrincipal,
+    fields: FormFields,
 ) -> Result<Page, ApiError> {
     let shadow = app.resources.shadow.request(ShadowAction::Status).await?;
     let read = on_blocking_thread(move || {
@@ -45,14 +45,11 @@ pub(in crate::console) async fn show(
         (config::current(&app), kept)
     });
     let (view, kept) = read.await?;
-    let is_promoted = !FormFields::from_query(query.as_deref())
-        .get(PROMOTED)
-        .is_empty();
     let body = html! {
         p { "The version " code { (view.version) } " is in use. " a href="/console/config" { "Config" }
             " shows it, and reloads the config files." }
         (promotion_state(&view))
-        @if is_promoted { p role="status" { "The revision is in use." } }
+        @if !fields.get(PROMOTED).is_empty() { p role="status" { "The revision is in use." } }
         h2 { "Shadow" }
         (shadow_state(&shadow, &principal))
         h2 { "Rollout" }
@@ -63,7 +60,7 @@ pub(in crate::console) async fn show(
         h2 { "Kept revisions" }
         @match &kept {
             Some(Ok(kept)) => (kept_revisions(kept, &view.version, &principal)),
-            Some(Err(error)) => (problem(error)),
+            Some(Err(error)) => div.problem role="status" { (error) },
             None => p { "None are kept. " code { "revisions" } " in the config keeps each config that is taken into use." },
         }
     };
@@ -133,10 +130,6 @@ fn back() -> Response {
     Redirect::to(&format!("{ADDRESS}?{PROMOTED}=1")).into_response()
 }
 
-fn problem(error: &ReloadError) -> Markup {
-    html! { div.problem role="status" { (error) } }
-}
-
 fn rollout_state(rollout: &RolloutView) -> Markup {
     let rows = html! {
         @for arm in &rollout.arms {
@@ -148,7 +141,6 @@ fn rollout_state(rollout: &RolloutView) -> Markup {
             }
         }
     };
-    let headings = ["Version", "Calls", "Denied", "With failed hooks"];
     html! {
         @if rollout.is_aborted {
             p.problem role="status" { "The rollout of " code { (rollout.to) }
@@ -157,7 +149,7 @@ fn rollout_state(rollout: &RolloutView) -> Markup {
             p role="status" { "The config " code { (rollout.to) } " is rolled out to "
                 (rollout.percent) " % of the sessions." }
         }
-        (table("Calls since the last step", &headings, &rows))
+        (table("Calls since the last step", &["Version", "Calls", "Denied", "With failed hooks"], &rows))
     }
 }
 
@@ -174,15 +166,20 @@ fn kept_revisions(kept: &[StoredRevisionView], in_use: &str, principal: &AdminPr
                     @if revision.version != in_use {
                         a href={ "/console/config?from=" (in_use) "&to=" (revision.version) "#difference" }
                             aria-label={ "Compare " (revision.version) } { "Compare" }
-                        @if is_operator { (promote_form(revision, principal)) }
+                        @if is_operator {
+                            form.line method="post" action="/console/changes/promote" {
+                                (csrf_field(principal))
+                                input type="hidden" name="revision" value=(revision.version);
+                                button aria-label={ "Promote " (revision.version) } { "Promote" }
+                            }
+                        }
                     }
                 }
             }
         }
     };
-    let headings = ["Version", "Last taken into use", "By", "State", "Action"];
     html! {
-        (table("Last taken into use first", &headings, &rows))
+        (table("Last taken into use first", &["Version", "Last taken into use", "By", "State", "Action"], &rows))
         @if is_operator && kept.iter().any(|revision| revision.state == "previous") {
             form.line method="post" action="/console/changes/rollback" {
                 (csrf_field(principal))
@@ -191,16 +188,6 @@ fn kept_revisions(kept: &[StoredRevisionView], in_use: &str, principal: &AdminPr
         }
         @if !is_operator {
             p.hint { "Promoting and rolling back need the role " code { "operator" } "." }
-        }
-    }
-}
-
-fn promote_form(revision: &StoredRevisionView, principal: &AdminPrincipal) -> Markup {
-    html! {
-        form.line method="post" action="/console/changes/promote" {
-            (csrf_field(principal))
-            input type="hidden" name="revision" value=(revision.version);
-            button aria-label={ "Promote " (revision.version) } { "Promote" }
         }
     }
 }

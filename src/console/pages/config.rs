@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use axum::{
-    extract::{RawQuery, State},
+    extract::State,
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
@@ -38,10 +38,9 @@ const UNCHANGED: &str = "unchanged";
 /// Returns an error if the query names no revisions.
 pub(in crate::console) async fn show(
     State(app): State<App>,
-    RawQuery(query): RawQuery,
     principal: AdminPrincipal,
+    fields: FormFields,
 ) -> Result<Page, ApiError> {
-    let fields = FormFields::from_query(query.as_deref());
     let compared = [fields.get("from"), fields.get("to")].map(str::to_owned);
     let read = on_blocking_thread(move || {
         let diff = match &compared {
@@ -57,7 +56,10 @@ pub(in crate::console) async fn show(
         @if let Some(refused) = &view.refused { (refused_reload(refused)) }
         @if view.refused.is_none() { (reload_result(fields.get(RELOADED))) }
         (reload_form(&principal))
-        (warnings(&view.warnings))
+        @if !view.warnings.is_empty() {
+            h2 { "Warnings" }
+            ul { @for warning in &view.warnings { li { (warning) } } }
+        }
         (revisions(&view.revisions, diff.as_ref()))
         h2 { "Effective config" }
         p.hint { "Defaults are filled in, and each line has its origin. Secrets are references, and other texts that may be "
@@ -79,17 +81,13 @@ pub(in crate::console) async fn reload(
 ) -> Result<Response, ApiError> {
     fields.check_operator(&principal)?;
     let cause = ReloadCause::User(principal.name);
-    let has_changed = on_blocking_thread(move || {
+    let changed = on_blocking_thread(move || {
         let before = app.snapshot().config.version.clone();
         // The page shows a refused config, and the log has its problems.
         drop(app.reload(cause));
         app.snapshot().config.version != before
     });
-    let result = if has_changed.await? {
-        CHANGED
-    } else {
-        UNCHANGED
-    };
+    let result = if changed.await? { CHANGED } else { UNCHANGED };
     Ok(Redirect::to(&format!("{ADDRESS}?{RELOADED}={result}")).into_response())
 }
 
@@ -123,15 +121,6 @@ fn reload_form(principal: &AdminPrincipal) -> Markup {
             }
         } @else {
             p.hint { "Reloading needs the role " code { "operator" } "." }
-        }
-    }
-}
-
-fn warnings(warnings: &[String]) -> Markup {
-    html! {
-        @if !warnings.is_empty() {
-            h2 { "Warnings" }
-            ul { @for warning in warnings { li { (warning) } } }
         }
     }
 }

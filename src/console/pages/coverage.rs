@@ -38,14 +38,9 @@ pub(in crate::console) async fn show(State(app): State<App>) -> Page {
 
 fn method_table(caption: &str, methods: &[&MethodCoverage]) -> Markup {
     let rows = html! { @for method in methods { (row(method)) } };
-    let columns = [
-        "Name",
-        "API",
-        "Hooks inspect",
-        "Calls in 24 h",
-        "Path and reason",
-    ];
-    table(caption, &columns, &rows)
+    html! {
+        (table(caption, &["Name", "API", "Hooks inspect", "Calls in 24 h", "Path and reason"], &rows))
+    }
 }
 
 fn row(method: &MethodCoverage) -> Markup {

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 
 use crate::{
     console::page::{BadgeKind, Page, badge, table},
-    error::ApiError,
     fleet::{DecisionLogView, FleetStatus, ReplicaView},
     state::App,
     view::fleet,
@@ -15,33 +14,18 @@ use crate::{
 pub(in crate::console) async fn show(State(app): State<App>) -> Page {
     let body = match fleet::status(&app).await {
         Ok(status) => fleet_body(&status),
-        Err(error) => no_fleet(&error),
+        Err(error) => html! {
+            p { "Gateways that share a Redis are listed here." }
+            p { (badge(BadgeKind::Neutral, error.message())) }
+        },
     };
     Page::new("Fleet", body).under("/console/fleet")
 }
 
-fn no_fleet(error: &ApiError) -> Markup {
-    html! {
-        p { "Gateways that share a Redis are listed here." }
-        p { (badge(BadgeKind::Neutral, error.message())) }
-    }
-}
-
 fn fleet_body(status: &FleetStatus) -> Markup {
-    let lagging = status
-        .replicas
-        .iter()
-        .filter(|view| view.is_lagging)
-        .count();
+    let lagging = status.replicas.iter().filter(|view| view.is_lagging);
+    let lagging = lagging.count();
     let replicas = html! { @for view in &status.replicas { (replica(view)) } };
-    let columns = [
-        "Replica",
-        "Config",
-        "In use since",
-        "Guards",
-        "Version",
-        "Heartbeat",
-    ];
     html! {
         p {
             "The newest revision in use is " code { (status.revision) } ". "
@@ -52,7 +36,8 @@ fn fleet_body(status: &FleetStatus) -> Markup {
             }
             " " a href="/fleet" { "JSON" }
         }
-        (table("Replicas with a heartbeat in the last 10 seconds", &columns, &replicas))
+        (table("Replicas with a heartbeat in the last 10 seconds",
+            &["Replica", "Config", "In use since", "Guards", "Version", "Heartbeat"], &replicas))
         h2 { "Decision logs" }
         (decision_logs(&status.decision_logs))
     }

@@ -9,7 +9,6 @@ use crate::{
         format::{calls_with, config_line, counted, duration},
         page::{BadgeKind, Page, badge, table},
     },
-    proof::GuardStatus,
     state::App,
     view::rules::{self, RuleRemark, RuleView},
 };
@@ -18,25 +17,14 @@ use crate::{
 pub(in crate::console) async fn list(State(app): State<App>) -> Page {
     let rules = rules::rules(&app);
     let rows = html! { @for rule in &rules { (row(rule)) } };
-    let columns = [
-        "Policy or hook",
-        "State",
-        "Events",
-        "Acted",
-        "Asked",
-        "Would have",
-        "Failed",
-        "p50",
-        "p99",
-        "Last acted",
-        "Config",
-    ];
     let body = html! {
         p.muted { "Counts of the last 24 hours, of all since the start of the process. " a href="/rules" { "JSON" } }
         @if rules.is_empty() {
             p { "The config has no policy and no hook." }
         } @else {
-            (table("In the order in which they run", &columns, &rows))
+            (table("In the order in which they run",
+                &["Policy or hook", "State", "Events", "Acted", "Asked", "Would have", "Failed", "p50", "p99",
+                    "Last acted", "Config"], &rows))
         }
     };
     Page::new("Policies and hooks", body).under("/console/rules")
@@ -55,7 +43,10 @@ fn row(view: &RuleView) -> Markup {
             }
             td {
                 @for state in &view.remarks { div { (remark_badge(*state)) } }
-                @if let Some(proof) = &view.proof { (last_proof(proof)) }
+                @if let Some(proof) = &view.proof {
+                    div.muted { "since " (proof.since) ", " (counted(proof.cases, "case")) }
+                    @if let Some(error) = &proof.error { div { (error) } }
+                }
             }
             td { (events.join(", ")) }
             (count(day.acted, summary.acted))
@@ -81,14 +72,6 @@ fn count(last_day: u64, since_start: u64) -> Markup {
             (last_day)
             @if since_start != last_day { span.muted { " of " (since_start) } }
         }
-    }
-}
-
-/// Returns since when a proof has its result, and its first problem.
-fn last_proof(proof: &GuardStatus) -> Markup {
-    html! {
-        div.muted { "since " (proof.since) ", " (counted(proof.cases, "case")) }
-        @if let Some(error) = &proof.error { div { (error) } }
     }
 }
 

@@ -1,18 +1,17 @@
 //! Sessions: the most recent ones, and one of them.
 
 use axum::{
-    extract::{Path, RawQuery, State},
+    extract::{Path, State},
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
-use url::form_urlencoded;
 
 use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     console::{
         form::{FormFields, csrf_field},
-        format::{calls_with, item_address},
+        format::{calls_with, item_address, parameter},
         page::{BadgeKind, Page, badge, table},
     },
     error::{ApiError, ErrorReason},
@@ -31,21 +30,13 @@ const LISTED_SESSIONS: usize = 100;
 /// Shows the sessions that were used last.
 pub(in crate::console) async fn list(State(app): State<App>) -> Page {
     let list = sessions::newest(&app, LISTED_SESSIONS).await.sessions;
-    let columns = [
-        "Session",
-        "Agent",
-        "Caller",
-        "Found by",
-        "Prompts",
-        "Calls",
-        "Last call",
-    ];
     let rows = html! { @for session in &list { (row(session)) } };
     let body = html! {
         @if list.is_empty() {
             p { "No session yet. A session begins with the first call of an agent." }
         } @else {
-            (table("Sessions by last call", &columns, &rows))
+            (table("Sessions by last call",
+                &["Session", "Agent", "Caller", "Found by", "Prompts", "Calls", "Last call"], &rows))
         }
     };
     Page::new("Sessions", body).under(LIST)
@@ -59,10 +50,9 @@ pub(in crate::console) async fn list(State(app): State<App>) -> Page {
 pub(in crate::console) async fn show(
     State(app): State<App>,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
     principal: AdminPrincipal,
+    fields: FormFields,
 ) -> Result<Page, ApiError> {
-    let fields = FormFields::from_query(query.as_deref());
     let caller = Some(fields.get("caller")).filter(|caller| !caller.is_empty());
     let Some(details) = sessions::find(&app, &id, caller).await else {
         let message = "no session has this id";
@@ -139,11 +129,8 @@ fn row(session: &SessionInfo) -> Markup {
 
 fn detail_list(details: &SessionDetails) -> Markup {
     let session = &details.session;
-    let reported: Vec<&str> = details
-        .reported
-        .iter()
-        .map(|event| event.as_str())
-        .collect();
+    let reported = details.reported.iter().map(|event| event.as_str());
+    let reported: Vec<&str> = reported.collect();
     let calls = calls_with("session", &session.id);
     let calls = match session.caller.as_str() {
         "" => calls,
@@ -181,11 +168,11 @@ fn detail_list(details: &SessionDetails) -> Markup {
 
 /// Returns the address of a session of a caller, whose key is empty without a credential.
 fn address(id: &str, caller: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    if !caller.is_empty() {
-        query.append_pair("caller", caller);
-    }
-    item_address(LIST, id, &query.finish())
+    let query = match caller {
+        "" => String::new(),
+        key => parameter("caller", key),
+    };
+    item_address(LIST, id, &query)
 }
 
 /// Returns how a session is identified, in words.

@@ -1,10 +1,7 @@
 //! Try it: one event or request under the config in use or an earlier one, as `hookgate explain`
 //! shows it.
 
-use axum::{
-    Extension,
-    extract::{RawQuery, State},
-};
+use axum::{Extension, extract::State};
 use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -50,26 +47,26 @@ const EXAMPLE: &str = r#"{
 /// Returns an error if the user may not see the content of the call.
 pub(in crate::console) async fn show(
     State(app): State<App>,
-    RawQuery(query): RawQuery,
     principal: AdminPrincipal,
+    fields: FormFields,
 ) -> Result<Page, ApiError> {
-    let fields = FormFields::from_query(query.as_deref());
-    let (input, note) = match fields.get("call") {
-        "" => (EXAMPLE.to_owned(), None),
-        id => match input_of_call(&app, &principal, id)? {
-            Some(input) => (
-                input,
-                Some("The call with its masked request and the answers of the model API."),
-            ),
-            None => (
-                EXAMPLE.to_owned(),
-                Some("The content of this call is not kept."),
-            ),
-        },
+    let call = fields.get("call");
+    let input = match call {
+        "" => None,
+        id => input_of_call(&app, &principal, id)?,
+    };
+    let trial = Trial {
+        input: input.as_deref().unwrap_or(EXAMPLE),
+        mode: TrialMode::Plan,
+        version: None,
     };
     let body = html! {
-        @if let Some(note) = note { p role="status" { (note) } }
-        (form(&app, &principal, Trial { input: &input, mode: TrialMode::Plan, version: None }))
+        @if input.is_some() {
+            p role="status" { "The call with its masked request and the answers of the model API." }
+        } @else if !call.is_empty() {
+            p role="status" { "The content of this call is not kept." }
+        }
+        (form(&app, &principal, trial))
     };
     Ok(page(body))
 }
@@ -95,9 +92,8 @@ pub(in crate::console) async fn submit(
         version: Some(fields.get("version")).filter(|version| !version.is_empty()),
     };
     let tried = trials.perform(&app, &principal, trial).await;
-    let status = tried
-        .as_ref()
-        .map_or_else(ApiError::status, |_| StatusCode::OK);
+    let refused = tried.as_ref().err();
+    let status = refused.map_or(StatusCode::OK, ApiError::status);
     let body = html! {
         @match &tried {
             Err(error) => p.problem role="alert" { (error.message()) },
@@ -197,13 +193,12 @@ fn result(action: &AgentAction, report: &DryRunReport, trial: Trial<'_>) -> Mark
 fn event_result(number: usize, event: &EventTrace, mode: TrialMode) -> Markup {
     let rows = html! { @for hook in &event.hooks { (hook_row(hook)) } };
     let caption = format!("Policies and hooks of event {number}, in order");
-    let columns = ["Policy or hook", "Status", "Would", "Time", "Output"];
     html! {
         h3 { (event.event.as_str()) " "
             @if mode == TrialMode::Run { (verdict_badge(event.verdict)) }
         }
         @if let Some(reason) = &event.reason { p { "Reason: " q { (reason) } } }
-        (table(&caption, &columns, &rows))
+        (table(&caption, &["Policy or hook", "Status", "Would", "Time", "Output"], &rows))
     }
 }
 

@@ -7,14 +7,11 @@ use crate::replay::report::{ChangeCounts, ReplayReport};
 
 pub(super) fn report(report: &ReplayReport) -> String {
     let calls = report.counts.calls;
+    let (before, after) = (cell(&report.before), cell(&report.after));
     let mut lines = vec![
         "## Replay of recorded calls".to_owned(),
         String::new(),
-        format!(
-            "{calls} calls, `{}` → `{}`",
-            cell(&report.before),
-            cell(&report.after)
-        ),
+        format!("{calls} calls, `{before}` → `{after}`"),
         String::new(),
         "| result | calls |".to_owned(),
         "|---|---:|".to_owned(),
@@ -46,10 +43,8 @@ pub(super) fn report(report: &ReplayReport) -> String {
     }
     lines.push(String::new());
     for (reason, count) in &report.unknown {
-        lines.push(format!(
-            "- unknown: {count}, because {}",
-            reason.explanation()
-        ));
+        let reason = reason.explanation();
+        lines.push(format!("- unknown: {count}, because {reason}"));
     }
     for (name, value) in fact_rows(report) {
         lines.push(format!("- {name}: {}", cell(&value)));

@@ -48,10 +48,8 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
     let pair = |p50, p99| format!("p50 {}, p99 {}", milliseconds(p50), milliseconds(p99));
     let mut rows = Vec::new();
     if times.after_p99_us > 0 {
-        rows.push((
-            "time before",
-            pair(times.before_p50_us, times.before_p99_us),
-        ));
+        let before = pair(times.before_p50_us, times.before_p99_us);
+        rows.push(("time before", before));
         rows.push(("time after", pair(times.after_p50_us, times.after_p99_us)));
     }
     if coverage.tool_calls > 0 {
@@ -60,12 +58,11 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
         rows.push(("tool calls that a rule names", share));
     }
     for rule in &report.judged_rules {
-        let reason = rule
-            .not_judged
-            .as_ref()
-            .map(|reason| format!("not judged: {reason}"));
-        let judged = reason.unwrap_or_else(|| "judged".to_owned());
-        rows.push(("rule", format!("{}, {judged}", rule.rule)));
+        let judged = match &rule.not_judged {
+            Some(reason) => format!("{}, not judged: {reason}", rule.rule),
+            None => format!("{}, judged", rule.rule),
+        };
+        rows.push(("rule", judged));
     }
     if !coverage.unnamed_tools.is_empty() {
         let tools = coverage.unnamed_tools.iter();
@@ -77,20 +74,12 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
     if !report.never_asked.is_empty() {
         rows.push(("rules that were never asked", report.never_asked.join(", ")));
     }
-    let peak = effort
-        .peak_kib
-        .map(|kib| format!(", {} MiB at most", kib / 1024));
-    rows.push((
-        "replay",
-        format!(
-            "{} calls in {}.{:03} s, {} calls/s{}",
-            report.counts.calls,
-            effort.elapsed_ms / 1000,
-            effort.elapsed_ms % 1000,
-            effort.calls_per_second,
-            peak.unwrap_or_default()
-        ),
-    ));
+    let (calls, rate) = (report.counts.calls, effort.calls_per_second);
+    let (seconds, ms) = (effort.elapsed_ms / 1000, effort.elapsed_ms % 1000);
+    let peak = |kib| format!(", {} MiB at most", kib / 1024);
+    let peak = effort.peak_kib.map(peak).unwrap_or_default();
+    let replay = format!("{calls} calls in {seconds}.{ms:03} s, {rate} calls/s{peak}");
+    rows.push(("replay", replay));
     rows
 }
 
@@ -100,8 +89,5 @@ pub(super) fn plain(text: &str) -> String {
         char.is_control()
             || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    let chars = text.chars();
-    chars
-        .map(|char| if is_hostile(char) { '\u{fffd}' } else { char })
-        .collect()
+    text.replace(is_hostile, "\u{fffd}")
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::rows::{change_tables, count_rows, fact_rows, plain, share};
-use crate::replay::report::{ChangeCounts, ReplayReport};
+use crate::replay::{
+    decisions::name_or,
+    report::{ChangeCounts, ReplayReport},
+};
 
 pub(super) fn report(report: &ReplayReport) -> String {
     let calls = report.counts.calls;
@@ -15,10 +18,8 @@ pub(super) fn report(report: &ReplayReport) -> String {
         lines.push(format!("  {name:26}{}", share(count, calls)));
     }
     for (reason, count) in &report.unknown {
-        lines.push(format!(
-            "    unknown: {count}, because {}",
-            reason.explanation()
-        ));
+        let reason = reason.explanation();
+        lines.push(format!("    unknown: {count}, because {reason}"));
     }
     for (title, rows) in change_tables(report) {
         table(title, rows, &mut lines);
@@ -45,11 +46,9 @@ pub(super) fn report(report: &ReplayReport) -> String {
     for (name, value) in fact_rows(report) {
         lines.push(format!("{name}: {}", plain(&value)));
     }
-    if report.damaged.count > 0 {
-        lines.push(format!(
-            "damaged parts of the recording: {}",
-            report.damaged.count
-        ));
+    let damaged = report.damaged.count;
+    if damaged > 0 {
+        lines.push(format!("damaged parts of the recording: {damaged}"));
         let parts = report.damaged.parts.iter();
         lines.extend(parts.map(|part| format!("  {}", plain(part))));
     }
@@ -74,9 +73,5 @@ fn table(title: &str, rows: &BTreeMap<String, ChangeCounts>, lines: &mut Vec<Str
 }
 
 fn or_dash(text: &str) -> String {
-    if text.is_empty() {
-        "–".to_owned()
-    } else {
-        plain(text)
-    }
+    plain(name_or(text, "–"))
 }

@@ -98,19 +98,13 @@ impl MemoryStore {
     /// session.
     pub(super) fn find(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
         let inner = self.inner.lock();
-        let keys = fingerprints
-            .iter()
-            .map(|fingerprint| inner.fingerprint_index.get(fingerprint));
-        keys.enumerate()
-            .find_map(|(position, key)| Some((position, key?.id.clone())))
+        let index = &inner.fingerprint_index;
+        let mut fingerprints = fingerprints.iter().enumerate();
+        fingerprints.find_map(|(position, wanted)| Some((position, index.get(wanted)?.id.clone())))
     }
 
     pub(super) fn load(&self, key: &SessionKey) -> Option<SessionState> {
-        self.inner
-            .lock()
-            .sessions
-            .peek(key)
-            .map(|entry| entry.state.clone())
+        Some(self.inner.lock().sessions.peek(key)?.state.clone())
     }
 
     /// Merges and indexes a state. Returns the fingerprints that were not indexed for the
@@ -121,10 +115,7 @@ impl MemoryStore {
         state: SessionState,
         fingerprints: &[Fingerprint],
     ) -> Vec<Fingerprint> {
-        let mut inner = self.inner.lock();
-        let fresh = inner.save(key, state, fingerprints);
-        inner.enforce_limits();
-        fresh
+        self.inner.lock().save(key, state, fingerprints)
     }
 
     /// Merges and indexes a state, unless the session has ended.
@@ -137,7 +128,6 @@ impl MemoryStore {
         let mut inner = self.inner.lock();
         if inner.sessions.contains(key) {
             inner.save(key, state, fingerprints);
-            inner.enforce_limits();
         }
     }
 
@@ -172,20 +162,19 @@ impl MemoryStore {
     /// Returns the fingerprints of a session.
     pub(super) fn fingerprints(&self, key: &SessionKey) -> Vec<Fingerprint> {
         let inner = self.inner.lock();
-        let entry = inner.sessions.peek(key);
-        entry.map_or_else(Vec::new, |entry| {
-            entry.fingerprints.iter().copied().collect()
-        })
+        let entry = inner.sessions.peek(key).into_iter();
+        entry
+            .flat_map(|entry| &entry.fingerprints)
+            .copied()
+            .collect()
     }
 
     /// Returns the version that a shared store had when it was last in sync with this
     /// one; nil if it never was.
     pub(super) fn version(&self, key: &SessionKey) -> Uuid {
         let inner = self.inner.lock();
-        inner
-            .sessions
-            .peek(key)
-            .map_or(Uuid::nil(), |entry| entry.version)
+        let entry = inner.sessions.peek(key);
+        entry.map_or(Uuid::nil(), |entry| entry.version)
     }
 
     /// Records the version that a shared store has.
@@ -230,8 +219,8 @@ impl MemoryStoreInner {
         fingerprints: &[Fingerprint],
     ) -> Vec<Fingerprint> {
         if !self.sessions.contains(key) {
-            self.sessions
-                .push(Arc::new(key.clone()), MemoryEntry::new());
+            let key = Arc::new(key.clone());
+            self.sessions.push(key, MemoryEntry::new());
         }
         // The session becomes the most recently used.
         let Some((key, entry)) = self.sessions.get_key_value_mut(key) else {
@@ -241,9 +230,8 @@ impl MemoryStoreInner {
         entry.state.merge(state);
         let mut fresh = Vec::new();
         for fingerprint in fingerprints {
-            let before = self
-                .fingerprint_index
-                .insert(*fingerprint, Arc::clone(&key));
+            let index = &mut self.fingerprint_index;
+            let before = index.insert(*fingerprint, Arc::clone(&key));
             if before.is_none_or(|before| before != key) {
                 entry.fingerprints.push_back(*fingerprint);
                 fresh.push(*fingerprint);
@@ -257,14 +245,13 @@ impl MemoryStoreInner {
         self.memory_bytes -= entry.memory_bytes;
         entry.memory_bytes = entry.estimated_bytes(&key);
         self.memory_bytes += entry.memory_bytes;
+        self.enforce_limits();
         fresh
     }
 
     fn enforce_limits(&mut self) {
-        let max_bytes = self
-            .max
-            .saturating_mul(BYTES_PER_SESSION)
-            .max(MIN_STORE_BYTES);
+        let max_bytes = self.max.saturating_mul(BYTES_PER_SESSION);
+        let max_bytes = max_bytes.max(MIN_STORE_BYTES);
         while self.sessions.len() > self.max || self.memory_bytes > max_bytes {
             self.end_oldest();
         }

@@ -253,8 +253,7 @@ impl RedisStore {
     async fn write_batch(&self) -> usize {
         let batch = self.pending.lock().batch();
         for (written, (key, save)) in batch.iter().enumerate() {
-            let fingerprints = self.copy.fingerprints(key);
-            if !self.write(key, &fingerprints).await {
+            if !self.write(key, &self.copy.fingerprints(key)).await {
                 return written;
             }
             self.pending.lock().remove_written(key, *save);

@@ -28,26 +28,16 @@ pub(super) fn make(
     now: &str,
     head: &Value,
 ) -> io::Result<(PathBuf, usize)> {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '-' {
-            c
-        } else {
-            '_'
-        }
-    };
     let minute: String = now.chars().take("2026-11-22T06-11".len()).collect();
     let minute = minute.replace(':', "-");
-    let named = id.chars().take(8).map(plain).collect::<String>();
+    let named: String = id.chars().take(8).collect();
+    let named = named.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_");
     let line = in_lines(std::slice::from_ref(head));
     let mut name = format!("session-{minute}-{named}.jsonl");
     loop {
         let path = directory.join(&name);
-        let made = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        match made {
+        let mut options = OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o600).open(&path) {
             Ok(mut file) => {
                 file.write_all(line.as_bytes())?;
                 return Ok((path, line.len()));

@@ -92,17 +92,13 @@ impl MessageGroup {
     /// Returns its text and calls, without thoughts.
     pub(super) fn text(&self, history: &History) -> ModelText {
         let parts = self.parts(history);
-        let visible = parts
-            .iter()
-            .filter(|part| part.get("thought") != Some(&Value::Bool(true)));
-        let texts = visible
-            .clone()
-            .filter_map(|part| part.get("text")?.as_str());
+        let is_visible = |part: &&Value| part.get("thought") != Some(&Value::Bool(true));
+        let visible = parts.iter().filter(is_visible);
+        let calls = visible.clone().filter_map(|part| part.get("functionCall"));
+        let texts = visible.filter_map(|part| part.get("text")?.as_str());
         ModelText {
             text: texts.collect::<String>().trim().to_owned(),
-            calls: visible
-                .filter_map(|part| part.get("functionCall").cloned())
-                .collect(),
+            calls: calls.cloned().collect(),
         }
     }
 }

@@ -75,10 +75,8 @@ impl TranscriptLog {
             }
             (message, _) => lines.extend(self.rewind(same, message.map(|message| message.id))),
         }
-        for group in groups
-            .get(same.min(self.written.len())..)
-            .unwrap_or_default()
-        {
+        let new = groups.get(same.min(self.written.len())..);
+        for group in new.unwrap_or_default() {
             lines.extend(self.add(group, request));
         }
         if !lines.is_empty() {
@@ -91,17 +89,13 @@ impl TranscriptLog {
     /// before them, which is written again with them.
     fn same(&self, groups: &[MessageGroup]) -> usize {
         let pairs = self.written.iter().zip(groups);
-        let same = pairs
-            .take_while(|(written, group)| written.prefix == group.prefix)
-            .count();
+        let same = pairs.take_while(|(written, group)| written.prefix == group.prefix);
+        let same = same.count();
         let continues = same == self.written.len() && self.last.is_some();
-        let tools = groups
-            .get(same)
-            .is_some_and(|group| group.author == Author::Tools);
-        if tools && !continues {
-            return same.saturating_sub(1);
+        match groups.get(same) {
+            Some(group) if group.author == Author::Tools && !continues => same.saturating_sub(1),
+            _ => same,
         }
-        same
     }
 
     /// Rewinds to the first messages; without others, to the unconfirmed one.
@@ -122,13 +116,10 @@ impl TranscriptLog {
             Author::User | Author::Tools => {
                 let parts = group.parts(request.history);
                 if let Some(message) = before.filter(|_| group.author == Author::Tools) {
-                    let calls = &message.text.calls;
-                    lines.push(format::record_with_results(
-                        &message.record,
-                        calls,
-                        &parts,
-                        request.now,
-                    ));
+                    let (record, calls) = (&message.record, &message.text.calls);
+                    let with_results =
+                        format::record_with_results(record, calls, &parts, request.now);
+                    lines.push(with_results);
                 }
                 lines.push(format::user_record(&id, &parts, request.now));
             }
@@ -152,11 +143,11 @@ impl TranscriptLog {
         &mut self,
         response: TranscriptResponse<'_>,
     ) -> Option<(PathBuf, String)> {
-        let removed = self.unconfirmed.take();
-        let mut lines: Vec<Value> = removed
-            .iter()
-            .map(|message| json!({ "$rewindTo": message.id }))
-            .collect();
+        let rewind = self
+            .unconfirmed
+            .take()
+            .map(|message| json!({ "$rewindTo": message.id }));
+        let mut lines: Vec<Value> = rewind.into_iter().collect();
         let calls = response.calls.iter();
         let calls = calls.map(|(name, args)| json!({ "name": name, "args": args }));
         let text = ModelText {

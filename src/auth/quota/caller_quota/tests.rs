@@ -32,10 +32,10 @@ fn spent_tokens_count_until_the_day_is_over() {
     let (quota, noon) = (quota(), UNIX_EPOCH + HALF_DAY);
     let call = enter(&quota, &grant, RequestCost::Bytes(1)).unwrap();
 
-    call.call().spend(9, noon);
+    call.0.spend(9, noon);
     drop(call);
     let call = enter(&quota, &grant, RequestCost::Bytes(1)).unwrap();
-    call.call().spend(u64::MAX, noon);
+    call.0.spend(u64::MAX, noon);
     drop(call);
 
     let refused = enter(&quota, &grant, RequestCost::Free).unwrap_err();
@@ -80,14 +80,14 @@ fn calls_in_flight_reserve_what_they_are_expected_to_cost() {
     assert_eq!(refused.retry_after(), Duration::from_secs(1));
 
     // The maximum of an answer frees the rest of what was reserved for it.
-    first.call().estimate(4000, Some(0));
+    first.0.estimate(4000, Some(0));
     assert!(enter(&quota, &grant, RequestCost::Bytes(4)).is_err());
-    second.call().estimate(4000, Some(0));
+    second.0.estimate(4000, Some(0));
     drop(enter(&quota, &grant, request).unwrap());
 
     // Later calls reserve what earlier ones have cost.
-    first.call().spend(1100, noon);
-    second.call().spend(1100, noon);
+    first.0.spend(1100, noon);
+    second.0.spend(1100, noon);
     drop((first, second));
     let calls: Vec<_> = (0..9).map(|_| enter(&quota, &grant, request)).collect();
     assert!(calls.iter().all(Result::is_ok));

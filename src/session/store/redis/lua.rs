@@ -113,10 +113,8 @@ pub(super) fn secret(own: Uuid) -> Cmd {
 
 /// Returns the position and the member of the first indexed fingerprint.
 pub(super) fn find(fingerprints: &[Fingerprint]) -> Cmd {
-    let keys: Vec<String> = [key("seen")]
-        .into_iter()
-        .chain(fingerprint_keys(fingerprints))
-        .collect();
+    let mut keys = vec![key("seen")];
+    keys.extend(fingerprint_keys(fingerprints));
     let nothing: [&str; 0] = [];
     eval(FIND, &keys, &nothing)
 }
@@ -148,22 +146,11 @@ impl RedisLimits {
         blob: Vec<u8>,
         fingerprints: &[Fingerprint],
     ) -> Cmd {
-        let keys: Vec<String> = keys_of(session)
-            .into_iter()
-            .chain(fingerprint_keys(fingerprints))
-            .collect();
+        let mut keys = Vec::from(keys_of(session));
+        keys.extend(fingerprint_keys(fingerprints));
+        let (expected, expiry_ms) = (version_bytes(expected), self.expiry_ms());
         let (member, name) = (member(session), name(session));
-        eval(
-            SAVE,
-            &keys,
-            (
-                version_bytes(expected),
-                blob,
-                self.expiry_ms(),
-                member,
-                name,
-            ),
-        )
+        eval(SAVE, &keys, (expected, blob, expiry_ms, member, name))
     }
 
     /// Ends a session and removes its indexes.
@@ -199,12 +186,8 @@ fn key(name: &str) -> String {
 
 /// Returns the keys of a session and of the sets that list sessions.
 fn keys_of(session: &SessionKey) -> [String; 4] {
-    [
-        session_key(session),
-        key("seen"),
-        key("names"),
-        key("ended"),
-    ]
+    let session = session_key(session);
+    [session, key("seen"), key("names"), key("ended")]
 }
 
 fn session_key(session: &SessionKey) -> String {
@@ -212,9 +195,8 @@ fn session_key(session: &SessionKey) -> String {
 }
 
 fn fingerprint_keys(fingerprints: &[Fingerprint]) -> impl Iterator<Item = String> {
-    fingerprints
-        .iter()
-        .map(|fingerprint| key(&format!("fingerprint:{:032x}", fingerprint.0)))
+    let fingerprints = fingerprints.iter();
+    fingerprints.map(|Fingerprint(number)| key(&format!("fingerprint:{number:032x}")))
 }
 
 /// Returns the result of `GETRANGE` for a session with this version.
