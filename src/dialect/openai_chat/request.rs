@@ -113,6 +113,4 @@ fn read_chat(body: &Document) -> Result<Document, DialectError> {
 }
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;
