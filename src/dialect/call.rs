@@ -3,7 +3,7 @@
 use crate::{
     dialect::{
         document::Document,
-        error::{DialectError, RequestLineError},
+        error::{RequestLineError, Result},
         method::{Access, Api, Framing, MethodSpec, Operation},
         query::{self, Query},
         request_field::AllowedFields,
@@ -177,7 +177,7 @@ impl Call {
     }
 
     /// Writes the model, which hooks may have changed, into a body that names another one.
-    pub(crate) fn write_model(&self, body: &mut Document) -> Result<(), DialectError> {
+    pub(crate) fn write_model(&self, body: &mut Document) -> Result<()> {
         let named = body.string(&["model"])?;
         let named = named.as_deref().and_then(ModelName::parse);
         match &self.model {

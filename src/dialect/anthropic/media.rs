@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     anthropic::fields::{BLOCK, FILE_DATA, INLINE_DATA, field_part, type_of},
     document::Document,
-    error::DialectError,
+    error::Result,
 };
 
 const SOURCE_FIELD: &[&str] = &["source"];
@@ -20,7 +20,7 @@ pub fn is_media_type(kind: &str) -> bool {
 
 /// Returns the part of an image or a document; `None` if its source is text or blocks, which are
 /// shown with the block.
-pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
+pub fn read_media(block: &Document) -> Result<Option<Document>> {
     let Some(source) = block.child(SOURCE_FIELD)? else {
         return Ok(None);
     };
@@ -46,7 +46,7 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
 }
 
 /// Writes edited texts beside the media back.
-pub fn write_texts(block: &mut Document, part: &Document) -> Result<(), DialectError> {
+pub fn write_texts(block: &mut Document, part: &Document) -> Result<()> {
     if let Some(texts) = part.child(BLOCK)? {
         for (key, value) in texts.fields() {
             block.set_bytes(&[&*key], value)?;
@@ -56,7 +56,7 @@ pub fn write_texts(block: &mut Document, part: &Document) -> Result<(), DialectE
 }
 
 /// Returns media that have no block yet, such as those of a created message.
-pub fn create_media(part: &Document) -> Result<Option<Value>, DialectError> {
+pub fn create_media(part: &Document) -> Result<Option<Value>> {
     let kind_of = |media_type: &str| match media_type.split_once('/') {
         Some(("image", _)) => "image",
         _ => "document",
@@ -78,7 +78,7 @@ pub fn create_media(part: &Document) -> Result<Option<Value>, DialectError> {
 }
 
 /// Returns the fields of a block that a model reads beside its media.
-fn texts_beside(block: &Document) -> Result<Option<Document>, DialectError> {
+fn texts_beside(block: &Document) -> Result<Option<Document>> {
     let mut texts = Document::empty();
     for (key, value) in block.fields() {
         if !TEXTLESS_FIELDS.contains(&&*key) && *value != *b"null" {

@@ -6,13 +6,13 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::fields::{ARGUMENTS, FUNCTION_CALL, ID, NAME, field_part, string_bytes},
     document::Document,
-    error::DialectError,
+    error::Result,
 };
 
 pub const INPUT: &[&str] = &["input"];
 
 /// Returns the function call of a `tool_use` block.
-pub fn call_part(block: &Document) -> Result<Document, DialectError> {
+pub fn call_part(block: &Document) -> Result<Document> {
     let mut call = Document::empty();
     if let Some(id) = block.bytes_of(ID)? {
         call.set_bytes(ID, id)?;
@@ -25,7 +25,7 @@ pub fn call_part(block: &Document) -> Result<Document, DialectError> {
 }
 
 /// Returns a `tool_use` block for a call.
-pub fn create_call(call: &Document) -> Result<Bytes, DialectError> {
+pub fn create_call(call: &Document) -> Result<Bytes> {
     let mut block = Document::empty();
     block.set(&["type"], &json!("tool_use"))?;
     for (field, from) in [(ID, ID), (NAME, NAME), (INPUT, ARGUMENTS)] {

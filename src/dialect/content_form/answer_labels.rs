@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::labels::{read_labels, write_next_labels};
 use crate::dialect::{
     document::{Document, first_byte, read_json},
-    error::DialectError,
+    error::Result,
     google::fields::{LABELS, LOGPROBS_RESULT},
 };
 
@@ -16,11 +16,11 @@ const LOGPROBS: &[&str] = &["logprobs"];
 
 /// Acts on an object of an answer. The names are those of the fields that hold no text, or
 /// that hooks and policies see otherwise.
-pub type ActOnObject<'a> = &'a mut dyn FnMut(&mut Document, &[&str]) -> Result<(), DialectError>;
+pub type ActOnObject<'a> = &'a mut dyn FnMut(&mut Document, &[&str]) -> Result<()>;
 
 /// Calls a function for each object of a body or an event that may have labels. Objects that
 /// policies see whole are left out.
-pub type VisitObjects = fn(&mut Document, ActOnObject<'_>) -> Result<(), DialectError>;
+pub type VisitObjects = fn(&mut Document, ActOnObject<'_>) -> Result<()>;
 
 /// The labels of a body, or of the events of a chunk.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub struct AnswerLabels {
 
 impl AnswerLabels {
     /// Reads the labels of a body or of one event.
-    pub fn of(event: &Document, visit: VisitObjects) -> Result<Self, DialectError> {
+    pub fn of(event: &Document, visit: VisitObjects) -> Result<Self> {
         let mut labels = Self::default();
         let mut objects = Vec::new();
         visit(&mut event.clone(), &mut |object, known| {
@@ -64,7 +64,7 @@ impl AnswerLabels {
     }
 
     /// Reads the labels of an edited answer in the content form.
-    pub fn of_form(form: &Document) -> Result<Self, DialectError> {
+    pub fn of_form(form: &Document) -> Result<Self> {
         let labels = form.bytes_of(LABELS)?;
         let events = labels.map(|labels| read_json(&labels)).transpose()?;
         Ok(Self {
@@ -74,11 +74,7 @@ impl AnswerLabels {
     }
 
     /// Returns the events of a chunk with its labels.
-    pub fn write_all(
-        &self,
-        events: &[Bytes],
-        visit: VisitObjects,
-    ) -> Result<Vec<Bytes>, DialectError> {
+    pub fn write_all(&self, events: &[Bytes], visit: VisitObjects) -> Result<Vec<Bytes>> {
         let events = events.iter().enumerate().map(|(position, data)| {
             let mut event = Document::from_checked(data.clone())?;
             self.write(position, &mut event, visit)?;
@@ -89,12 +85,7 @@ impl AnswerLabels {
 
     /// Writes the labels into the event at a position. Fields of which the name was edited are
     /// removed, and tokens that policies removed.
-    pub fn write(
-        &self,
-        position: usize,
-        event: &mut Document,
-        visit: VisitObjects,
-    ) -> Result<(), DialectError> {
+    pub fn write(&self, position: usize, event: &mut Document, visit: VisitObjects) -> Result<()> {
         let mut objects = self.events.get(position).into_iter().flatten();
         visit(event, &mut |object, known| {
             write_next_labels(object, known, &mut objects)?;
@@ -109,7 +100,7 @@ impl AnswerLabels {
 }
 
 /// Returns whether an object holds tokens.
-fn has_tokens(object: &Document) -> Result<bool, DialectError> {
+fn has_tokens(object: &Document) -> Result<bool> {
     let tokens = object.bytes_of(LOGPROBS)?;
     Ok(tokens.is_some_and(|tokens| *tokens != *b"null" && *tokens != *b"[]"))
 }

@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 
 use crate::dialect::{
     document::{Document, read_json},
-    error::DialectError,
+    error::Result,
     google::fields::LABELS,
 };
 
 /// Returns the fields of a request that are not among the `known` ones.
-pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>, DialectError> {
+pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>> {
     let mut labels = Map::new();
     for (key, value) in body.fields() {
         // A value without a text needs no inspection.
@@ -22,11 +22,7 @@ pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>
 }
 
 /// Writes edited labels into the fields that they were read from.
-pub fn write_labels(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_labels(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     let Some(before) = before.child(LABELS)? else {
         return Ok(());
     };
@@ -48,7 +44,7 @@ pub fn write_next_labels<'a>(
     object: &mut Document,
     known: &[&str],
     edited: &mut impl Iterator<Item = &'a Map<String, Value>>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let labels = read_labels(object, known)?;
     if labels.is_empty() {
         return Ok(());
@@ -78,13 +74,13 @@ pub fn join_labels(labels: &mut Map<String, Value>, later: Map<String, Value>) {
 }
 
 /// Removes the fields that are labels.
-pub fn remove_labels(body: &mut Document, known: &[&str]) -> Result<(), DialectError> {
+pub fn remove_labels(body: &mut Document, known: &[&str]) -> Result<()> {
     let labels = read_labels(body, known)?;
     labels.keys().try_for_each(|key| body.remove(&[key]))
 }
 
 /// Removes all but the `known` fields.
-pub fn keep_fields(object: &mut Document, known: &[&str]) -> Result<(), DialectError> {
+pub fn keep_fields(object: &mut Document, known: &[&str]) -> Result<()> {
     let names: Vec<String> = object.fields().map(|(name, _)| name.into_owned()).collect();
     let mut unknown = names.iter().filter(|name| !known.contains(&name.as_str()));
     unknown.try_for_each(|name| object.remove(&[name]))

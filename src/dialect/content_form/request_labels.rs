@@ -9,7 +9,7 @@ use super::{
 };
 use crate::dialect::{
     document::{Document, read_json},
-    error::DialectError,
+    error::Result,
     google::fields::LABELS,
 };
 
@@ -26,7 +26,7 @@ pub struct RequestLabels {
 impl RequestLabels {
     /// Returns the labels of a body, with a list of those of its objects, in the order of the
     /// visit.
-    pub fn read(&self, body: &Document) -> Result<Map<String, Value>, DialectError> {
+    pub fn read(&self, body: &Document) -> Result<Map<String, Value>> {
         let mut labels = read_labels(body, self.known)?;
         let mut objects = Vec::new();
         (self.visit)(&mut body.clone(), &mut |object, known| {
@@ -42,13 +42,8 @@ impl RequestLabels {
 
     /// Writes the labels of an edited request in the content form into its body, before any object
     /// of the body is removed or inserted.
-    pub fn write(
-        &self,
-        body: &mut Document,
-        before: &Document,
-        after: &Document,
-    ) -> Result<(), DialectError> {
-        let objects_of = |form: &Document| -> Result<Vec<Map<String, Value>>, DialectError> {
+    pub fn write(&self, body: &mut Document, before: &Document, after: &Document) -> Result<()> {
+        let objects_of = |form: &Document| -> Result<Vec<Map<String, Value>>> {
             let labels = form.child(LABELS)?.unwrap_or_default();
             let objects = labels.bytes_of(&[self.inner])?;
             let objects = objects.map(|objects| read_json(&objects)).transpose()?;

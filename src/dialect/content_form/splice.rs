@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::dialect::{
     document::{Document, insert},
-    error::DialectError,
+    error::Result,
     google::fields::SOURCE,
 };
 
@@ -46,9 +46,9 @@ pub fn splice_list(
     originals: &[Bytes],
     before: &[Document],
     after: &[Document],
-    rewrite: impl Fn(usize, &Document, &Document) -> Result<Vec<Bytes>, DialectError>,
-    create: impl Fn(&Document) -> Result<Vec<Bytes>, DialectError>,
-) -> Result<Vec<Bytes>, DialectError> {
+    rewrite: impl Fn(usize, &Document, &Document) -> Result<Vec<Bytes>>,
+    create: impl Fn(&Document) -> Result<Vec<Bytes>>,
+) -> Result<Vec<Bytes>> {
     let shown = before.iter();
     let shown = shown.filter_map(|element| Some((source_of(element)?, element)));
     let shown: HashMap<usize, &Document> = shown.collect();

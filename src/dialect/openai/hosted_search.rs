@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::dialect::{
     document::{Document, is_set, write_array},
-    error::DialectError,
+    error::Result,
 };
 
 /// Name of the tool under which hooks and policies see the search.
@@ -21,7 +21,7 @@ const PLUGINS: &[&str] = &["plugins"];
 /// # Errors
 ///
 /// Fails for another spelling of its field, and for plugins that are no list.
-pub fn has_search(body: &Document) -> Result<bool, DialectError> {
+pub fn has_search(body: &Document) -> Result<bool> {
     for field in SEARCH_FIELDS {
         if is_set(body, field)? {
             return Ok(true);
@@ -40,7 +40,7 @@ pub fn has_search(body: &Document) -> Result<bool, DialectError> {
 /// # Errors
 ///
 /// Fails for what [`has_search`] refuses.
-pub fn remove_search(body: &mut Document) -> Result<(), DialectError> {
+pub fn remove_search(body: &mut Document) -> Result<()> {
     for field in SEARCH_FIELDS {
         body.remove(field)?;
     }
@@ -58,6 +58,6 @@ pub fn remove_search(body: &mut Document) -> Result<(), DialectError> {
     }
 }
 
-fn is_search(plugin: &Document) -> Result<bool, DialectError> {
+fn is_search(plugin: &Document) -> Result<bool> {
     Ok(plugin.string(&["id"])?.as_deref() == Some("web"))
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::dialect::{
     content_form::named_models,
     document::Document,
-    error::{DialectError, field_error},
+    error::{Result, field_error},
 };
 
 /// Fields with which compatible servers take other models than the one that `model` names.
@@ -16,7 +16,7 @@ const OTHER_MODELS: &[&str] = &["fallbacks", "models"];
 /// # Errors
 ///
 /// Fails for anything but names.
-pub fn read_other_models(body: &Document) -> Result<Vec<Value>, DialectError> {
+pub fn read_other_models(body: &Document) -> Result<Vec<Value>> {
     let mut models = Vec::new();
     for field in OTHER_MODELS {
         match body.get(&[field])? {

@@ -7,7 +7,7 @@ use crate::{
         api_dialect::Unwrapped,
         call::Call,
         document::Document,
-        error::{DialectError, field_error},
+        error::{DialectError, Result, field_error},
         method::{Framing, Operation},
     },
     model::ModelName,
@@ -18,7 +18,7 @@ use crate::{
 /// # Errors
 ///
 /// Fails for anything but the name of a model.
-pub fn read_model(body: &Document) -> Result<Option<ModelName>, DialectError> {
+pub fn read_model(body: &Document) -> Result<Option<ModelName>> {
     let name = body.string(&["model"])?;
     name.map(|name| ModelName::parse(&name).ok_or_else(no_model))
         .transpose()
@@ -35,7 +35,7 @@ pub fn no_model() -> DialectError {
 ///
 /// Fails for anything but true and false: some servers take `1` and `"true"` for true, others
 /// do not.
-pub fn read_stream(call: &mut Call, body: &Document) -> Result<(), DialectError> {
+pub fn read_stream(call: &mut Call, body: &Document) -> Result<()> {
     match body.get(&["stream"])? {
         None | Some(Value::Null | Value::Bool(false)) => Ok(()),
         Some(Value::Bool(true)) => {
@@ -61,6 +61,6 @@ pub const fn unwrapped(document: Document, body: Document) -> Unwrapped {
 /// # Errors
 ///
 /// Fails if it is no text.
-pub fn session_in(body: &Document) -> Result<Option<String>, DialectError> {
+pub fn session_in(body: &Document) -> Result<Option<String>> {
     body.string(&["prompt_cache_key"])
 }

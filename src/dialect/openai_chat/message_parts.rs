@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::source_of,
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
     openai_chat::{
         fields::{FUNCTION_CALL, TOOL_CALLS},
         tool_call::{read_call, read_function_call, rewrite_call, rewrite_function_call},
@@ -84,7 +84,7 @@ impl<'a> EditedParts<'a> {
     }
 
     /// Writes the calls of a whole message. Returns how many are left.
-    pub fn write_calls(&self, message: &mut Document) -> Result<usize, DialectError> {
+    pub fn write_calls(&self, message: &mut Document) -> Result<usize> {
         let calls = message.children(TOOL_CALLS)?.unwrap_or_default();
         let mut written: Vec<Bytes> = Vec::with_capacity(calls.len());
         for EditedPart { origin, part } in &self.parts {
@@ -121,10 +121,7 @@ pub fn are_same(written: &[Bytes], known: &[Document]) -> bool {
 }
 
 /// Returns the parts of calls.
-pub fn call_parts(
-    calls: &[Document],
-    function_call: Option<&Document>,
-) -> Result<Vec<PlacedPart>, DialectError> {
+pub fn call_parts(calls: &[Document], function_call: Option<&Document>) -> Result<Vec<PlacedPart>> {
     let mut parts = Vec::with_capacity(calls.len());
     for (index, call) in calls.iter().enumerate() {
         let call = json!({ "functionCall": read_call(call)? });
@@ -138,7 +135,7 @@ pub fn call_parts(
 }
 
 /// Returns the parts of the calls in a message.
-pub fn read_calls(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
+pub fn read_calls(message: &Document) -> Result<Vec<PlacedPart>> {
     let calls = message.children(TOOL_CALLS)?.unwrap_or_default();
     call_parts(&calls, message.child(FUNCTION_CALL)?.as_ref())
 }

@@ -24,7 +24,7 @@ use crate::dialect::{
     call::Call,
     content_form::any_object_with,
     document::{Document, add_field, add_list, to_document},
-    error::DialectError,
+    error::Result,
     method::Api,
     openai::{
         other_models::read_other_models,
@@ -41,7 +41,7 @@ use crate::dialect::{
 ///
 /// Fails for fields that hooks cannot see through, and for what two servers could read
 /// differently.
-pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped> {
     call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
     read_stream(call, &body)?;
     if names_stored_file(&body)? {
@@ -52,7 +52,7 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
 }
 
 /// Returns whether a message names a file or a sound that is stored upstream.
-fn names_stored_file(body: &Document) -> Result<bool, DialectError> {
+fn names_stored_file(body: &Document) -> Result<bool> {
     let is_file = |fields: &Map<String, Value>| fields.get("file_id") != Some(&Value::Null);
     let is_sound = |fields: &Map<String, Value>| {
         let id = fields.get("audio").and_then(|audio| audio.get("id"));
@@ -70,7 +70,7 @@ pub fn close_request(
     call: &Call,
     envelope: Option<&Document>,
     document: &Document,
-) -> Result<Bytes, DialectError> {
+) -> Result<Bytes> {
     let mut body = envelope.cloned().unwrap_or_default();
     if document.is_edited() {
         write_form(&mut body, document)?;
@@ -80,7 +80,7 @@ pub fn close_request(
     Ok(body.to_bytes())
 }
 
-fn write_form(body: &mut Document, after: &Document) -> Result<(), DialectError> {
+fn write_form(body: &mut Document, after: &Document) -> Result<()> {
     let before = read_chat(body)?;
     REQUEST_LABELS.write(body, &before, after)?;
     if let Some(messages) = ChatMessages::read(body)? {
@@ -92,7 +92,7 @@ fn write_form(body: &mut Document, after: &Document) -> Result<(), DialectError>
 }
 
 /// Returns a conversation in the content form.
-fn read_chat(body: &Document) -> Result<Document, DialectError> {
+fn read_chat(body: &Document) -> Result<Document> {
     check_fields(body)?;
     check_modalities(body)?;
     let mut fields = Map::new();

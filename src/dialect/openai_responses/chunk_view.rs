@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::dialect::{
     content_form::AnswerLabels,
     document::Document,
-    error::DialectError,
+    error::Result,
     google::{
         fields::{CANDIDATES, PARTS},
         part::Part,
@@ -32,7 +32,7 @@ pub struct ChunkView {
 
 impl ChunkView {
     /// Reads a response or chunk of the content form.
-    pub fn read(form: &Document) -> Result<Self, DialectError> {
+    pub fn read(form: &Document) -> Result<Self> {
         let candidates = form.children(CANDIDATES)?.unwrap_or_default();
         let mut view = Self {
             usage: form.child(&["usageMetadata"])?,

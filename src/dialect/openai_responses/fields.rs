@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use strict_json::{FreeField, FreeFields, Names};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{document::Document, error::Result};
 
 /// Fields with free-form keys: arguments, schemas, labels. Below them only exact duplicates
 /// of keys are refused.
@@ -54,6 +54,6 @@ const fn free(name: &'static str) -> FreeField {
 }
 
 /// Parses a body or the data of an event.
-pub fn parse(bytes: Bytes) -> Result<Document, DialectError> {
+pub fn parse(bytes: Bytes) -> Result<Document> {
     Document::parse(bytes, NAMES)
 }

@@ -21,7 +21,7 @@ pub use self::{refused::refuse_references, texts::open_texts};
 use crate::dialect::{
     call::Call,
     document::{Document, to_document},
-    error::DialectError,
+    error::Result,
     method::Operation,
     openai::{other_models::read_other_models, storage::write_storage},
     openai_responses::request::{
@@ -42,7 +42,7 @@ use crate::dialect::{
 /// # Errors
 ///
 /// Fails if hooks could not see all of the request, or if parsers could read it differently.
-pub fn read_request(body: &Document) -> Result<Document, DialectError> {
+pub fn read_request(body: &Document) -> Result<Document> {
     refuse_unseen(body)?;
     let input = Input::read(body)?;
     let mut form = Map::new();
@@ -67,7 +67,7 @@ pub fn read_request(body: &Document) -> Result<Document, DialectError> {
 /// # Errors
 ///
 /// Fails if an edit cannot be expressed in a request of the API.
-pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
+pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<Bytes> {
     let mut edited = body.clone();
     call.write_model(&mut edited)?;
     if form.is_edited() {
@@ -80,11 +80,7 @@ pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<By
     Ok(edited.to_bytes())
 }
 
-fn write_form(
-    edited: &mut Document,
-    body: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+fn write_form(edited: &mut Document, body: &Document, after: &Document) -> Result<()> {
     let before = read_request(body)?;
     REQUEST_LABELS.write(edited, &before, after)?;
     let mut input = Input::read(edited)?;

@@ -15,7 +15,7 @@ use crate::dialect::{
     },
     content_form::{LABELS, read_labels},
     document::Document,
-    error::{DialectError, field_error},
+    error::{Result, field_error},
 };
 
 /// Returns the part of a block; `None` for hidden blocks.
@@ -27,7 +27,7 @@ pub fn read_block(
     block: &Document,
     role: InputRole,
     names: &CalledTools,
-) -> Result<Option<Document>, DialectError> {
+) -> Result<Option<Document>> {
     let kind = type_of(block)?;
     let mut part = match kind.as_str() {
         "text" => field_part(TEXT, string_bytes(block, "text")?)?,
@@ -70,7 +70,7 @@ fn known_fields(kind: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-fn result_part(block: &Document, names: &CalledTools) -> Result<Document, DialectError> {
+fn result_part(block: &Document, names: &CalledTools) -> Result<Document> {
     let mut result = Document::empty();
     let id = string_bytes(block, "tool_use_id")?;
     let name = names.name(&block.string(TOOL_USE_ID)?.unwrap_or_default());

@@ -10,7 +10,7 @@ use crate::dialect::{
     },
     content_form::{SOURCE, hosted_tool},
     document::Document,
-    error::DialectError,
+    error::Result,
 };
 
 pub const TOOLS: &[&str] = &["tools"];
@@ -52,10 +52,7 @@ pub struct DeclaredTool {
 /// # Errors
 ///
 /// Fails for a tool without a name.
-pub fn read_tools(
-    body: &Document,
-    messages: &[InputMessage],
-) -> Result<Vec<DeclaredTool>, DialectError> {
+pub fn read_tools(body: &Document, messages: &[InputMessage]) -> Result<Vec<DeclaredTool>> {
     let mut declared = Vec::new();
     for (index, tool) in body
         .children(TOOLS)?
@@ -85,7 +82,7 @@ fn read_from_message(
     index: usize,
     message: &InputMessage,
     declared: &mut Vec<DeclaredTool>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     for (block_index, block) in message.blocks.iter().enumerate() {
         let kind = type_of(block)?;
         if kind == "tool_addition" && message.role == InputRole::System {
@@ -115,7 +112,7 @@ fn read_from_message(
 
 /// Returns the definition in a change of the declared tools; `None` if it refers to a declared
 /// one.
-fn added_tool(change: &Document) -> Result<Option<Document>, DialectError> {
+fn added_tool(change: &Document) -> Result<Option<Document>> {
     let Some(tool) = change.child(TOOL)? else {
         return Ok(None);
     };
@@ -127,7 +124,7 @@ fn added_tool(change: &Document) -> Result<Option<Document>, DialectError> {
 }
 
 /// Returns the name of the tool that a change refers to, if it refers to a declared one.
-pub fn referred_tool(change: &Document) -> Result<Option<String>, DialectError> {
+pub fn referred_tool(change: &Document) -> Result<Option<String>> {
     let Some(tool) = change.child(TOOL)? else {
         return Ok(None);
     };
@@ -142,7 +139,7 @@ pub fn referred_tool(change: &Document) -> Result<Option<String>, DialectError> 
 }
 
 impl DeclaredTool {
-    fn read(place: ToolPlace, document: Document) -> Result<Self, DialectError> {
+    fn read(place: ToolPlace, document: Document) -> Result<Self> {
         let kind = document.string(TYPE)?;
         let is_function = match kind.as_deref() {
             None | Some("custom") => true,
@@ -169,7 +166,7 @@ impl DeclaredTool {
     }
 
     /// Returns the tool in the content form.
-    pub fn to_form(&self, number: usize) -> Result<Bytes, DialectError> {
+    pub fn to_form(&self, number: usize) -> Result<Bytes> {
         if !self.is_function {
             let hosted = hosted_tool(&self.name, &self.document, number)?;
             return Ok(hosted.to_string().into());

@@ -18,7 +18,7 @@ use crate::dialect::{
     call::Call,
     content_form::{FALLBACK_MODELS, splice_list, write_labels},
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
 };
 
 /// Returns the body for upstream. What is equal in `form` and the body keeps its bytes.
@@ -26,7 +26,7 @@ use crate::dialect::{
 /// # Errors
 ///
 /// Fails if the edits cannot be written.
-pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
+pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes> {
     let mut edited = body.clone();
     call.write_model(&mut edited)?;
     if form.is_edited() {
@@ -35,11 +35,7 @@ pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes
     Ok(edited.to_bytes())
 }
 
-fn write_form(
-    body: &mut Document,
-    mut read: ReadBody,
-    form: &Document,
-) -> Result<(), DialectError> {
+fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Result<()> {
     write_parameters(body, &read.form, form)?;
     write_fallbacks(body, &read.form, form)?;
     write_labels(body, &read.form, form)?;
@@ -70,11 +66,7 @@ fn write_form(
 }
 
 /// Removes the fallback models that were removed from the content form.
-fn write_fallbacks(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+fn write_fallbacks(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     if before.bytes_of(FALLBACK_MODELS)? == after.bytes_of(FALLBACK_MODELS)? {
         return Ok(());
     }
@@ -103,8 +95,8 @@ fn rewrite_message(
     message: &InputMessage,
     before: &Document,
     after: &Document,
-) -> Result<Vec<Bytes>, DialectError> {
-    let parts_of = |content: &Document| -> Result<Vec<Document>, DialectError> {
+) -> Result<Vec<Bytes>> {
+    let parts_of = |content: &Document| -> Result<Vec<Document>> {
         Ok(content.children(PARTS)?.unwrap_or_default())
     };
     let originals: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
@@ -124,7 +116,7 @@ fn rewrite_message(
 }
 
 /// Returns the message of a new content; none if the API has no block for it.
-fn create_message(content: &Document) -> Result<Vec<Bytes>, DialectError> {
+fn create_message(content: &Document) -> Result<Vec<Bytes>> {
     let parts = content.children(PARTS)?.unwrap_or_default();
     let blocks = create_blocks(&parts)?;
     if blocks.is_empty() {

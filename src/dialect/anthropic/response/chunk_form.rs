@@ -12,7 +12,7 @@ use crate::dialect::{
     },
     content_form::AnswerLabels,
     document::{Document, to_document, write_array},
-    error::{DialectError, field_error},
+    error::{DialectError, Result, field_error},
     google::response::document::ResponseDocument,
     text_edit::TextEnd,
 };
@@ -26,7 +26,7 @@ pub struct ChunkEvents {
 
 impl ChunkEvents {
     /// Creates the events of a chunk with its first one.
-    pub fn new(event: &Document, data: Bytes) -> Result<Self, DialectError> {
+    pub fn new(event: &Document, data: Bytes) -> Result<Self> {
         Ok(Self {
             data: vec![data],
             labels: AnswerLabels::of(event, visit_event)?,
@@ -40,7 +40,7 @@ impl ChunkEvents {
     }
 
     /// Returns the chunk with this content form, and the labels of the events.
-    pub fn into_chunk(self, mut form: Document) -> Result<ResponseDocument, DialectError> {
+    pub fn into_chunk(self, mut form: Document) -> Result<ResponseDocument> {
         for (key, value) in self.labels.to_fields() {
             form.set(&[&key], &value)?;
         }
@@ -50,7 +50,7 @@ impl ChunkEvents {
 
 /// Returns the part of a call whose arguments are complete. Arguments that are no JSON object, or
 /// that parsers could read differently, become a text, which no guard accepts.
-pub fn complete_call(mut block: Document, json: &str) -> Result<Document, DialectError> {
+pub fn complete_call(mut block: Document, json: &str) -> Result<Document> {
     if !json.is_empty() {
         let input = match strict_json::check(json.as_bytes(), Names::Free) {
             Ok(()) => Bytes::from(json.trim().to_owned()),
@@ -76,7 +76,7 @@ fn is_blank(input: Option<Value>) -> bool {
 }
 
 /// Returns the part of a text in a delta.
-pub fn text_part(delta: &Document, field: &'static str) -> Result<Document, DialectError> {
+pub fn text_part(delta: &Document, field: &'static str) -> Result<Document> {
     let text = delta.bytes_of(&[field])?;
     let text = text.filter(|text| text.first() == Some(&b'"'));
     let text = text.ok_or_else(|| field_error(field, "a string"))?;
@@ -84,11 +84,7 @@ pub fn text_part(delta: &Document, field: &'static str) -> Result<Document, Dial
 }
 
 /// Returns a chunk with one part.
-pub fn chunk(
-    part: Document,
-    source: u64,
-    events: ChunkEvents,
-) -> Result<ResponseDocument, DialectError> {
+pub fn chunk(part: Document, source: u64, events: ChunkEvents) -> Result<ResponseDocument> {
     let source = usize::try_from(source).unwrap_or(usize::MAX);
     let mut content = to_document(&json!({ "role": "model" }))?;
     content.set_bytes(PARTS, write_array([with_source(part, source)?]))?;
@@ -101,12 +97,12 @@ pub fn chunk(
 }
 
 /// Returns a chunk without content.
-pub fn structural(events: ChunkEvents) -> Result<ResponseDocument, DialectError> {
+pub fn structural(events: ChunkEvents) -> Result<ResponseDocument> {
     events.into_chunk(Document::empty())
 }
 
 /// Returns a chunk with which a text ends.
-pub fn text_end(events: ChunkEvents, end: TextEnd) -> Result<ResponseDocument, DialectError> {
+pub fn text_end(events: ChunkEvents, end: TextEnd) -> Result<ResponseDocument> {
     let form = to_document(&json!({ "candidates": [{ "index": 0 }] }))?;
     Ok(events.into_chunk(form)?.with_text_end(end))
 }

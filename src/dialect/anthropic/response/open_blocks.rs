@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 
-use crate::dialect::{anthropic::response::message_event::MessageEvent, error::DialectError};
+use crate::dialect::{anthropic::response::message_event::MessageEvent, error::Result};
 
 /// Kind of an open block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl OpenBlocks {
         out: &mut BytesMut,
         mut event: MessageEvent,
         kind: OpenBlockKind,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         self.close_own(out)?;
         self.write_waiting(out);
         let (input, output) = (event.index, self.next);
@@ -65,7 +65,7 @@ impl OpenBlocks {
     }
 
     /// Returns the index of the next block, for one that is written whole.
-    pub fn allot(&mut self, out: &mut BytesMut) -> Result<u64, DialectError> {
+    pub fn allot(&mut self, out: &mut BytesMut) -> Result<u64> {
         self.close_own(out)?;
         self.write_waiting(out);
         let index = self.next;
@@ -83,11 +83,7 @@ impl OpenBlocks {
     }
 
     /// Writes an event of an open block. Drops it if the block is withheld.
-    pub fn write(
-        &mut self,
-        out: &mut BytesMut,
-        mut event: MessageEvent,
-    ) -> Result<(), DialectError> {
+    pub fn write(&mut self, out: &mut BytesMut, mut event: MessageEvent) -> Result<()> {
         let Some((_, output)) = self.find(event.index) else {
             return Ok(());
         };
@@ -121,7 +117,7 @@ impl OpenBlocks {
     }
 
     /// Closes a block of the model. One of which every text was blanked is dropped.
-    pub fn stop(&mut self, out: &mut BytesMut, event: MessageEvent) -> Result<(), DialectError> {
+    pub fn stop(&mut self, out: &mut BytesMut, event: MessageEvent) -> Result<()> {
         let mut blocks = self.blocks.iter();
         let Some(position) = blocks.position(|block| block.input == Some(event.index)) else {
             return Ok(());
@@ -139,7 +135,7 @@ impl OpenBlocks {
 
     /// Writes a text that is not the model's: to the open text block, or to a new one as soon as
     /// no other is open.
-    pub fn write_text(&mut self, out: &mut BytesMut, text: &str) -> Result<(), DialectError> {
+    pub fn write_text(&mut self, out: &mut BytesMut, text: &str) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
@@ -148,7 +144,7 @@ impl OpenBlocks {
     }
 
     /// Writes the end of a thought to its open block. Without one, it has lost its place.
-    pub fn write_thought(&self, out: &mut BytesMut, text: &str) -> Result<(), DialectError> {
+    pub fn write_thought(&self, out: &mut BytesMut, text: &str) -> Result<()> {
         let is_open_thought =
             |block: &&OutputBlock| block.input.is_some() && block.kind == OpenBlockKind::Thinking;
         if let Some(block) = self.blocks.iter().rev().find(is_open_thought)
@@ -159,7 +155,7 @@ impl OpenBlocks {
         Ok(())
     }
 
-    fn write_queued(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn write_queued(&mut self, out: &mut BytesMut) -> Result<()> {
         if self.queued.is_empty() {
             return Ok(());
         }
@@ -199,7 +195,7 @@ impl OpenBlocks {
     }
 
     /// Closes our own block.
-    fn close_own(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn close_own(&mut self, out: &mut BytesMut) -> Result<()> {
         if let Some(position) = self.blocks.iter().position(|block| block.input.is_none()) {
             let block = self.blocks.remove(position);
             MessageEvent::block_stop(block.output)?.write(out);
@@ -208,7 +204,7 @@ impl OpenBlocks {
     }
 
     /// Closes all blocks, and writes what still waits. An empty text block is dropped.
-    pub fn close_all(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    pub fn close_all(&mut self, out: &mut BytesMut) -> Result<()> {
         for block in std::mem::take(&mut self.blocks) {
             if block.waiting.is_empty() {
                 MessageEvent::block_stop(block.output)?.write(out);

@@ -6,7 +6,7 @@ use crate::dialect::{
         response::preceding::keep_seen,
     },
     document::Document,
-    error::DialectError,
+    error::Result,
     google::is_thought,
 };
 
@@ -16,7 +16,7 @@ pub struct PartQueue(Vec<Document>);
 
 impl PartQueue {
     /// Reads the parts of the first candidate.
-    pub fn read(form: &Document) -> Result<Self, DialectError> {
+    pub fn read(form: &Document) -> Result<Self> {
         let candidates = form.children(CANDIDATES)?.unwrap_or_default();
         let mut parts = Vec::new();
         for candidate in candidates {
@@ -32,7 +32,7 @@ impl PartQueue {
     }
 
     /// Takes all texts, or all thoughts, as one.
-    pub fn take_texts(&mut self, thoughts: bool) -> Result<String, DialectError> {
+    pub fn take_texts(&mut self, thoughts: bool) -> Result<String> {
         let mut taken = String::new();
         let mut rest = Vec::new();
         for part in self.0.drain(..) {

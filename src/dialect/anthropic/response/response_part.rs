@@ -8,7 +8,7 @@ use crate::dialect::{
         tool_use::call_part,
     },
     document::Document,
-    error::DialectError,
+    error::Result,
 };
 
 /// Returns the part of a block; `None` for hidden blocks.
@@ -16,7 +16,7 @@ use crate::dialect::{
 /// # Errors
 ///
 /// Fails for fields of the wrong type.
-pub fn read_block(block: &Document) -> Result<Option<Document>, DialectError> {
+pub fn read_block(block: &Document) -> Result<Option<Document>> {
     let part = match type_of(block)?.as_str() {
         "text" => field_part(TEXT, string_bytes(block, "text")?)?,
         "thinking" => {

@@ -2,7 +2,7 @@
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
+    error::Result,
     google::{
         fields::{CACHED_CONTENT, GENERATION_CONFIG},
         request::tool_declarations::declares_functions,
@@ -29,7 +29,7 @@ pub enum ResponseFormat {
 }
 
 /// Returns the kind of response that a request expects.
-pub fn expected_response(document: &Document) -> Result<ResponseExpectation, DialectError> {
+pub fn expected_response(document: &Document) -> Result<ResponseExpectation> {
     let format = match document.child(GENERATION_CONFIG)? {
         Some(config) if wants_json(&config)? => ResponseFormat::Json,
         _ => ResponseFormat::Text,
@@ -41,7 +41,7 @@ pub fn expected_response(document: &Document) -> Result<ResponseExpectation, Dia
     })
 }
 
-fn wants_json(config: &Document) -> Result<bool, DialectError> {
+fn wants_json(config: &Document) -> Result<bool> {
     let media_type = config.string(&["responseMimeType", "response_mime_type"])?;
     let schema = config.get(&["responseSchema", "response_schema"])?;
     let json_schema = config.get(&["responseJsonSchema", "response_json_schema"])?;

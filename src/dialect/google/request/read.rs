@@ -6,7 +6,7 @@ use crate::{
     dialect::{
         call::Call,
         document::Document,
-        error::DialectError,
+        error::{DialectError, Result},
         google::{
             content::Content,
             fields::{
@@ -61,11 +61,7 @@ pub struct PromptPrefix {
 /// # Errors
 ///
 /// Fails if a field that hooks see has the wrong type or is ambiguous.
-pub fn read_request(
-    call: &Call,
-    document: &Document,
-    detail: Detail,
-) -> Result<LlmRequest, DialectError> {
+pub fn read_request(call: &Call, document: &Document, detail: Detail) -> Result<LlmRequest> {
     check_model(call, document)?;
     let inner = counted_request(call, document)?;
     let inner = inner.as_ref().unwrap_or(document);
@@ -90,7 +86,7 @@ pub fn read_request(
 /// # Errors
 ///
 /// Fails if the request names two.
-pub fn cached_content(document: &Document) -> Result<Option<String>, DialectError> {
+pub fn cached_content(document: &Document) -> Result<Option<String>> {
     let inner = document.child(WRAPPED_REQUEST)?;
     let mut names = Vec::new();
     for document in inner.iter().chain([document]) {
@@ -105,7 +101,7 @@ pub fn cached_content(document: &Document) -> Result<Option<String>, DialectErro
 
 /// Returns the new texts of the user: those after the model's last content, without
 /// gemini-cli's introduction. For embeddings, all texts. Empty if only tools answered.
-pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>, DialectError> {
+pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>> {
     if let Some(requests) = embeddings(call, document)? {
         let texts = requests.iter().map(embedded_texts);
         let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
@@ -116,7 +112,7 @@ pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>, Diale
     Ok(contents.new_prompt())
 }
 
-fn embedded_texts(document: &Document) -> Result<Vec<String>, DialectError> {
+fn embedded_texts(document: &Document) -> Result<Vec<String>> {
     let content = document.child(CONTENT)?.map(Content::read).transpose()?;
     let parts = content.into_iter().flat_map(|content| content.parts);
     let title = document.string(&["title"])?;
@@ -127,7 +123,7 @@ fn embedded_texts(document: &Document) -> Result<Vec<String>, DialectError> {
 }
 
 /// Returns facts about a request for conditions.
-pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSummary, DialectError> {
+pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSummary> {
     let inner = counted_request(call, document)?;
     let document = inner.as_ref().unwrap_or(document);
     Ok(RequestSummary {
@@ -142,7 +138,7 @@ pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSumm
 /// # Errors
 ///
 /// Fails if a field is ambiguous.
-pub fn prompt_parts(document: &Document) -> Result<PromptPrefix, DialectError> {
+pub fn prompt_parts(document: &Document) -> Result<PromptPrefix> {
     let bytes = |field| document.bytes_of(field).map(Option::unwrap_or_default);
     Ok(PromptPrefix {
         system_instruction: bytes(SYSTEM_INSTRUCTION)?,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     call::Call,
     document::Document,
-    error::DialectError,
+    error::Result,
     google::{
         canonical_items::camel_case,
         fields::{DECLARATIONS, SOURCE, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
@@ -17,7 +17,7 @@ pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling
 const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
 
 /// Returns the names of the declared functions, in order.
-pub fn declared_functions(document: &Document) -> Result<Vec<String>, DialectError> {
+pub fn declared_functions(document: &Document) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for tool in document.children(TOOLS)?.unwrap_or_default() {
         for declaration in tool.children(DECLARATIONS)?.unwrap_or_default() {
@@ -28,7 +28,7 @@ pub fn declared_functions(document: &Document) -> Result<Vec<String>, DialectErr
 }
 
 /// Returns whether any function is declared.
-pub fn declares_functions(document: &Document) -> Result<bool, DialectError> {
+pub fn declares_functions(document: &Document) -> Result<bool> {
     for tool in document.children(TOOLS)?.unwrap_or_default() {
         let declarations = tool.list(DECLARATIONS)?;
         if declarations.is_some_and(|declarations| !declarations.is_empty()) {
@@ -45,7 +45,7 @@ pub fn withhold_tools(
     call: &Call,
     document: &mut Document,
     keep: &dyn Fn(&str) -> bool,
-) -> Result<Vec<String>, DialectError> {
+) -> Result<Vec<String>> {
     let Some(mut inner) = counted_request(call, document)? else {
         return withhold(document, keep);
     };
@@ -56,10 +56,7 @@ pub fn withhold_tools(
     Ok(withheld)
 }
 
-fn withhold(
-    document: &mut Document,
-    keep: &dyn Fn(&str) -> bool,
-) -> Result<Vec<String>, DialectError> {
+fn withhold(document: &mut Document, keep: &dyn Fn(&str) -> bool) -> Result<Vec<String>> {
     let mut withheld = Vec::new();
     edit_tools(document, |tool| {
         withhold_built_in(tool, keep, &mut withheld)?;
@@ -78,7 +75,7 @@ fn withhold(
 }
 
 /// Removes all declarations but the named ones, and tools without any other field.
-pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<(), DialectError> {
+pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<()> {
     edit_tools(document, |tool| {
         retain_declarations(tool, |name| name.is_some_and(|name| names.contains(&name)))
     })
@@ -87,8 +84,8 @@ pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<()
 /// Edits each tool, and removes those that have no field left.
 fn edit_tools(
     document: &mut Document,
-    edit: impl FnMut(&mut Document) -> Result<(), DialectError>,
-) -> Result<(), DialectError> {
+    edit: impl FnMut(&mut Document) -> Result<()>,
+) -> Result<()> {
     let mut tools = document.children(TOOLS)?.unwrap_or_default();
     tools.iter_mut().try_for_each(edit)?;
     if !tools.iter().any(Document::is_edited) {
@@ -104,7 +101,7 @@ fn edit_tools(
 fn retain_declarations(
     tool: &mut Document,
     mut keep: impl FnMut(Option<String>) -> bool,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let declarations = tool.children(DECLARATIONS)?.unwrap_or_default();
     let count = declarations.len();
     let mut kept = Vec::with_capacity(count);
@@ -127,7 +124,7 @@ fn withhold_built_in(
     tool: &mut Document,
     keep: &dyn Fn(&str) -> bool,
     withheld: &mut Vec<String>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     // Tools of other APIs keep their names.
     let has_source = tool.has(&[SOURCE]);
     let name = |key: &str| {
@@ -149,10 +146,7 @@ fn withhold_built_in(
 }
 
 /// Removes withheld functions from the list of those that the model may call.
-fn withhold_allowed_names(
-    document: &mut Document,
-    withheld: &[String],
-) -> Result<(), DialectError> {
+fn withhold_allowed_names(document: &mut Document, withheld: &[String]) -> Result<()> {
     let has_functions = !declared_functions(document)?.is_empty();
     document.edit_child(TOOL_CONFIG, |config| {
         if !has_functions {

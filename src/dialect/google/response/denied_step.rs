@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    error::DialectError,
+    error::Result,
     google::{
         content::Content,
         part::Part,
@@ -19,7 +19,7 @@ const NOT_RUN: &str =
 /// Returns a step that the agent does not receive as two contents: text and calls of the
 /// model, and one result for each call. Calls that were not refused get a result, too,
 /// because the API requires it; the model may repeat them.
-pub fn denied_step(text: &str, calls: &[ProposedCall]) -> Result<[Bytes; 2], DialectError> {
+pub fn denied_step(text: &str, calls: &[ProposedCall]) -> Result<[Bytes; 2]> {
     let mut proposed = Vec::with_capacity(calls.len() + 1);
     if !text.is_empty() {
         proposed.push(Part::from_text(text)?);
@@ -31,12 +31,12 @@ pub fn denied_step(text: &str, calls: &[ProposedCall]) -> Result<[Bytes; 2], Dia
     Ok([content("model", proposed)?, content("user", results)?])
 }
 
-fn content(role: &str, parts: Vec<Part>) -> Result<Bytes, DialectError> {
+fn content(role: &str, parts: Vec<Part>) -> Result<Bytes> {
     Ok(Content::new(role, parts)?.document.to_bytes())
 }
 
 /// Returns the function response with the refusal.
-fn result(call: &ProposedCall) -> Result<Part, DialectError> {
+fn result(call: &ProposedCall) -> Result<Part> {
     let error = match &call.refusal {
         Some(reason) => refusal_text(reason),
         None => NOT_RUN.to_owned(),

@@ -1,7 +1,7 @@
 //! Errors of the model API that end a response.
 
 use crate::dialect::{
-    error::DialectError,
+    error::Result,
     google::{
         part::Part,
         response::{candidate::CandidateDocument, document::ResponseDocument},
@@ -16,7 +16,7 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if the error is ambiguous.
-    pub fn has_error(&self) -> Result<bool, DialectError> {
+    pub fn has_error(&self) -> Result<bool> {
         let documents = [Some(self.document()), self.envelope.as_deref()];
         for document in documents.into_iter().flatten() {
             if document
@@ -35,7 +35,7 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if the error is ambiguous.
-    pub fn split_error(&self) -> Result<Option<[Self; 2]>, DialectError> {
+    pub fn split_error(&self) -> Result<Option<[Self; 2]>> {
         let is_own = self.is_edited() || self.is_merged;
         if !is_own || !self.has_filled_part() || !self.has_error()? {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Function calls in a response: which of them are sent to the agent.
 
 use crate::dialect::{
-    error::DialectError,
+    error::Result,
     google::{
         fields::FINISH_REASON,
         part::{FunctionCall, Part},
@@ -20,7 +20,7 @@ pub fn refusal_text(reason: &str) -> String {
 
 impl ResponseDocument {
     /// Returns the calls that are sent to the agent, with the indexes of their candidates.
-    pub fn calls(&self) -> Result<Vec<(u64, FunctionCall)>, DialectError> {
+    pub fn calls(&self) -> Result<Vec<(u64, FunctionCall)>> {
         let mut calls = Vec::new();
         for candidate in &self.candidates {
             for part in candidate.parts() {
@@ -31,7 +31,7 @@ impl ResponseDocument {
     }
 
     /// Applies one decision to each of [`ResponseDocument::calls`], in order.
-    pub fn decide_calls(&mut self, decisions: Vec<CallDecision>) -> Result<(), DialectError> {
+    pub fn decide_calls(&mut self, decisions: Vec<CallDecision>) -> Result<()> {
         let mut decisions = decisions.into_iter();
         for candidate in &mut self.candidates {
             candidate.decide_calls(&mut |_| decisions.next().unwrap_or(CallDecision::Keep))?;
@@ -45,7 +45,7 @@ impl ResponseDocument {
         &mut self,
         partial: &mut PartialCalls,
         refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         for candidate in &mut self.candidates {
             let index = candidate.index;
             candidate.decide_calls(&mut |call| partial.decide(index, call, refuse))?;
@@ -60,7 +60,7 @@ impl ResponseDocument {
     }
 
     /// Appends a text for each withheld call. Used if the model cannot be asked again.
-    pub fn explain_withheld_calls(&mut self) -> Result<(), DialectError> {
+    pub fn explain_withheld_calls(&mut self) -> Result<()> {
         for candidate in &mut self.candidates {
             let withheld = std::mem::take(&mut candidate.withheld);
             if candidate.content.is_none() || withheld.is_empty() {
@@ -76,7 +76,7 @@ impl ResponseDocument {
     }
 
     /// Returns every call of the first candidate in the model's order, withheld ones included.
-    pub fn proposed_calls(&self) -> Result<Vec<ProposedCall>, DialectError> {
+    pub fn proposed_calls(&self) -> Result<Vec<ProposedCall>> {
         let Some(first) = self.first_candidate() else {
             return Ok(Vec::new());
         };
@@ -99,7 +99,7 @@ impl ResponseDocument {
 
     /// Removes calls and finish reasons, since another response follows. Returns `false` if
     /// no content is left.
-    pub fn remove_end(&mut self) -> Result<bool, DialectError> {
+    pub fn remove_end(&mut self) -> Result<bool> {
         for candidate in &mut self.candidates {
             candidate.decide_calls(&mut |_| CallDecision::Drop)?;
             candidate.withheld.clear();

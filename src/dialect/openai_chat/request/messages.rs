@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::{numbered, source_of, splice_list},
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
     google::fields::{CONTENTS, PARTS, SYSTEM_INSTRUCTION},
     openai_chat::{
         fields::{MESSAGES, ROLE},
@@ -30,7 +30,7 @@ pub struct ChatMessages {
 
 impl ChatMessages {
     /// Reads the messages of a request; `None` if it has no list of them.
-    pub fn read(body: &Document) -> Result<Option<Self>, DialectError> {
+    pub fn read(body: &Document) -> Result<Option<Self>> {
         let Some(documents) = body.children(MESSAGES)? else {
             return Ok(None);
         };
@@ -69,12 +69,7 @@ impl ChatMessages {
     }
 
     /// Writes the edited contents and system instruction into the request.
-    pub fn write(
-        &self,
-        body: &mut Document,
-        before: &Document,
-        after: &Document,
-    ) -> Result<(), DialectError> {
+    pub fn write(&self, body: &mut Document, before: &Document, after: &Document) -> Result<()> {
         let mut originals: Vec<Bytes> = self.documents.iter().map(Document::to_bytes).collect();
         let system = |document: &Document| document.bytes_of(SYSTEM_INSTRUCTION);
         let is_system_edited = system(before)? != system(after)?;
@@ -86,7 +81,7 @@ impl ChatMessages {
         if is_system_edited {
             new_system = self.write_system(&mut originals, before, after)?;
         }
-        let list = |document: &Document, field| -> Result<Vec<Document>, DialectError> {
+        let list = |document: &Document, field| -> Result<Vec<Document>> {
             Ok(document.children(field)?.unwrap_or_default())
         };
         let rewrite = |index: usize, before: &Document, after: &Document| {
@@ -128,8 +123,8 @@ impl ChatMessages {
         originals: &mut [Bytes],
         before: &Document,
         after: &Document,
-    ) -> Result<Vec<String>, DialectError> {
-        let parts = |document: &Document| -> Result<Vec<Document>, DialectError> {
+    ) -> Result<Vec<String>> {
+        let parts = |document: &Document| -> Result<Vec<Document>> {
             let instruction = document.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
             Ok(instruction.children(PARTS)?.unwrap_or_default())
         };
@@ -169,7 +164,7 @@ fn same_bytes(old: &[Document], new: &[Document]) -> bool {
 
 /// Moves texts that follow one result of a step behind its other results: the API takes
 /// nothing between calls and their results.
-fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>, DialectError> {
+fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>> {
     let mut kept = Vec::with_capacity(messages.len());
     let mut delayed = Vec::new();
     let mut roles = Vec::with_capacity(messages.len());
@@ -201,7 +196,7 @@ fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>, DialectErro
 }
 
 /// Inserts new instructions behind those with which the conversation begins.
-fn insert_system(messages: Vec<Bytes>, texts: &[String]) -> Result<Vec<Bytes>, DialectError> {
+fn insert_system(messages: Vec<Bytes>, texts: &[String]) -> Result<Vec<Bytes>> {
     if texts.is_empty() {
         return Ok(messages);
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, is_set, refuse_pair},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     google::fields::GENERATION_CONFIG,
     openai_chat::fields::TYPE,
 };
@@ -30,7 +30,7 @@ const PARAMETERS: [(&str, &str); 6] = [
 /// # Errors
 ///
 /// Fails if the request has two limits for the answer.
-pub fn read_sampling(body: &Document) -> Result<Map<String, Value>, DialectError> {
+pub fn read_sampling(body: &Document) -> Result<Map<String, Value>> {
     refuse_pair(body, MAX_TOKENS, MAX_COMPLETION_TOKENS)?;
     let mut config = Map::new();
     let mut insert = |name: &str, value: Option<Value>| {
@@ -54,7 +54,7 @@ pub fn read_sampling(body: &Document) -> Result<Map<String, Value>, DialectError
     Ok(config)
 }
 
-fn token_limit(body: &Document) -> Result<&'static [&'static str], DialectError> {
+fn token_limit(body: &Document) -> Result<&'static [&'static str]> {
     Ok(if is_set(body, MAX_TOKENS)? {
         MAX_TOKENS
     } else {
@@ -62,7 +62,7 @@ fn token_limit(body: &Document) -> Result<&'static [&'static str], DialectError>
     })
 }
 
-fn wants_json(body: &Document) -> Result<bool, DialectError> {
+fn wants_json(body: &Document) -> Result<bool> {
     let Some(format) = body.child(&["response_format"])? else {
         return Ok(false);
     };
@@ -73,17 +73,13 @@ fn wants_json(body: &Document) -> Result<bool, DialectError> {
 }
 
 /// Writes edited parameters. The API has no `topK`: it is written if the request had it.
-pub fn write_sampling(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_sampling(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     if before.bytes_of(GENERATION_CONFIG)? == after.bytes_of(GENERATION_CONFIG)? {
         return Ok(());
     }
     let before = before.child(GENERATION_CONFIG)?.unwrap_or_default();
     let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
-    let edited = |name: &str| -> Result<Option<Option<Value>>, DialectError> {
+    let edited = |name: &str| -> Result<Option<Option<Value>>> {
         let (old, new) = (before.get(&[name])?, after.get(&[name])?);
         Ok((old != new).then_some(new))
     };
@@ -108,7 +104,7 @@ pub fn write_sampling(
     Ok(())
 }
 
-fn write(body: &mut Document, field: &[&str], value: Option<Value>) -> Result<(), DialectError> {
+fn write(body: &mut Document, field: &[&str], value: Option<Value>) -> Result<()> {
     match value {
         Some(value) => body.set(field, &value),
         None => body.remove(field),
@@ -116,7 +112,7 @@ fn write(body: &mut Document, field: &[&str], value: Option<Value>) -> Result<()
 }
 
 /// Refuses audio answers, which hooks cannot inspect.
-pub fn check_modalities(body: &Document) -> Result<(), DialectError> {
+pub fn check_modalities(body: &Document) -> Result<()> {
     let is_heard = match body.get(&["modalities"])? {
         None | Some(Value::Null) => false,
         Some(Value::Array(list)) => list.iter().any(|modality| modality == "audio"),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::dialect::{
     content_form::numbered,
     document::{Document, add_field},
-    error::DialectError,
+    error::Result,
     openai::usage::{CountFields, USAGE_METADATA},
     openai_chat::{
         fields::{ID, MODEL, USAGE},
@@ -17,7 +17,7 @@ use crate::dialect::{
 const COUNTS: CountFields = CountFields(["prompt_tokens", "completion_tokens", "total_tokens"]);
 
 /// Returns the fields of the content form beside the candidates.
-pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError> {
+pub fn read_envelope(body: &Document) -> Result<Map<String, Value>> {
     let mut response = Map::new();
     let usage = body.child(USAGE)?.map(|usage| COUNTS.read(&usage));
     add_field(&mut response, "usageMetadata", usage.transpose()?);
@@ -27,11 +27,7 @@ pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError
 }
 
 /// Writes edited token counts.
-pub fn write_usage(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_usage(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     if before.bytes_of(USAGE_METADATA)? == after.bytes_of(USAGE_METADATA)? {
         return Ok(());
     }
@@ -42,7 +38,7 @@ pub fn write_usage(
 }
 
 /// Returns the token counts of an answer of our own.
-pub fn own_usage(document: &Document) -> Result<Value, DialectError> {
+pub fn own_usage(document: &Document) -> Result<Value> {
     let counts = document.child(USAGE_METADATA)?.unwrap_or_default();
     COUNTS.create(&counts).map(Value::Object)
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::AnswerLabels,
     document::{Document, add_field, integer},
-    error::DialectError,
+    error::Result,
     google::fields::{CANDIDATES, PARTS},
     openai_chat::{
         fields::{CHOICES, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
@@ -33,7 +33,7 @@ const PARAGRAPH: &str = "\n\n";
 /// # Errors
 ///
 /// Fails for wrong types, since hooks could not see the text.
-pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
+pub fn read_whole(body: &Document) -> Result<Value> {
     let choices = body.children(CHOICES)?.unwrap_or_default();
     let mut candidates = Vec::with_capacity(choices.len());
     for (position, choice) in choices.iter().enumerate() {
@@ -56,7 +56,7 @@ struct Choice {
 }
 
 impl Choice {
-    fn read(position: usize, choice: &Document) -> Result<Self, DialectError> {
+    fn read(position: usize, choice: &Document) -> Result<Self> {
         let message = choice.child(MESSAGE)?.unwrap_or_default();
         let index = integer(choice, INDEX)?;
         Ok(Self {
@@ -78,7 +78,7 @@ impl Choice {
         reason.map(|reason| if self.has_refusal() { "SAFETY" } else { reason })
     }
 
-    fn to_candidate(&self) -> Result<Value, DialectError> {
+    fn to_candidate(&self) -> Result<Value> {
         let mut candidate = Map::new();
         candidate.insert("index".to_owned(), self.index.into());
         let mut parts = numbered_parts(&self.parts);
@@ -94,12 +94,8 @@ impl Choice {
 }
 
 /// Splices the edits of the content form into the body.
-pub fn write_whole(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
-    let candidates = |document: &Document| -> Result<Vec<Document>, DialectError> {
+pub fn write_whole(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
+    let candidates = |document: &Document| -> Result<Vec<Document>> {
         Ok(document.children(CANDIDATES)?.unwrap_or_default())
     };
     let (old, new) = (candidates(before)?, candidates(after)?);
@@ -130,7 +126,7 @@ fn write_choice(
     before: &Document,
     after: &Document,
     added: Vec<Document>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let (old, mut new) = (parts_of(before)?, parts_of(after)?);
     new.extend(added);
     let answer = EditedParts::new(&read.parts, 0, &old, &new);
@@ -160,17 +156,13 @@ fn write_choice(
     Ok(())
 }
 
-fn parts_of(candidate: &Document) -> Result<Vec<Document>, DialectError> {
+fn parts_of(candidate: &Document) -> Result<Vec<Document>> {
     let content = candidate.child(&["content"])?.unwrap_or_default();
     Ok(content.children(PARTS)?.unwrap_or_default())
 }
 
 /// Returns the bytes of a body with the edits of the content form.
-pub fn close_whole(
-    body: Bytes,
-    before: &Document,
-    after: &Document,
-) -> Result<Bytes, DialectError> {
+pub fn close_whole(body: Bytes, before: &Document, after: &Document) -> Result<Bytes> {
     let mut body = Document::from_checked(body)?;
     AnswerLabels::of_form(after)?.write(0, &mut body, visit_answer)?;
     write_whole(&mut body, before, after)?;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::join_labels,
     document::{Document, add_list},
-    error::DialectError,
+    error::Result,
     openai_chat::{
         fields::parse,
         message_parts::{PartPlace, PlacedPart, call_parts},
@@ -56,7 +56,7 @@ pub struct HeldChoice {
 
 impl HeldEvents {
     /// Reads the events of the last chunk.
-    pub fn read(events: &[Bytes]) -> Result<Self, DialectError> {
+    pub fn read(events: &[Bytes]) -> Result<Self> {
         let mut held = Self::default();
         for data in events {
             let event = parse(data.clone())?;
@@ -82,11 +82,7 @@ impl HeldEvents {
 
     /// Returns the chunk of the content form. `refused` are the choices whose text so far is a
     /// refusal, `thoughts` those of the first choice.
-    pub fn to_chunk(
-        &self,
-        refused: &[u64],
-        thoughts: &Thoughts,
-    ) -> Result<Map<String, Value>, DialectError> {
+    pub fn to_chunk(&self, refused: &[u64], thoughts: &Thoughts) -> Result<Map<String, Value>> {
         let mut candidates = Vec::with_capacity(self.choices.len());
         for (index, choice) in &self.choices {
             let mut parts = numbered_parts(&choice.parts()?);
@@ -132,7 +128,7 @@ impl HeldChoice {
     }
 
     /// Returns the parts: texts, then calls.
-    pub fn parts(&self) -> Result<Vec<PlacedPart>, DialectError> {
+    pub fn parts(&self) -> Result<Vec<PlacedPart>> {
         let mut parts = self.texts.clone();
         let function_call = self.collector.function_call()?;
         parts.extend(call_parts(
@@ -144,7 +140,7 @@ impl HeldChoice {
 }
 
 /// Returns the fields of a delta that have no part and are no labels.
-fn other_fields(choice: &EventChoice) -> Result<Map<String, Value>, DialectError> {
+fn other_fields(choice: &EventChoice) -> Result<Map<String, Value>> {
     let mut others = Map::new();
     for name in OTHERS {
         if !choice.labels.contains_key(name)

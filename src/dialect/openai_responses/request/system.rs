@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::{SOURCE, source_of, with_source},
     document::{Document, to_document},
-    error::DialectError,
+    error::Result,
     google::fields::{PARTS, SYSTEM_INSTRUCTION},
     openai_responses::{
         fields::INSTRUCTIONS,
@@ -23,17 +23,14 @@ use crate::dialect::{
 type SystemPlace = Option<(usize, usize)>;
 
 /// Returns the system instruction of the content form; `None` if there is none.
-pub fn read_system(body: &Document, input: &Input) -> Result<Option<Value>, DialectError> {
+pub fn read_system(body: &Document, input: &Input) -> Result<Option<Value>> {
     let parts = numbered_parts(body, input)?;
     let parts: Vec<Value> = parts.into_iter().map(|(_, part)| part).collect();
     Ok((!parts.is_empty()).then(|| json!({ "parts": parts })))
 }
 
 /// Returns every part with its origin. Its source is its position.
-fn numbered_parts(
-    body: &Document,
-    input: &Input,
-) -> Result<Vec<(SystemPlace, Value)>, DialectError> {
+fn numbered_parts(body: &Document, input: &Input) -> Result<Vec<(SystemPlace, Value)>> {
     let mut parts = Vec::new();
     if let Some(text) = body.string(INSTRUCTIONS)? {
         parts.push((None, json!({ "text": text, SOURCE: 0 })));
@@ -56,7 +53,7 @@ pub fn write_system(
     input: &mut Input,
     before: &Document,
     after: &Document,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     if before.bytes_of(SYSTEM_INSTRUCTION)? == after.bytes_of(SYSTEM_INSTRUCTION)? {
         return Ok(());
     }
@@ -87,7 +84,7 @@ pub fn write_system(
     Ok(())
 }
 
-fn write_instructions(body: &mut Document, parts: &[Document]) -> Result<(), DialectError> {
+fn write_instructions(body: &mut Document, parts: &[Document]) -> Result<()> {
     let old = body.string(INSTRUCTIONS)?;
     match text_of(parts)? {
         new if new == old => Ok(()),
@@ -97,7 +94,7 @@ fn write_instructions(body: &mut Document, parts: &[Document]) -> Result<(), Dia
 }
 
 /// Writes the parts of one message, which is removed if none is left.
-fn write_message(item: &mut InputItem, after: &[Document]) -> Result<(), DialectError> {
+fn write_message(item: &mut InputItem, after: &[Document]) -> Result<()> {
     let before = read_blocks(&item.document)?;
     let before = before.iter().map(to_document);
     let before: Vec<Document> = before.collect::<Result<_, _>>()?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::{ActOnObject, RequestLabels, SOURCE},
     document::{Document, first_byte, to_document, write_array},
-    error::{DialectError, field_error},
+    error::{DialectError, Result, field_error},
     google::fields::PARTS,
     method::Operation,
     openai_responses::{
@@ -46,7 +46,7 @@ fn texts_field(body: &Document) -> &'static [&'static str] {
 /// # Errors
 ///
 /// Fails for tokens, which hooks cannot read, and for both fields at once.
-pub fn open_texts(body: &Document) -> Result<(Operation, Document), DialectError> {
+pub fn open_texts(body: &Document) -> Result<(Operation, Document)> {
     if body.has(PROMPT) && body.has(INPUT) {
         return Err(DialectError::Ambiguous("input".to_owned()));
     }
@@ -86,7 +86,7 @@ pub fn open_texts(body: &Document) -> Result<(Operation, Document), DialectError
 }
 
 /// Visits the elements of a list of texts that are objects.
-fn visit_elements(body: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_elements(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let field = texts_field(body);
     if first_byte(body, field)? != Some(b'[') {
         return Ok(());
@@ -113,7 +113,7 @@ fn texts_expected() -> DialectError {
     )
 }
 
-fn read_element(element: &Bytes) -> Result<Value, DialectError> {
+fn read_element(element: &Bytes) -> Result<Value> {
     match element.first() {
         Some(b'"') => Ok(json!({ "text": unquoted(element)? })),
         Some(b'{') => {
@@ -131,14 +131,14 @@ fn read_element(element: &Bytes) -> Result<Value, DialectError> {
     }
 }
 
-fn unquoted(element: &[u8]) -> Result<String, DialectError> {
+fn unquoted(element: &[u8]) -> Result<String> {
     let text = strict_json::unquote(element);
     text.map(std::borrow::Cow::into_owned)
         .ok_or_else(texts_expected)
 }
 
 /// Writes edited texts into a request.
-pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectError> {
+pub fn close_texts(body: &mut Document, form: &Document) -> Result<()> {
     let (_, before) = open_texts(body)?;
     REQUEST_LABELS.write(body, &before, form)?;
     let field = texts_field(body);
@@ -167,7 +167,7 @@ pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectEr
     Ok(())
 }
 
-fn write_element(element: &Bytes, text: Option<String>) -> Result<Bytes, DialectError> {
+fn write_element(element: &Bytes, text: Option<String>) -> Result<Bytes> {
     let Some(text) = text else {
         return Ok(element.clone());
     };

@@ -6,7 +6,7 @@ use crate::{
     dialect::{
         content_form::remove_labels,
         document::{Document, to_document, to_value},
-        error::DialectError,
+        error::Result,
         google::part::Part,
         openai_responses::{
             calls::arguments_text,
@@ -30,7 +30,7 @@ const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
 const MAX_BASE_CHARS: usize = 40;
 
 /// Returns the finish reason of a response; `None` if it has not ended.
-pub fn finish_reason(response: &Document) -> Result<Option<&'static str>, DialectError> {
+pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
     let details = response.child(INCOMPLETE_DETAILS)?.unwrap_or_default();
     let reason = details.string(&["reason"])?;
     Ok(match response.string(STATUS)?.as_deref() {
@@ -62,10 +62,7 @@ fn status_of(reason: Option<&str>) -> (&'static str, Value) {
 }
 
 /// Writes the end of a response.
-pub fn set_finish_reason(
-    response: &mut Document,
-    reason: Option<&str>,
-) -> Result<(), DialectError> {
+pub fn set_finish_reason(response: &mut Document, reason: Option<&str>) -> Result<()> {
     let (status, details) = status_of(reason);
     response.set(STATUS, &status.into())?;
     response.set(INCOMPLETE_DETAILS, &details)
@@ -90,7 +87,7 @@ impl NewIds {
     }
 
     /// Creates ids for items of a response.
-    pub fn of_response(response: &Document) -> Result<Self, DialectError> {
+    pub fn of_response(response: &Document) -> Result<Self> {
         Ok(Self::new(&response.string(ID)?.unwrap_or_default()))
     }
 
@@ -104,7 +101,7 @@ impl NewIds {
 
 /// Returns the items of a part of our own; none for thoughts, which no item can hold without
 /// a signature of the model.
-pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>, DialectError> {
+pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     if let Some(text) = part.plain_text() {
         let block =
             json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text });
@@ -138,7 +135,7 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>, Dialect
 
 /// Removes what hooks did not see of an item as it came from upstream: fields that hookgate does
 /// not interpret, and texts of reasoning, which they saw and may have edited as parts of their own.
-fn remove_unseen(item: &mut Document) -> Result<(), DialectError> {
+fn remove_unseen(item: &mut Document) -> Result<()> {
     if OutputKind::of(item)? == OutputKind::Reasoning {
         item.set(SUMMARY, &json!([]))?;
         item.remove(CONTENT)?;
@@ -147,7 +144,7 @@ fn remove_unseen(item: &mut Document) -> Result<(), DialectError> {
 }
 
 /// Returns the response of a view without an original.
-pub fn new_response(view: &ChunkView) -> Result<Value, DialectError> {
+pub fn new_response(view: &ChunkView) -> Result<Value> {
     let id = match view.response_id.as_deref().unwrap_or("hookgate") {
         id if id.starts_with("resp_") => id.to_owned(),
         id => format!("resp_{id}"),

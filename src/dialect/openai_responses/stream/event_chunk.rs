@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::AnswerLabels,
     document::insert,
-    error::DialectError,
+    error::Result,
     google::response::document::ResponseDocument,
     openai_responses::stream::{event::StreamEvent, event_labels::visit_event},
 };
 
 /// Returns a chunk that was read from these events, with the labels of the last one.
-pub fn chunk_of(mut form: Value, events: &[StreamEvent]) -> Result<ResponseDocument, DialectError> {
+pub fn chunk_of(mut form: Value, events: &[StreamEvent]) -> Result<ResponseDocument> {
     if let Some(last) = events.last() {
         for (key, labels) in AnswerLabels::of(&last.document, visit_event)?.to_fields() {
             insert(&mut form, &key, labels);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, insert, to_document, to_value},
-    error::DialectError,
+    error::Result,
     openai_responses::{
         chunk_view::ChunkView,
         response::{
@@ -21,11 +21,7 @@ use crate::dialect::{
 
 impl EventWriter {
     /// Sends the beginning of a stream that upstream did not begin.
-    pub(super) fn ensure_started(
-        &mut self,
-        out: &mut BytesMut,
-        view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    pub(super) fn ensure_started(&mut self, out: &mut BytesMut, view: &ChunkView) -> Result<()> {
         if self.response.is_some() {
             return Ok(());
         }
@@ -59,7 +55,7 @@ impl EventWriter {
         out: &mut BytesMut,
         text: &str,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
@@ -88,7 +84,7 @@ impl EventWriter {
         true
     }
 
-    pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<()> {
         let start = json!({
             "id": self.ids.next("msg"),
             "type": "message",
@@ -111,7 +107,7 @@ impl EventWriter {
     }
 
     /// Completes open messages of our own.
-    pub(super) fn close_own_items(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    pub(super) fn close_own_items(&mut self, out: &mut BytesMut) -> Result<()> {
         let is_own = |item: &mut OpenItem| item.upstream.is_none();
         let own: Vec<OpenItem> = self.open.extract_if(.., is_own).collect();
         own.iter()
@@ -120,11 +116,7 @@ impl EventWriter {
 
     /// Completes all open items. `output` are those of the last event, if upstream sent it:
     /// they hold what no earlier event did.
-    pub(super) fn close_items(
-        &mut self,
-        out: &mut BytesMut,
-        output: &[Document],
-    ) -> Result<(), DialectError> {
+    pub(super) fn close_items(&mut self, out: &mut BytesMut, output: &[Document]) -> Result<()> {
         for item in std::mem::take(&mut self.open) {
             let position = item.upstream.and_then(|index| usize::try_from(index).ok());
             let complete = match position.and_then(|position| output.get(position)) {
@@ -141,7 +133,7 @@ impl EventWriter {
         out: &mut BytesMut,
         item: &OpenItem,
         complete: Document,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         for text in &item.texts {
             if text.progress == TextProgress::Open {
                 let fields = item.fields(text.slot, text.field(), &text.sent.as_str().into());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::integer,
-    error::DialectError,
+    error::Result,
     openai_responses::stream::event::{OUTPUT_INDEX, SEQUENCE_NUMBER, StreamEvent},
     sse_event::write_named_event,
 };
@@ -28,7 +28,7 @@ impl EventSender {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         index: Option<u64>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         if let Some(number) = integer(&event.document, SEQUENCE_NUMBER)? {
             let next = self.number(number);
             if next != number {

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use crate::dialect::{
     api_dialect::WriteChunks,
     document::Document,
-    error::DialectError,
+    error::{DialectError, Result},
     google::response::document::ResponseDocument,
     openai_responses::{
         chunk_view::ChunkView,
@@ -29,12 +29,7 @@ impl EventWriter {
     /// # Errors
     ///
     /// Fails if an edit cannot be expressed in events.
-    fn write_chunk(
-        &mut self,
-        out: &mut BytesMut,
-        wire: &[Bytes],
-        view: ChunkView,
-    ) -> Result<(), DialectError> {
+    fn write_chunk(&mut self, out: &mut BytesMut, wire: &[Bytes], view: ChunkView) -> Result<()> {
         let events = wire.iter().map(|data| StreamEvent::parse(data.clone()));
         let mut events: Vec<StreamEvent> = events.collect::<Result<_, _>>()?;
         let is_end =
@@ -66,7 +61,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         write_labels(event, view)?;
         match event.class {
             EventClass::Created => self.start_response(out, event),
@@ -85,11 +80,7 @@ impl EventWriter {
     }
 
     /// Begins the stream, or continues it with the model's next response.
-    fn start_response(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-    ) -> Result<(), DialectError> {
+    fn start_response(&mut self, out: &mut BytesMut, event: &mut StreamEvent) -> Result<()> {
         if self.response.is_none() {
             let response = event.document.child(RESPONSE)?.unwrap_or_default();
             self.ids = NewIds::of_response(&response)?;
@@ -107,7 +98,7 @@ impl EventWriter {
 }
 
 impl WriteChunks for EventWriter {
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         let wire = chunk.wire().unwrap_or_default();
         let Some(text) = chunk.unparsed_text() else {
             return self.write_chunk(out, wire, ChunkView::read(chunk.document())?);
@@ -125,7 +116,7 @@ impl WriteChunks for EventWriter {
         self.write_chunk(out, wire, view)
     }
 
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<()> {
         let Ending { event, view } = self.ending.take().unwrap_or_default();
         match event {
             Some(event) => self.write_upstream_end(out, event, &view),
@@ -135,7 +126,7 @@ impl WriteChunks for EventWriter {
 }
 
 /// Writes the labels of an edited chunk into its event.
-fn write_labels(event: &mut StreamEvent, view: &ChunkView) -> Result<(), DialectError> {
+fn write_labels(event: &mut StreamEvent, view: &ChunkView) -> Result<()> {
     if view.is_edited {
         view.labels.write(0, &mut event.document, visit_event)?;
     }
@@ -147,7 +138,7 @@ fn write_labels(event: &mut StreamEvent, view: &ChunkView) -> Result<(), Dialect
 /// # Errors
 ///
 /// Fails if the item is in more events than its first and its last one.
-fn is_one_item(events: &[StreamEvent]) -> Result<bool, DialectError> {
+fn is_one_item(events: &[StreamEvent]) -> Result<bool> {
     let first = events.first().map(StreamEvent::output_index).transpose()?;
     for event in events {
         if Some(event.output_index()?) != first {
