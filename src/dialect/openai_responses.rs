@@ -7,7 +7,6 @@
 mod calls;
 mod chunk_view;
 mod fields;
-mod marks;
 mod methods;
 mod preceding;
 mod references;

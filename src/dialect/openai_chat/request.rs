@@ -26,10 +26,8 @@ use crate::dialect::{
     document::{Document, add_field, add_list, to_document},
     error::Result,
     method::Api,
-    openai::{
-        other_models::read_other_models,
-        request_fields::{no_model, read_model, read_stream, unwrapped},
-        storage::write_storage,
+    openai::request_fields::{
+        no_model, read_model, read_other_models, read_stream, unwrapped, write_storage,
     },
     openai_chat::fields::{MESSAGES, check_fields},
     request_field::RequestField,

@@ -23,7 +23,7 @@ use crate::dialect::{
     document::{Document, to_document},
     error::Result,
     method::Operation,
-    openai::{other_models::read_other_models, storage::write_storage},
+    openai::request_fields::{read_other_models, write_storage},
     openai_responses::request::{
         choice::{read_choice, write_choice},
         contents::{read_contents, write_contents},

@@ -6,17 +6,15 @@ pub mod item;
 pub mod object;
 pub mod response_labels;
 pub mod splice;
-pub mod usage;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use self::{
     form::read_form,
-    object::{NewIds, new_response},
+    object::{COUNTS, NewIds, new_response},
     response_labels::visit_response,
     splice::splice_output,
-    usage::COUNTS,
 };
 use crate::dialect::{
     document::{to_document, write_array},

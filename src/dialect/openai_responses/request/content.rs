@@ -9,8 +9,7 @@ use crate::dialect::{
     document::{Document, first_byte, write_array},
     error::Result,
     openai_responses::{
-        fields::{CONTENT, TEXT, TYPE},
-        marks::clear_marks,
+        fields::{CONTENT, TEXT, TYPE, clear_marks},
         request::media::read_medium,
         visible_fields::{visible_fields, write_visible_fields},
     },

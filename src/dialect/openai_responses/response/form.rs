@@ -10,9 +10,8 @@ use crate::dialect::{
         fields::{ERROR, ID, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             item::{OutputKind, item_parts_with, item_texts},
-            object::finish_reason,
+            object::{COUNTS, finish_reason},
             response_labels::visit_response,
-            usage::COUNTS,
         },
     },
 };

@@ -8,6 +8,7 @@ use crate::{
         document::{Document, to_document, to_value},
         error::Result,
         google::part::Part,
+        openai::usage::CountFields,
         openai_responses::{
             calls::arguments_text,
             chunk_view::ChunkView,
@@ -16,12 +17,14 @@ use crate::{
             response::{
                 item::{OutputKind, has_refusal},
                 response_labels::visit_item,
-                usage::new_usage,
             },
         },
     },
     timestamp::now_ms,
 };
+
+/// Names of the token counts.
+pub const COUNTS: CountFields = CountFields(["input_tokens", "output_tokens", "total_tokens"]);
 
 const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
 
@@ -183,4 +186,16 @@ pub fn new_response(view: &ChunkView) -> Result<Value> {
         "user": null,
         "metadata": {},
     }))
+}
+
+/// Returns the usage of a response of our own.
+pub fn new_usage(counts: &Document) -> Result<Value> {
+    let mut usage = COUNTS.create(counts)?;
+    for (field, detail) in [
+        ("input_tokens_details", "cached_tokens"),
+        ("output_tokens_details", "reasoning_tokens"),
+    ] {
+        usage.insert(field.to_owned(), json!({ detail: 0 }));
+    }
+    Ok(Value::Object(usage))
 }

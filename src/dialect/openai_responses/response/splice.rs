@@ -10,8 +10,7 @@ use crate::dialect::{
     error::Result,
     google::part::Part,
     openai_responses::{
-        fields::CONTENT,
-        marks::clear_marks,
+        fields::{CONTENT, clear_marks},
         response::{
             item::{BLOCK_LISTS, OutputKind, item_parts, text_field},
             object::{NewIds, new_items},

@@ -14,14 +14,13 @@ use crate::dialect::{
         response::{
             form::check_copy,
             item::{OutputKind, agree, item_parts},
-            object::{finish_reason, new_items, set_finish_reason},
+            object::{COUNTS, finish_reason, new_items, new_usage, set_finish_reason},
             splice::splice_output,
-            usage::{COUNTS, new_usage},
         },
         stream::{
-            answer::{Ending, EventWriter},
             event::{RESPONSE, StreamEvent},
             item_events::send_complete,
+            writer::{Ending, EventWriter},
         },
     },
 };

@@ -8,15 +8,15 @@ use crate::dialect::{
     google::part::Part,
     openai_responses::{
         chunk_view::ChunkView,
-        marks::clear_marks,
+        fields::clear_marks,
         response::item::{ItemSlot, OutputKind},
         stream::{
-            answer::EventWriter,
             event::{DELTA, EventClass, OBFUSCATION, StreamEvent},
             item_agreement::events_agree,
             item_events::{edited_item, send_complete, send_edited},
             open_items::OpenItem,
             piece::WrittenPiece,
+            writer::EventWriter,
         },
     },
 };

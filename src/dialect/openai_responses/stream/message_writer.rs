@@ -13,8 +13,8 @@ use crate::dialect::{
             object::{NewIds, new_response},
         },
         stream::{
-            answer::EventWriter,
             open_items::{OpenItem, TextProgress},
+            writer::EventWriter,
         },
     },
 };

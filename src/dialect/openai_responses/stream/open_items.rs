@@ -7,8 +7,7 @@ use crate::dialect::{
     document::{Document, insert},
     error::Result,
     openai_responses::{
-        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY},
-        marks::clear_marks,
+        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, clear_marks},
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
         stream::{
             event::{EventClass, PART, StreamEvent},

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{SOURCE, numbered, with_source},
+    content_form::{AnswerLabels, SOURCE, numbered, with_source},
     document::{Document, insert, to_value},
     error::{DialectError, Result, field_error},
     google::response::document::ResponseDocument,
@@ -16,13 +16,11 @@ use crate::dialect::{
         response::{
             form::read_envelope,
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
-            object::finish_reason,
-            usage::COUNTS,
+            object::{COUNTS, finish_reason},
         },
         stream::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
-            event_chunk::{chunk_of, form_of},
-            event_labels::check_blocks,
+            event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
             piece::ReadPiece,
             read_items::ReadItems,
@@ -345,4 +343,21 @@ fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>> {
 /// Returns the error about an event behind the end, which only some clients read.
 fn ended() -> DialectError {
     field_error("response.completed", "the last event")
+}
+
+/// Returns a chunk that was read from these events, with the labels of the last one.
+fn chunk_of(mut form: Value, events: &[StreamEvent]) -> Result<ResponseDocument> {
+    if let Some(last) = events.last() {
+        for (key, labels) in AnswerLabels::of(&last.document, visit_event)?.to_fields() {
+            insert(&mut form, &key, labels);
+        }
+    }
+    let wire = events.iter().map(|event| event.document.original_bytes());
+    ResponseDocument::from_form(&form, wire.collect())
+}
+
+/// Returns a candidate with these parts, in the content form.
+fn form_of(parts: &[Value]) -> Value {
+    let content = json!({ "role": "model", "parts": parts });
+    json!({ "candidates": [{ "index": 0, "content": content }] })
 }
