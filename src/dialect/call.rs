@@ -66,13 +66,13 @@ impl Call {
     ) -> Result<Self, RequestLineError> {
         let Query { framing, forwarded } = query::parse(query, method.api, method.operation)?;
         let model = parameters.iter().find(|(name, _)| *name == "model");
+        let owned = parameters
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
         Ok(Self {
             method,
             model: model.and_then(|(_, value)| ModelName::parse(value)),
-            parameters: parameters
-                .iter()
-                .map(|(name, value)| (*name, (*value).to_owned()))
-                .collect(),
+            parameters: owned.collect(),
             operation: match method.operation {
                 Operation::Stream(_) => Operation::Stream(framing),
                 operation => operation,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 pub use strict_json::{Document, write_array};
 use strict_json::{FreeField, FreeFields, Names};
 
-use crate::dialect::error::{DialectError, Result};
+use crate::dialect::error::{DialectError, Result, field_error};
 
 /// Fields with free-form keys: arguments, results, schemas, labels. Below them only exact
 /// duplicates of keys are refused.
@@ -118,6 +118,59 @@ pub fn retain_elements(
 /// Fails if the value is no object.
 pub fn to_document(value: &Value) -> Result<Document> {
     Document::from_checked(value.to_string().into())
+}
+
+/// Copies a field of another document under another name, if it is present there.
+///
+/// # Errors
+///
+/// Fails if either document has the field in another spelling.
+pub fn copy_field(to: &mut Document, field: &[&str], from: &Document, name: &[&str]) -> Result<()> {
+    match from.bytes_of(name)? {
+        Some(value) => to.set_bytes(field, value),
+        None => Ok(()),
+    }
+}
+
+/// Sets a field, or removes it if there is no value for it.
+///
+/// # Errors
+///
+/// Fails if the document has the field in another spelling.
+pub fn set_or_remove(document: &mut Document, field: &[&str], value: Option<Value>) -> Result<()> {
+    match value {
+        Some(value) => document.set(field, &value),
+        None => document.remove(field),
+    }
+}
+
+/// Returns an object that must be present.
+///
+/// # Errors
+///
+/// Fails if it is absent or has another type.
+pub fn required_child(document: &Document, field: &'static str) -> Result<Document> {
+    let child = document.child(&[field])?;
+    child.ok_or_else(|| field_error(field, "an object"))
+}
+
+/// Returns whether two lists of documents are the same JSON, byte for byte.
+pub fn same_bytes(one: &[Document], other: &[Document]) -> bool {
+    let one = one.iter().map(Document::to_bytes);
+    one.eq(other.iter().map(Document::to_bytes))
+}
+
+/// Returns whether a condition that may fail holds for any element.
+pub fn try_any<T>(
+    elements: impl IntoIterator<Item = T>,
+    mut holds: impl FnMut(T) -> Result<bool>,
+) -> Result<bool> {
+    for element in elements {
+        if holds(element)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Inserts a field into a JSON object.

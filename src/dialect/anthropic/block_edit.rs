@@ -17,7 +17,7 @@ use crate::dialect::{
         tool_use::{INPUT, create_call},
     },
     content_form::{PRECEDING, SOURCE, source_of, splice_list, write_labels},
-    document::{Document, elements},
+    document::{Document, copy_field, elements},
     error::Result,
     google::is_thought,
 };
@@ -114,10 +114,8 @@ fn write_part(block: &mut Document, before: &Document, after: &Document) -> Resu
         return write_texts(block, after);
     }
     if let Some(mut edited) = after.child(BLOCK)? {
-        if let Some(changes) = block.bytes_of(TOOL_CHANGES)? {
-            // Withheld tools were removed from them.
-            edited.set_bytes(TOOL_CHANGES, changes)?;
-        }
+        // Withheld tools were removed from them.
+        copy_field(&mut edited, TOOL_CHANGES, block, TOOL_CHANGES)?;
         *block = edited;
     }
     Ok(())
@@ -164,13 +162,9 @@ fn output_blocks(content: &ResultContent, output: Bytes, keeps_media: bool) -> R
     let mut new = Vec::new();
     if is_text {
         // Everything else in the block, such as citations, belongs to the old text.
-        let mark = content.others().next();
-        let mark = mark
-            .map(|block| block.bytes_of(CACHE_CONTROL))
-            .transpose()?;
         let mut block = text_block(output)?;
-        if let Some(mark) = mark.flatten() {
-            block.set_bytes(CACHE_CONTROL, mark)?;
+        if let Some(old) = content.others().next() {
+            copy_field(&mut block, CACHE_CONTROL, old, CACHE_CONTROL)?;
         }
         new.push(block.to_bytes());
     } else {
@@ -209,9 +203,7 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>> {
     if let Some(result) = part.child(FUNCTION_RESPONSE)? {
         let mut block = Document::empty();
         block.set(&["type"], &json!("tool_result"))?;
-        if let Some(id) = result.bytes_of(ID)? {
-            block.set_bytes(TOOL_USE_ID, id)?;
-        }
+        copy_field(&mut block, TOOL_USE_ID, &result, ID)?;
         write_result(&mut block, None, &result)?;
         return Ok(vec![block.to_bytes()]);
     }
@@ -226,11 +218,8 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>> {
         let block = whole_block(part)?;
         return Ok(block.iter().map(Document::to_bytes).collect());
     }
-    let media = create_media(part)?;
-    Ok(media
-        .into_iter()
-        .map(|block| block.to_string().into())
-        .collect())
+    let media = create_media(part)?.into_iter();
+    Ok(media.map(|block| block.to_string().into()).collect())
 }
 
 /// Returns the block of a part that is shown whole; `None` for an event. A compaction begins empty,

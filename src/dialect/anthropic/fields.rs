@@ -62,9 +62,8 @@ pub fn parse_strict(bytes: Bytes) -> Result<Document> {
 ///
 /// Fails if it is absent.
 pub fn type_of(document: &Document) -> Result<String> {
-    document
-        .string(TYPE)?
-        .ok_or_else(|| field_error("type", "a string"))
+    let kind = document.string(TYPE)?;
+    kind.ok_or_else(|| field_error("type", "a string"))
 }
 
 /// Returns the JSON of a field that must be a string.
@@ -74,9 +73,8 @@ pub fn type_of(document: &Document) -> Result<String> {
 /// Fails if it is absent or has another type.
 pub fn string_bytes(document: &Document, field: &'static str) -> Result<Bytes> {
     let bytes = document.bytes_of(&[field])?;
-    bytes
-        .filter(|bytes| bytes.first() == Some(&b'"'))
-        .ok_or_else(|| field_error(field, "a string"))
+    let text = bytes.filter(|bytes| bytes.first() == Some(&b'"'));
+    text.ok_or_else(|| field_error(field, "a string"))
 }
 
 /// Returns a part with one field.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::fields::{BLOCK, FILE_DATA, INLINE_DATA, field_part, type_of},
-    document::Document,
+    document::{Document, copy_field, insert},
     error::Result,
 };
 
@@ -24,7 +24,6 @@ pub fn read_media(block: &Document) -> Result<Option<Document>> {
     let Some(source) = block.child(SOURCE_FIELD)? else {
         return Ok(None);
     };
-    let media_type = source.bytes_of(&["media_type"])?;
     let (field, data_field, from) = match type_of(&source)?.as_str() {
         "base64" => (INLINE_DATA, "data", "data"),
         "url" => (FILE_DATA, "fileUri", "url"),
@@ -32,12 +31,8 @@ pub fn read_media(block: &Document) -> Result<Option<Document>> {
         _ => return Ok(None),
     };
     let mut data = Document::empty();
-    if let Some(media_type) = media_type {
-        data.set_bytes(&["mimeType"], media_type)?;
-    }
-    if let Some(bytes) = source.bytes_of(&[from])? {
-        data.set_bytes(&[data_field], bytes)?;
-    }
+    copy_field(&mut data, &["mimeType"], &source, &["media_type"])?;
+    copy_field(&mut data, &[data_field], &source, &[from])?;
     let mut part = field_part(field, data.to_bytes())?;
     if let Some(texts) = texts_beside(block)? {
         part.set_child(BLOCK, &texts)?;
@@ -69,12 +64,11 @@ pub fn create_media(part: &Document) -> Result<Option<Value>> {
     };
     let media_type = data.string(&["mimeType"])?.unwrap_or_default();
     let mut source = json!({ "type": source_type, field: data.get(&[from])? });
-    if let (Some(fields), "base64") = (source.as_object_mut(), source_type) {
-        fields.insert("media_type".to_owned(), json!(media_type));
+    if source_type == "base64" {
+        insert(&mut source, "media_type", media_type.as_str());
     }
-    Ok(Some(
-        json!({ "type": kind_of(&media_type), "source": source }),
-    ))
+    let kind = kind_of(&media_type);
+    Ok(Some(json!({ "type": kind, "source": source })))
 }
 
 /// Returns the fields of a block that a model reads beside its media.

@@ -58,10 +58,8 @@ impl ResultContent {
 
     /// Returns the blocks that are no media.
     pub fn others(&self) -> impl Iterator<Item = &Document> {
-        self.blocks()
-            .iter()
-            .filter(|(_, media)| media.is_none())
-            .map(|(block, _)| block)
+        let others = self.blocks().iter().filter(|(_, media)| media.is_none());
+        others.map(|(block, _)| block)
     }
 
     pub fn media(&self) -> impl Iterator<Item = &Document> {

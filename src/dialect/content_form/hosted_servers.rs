@@ -21,10 +21,7 @@ pub fn is_hosted_server(name: &str) -> bool {
 ///
 /// Fails if the tools are ambiguous.
 pub fn has_hosted_server(document: &Document) -> Result<bool> {
-    for tool in document.children(TOOLS)?.unwrap_or_default() {
-        if tool.fields().any(|(key, _)| is_hosted_server(&key)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let tools = document.children(TOOLS)?.unwrap_or_default();
+    let mut fields = tools.iter().flat_map(Document::fields);
+    Ok(fields.any(|(key, _)| is_hosted_server(&key)))
 }

@@ -37,8 +37,8 @@ pub struct RequestLabels {
 
 impl RequestLabels {
     /// Returns the labels of a body, with a list of those of its objects, in the order of the
-    /// visit.
-    pub fn read(&self, body: &Document) -> Result<Map<String, Value>> {
+    /// visit; `None` if there are none.
+    pub fn read(&self, body: &Document) -> Result<Option<Map<String, Value>>> {
         let mut labels = read_labels(body, self.known)?;
         let mut objects = Vec::new();
         (self.visit)(&mut body.clone(), &mut |object, known| {
@@ -49,7 +49,7 @@ impl RequestLabels {
         if !objects.is_empty() {
             labels.insert(self.inner.to_owned(), objects.into());
         }
-        Ok(labels)
+        Ok(Some(labels).filter(|labels| !labels.is_empty()))
     }
 
     /// Writes the labels of an edited request in the content form into its body, before any object
@@ -161,6 +161,15 @@ pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>
         }
     }
     Ok(labels)
+}
+
+/// Adds the labels of an object to its content form, if it has any.
+pub fn add_labels(form: &mut Document, object: &Document, known: &[&str]) -> Result<()> {
+    let labels = read_labels(object, known)?;
+    if labels.is_empty() {
+        return Ok(());
+    }
+    form.set(LABELS, &Value::Object(labels))
 }
 
 /// Writes edited labels into the fields that they were read from.

@@ -8,8 +8,18 @@ use serde_json::Value;
 use crate::dialect::{
     document::{Document, insert},
     error::Result,
-    google::fields::SOURCE,
+    google::fields::{PARTS, SOURCE},
 };
+
+/// Returns the parts of the content in a field; none if there is no content.
+///
+/// # Errors
+///
+/// Fails if the field holds no content.
+pub fn parts_in(object: &Document, field: &[&str]) -> Result<Vec<Document>> {
+    let content = object.child(field)?.unwrap_or_default();
+    Ok(content.children(PARTS)?.unwrap_or_default())
+}
 
 /// Returns the index of the element that a content, part or declaration was read from.
 pub fn source_of(element: &Document) -> Option<usize> {
@@ -26,9 +36,8 @@ pub fn with_source(mut element: Value, source: usize) -> Value {
 /// Returns elements with their positions as sources.
 pub fn numbered(elements: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let elements = elements.into_iter().enumerate();
-    elements
-        .map(|(source, element)| with_source(element, source))
-        .collect()
+    let numbered = elements.map(|(source, element)| with_source(element, source));
+    numbered.collect()
 }
 
 /// Writes an edited list back.

@@ -234,9 +234,8 @@ fn write_canonical(out: &mut String, value: &Value, style: KeyStyle) {
 /// Returns the same text for `1.0` and `1`: clients that parse a response serialize its
 /// numbers anew.
 fn canonical_number(number: &str) -> String {
-    let is_integer = number
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let mut bytes = number.bytes();
+    let is_integer = bytes.all(|byte| byte.is_ascii_digit() || byte == b'-');
     match number.parse::<f64>() {
         Ok(float) if !is_integer && float.is_finite() => float.to_string(),
         Ok(_) | Err(_) => number.to_owned(),

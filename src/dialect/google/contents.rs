@@ -8,7 +8,7 @@ use crate::{
         document::Document,
         error::Result,
         google::{
-            content::Content,
+            content::{Content, text_content},
             fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
             part::Part,
         },
@@ -74,9 +74,8 @@ impl Contents {
             *last = last.with_parts(parts)?;
             return Ok(());
         }
-        let (role, content) = (Role::User, text.to_owned());
-        self.items
-            .push(Content::from_message(&Message { role, content })?);
+        let content = Content::from_bytes(text_content(Role::User, text))?;
+        self.items.push(content);
         Ok(())
     }
 
@@ -151,11 +150,12 @@ impl<'a> ContentsWriter<'a> {
     }
 
     fn insert_until(&mut self, index: usize) -> Result<()> {
-        let inserted = self.returned.get(self.next..index).unwrap_or_default();
-        for message in inserted
-            .iter()
-            .filter(|message| !message.content.is_empty())
-        {
+        let inserted = self
+            .returned
+            .get(self.next..index)
+            .unwrap_or_default()
+            .iter();
+        for message in inserted.filter(|message| !message.content.is_empty()) {
             self.pending.push(Content::from_message(message)?);
         }
         Ok(())

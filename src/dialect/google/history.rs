@@ -90,10 +90,8 @@ impl History {
         if requested.role() == Role::Model {
             // Tools answer as the user, but a result in a content of the model must not
             // escape hooks.
-            return match_results(
-                std::slice::from_ref(&requested),
-                &[(content, requested.clone())],
-            );
+            let answers = [(content, requested.clone())];
+            return match_results(&[requested], &answers);
         }
         let mut answers = VecDeque::new();
         let mut calls = VecDeque::new();

@@ -1,10 +1,8 @@
 //! Hosted searches that no entry of `tools` declares, in the forms of the API and of compatible
 //! servers.
 
-use bytes::Bytes;
-
 use crate::dialect::{
-    document::{Document, is_set, write_array},
+    document::{Document, is_set, retain_elements, try_any},
     error::Result,
 };
 
@@ -22,17 +20,8 @@ const PLUGINS: &[&str] = &["plugins"];
 ///
 /// Fails for another spelling of its field, and for plugins that are no list.
 pub fn has_search(body: &Document) -> Result<bool> {
-    for field in SEARCH_FIELDS {
-        if is_set(body, field)? {
-            return Ok(true);
-        }
-    }
-    for plugin in body.children(PLUGINS)?.unwrap_or_default() {
-        if is_search(&plugin)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(try_any(SEARCH_FIELDS, |field| is_set(body, field))?
+        || try_any(&body.children(PLUGINS)?.unwrap_or_default(), is_search)?)
 }
 
 /// Removes the search, in each of its forms.
@@ -45,17 +34,8 @@ pub fn remove_search(body: &mut Document) -> Result<()> {
         body.remove(field)?;
     }
     let plugins = body.children(PLUGINS)?.unwrap_or_default();
-    let mut kept: Vec<Bytes> = Vec::new();
-    for plugin in &plugins {
-        if !is_search(plugin)? {
-            kept.push(plugin.to_bytes());
-        }
-    }
-    match kept.len() {
-        count if count == plugins.len() => Ok(()),
-        0 => body.remove(PLUGINS),
-        _ => body.set_bytes(PLUGINS, write_array(kept)),
-    }
+    let searches: Vec<bool> = plugins.iter().map(is_search).collect::<Result<_>>()?;
+    retain_elements(body, PLUGINS, |index| searches.get(index) != Some(&true))
 }
 
 fn is_search(plugin: &Document) -> Result<bool> {

@@ -113,9 +113,8 @@ fn read_file(block: &Document) -> Result<Option<Value>> {
 
 /// Returns the part of a medium: the data of a `data:` URL, or another URL.
 fn media(url: &str, default_type: &str) -> Value {
-    let data = url
-        .strip_prefix("data:")
-        .and_then(|rest| rest.split_once(','));
+    let rest = url.strip_prefix("data:");
+    let data = rest.and_then(|rest| rest.split_once(','));
     match data.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data))) {
         Some((mime_type, data)) => {
             let mime_type = if mime_type.is_empty() {

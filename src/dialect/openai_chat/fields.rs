@@ -104,16 +104,13 @@ const OTHER_PROMPTS: &[&str] = &[
 pub fn check_fields(body: &Document) -> Result<()> {
     for field in OTHER_PROMPTS {
         if is_set(body, &[field])? {
-            return Err(field_error(
-                field,
-                "absent: hooks do not see it in this call",
-            ));
+            let expected = "absent: hooks do not see it in this call";
+            return Err(field_error(field, expected));
         }
     }
     // A lookup fails for a name that a lenient parser could take for the known one.
-    CHAT_FIELDS
-        .iter()
-        .try_for_each(|field| body.bytes_of(&[field]).map(drop))
+    let mut known = CHAT_FIELDS.iter();
+    known.try_for_each(|field| body.bytes_of(&[field]).map(drop))
 }
 
 /// Parses a body of the API, or the data of an event.

@@ -78,9 +78,8 @@ impl<'a> EditedParts<'a> {
     /// Returns the edited part at a position; `None` if it was removed.
     pub fn at(&self, place: PartPlace) -> Option<&'a Document> {
         let mut parts = self.parts.iter();
-        parts
-            .find(|part| part.place() == Some(place))
-            .map(|part| part.part)
+        let found = parts.find(|part| part.place() == Some(place))?;
+        Some(found.part)
     }
 
     /// Writes the calls of a whole message. Returns how many are left.
@@ -118,6 +117,12 @@ impl<'a> EditedParts<'a> {
 pub fn are_same(written: &[Bytes], known: &[Document]) -> bool {
     let known = known.iter().map(Document::to_bytes);
     known.eq(written.iter().cloned())
+}
+
+/// Returns whether any part is a refusal of the model.
+pub fn has_refusal(parts: &[PlacedPart]) -> bool {
+    let mut places = parts.iter().map(|(place, _)| *place);
+    places.any(|place| place == PartPlace::Refusal)
 }
 
 /// Returns the parts of calls.

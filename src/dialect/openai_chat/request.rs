@@ -102,11 +102,9 @@ fn read_chat(body: &Document) -> Result<Document> {
     add_list(&mut fields, "fallbackModels", read_other_models(body)?);
     add_list(&mut fields, "tools", read_tools(body)?);
     add_field(&mut fields, "toolConfig", read_tool_choice(body)?);
-    let filled = |fields: Map<String, Value>| Some(fields).filter(|fields| !fields.is_empty());
-    let sampling = filled(read_sampling(body)?);
+    let sampling = Some(read_sampling(body)?).filter(|sampling| !sampling.is_empty());
     add_field(&mut fields, "generationConfig", sampling);
-    let labels = filled(REQUEST_LABELS.read(body)?);
-    add_field(&mut fields, "labels", labels);
+    add_field(&mut fields, "labels", REQUEST_LABELS.read(body)?);
     to_document(&Value::Object(fields))
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{self, Document, add_field, add_list, read_json, refuse_pair},
+    document::{self, Document, add_field, add_list, read_json, refuse_pair, required_child},
     error::{Result, field_error},
     openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE},
 };
@@ -60,13 +60,10 @@ pub fn read_call(call: &Document) -> Result<Value> {
     add_field(&mut fields, "id", call.string(ID)?);
     match call.string(TYPE)?.as_deref() {
         None | Some("" | "function") => {
-            let function = call.child(FUNCTION)?;
-            let function = function.ok_or_else(|| field_error("function", "an object"))?;
-            read_function(&function, &mut fields)?;
+            read_function(&required_child(call, "function")?, &mut fields)?;
         }
         Some(CUSTOM_TYPE) => {
-            let custom = call.child(CUSTOM)?;
-            let custom = custom.ok_or_else(|| field_error("custom", "an object"))?;
+            let custom = required_child(call, "custom")?;
             let name = custom.string(NAME)?.unwrap_or_default();
             let input = custom.string(INPUT)?.unwrap_or_default();
             fields.insert("name".to_owned(), name.into());

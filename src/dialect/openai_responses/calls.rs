@@ -95,12 +95,11 @@ impl ToolCallKind {
 
     /// Returns the name of the called tool.
     pub fn name(self, item: &Document) -> Result<String> {
-        match self.fixed_name() {
-            Some(name) => Ok(name.to_owned()),
-            None => item
-                .string(NAME)?
-                .ok_or_else(|| field_error("name", "the name of a tool")),
+        if let Some(name) = self.fixed_name() {
+            return Ok(name.to_owned());
         }
+        let name = item.string(NAME)?;
+        name.ok_or_else(|| field_error("name", "the name of a tool"))
     }
 
     /// Returns the arguments of a call. Text that is no unambiguous JSON object stays a string,

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 pub use self::{refused::refuse_references, texts::open_texts};
 use crate::dialect::{
     call::Call,
-    document::{Document, to_document},
+    document::{Document, add_field, add_list, to_document},
     error::Result,
     method::Operation,
     openai::request_fields::{read_other_models, write_storage},
@@ -46,18 +46,14 @@ pub fn read_request(body: &Document) -> Result<Document> {
     refuse_unseen(body)?;
     let input = Input::read(body)?;
     let mut form = Map::new();
-    let mut add = |key: &str, value: Option<Value>| {
-        form.extend(value.map(|value| (key.to_owned(), value)));
-    };
-    add("contents", Some(read_contents(&input)?));
-    add("systemInstruction", read_system(body, &input)?);
-    add("tools", Declarations::read(body, &input)?.form()?);
-    add("toolConfig", read_choice(body)?);
-    add("generationConfig", read_parameters(body)?);
-    let models = Some(read_other_models(body)?).filter(|models| !models.is_empty());
-    add("fallbackModels", models.map(Value::from));
-    let labels = Some(REQUEST_LABELS.read(body)?).filter(|labels| !labels.is_empty());
-    add("labels", labels.map(Value::from));
+    form.insert("contents".to_owned(), read_contents(&input)?);
+    add_field(&mut form, "systemInstruction", read_system(body, &input)?);
+    let tools = Declarations::read(body, &input)?.form()?;
+    add_field(&mut form, "tools", tools);
+    add_field(&mut form, "toolConfig", read_choice(body)?);
+    add_field(&mut form, "generationConfig", read_parameters(body)?);
+    add_list(&mut form, "fallbackModels", read_other_models(body)?);
+    add_field(&mut form, "labels", REQUEST_LABELS.read(body)?);
     to_document(&Value::Object(form))
 }
 

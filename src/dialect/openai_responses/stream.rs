@@ -6,7 +6,6 @@ mod event_labels;
 mod item_agreement;
 mod item_events;
 mod item_writer;
-mod message_writer;
 mod open_items;
 mod piece;
 mod read_items;

@@ -1,6 +1,6 @@
 //! Blocks of messages as parts of the content form.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::dialect::{
     anthropic::{
@@ -13,7 +13,7 @@ use crate::dialect::{
         tool_result::{ResultContent, TOOL_USE_ID, outcome_field},
         tool_use::call_part,
     },
-    content_form::{LABELS, read_labels},
+    content_form::add_labels,
     document::Document,
     error::{Result, field_error},
 };
@@ -45,10 +45,7 @@ pub fn read_block(
         _ => field_part(BLOCK, block.to_bytes())?,
     };
     if let Some(known) = known_fields(&kind) {
-        let labels = read_labels(block, known)?;
-        if !labels.is_empty() {
-            part.set(LABELS, &Value::Object(labels))?;
-        }
+        add_labels(&mut part, block, known)?;
     }
     Ok(Some(part))
 }

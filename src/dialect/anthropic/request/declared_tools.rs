@@ -9,7 +9,7 @@ use crate::dialect::{
         request::input_messages::{InputMessage, InputRole},
     },
     content_form::{SOURCE, hosted_tool},
-    document::Document,
+    document::{Document, copy_field},
     error::Result,
 };
 
@@ -54,12 +54,8 @@ pub struct DeclaredTool {
 /// Fails for a tool without a name.
 pub fn read_tools(body: &Document, messages: &[InputMessage]) -> Result<Vec<DeclaredTool>> {
     let mut declared = Vec::new();
-    for (index, tool) in body
-        .children(TOOLS)?
-        .unwrap_or_default()
-        .into_iter()
-        .enumerate()
-    {
+    let tools = body.children(TOOLS)?.unwrap_or_default();
+    for (index, tool) in tools.into_iter().enumerate() {
         declared.push(DeclaredTool::read(ToolPlace::Tools(index), tool)?);
     }
     let servers = body.children(MCP_SERVERS)?.unwrap_or_default();
@@ -173,13 +169,12 @@ impl DeclaredTool {
         }
         let mut declaration = Document::empty();
         declaration.set(NAME, &json!(self.name))?;
-        for (field, from) in [
+        let names = [
             ("description", "description"),
             ("parametersJsonSchema", "input_schema"),
-        ] {
-            if let Some(value) = self.document.bytes_of(&[from])? {
-                declaration.set_bytes(&[field], value)?;
-            }
+        ];
+        for (field, from) in names {
+            copy_field(&mut declaration, &[field], &self.document, &[from])?;
         }
         declaration.set(&[SOURCE], &json!(number))?;
         let mut tool = Document::empty();

@@ -21,7 +21,7 @@ use crate::{
             },
         },
         call::Call,
-        content_form::{FALLBACK_MODELS, LABELS, SOURCE, read_labels},
+        content_form::{FALLBACK_MODELS, SOURCE, add_labels},
         document::{Document, write_array},
         error::{Result, field_error},
         method::{Framing, Operation},
@@ -134,10 +134,7 @@ impl ReadBody {
         if !fallbacks.is_empty() {
             form.set(FALLBACK_MODELS, &json!(fallbacks))?;
         }
-        let labels = read_labels(body, INTERPRETED)?;
-        if !labels.is_empty() {
-            form.set(LABELS, &Value::Object(labels))?;
-        }
+        add_labels(&mut form, body, INTERPRETED)?;
         Ok(Self {
             // Parsed again, because a document that was built counts as edited.
             form: Document::from_checked(form.to_bytes())?,
@@ -165,10 +162,7 @@ fn read_contents(messages: &[InputMessage], calls: &CalledTools) -> Result<Vec<B
         let mut content = Document::empty();
         content.set(&["role"], &json!(role))?;
         content.set_bytes(PARTS, write_array(parts))?;
-        let labels = read_labels(&message.document, &["content", "role"])?;
-        if !labels.is_empty() {
-            content.set(LABELS, &Value::Object(labels))?;
-        }
+        add_labels(&mut content, &message.document, &["content", "role"])?;
         content.set(&[SOURCE], &json!(index))?;
         contents.push(content.to_bytes());
     }

@@ -71,10 +71,10 @@ pub fn response_references(data: &Bytes) -> Result<Vec<ContentReference>> {
         Some("content_block_delta") => data.child(&["delta"])?.into_iter().collect(),
         Some(_) | None => Vec::new(),
     };
-    let found = blocks.iter();
-    found
-        .filter_map(|block| compaction(block).transpose())
-        .collect()
+    let found = blocks
+        .iter()
+        .filter_map(|block| compaction(block).transpose());
+    found.collect()
 }
 
 /// Returns the reference to an encrypted summary; `None` for other blocks. A summary that is not

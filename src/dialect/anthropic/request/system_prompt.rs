@@ -13,8 +13,8 @@ use crate::dialect::{
             input_messages::{CalledTools, InputMessage, InputRole},
         },
     },
-    content_form::source_of,
-    document::{Document, write_array},
+    content_form::{parts_in, source_of},
+    document::{Document, same_bytes, write_array},
     error::Result,
 };
 
@@ -91,8 +91,7 @@ impl SystemPrompts {
         messages: &[InputMessage],
         originals: &mut [Bytes],
     ) -> Result<()> {
-        let instruction = form.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
-        let after = instruction.children(PARTS)?.unwrap_or_default();
+        let after = parts_in(form, SYSTEM_INSTRUCTION)?;
         self.write_field(body, &after)?;
         for (index, first) in &self.messages {
             let Some(message) = messages.get(*index) else {
@@ -142,8 +141,7 @@ fn edited(
     before: &[Document],
     after: &[Document],
 ) -> Result<Option<Vec<Bytes>>> {
-    let bytes = |parts: &[Document]| parts.iter().map(Document::to_bytes).collect::<Vec<_>>();
-    if bytes(before) == bytes(after) {
+    if same_bytes(before, after) {
         return Ok(None);
     }
     edit_blocks(originals, before, after).map(Some)

@@ -39,10 +39,11 @@ fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Resul
     write_parameters(body, &read.form, form)?;
     write_fallbacks(body, &read.form, form)?;
     write_labels(body, &read.form, form)?;
-    let originals = read.messages.iter();
-    let mut originals: Vec<Bytes> = originals
-        .map(|message| message.document.to_bytes())
-        .collect();
+    let originals = read
+        .messages
+        .iter()
+        .map(|message| message.document.to_bytes());
+    let mut originals: Vec<Bytes> = originals.collect();
     let unedited = originals.clone();
     let tools = ToolsEdit::new(body, form, &read.tools, &read.calls)?;
     tools.write(body, &mut read.messages, &mut originals)?;
@@ -54,11 +55,8 @@ fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Resul
         let message = read.messages.get(index);
         message.map_or_else(|| Ok(Vec::new()), |one| rewrite_message(one, before, after))
     };
-    let messages = splice_list(&originals, &before, &after, rewrite, create_message)?;
-    let messages: Vec<Bytes> = messages
-        .into_iter()
-        .filter(|message| !message.is_empty())
-        .collect();
+    let mut messages = splice_list(&originals, &before, &after, rewrite, create_message)?;
+    messages.retain(|message| !message.is_empty());
     if messages != unedited {
         body.set_bytes(MESSAGES, write_array(messages))?;
     }
@@ -96,11 +94,10 @@ fn rewrite_message(
     before: &Document,
     after: &Document,
 ) -> Result<Vec<Bytes>> {
-    let parts_of = |content: &Document| -> Result<Vec<Document>> {
-        Ok(content.children(PARTS)?.unwrap_or_default())
-    };
+    let old = before.children(PARTS)?.unwrap_or_default();
+    let new = after.children(PARTS)?.unwrap_or_default();
     let originals: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
-    let mut blocks = edit_blocks(&originals, &parts_of(before)?, &parts_of(after)?)?;
+    let mut blocks = edit_blocks(&originals, &old, &new)?;
     let ended_with_thinking = originals.last().is_some_and(is_thinking);
     while !ended_with_thinking && blocks.last().is_some_and(is_thinking) {
         // The API refuses it at the end of a message.

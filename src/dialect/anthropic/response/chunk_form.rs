@@ -6,13 +6,16 @@ use strict_json::Names;
 
 use crate::dialect::{
     anthropic::{
-        fields::{CANDIDATES, PARTS, TEXT, field_part, with_source},
-        response::{message_labels::visit_event, response_part::read_block},
+        fields::{TEXT, field_part, string_bytes, with_source},
+        response::{
+            message_labels::visit_event,
+            response_part::{answer_form, read_block},
+        },
         tool_use::INPUT,
     },
     content_form::AnswerLabels,
-    document::{Document, to_document, write_array},
-    error::{DialectError, Result, field_error},
+    document::{Document, to_document},
+    error::{DialectError, Result},
     google::response::document::ResponseDocument,
     text_edit::TextEnd,
 };
@@ -77,23 +80,13 @@ fn is_blank(input: Option<Value>) -> bool {
 
 /// Returns the part of a text in a delta.
 pub fn text_part(delta: &Document, field: &'static str) -> Result<Document> {
-    let text = delta.bytes_of(&[field])?;
-    let text = text.filter(|text| text.first() == Some(&b'"'));
-    let text = text.ok_or_else(|| field_error(field, "a string"))?;
-    field_part(TEXT, text)
+    field_part(TEXT, string_bytes(delta, field)?)
 }
 
 /// Returns a chunk with one part.
 pub fn chunk(part: Document, source: u64, events: ChunkEvents) -> Result<ResponseDocument> {
     let source = usize::try_from(source).unwrap_or(usize::MAX);
-    let mut content = to_document(&json!({ "role": "model" }))?;
-    content.set_bytes(PARTS, write_array([with_source(part, source)?]))?;
-    let mut candidate = Document::empty();
-    candidate.set_child(&["content"], &content)?;
-    candidate.set(&["index"], &json!(0))?;
-    let mut form = Document::empty();
-    form.set_children(CANDIDATES, [&candidate])?;
-    events.into_chunk(form)
+    events.into_chunk(answer_form(vec![with_source(part, source)?], None)?)
 }
 
 /// Returns a chunk without content.

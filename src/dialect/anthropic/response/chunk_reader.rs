@@ -22,7 +22,7 @@ use crate::dialect::{
     },
     api_dialect::ReadChunks,
     content_form::TextTemplate,
-    document::{Document, to_document},
+    document::{Document, insert, to_document},
     error::{DialectError, Result, field_error},
     google::response::{document::ResponseDocument, ending_error::is_error},
     text_edit::{TextEnd, TextStream},
@@ -140,8 +140,8 @@ impl ReadChunks for MessageReader {
             "candidates": [{ "finishReason": finish_reason(stop), "index": 0 }],
             "usageMetadata": self.counts.to_form(),
         });
-        if let (Some(model), Some(fields)) = (&self.model, form.as_object_mut()) {
-            fields.insert("modelVersion".to_owned(), json!(model));
+        if let Some(model) = &self.model {
+            insert(&mut form, "modelVersion", model.as_str());
         }
         events.into_chunk(to_document(&form)?).map(Some)
     }

@@ -64,10 +64,8 @@ impl WriteChunks for MessageWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         let events = chunk.wire().unwrap_or_default();
         if let ([data], true, false) = (events, chunk.is_text(), chunk.is_edited())
-            && self
-                .alike
-                .as_ref()
-                .is_some_and(|alike| alike.text_of(data).is_some())
+            && let Some(alike) = &self.alike
+            && alike.text_of(data).is_some()
         {
             write_named_event(out, BLOCK_DELTA, data);
             return Ok(());

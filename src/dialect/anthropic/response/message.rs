@@ -7,18 +7,18 @@ use crate::dialect::{
     anthropic::{
         block_edit::{create_blocks, edit_blocks},
         fields::{
-            CANDIDATES, CONTENT, FINISH_REASON, FUNCTION_CALL, MODEL, MODEL_VERSION, PARTS,
-            RESPONSE_ID, USAGE_METADATA, parse_strict, type_of, with_source,
+            CANDIDATES, CONTENT, FINISH_REASON, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID,
+            USAGE_METADATA, parse_strict, type_of, with_source,
         },
         response::{
             message_labels::visit_message,
             message_tokens::MessageTokens,
             preceding::{PrecedingThinking, keep_seen},
-            response_part::read_block,
-            stop_reason::{edited_stop_reason, finish_reason},
+            response_part::{answer_form, read_block},
+            stop_reason::edited_stop_reason,
         },
     },
-    content_form::AnswerLabels,
+    content_form::{AnswerLabels, parts_in},
     document::{Document, to_document, write_array},
     error::{Result, field_error},
     google::response::document::ResponseDocument,
@@ -70,17 +70,7 @@ fn read_form(message: &Document) -> Result<Document> {
             parts.push(with_source(part, source)?);
         }
     }
-    let mut shown = Document::empty();
-    shown.set(&["role"], &json!("model"))?;
-    shown.set_bytes(PARTS, write_array(parts))?;
-    let mut candidate = Document::empty();
-    candidate.set_child(CONTENT, &shown)?;
-    if let Some(stop) = message.string(STOP_REASON)? {
-        candidate.set(FINISH_REASON, &json!(finish_reason(&stop)))?;
-    }
-    candidate.set(&["index"], &json!(0))?;
-    let mut form = Document::empty();
-    form.set_children(CANDIDATES, [&candidate])?;
+    let mut form = answer_form(parts, message.string(STOP_REASON)?.as_deref())?;
     if let Some(usage) = message.child(USAGE)? {
         let mut counts = MessageTokens::default();
         counts.update(&usage)?;
@@ -106,8 +96,7 @@ fn content(message: &Document) -> Result<Vec<Document>> {
 fn first_candidate(form: &Document) -> Result<(Document, Vec<Document>)> {
     let candidates = form.children(CANDIDATES)?.unwrap_or_default();
     let candidate = candidates.into_iter().next().unwrap_or_default();
-    let content = candidate.child(CONTENT)?.unwrap_or_default();
-    let parts = content.children(PARTS)?.unwrap_or_default();
+    let parts = parts_in(&candidate, CONTENT)?;
     Ok((candidate, parts))
 }
 

@@ -75,10 +75,8 @@ impl OpenBlocks {
 
     /// Returns kind and index of an open block of the model; `None` if it is withheld.
     pub fn find(&self, input: u64) -> Option<(OpenBlockKind, u64)> {
-        let block = self
-            .blocks
-            .iter()
-            .find(|block| block.input == Some(input))?;
+        let mut blocks = self.blocks.iter();
+        let block = blocks.find(|block| block.input == Some(input))?;
         Some((block.kind, block.output))
     }
 
@@ -103,17 +101,15 @@ impl OpenBlocks {
 
     /// Keeps an event in order behind those that wait. Returns it if none waits.
     pub fn keep_in_order(&mut self, event: MessageEvent) -> Option<MessageEvent> {
-        match self
+        let Some(block) = self
             .blocks
             .last_mut()
             .filter(|block| !block.waiting.is_empty())
-        {
-            Some(block) => {
-                block.waiting.push(event);
-                None
-            }
-            None => Some(event),
-        }
+        else {
+            return Some(event);
+        };
+        block.waiting.push(event);
+        None
     }
 
     /// Closes a block of the model. One of which every text was blanked is dropped.
@@ -122,10 +118,8 @@ impl OpenBlocks {
         let Some(position) = blocks.position(|block| block.input == Some(event.index)) else {
             return Ok(());
         };
-        let is_dropped = self
-            .blocks
-            .get(position)
-            .is_some_and(|block| block.is_blanked && !block.waiting.is_empty());
+        let block = self.blocks.get(position);
+        let is_dropped = block.is_some_and(|block| block.is_blanked && !block.waiting.is_empty());
         if !is_dropped {
             self.write(out, event)?;
         }

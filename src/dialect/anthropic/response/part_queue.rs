@@ -2,9 +2,10 @@
 
 use crate::dialect::{
     anthropic::{
-        fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, PARTS, TEXT},
+        fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, TEXT},
         response::preceding::keep_seen,
     },
+    content_form::parts_in,
     document::Document,
     error::Result,
     google::is_thought,
@@ -24,8 +25,7 @@ impl PartQueue {
             if is_first.is_some_and(|index| index.as_u64() != Some(0)) {
                 continue;
             }
-            let content = candidate.child(CONTENT)?.unwrap_or_default();
-            parts.append(&mut content.children(PARTS)?.unwrap_or_default());
+            parts.append(&mut parts_in(&candidate, CONTENT)?);
         }
         keep_seen(&mut parts)?;
         Ok(Self(parts))

@@ -7,7 +7,7 @@ use crate::{
         api_dialect::Unwrapped,
         call::Call,
         content_form::refuse_private_fields,
-        document::Document,
+        document::{Document, required_child},
         error::{DialectError, Result, field_error},
         google::{
             fields::{
@@ -51,9 +51,7 @@ pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped> {
 /// Opens a request in the field `request`. The model is named beside it, in it, or equally in
 /// both.
 pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped> {
-    let document = body
-        .child(REQUEST)?
-        .ok_or_else(|| field_error("request", "an object"))?;
+    let document = required_child(&body, "request")?;
     let mut inner_fields = INNER_FIELDS.iter().copied().flatten();
     if let Some(field) = inner_fields.find(|field| body.has(&[**field])) {
         return Err(DialectError::Ambiguous((*field).to_owned()));
@@ -111,9 +109,8 @@ fn read_model(call: &Call, document: &Document) -> Result<Option<ModelName>> {
     let Some(name) = document.string(MODEL)? else {
         return Ok(None);
     };
-    call.resolve_model(&name)
-        .map(Some)
-        .ok_or_else(invalid_model)
+    let model = call.resolve_model(&name);
+    model.map(Some).ok_or_else(invalid_model)
 }
 
 fn invalid_model() -> DialectError {

@@ -56,11 +56,8 @@ pub fn read_integer(fields: &Map<String, Value>, name: &str) -> Result<Option<i6
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    let integral = || {
-        text.parse()
-            .ok()
-            .filter(|number: &f64| number.fract() == 0.0)
-    };
+    let is_whole = |number: &f64| number.fract() == 0.0;
+    let integral = || text.parse().ok().filter(is_whole);
     let number = text.parse().ok();
     let number = number.or_else(|| format!("{:.0}", integral()?).parse().ok());
     number

@@ -150,11 +150,8 @@ impl Patch<'_> {
             self.drop("messages", NO_SUCH_FIELD);
         }
         let mut contents = read_contents(self.call, document)?;
-        if contents.messages() == messages {
-            return Ok(());
-        }
-        if messages.is_empty() {
-            // System messages alone leave the conversation as it is.
+        // System messages alone leave the conversation as it is.
+        if messages.is_empty() || contents.messages() == messages {
             return Ok(());
         }
         if !contents.write(&messages)? {
@@ -264,8 +261,9 @@ impl Patch<'_> {
 }
 
 fn unknown_keys(fields: &Map<String, Value>) -> Vec<Diagnostic> {
-    let keys = fields.keys();
-    keys.filter(|key| !KNOWN_KEYS.contains(&key.as_str()))
-        .map(|key| DiagnosticCode::UnknownKey.with(key))
-        .collect()
+    let unknown = fields
+        .keys()
+        .filter(|key| !KNOWN_KEYS.contains(&key.as_str()));
+    let diagnostics = unknown.map(|key| DiagnosticCode::UnknownKey.with(key));
+    diagnostics.collect()
 }

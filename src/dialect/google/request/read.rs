@@ -10,15 +10,15 @@ use crate::{
         google::{
             content::Content,
             fields::{
-                CACHED_CONTENT, CONTENT, CONTENTS, SYSTEM_INSTRUCTION, TOOL_CONFIG, TOOLS,
-                WRAPPED_REQUEST,
+                CACHED_CONTENT, CONTENT, CONTENTS, GENERATION_CONFIG, SYSTEM_INSTRUCTION,
+                TOOL_CONFIG, TOOLS, WRAPPED_REQUEST,
             },
             request::{
                 body::{contents, counted_request, embeddings, read_contents},
                 model::check_model,
                 parameters::{read_integer, read_parameters},
                 system_instruction::read_system_instruction,
-                tool_declarations::declared_functions,
+                tool_declarations::{declared_functions, declares_functions},
             },
         },
     },
@@ -54,6 +54,25 @@ pub struct PromptPrefix {
     pub tools: Bytes,
     /// Conversation as an array.
     pub contents: Bytes,
+}
+
+/// The kind of response that a request expects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResponseExpectation {
+    /// Format of the response's text.
+    pub format: ResponseFormat,
+    /// True if the response may call declared functions.
+    pub declares_functions: bool,
+}
+
+/// Format of a response's text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ResponseFormat {
+    /// Text without a prescribed format.
+    #[default]
+    Text,
+    /// JSON, since the request has a response schema or a JSON media type.
+    Json,
 }
 
 /// Returns the stable form of a request.
@@ -116,10 +135,8 @@ fn embedded_texts(document: &Document) -> Result<Vec<String>> {
     let content = document.child(CONTENT)?.map(Content::read).transpose()?;
     let parts = content.into_iter().flat_map(|content| content.parts);
     let title = document.string(&["title"])?;
-    Ok(title
-        .into_iter()
-        .chain(parts.filter_map(|part| part.text))
-        .collect())
+    let texts = parts.filter_map(|part| part.text);
+    Ok(title.into_iter().chain(texts).collect())
 }
 
 /// Returns facts about a request for conditions.
@@ -145,4 +162,26 @@ pub fn prompt_parts(document: &Document) -> Result<PromptPrefix> {
         tools: bytes(TOOLS)?,
         contents: bytes(CONTENTS)?,
     })
+}
+
+/// Returns the kind of response that a request expects.
+pub fn expected_response(document: &Document) -> Result<ResponseExpectation> {
+    let format = match document.child(GENERATION_CONFIG)? {
+        Some(config) if wants_json(&config)? => ResponseFormat::Json,
+        _ => ResponseFormat::Text,
+    };
+    Ok(ResponseExpectation {
+        format,
+        // Cached content may declare functions.
+        declares_functions: declares_functions(document)? || document.has(CACHED_CONTENT),
+    })
+}
+
+fn wants_json(config: &Document) -> Result<bool> {
+    let media_type = config.string(&["responseMimeType", "response_mime_type"])?;
+    let schema = config.get(&["responseSchema", "response_schema"])?;
+    let json_schema = config.get(&["responseJsonSchema", "response_json_schema"])?;
+    let mut schemas = [schema, json_schema].into_iter().flatten();
+    let has_schema = schemas.any(|schema| !schema.is_null());
+    Ok(media_type.as_deref() == Some("application/json") || has_schema)
 }

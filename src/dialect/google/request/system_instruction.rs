@@ -38,9 +38,8 @@ pub fn replace_system_instruction(document: &mut Document, text: &str) -> Result
 
 /// Appends messages to the system instruction.
 pub fn extend_system_instruction(document: &mut Document, messages: &[Message]) -> Result<()> {
-    let new = messages
-        .iter()
-        .map(|message| json!({ "text": message.content }));
+    let texts = messages.iter().map(|message| &message.content);
+    let new = texts.map(|text| json!({ "text": text }));
     let Some(mut instruction) = document.child(SYSTEM_INSTRUCTION)? else {
         let parts: Vec<Value> = new.collect();
         return document.set(SYSTEM_INSTRUCTION, &json!({ "parts": parts }));

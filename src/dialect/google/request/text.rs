@@ -165,10 +165,8 @@ fn text_of<'a>(key: &str, item: &'a Value) -> Option<&'a str> {
         Value::String(text) if key == "output" => Some(text),
         Value::Object(block) => {
             let kind = block.get("type")?.as_str()?;
-            block
-                .get("text")?
-                .as_str()
-                .filter(|_| kind.ends_with("text"))
+            let text = block.get("text")?.as_str();
+            text.filter(|_| kind.ends_with("text"))
         }
         _ => None,
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     call::Call,
-    document::Document,
+    document::{Document, retain_elements, try_any},
     error::Result,
     google::{
         canonical_items::camel_case,
@@ -29,13 +29,10 @@ pub fn declared_functions(document: &Document) -> Result<Vec<String>> {
 
 /// Returns whether any function is declared.
 pub fn declares_functions(document: &Document) -> Result<bool> {
-    for tool in document.children(TOOLS)?.unwrap_or_default() {
+    try_any(document.children(TOOLS)?.unwrap_or_default(), |tool| {
         let declarations = tool.list(DECLARATIONS)?;
-        if declarations.is_some_and(|declarations| !declarations.is_empty()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+        Ok(declarations.is_some_and(|declarations| !declarations.is_empty()))
+    })
 }
 
 /// Removes every tool that `keep` rejects: functions by their names, built-in tools by names
@@ -102,21 +99,11 @@ fn retain_declarations(
     tool: &mut Document,
     mut keep: impl FnMut(Option<String>) -> bool,
 ) -> Result<()> {
-    let declarations = tool.children(DECLARATIONS)?.unwrap_or_default();
-    let count = declarations.len();
-    let mut kept = Vec::with_capacity(count);
-    for declaration in declarations {
-        if keep(declaration.string(&["name"])?) {
-            kept.push(declaration);
-        }
-    }
-    if kept.len() == count {
-        Ok(())
-    } else if kept.is_empty() {
-        tool.remove(DECLARATIONS)
-    } else {
-        tool.set_children(DECLARATIONS, &kept)
-    }
+    let functions = tool.children(DECLARATIONS)?.unwrap_or_default();
+    let names = functions.iter().map(|one| one.string(&["name"]));
+    let names: Vec<Option<String>> = names.collect::<Result<_>>()?;
+    let mut names = names.into_iter();
+    retain_elements(tool, DECLARATIONS, |_| keep(names.next().flatten()))
 }
 
 /// Removes built-in tools, which are fields of a tool.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     dialect::{
         call::Call,
+        document::insert,
         error::Result,
         google::{
             part::Part,
@@ -124,10 +125,8 @@ impl ResponseDocument {
             })
         });
         let mut response = json!({ "candidates": candidates.collect::<Vec<_>>() });
-        if let (Some(usage), Some(fields)) =
-            (&llm_response.usage_metadata, response.as_object_mut())
-        {
-            fields.insert("usageMetadata".to_owned(), json!(usage));
+        if let Some(usage) = &llm_response.usage_metadata {
+            insert(&mut response, "usageMetadata", json!(usage));
         }
         Self::parse(response.to_string().into())
     }
@@ -177,8 +176,8 @@ fn build_candidate(position: usize, candidate: &CandidateMutation) -> Value {
         "finishReason": candidate.finish_reason.as_deref().unwrap_or("STOP"),
         "index": candidate.index.clone().unwrap_or_else(|| json!(position)),
     });
-    if let (Some(ratings), Some(fields)) = (&candidate.safety_ratings, built.as_object_mut()) {
-        fields.insert("safetyRatings".to_owned(), ratings.clone());
+    if let Some(ratings) = &candidate.safety_ratings {
+        insert(&mut built, "safetyRatings", ratings.clone());
     }
     built
 }

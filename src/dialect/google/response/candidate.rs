@@ -187,12 +187,8 @@ fn replace_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>> {
     let (head, tail) = parts.split_at(first.unwrap_or(0));
     let new = texts.iter().map(|text| Part::from_text(text));
     let tail = tail.iter().filter(|part| part.text.is_none());
-    head.iter()
-        .cloned()
-        .map(Ok)
-        .chain(new)
-        .chain(tail.cloned().map(Ok))
-        .collect()
+    let (head, tail) = (head.iter().cloned().map(Ok), tail.cloned().map(Ok));
+    head.chain(new).chain(tail).collect()
 }
 
 fn read_ratings(ratings: &[Document]) -> Result<Value> {

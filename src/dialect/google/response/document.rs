@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     dialect::{
-        document::{Document, integer, parse_document},
+        document::{Document, integer, parse_document, try_any},
         error::Result,
         google::{
             canonical_items::{CanonicalItem, ContentItems, ItemKind},
@@ -34,7 +34,7 @@ pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 ///
 /// A chunk of text is not parsed until a method needs more than its text, its model and its
 /// token counts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ResponseDocument {
     /// Set until the chunk is parsed. The fields below are empty then, which agrees with a
     /// chunk that holds neither calls nor the end of a candidate.
@@ -69,13 +69,9 @@ impl ResponseDocument {
             CandidateDocument::read(index, candidate)
         });
         Ok(Self {
-            text: None,
             candidates: candidates.collect::<Result<_, _>>()?,
             document,
-            envelope: None,
-            wire: None,
-            text_end: TextEnd::None,
-            is_merged: false,
+            ..Self::default()
         })
     }
 
@@ -102,12 +98,7 @@ impl ResponseDocument {
     pub(crate) fn from_text(text: TextChunk) -> Self {
         Self {
             text: Some(text),
-            document: Document::empty(),
-            candidates: Vec::new(),
-            envelope: None,
-            wire: None,
-            text_end: TextEnd::None,
-            is_merged: false,
+            ..Self::default()
         }
     }
 
@@ -264,12 +255,9 @@ impl ResponseDocument {
 
     /// Returns whether the first candidate has partial calls.
     pub fn has_partial_calls(&self) -> Result<bool> {
-        for part in self.first_parts() {
-            if part.call()?.is_some_and(|call| call.is_partial) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        try_any(self.first_parts(), |part| {
+            Ok(part.call()?.is_some_and(|call| call.is_partial))
+        })
     }
 
     /// Returns whether any candidate has a finish reason.
@@ -357,15 +345,13 @@ impl ResponseDocument {
     }
 
     pub(crate) fn first_candidate(&self) -> Option<&CandidateDocument> {
-        self.candidates
-            .iter()
-            .find(|candidate| candidate.index == 0)
+        let mut candidates = self.candidates.iter();
+        candidates.find(|candidate| candidate.index == 0)
     }
 
     fn first_parts(&self) -> impl Iterator<Item = &Part> {
-        self.first_candidate()
-            .into_iter()
-            .flat_map(CandidateDocument::parts)
+        let first = self.first_candidate().into_iter();
+        first.flat_map(CandidateDocument::parts)
     }
 
     /// Writes edited candidates to the document.

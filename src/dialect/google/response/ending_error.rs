@@ -1,6 +1,7 @@
 //! Errors of the model API that end a response.
 
 use crate::dialect::{
+    document::try_any,
     error::Result,
     google::{
         part::Part,
@@ -18,15 +19,10 @@ impl ResponseDocument {
     /// Fails if the error is ambiguous.
     pub fn has_error(&self) -> Result<bool> {
         let documents = [Some(self.document()), self.envelope.as_deref()];
-        for document in documents.into_iter().flatten() {
-            if document
-                .bytes_of(ERROR)?
-                .is_some_and(|error| is_error(&error))
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        try_any(documents.into_iter().flatten(), |document| {
+            let error = document.bytes_of(ERROR)?;
+            Ok(error.is_some_and(|error| is_error(&error)))
+        })
     }
 
     /// Splits a chunk with content and an error into one of each. Returns `None` for others, and

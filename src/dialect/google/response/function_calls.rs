@@ -1,8 +1,14 @@
-//! Function calls in a response: which of them are sent to the agent.
+//! Function calls in a response: which of them are sent to the agent, and the contents that inform
+//! the model of refused ones.
+
+use bytes::Bytes;
+use serde_json::json;
 
 use crate::dialect::{
+    document::insert,
     error::Result,
     google::{
+        content::Content,
         fields::FINISH_REASON,
         part::{FunctionCall, Part},
         response::{
@@ -13,10 +19,9 @@ use crate::dialect::{
     },
 };
 
-/// Returns the text that replaces a refused call.
-pub fn refusal_text(reason: &str) -> String {
-    format!("Tool execution blocked: {reason}")
-}
+/// Result of a call that was not refused, but belongs to a step with a refused one.
+const NOT_RUN: &str =
+    "Not run, because another call of this step was blocked. Ask for it again if it is needed.";
 
 impl ResponseDocument {
     /// Returns the calls that are sent to the agent, with the indexes of their candidates.
@@ -135,4 +140,41 @@ mod tests {
         assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
         assert!(text.contains("Tool execution blocked: no"));
     }
+}
+
+/// Returns a step that the agent does not receive as two contents: text and calls of the
+/// model, and one result for each call. Calls that were not refused get a result, too,
+/// because the API requires it; the model may repeat them.
+pub fn denied_step(text: &str, calls: &[ProposedCall]) -> Result<[Bytes; 2]> {
+    let mut proposed = Vec::with_capacity(calls.len() + 1);
+    if !text.is_empty() {
+        proposed.push(Part::from_text(text)?);
+    }
+    for call in calls {
+        proposed.push(call.part.complete_call()?);
+    }
+    let results: Vec<Part> = calls.iter().map(denied_result).collect::<Result<_, _>>()?;
+    Ok([content("model", proposed)?, content("user", results)?])
+}
+
+fn content(role: &str, parts: Vec<Part>) -> Result<Bytes> {
+    Ok(Content::new(role, parts)?.document.to_bytes())
+}
+
+/// Returns the function response with the refusal.
+fn denied_result(call: &ProposedCall) -> Result<Part> {
+    let error = match &call.refusal {
+        Some(reason) => refusal_text(reason),
+        None => NOT_RUN.to_owned(),
+    };
+    let mut response = json!({ "name": call.name, "response": { "error": error } });
+    if let Some(id) = call.part.call_id()? {
+        insert(&mut response, "id", id);
+    }
+    Part::from_json(&json!({ "functionResponse": response }))
+}
+
+/// Returns the text that replaces a refused call.
+fn refusal_text(reason: &str) -> String {
+    format!("Tool execution blocked: {reason}")
 }

@@ -61,9 +61,8 @@ fn write_content(message: &mut Document, edit: &EditedParts<'_>) -> Result<()> {
     let Some(known) = message.get(REFUSAL)?.filter(|known| !known.is_null()) else {
         return Ok(());
     };
-    let block = edit
-        .at(PartPlace::Refusal)
-        .map(|part| part.child(&["block"]));
+    let part = edit.at(PartPlace::Refusal);
+    let block = part.map(|part| part.child(&["block"]));
     let block = block.transpose()?.flatten().unwrap_or_default();
     let edited = block.get(REFUSAL)?.unwrap_or_default();
     if edited != known {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{numbered, source_of, splice_list},
-    document::{Document, write_array},
+    content_form::{numbered, parts_in, source_of, splice_list},
+    document::{Document, same_bytes, write_array},
     error::Result,
     google::fields::{CONTENTS, PARTS, SYSTEM_INSTRUCTION},
     openai_chat::{
@@ -47,9 +47,8 @@ impl ChatMessages {
     pub fn contents(&self) -> Vec<Value> {
         let messages = self.messages.iter().enumerate();
         let messages = messages.filter(|(_, message)| message.role != ChatRole::System);
-        messages
-            .map(|(index, message)| message.to_content(index))
-            .collect()
+        let contents = messages.map(|(index, message)| message.to_content(index));
+        contents.collect()
     }
 
     /// Returns the system instruction: the parts of all instructions, numbered.
@@ -124,13 +123,9 @@ impl ChatMessages {
         before: &Document,
         after: &Document,
     ) -> Result<Vec<String>> {
-        let parts = |document: &Document| -> Result<Vec<Document>> {
-            let instruction = document.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
-            Ok(instruction.children(PARTS)?.unwrap_or_default())
-        };
-        let before = parts(before)?;
+        let before = parts_in(before, SYSTEM_INSTRUCTION)?;
         let (mut new, mut kept) = (Vec::new(), HashMap::new());
-        for part in parts(after)? {
+        for part in parts_in(after, SYSTEM_INSTRUCTION)? {
             match source_of(&part) {
                 Some(number) => drop(kept.insert(number, part)),
                 None => new.extend(part.string(&["text"])?),
@@ -155,11 +150,6 @@ impl ChatMessages {
         }
         Ok(new)
     }
-}
-
-fn same_bytes(old: &[Document], new: &[Document]) -> bool {
-    let old = old.iter().map(Document::to_bytes);
-    old.eq(new.iter().map(Document::to_bytes))
 }
 
 /// Moves texts that follow one result of a step behind its other results: the API takes

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, is_set, refuse_pair},
+    document::{Document, is_set, refuse_pair, set_or_remove},
     error::{Result, field_error},
     google::fields::GENERATION_CONFIG,
     openai_chat::fields::TYPE,
@@ -87,11 +87,11 @@ pub fn write_sampling(body: &mut Document, before: &Document, after: &Document) 
         if let Some(value) = edited(name)?
             && (field != TOP_K || body.has(&[field]))
         {
-            write(body, &[field], value)?;
+            set_or_remove(body, &[field], value)?;
         }
     }
     if let Some(limit) = edited("maxOutputTokens")? {
-        write(body, token_limit(body)?, limit)?;
+        set_or_remove(body, token_limit(body)?, limit)?;
     }
     if let Some(stop) = edited("stopSequences")? {
         let was_text = matches!(body.get(STOP)?, Some(Value::String(_)));
@@ -99,16 +99,9 @@ pub fn write_sampling(body: &mut Document, before: &Document, after: &Document) 
             Some(Value::Array(list)) if was_text && list.len() == 1 => list.into_iter().next(),
             stop => stop,
         };
-        write(body, STOP, stop)?;
+        set_or_remove(body, STOP, stop)?;
     }
     Ok(())
-}
-
-fn write(body: &mut Document, field: &[&str], value: Option<Value>) -> Result<()> {
-    match value {
-        Some(value) => body.set(field, &value),
-        None => body.remove(field),
-    }
 }
 
 /// Refuses audio answers, which hooks cannot inspect.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, hosted_tool, source_of},
-    document::{Document, add_field, is_set, refuse_pair, retain_elements},
+    document::{Document, add_field, is_set, refuse_pair, required_child, retain_elements},
     error::{Result, field_error},
     openai::hosted_search::{SEARCH_TOOL, has_search, remove_search},
     openai_chat::fields::{
@@ -39,19 +39,11 @@ fn read_tool(entry: &Document, source: usize) -> Result<Value> {
     refuse_pair(entry, FUNCTION, CUSTOM)?;
     let kind = entry.string(TYPE)?;
     let declared = match kind.as_deref() {
-        Some("function") | None => {
-            let function = entry.child(FUNCTION)?;
-            read_function(&function.ok_or_else(|| field_error("function", "an object"))?)?
-        }
-        Some("custom") => {
-            let custom = entry.child(CUSTOM)?;
-            read_function(&custom.ok_or_else(|| field_error("custom", "an object"))?)?
-        }
+        Some("function") | None => read_function(&required_child(entry, "function")?)?,
+        Some("custom") => read_function(&required_child(entry, "custom")?)?,
         Some(_) if is_set(entry, FUNCTION)? || is_set(entry, CUSTOM)? => {
-            return Err(field_error(
-                "type",
-                "the one kind of tool that the entry holds",
-            ));
+            let expected = "the one kind of tool that the entry holds";
+            return Err(field_error("type", expected));
         }
         Some(hosted) => return read_hosted_tool(entry, hosted, source),
     };
@@ -85,10 +77,8 @@ fn read_hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value
         _ => None,
     };
     let name = label.map_or_else(|| kind.to_owned(), |label| format!("mcp:{label}"));
-    if [DECLARATIONS, &["function_declarations", SOURCE]]
-        .concat()
-        .contains(&name.as_str())
-    {
+    let own_names = ["functionDeclarations", "function_declarations", SOURCE];
+    if own_names.contains(&name.as_str()) {
         return Err(field_error("type", "a kind of tool"));
     }
     hosted_tool(&name, entry, source)
@@ -118,9 +108,8 @@ pub fn write_tools(body: &mut Document, before: &Document, after: &Document) -> 
     if body.has(TOOLS) || body.has(FUNCTIONS) {
         return Ok(());
     }
-    [TOOL_CHOICE, FUNCTION_CALL, PARALLEL_TOOL_CALLS]
-        .iter()
-        .try_for_each(|field| body.remove(field))
+    let mut choices = [TOOL_CHOICE, FUNCTION_CALL, PARALLEL_TOOL_CALLS].iter();
+    choices.try_for_each(|field| body.remove(field))
 }
 
 /// Returns whether a tool of the content form still offers anything.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::dialect::{
-    document::{Document, write_array},
+    document::{Document, first_byte, write_array},
     error::Result,
     google::is_thought,
     openai_chat::{
@@ -43,8 +43,7 @@ pub fn read_texts(message: &Document) -> Result<Vec<PlacedPart>> {
         let part = json!({ "text": thought, "thought": true });
         parts.push((PartPlace::Thought(name), part));
     }
-    let content = message.bytes_of(CONTENT)?;
-    if content.as_deref().and_then(<[u8]>::first) == Some(&b'[') {
+    if first_byte(message, CONTENT)? == Some(b'[') {
         for (index, block) in message.children(CONTENT)?.iter().flatten().enumerate() {
             parts.push((PartPlace::Block(index), read_block(block)?));
         }
@@ -128,9 +127,7 @@ impl EditedParts<'_> {
         separator: &str,
         thought_name: Option<&str>,
     ) -> Result<bool> {
-        let content = message.bytes_of(CONTENT)?;
-        let is_list = content.as_deref().and_then(<[u8]>::first) == Some(&b'[');
-        let has_new_content = if is_list {
+        let has_new_content = if first_byte(message, CONTENT)? == Some(b'[') {
             self.write_blocks(message)?
         } else {
             let text = self.speech(separator)?;

@@ -84,9 +84,8 @@ fn visit_choices(
 
 /// Visits the ratings of a content filter, by category.
 fn visit_ratings(ratings: &mut Document, act: ActOnObject<'_>) -> Result<()> {
-    let objects = ratings
-        .fields()
-        .filter(|(_, rating)| rating.starts_with(b"{"));
+    let fields = ratings.fields();
+    let objects = fields.filter(|(_, rating)| rating.starts_with(b"{"));
     let names: Vec<String> = objects.map(|(name, _)| name.into_owned()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for name in &names {

@@ -1,10 +1,10 @@
 //! Fields of an answer beside its choices: its id, its model, token counts.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::numbered,
-    document::{Document, add_field},
+    document::{Document, add_field, insert},
     error::Result,
     openai::usage::{CountFields, USAGE_METADATA},
     openai_chat::{
@@ -24,6 +24,16 @@ pub fn read_envelope(body: &Document) -> Result<Map<String, Value>> {
     add_field(&mut response, "modelVersion", body.string(MODEL)?);
     add_field(&mut response, "responseId", body.string(ID)?);
     Ok(response)
+}
+
+/// Returns a candidate of the content form.
+pub fn candidate(index: u64, parts: Vec<Value>, finish_reason: Option<&str>) -> Value {
+    let content = json!({ "role": "model", "parts": parts });
+    let mut candidate = json!({ "index": index, "content": content });
+    if let Some(reason) = finish_reason {
+        insert(&mut candidate, "finishReason", reason);
+    }
+    candidate
 }
 
 /// Writes edited token counts.

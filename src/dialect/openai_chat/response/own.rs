@@ -6,11 +6,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
+    content_form::parts_in,
     document::{Document, add_list, integer},
     error::Result,
     google::is_thought,
     openai_chat::{
-        fields::{INDEX, TEXT},
+        fields::{CONTENT, INDEX, TEXT},
         response::{
             envelope::own_usage,
             finish_reason::write_reason,
@@ -42,8 +43,7 @@ impl OwnChoice {
             index: index.unwrap_or_default(),
             ..Self::default()
         };
-        let content = candidate.child(&["content"])?.unwrap_or_default();
-        for part in content.children(&["parts"])?.unwrap_or_default() {
+        for part in parts_in(candidate, CONTENT)? {
             choice.add(&part)?;
         }
         let reason = candidate.string(&["finishReason"])?;

@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::AnswerLabels,
+    content_form::{AnswerLabels, parts_in},
     document::{Document, add_field, integer},
     error::Result,
-    google::fields::{CANDIDATES, PARTS},
+    google::fields::CANDIDATES,
     openai_chat::{
-        fields::{CHOICES, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
-        message_parts::{EditedParts, PartPlace, PlacedPart},
+        fields::{CHOICES, CONTENT, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
+        message_parts::{EditedParts, PlacedPart, has_refusal},
         response::{
             answer::read_message,
             answer_objects::visit_answer,
-            envelope::{numbered_parts, read_envelope, write_usage},
+            envelope::{candidate, numbered_parts, read_envelope, write_usage},
             finish_reason::{final_reason, read_reason},
             preceding::{Thoughts, add_preceding},
         },
@@ -67,43 +67,37 @@ impl Choice {
         })
     }
 
-    fn has_refusal(&self) -> bool {
-        let mut parts = self.parts.iter();
-        parts.any(|(place, _)| *place == PartPlace::Refusal)
-    }
-
     /// Returns the finish reason of the content form. A refusal is shown as one.
     fn reason(&self) -> Option<&'static str> {
         let reason = self.finish_reason.as_deref().map(read_reason);
-        reason.map(|reason| if self.has_refusal() { "SAFETY" } else { reason })
+        reason.map(|reason| {
+            if has_refusal(&self.parts) {
+                "SAFETY"
+            } else {
+                reason
+            }
+        })
     }
 
     fn to_candidate(&self) -> Result<Value> {
-        let mut candidate = Map::new();
-        candidate.insert("index".to_owned(), self.index.into());
         let mut parts = numbered_parts(&self.parts);
         let calls = self.message.children(TOOL_CALLS)?.unwrap_or_default();
         let mut thoughts = Thoughts::default();
         thoughts.add(&self.message)?;
         add_preceding(&mut parts, &calls, &thoughts)?;
-        let content = json!({ "role": "model", "parts": parts });
-        candidate.insert("content".to_owned(), content);
-        add_field(&mut candidate, "finishReason", self.reason());
-        Ok(Value::Object(candidate))
+        Ok(candidate(self.index, parts, self.reason()))
     }
 }
 
 /// Splices the edits of the content form into the body.
 pub fn write_whole(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
-    let candidates = |document: &Document| -> Result<Vec<Document>> {
-        Ok(document.children(CANDIDATES)?.unwrap_or_default())
-    };
-    let (old, new) = (candidates(before)?, candidates(after)?);
+    let old = before.children(CANDIDATES)?.unwrap_or_default();
+    let new = after.children(CANDIDATES)?.unwrap_or_default();
     let mut added: HashMap<u64, Vec<Document>> = HashMap::new();
     for candidate in new.iter().skip(old.len()) {
         let index = integer(candidate, INDEX)?;
         let parts = added.entry(index.unwrap_or_default()).or_default();
-        parts.extend(parts_of(candidate)?);
+        parts.extend(parts_in(candidate, CONTENT)?);
     }
     let mut choices = body.children(CHOICES)?.unwrap_or_default();
     for (position, choice) in choices.iter_mut().enumerate() {
@@ -127,7 +121,7 @@ fn write_choice(
     after: &Document,
     added: Vec<Document>,
 ) -> Result<()> {
-    let (old, mut new) = (parts_of(before)?, parts_of(after)?);
+    let (old, mut new) = (parts_in(before, CONTENT)?, parts_in(after, CONTENT)?);
     new.extend(added);
     let answer = EditedParts::new(&read.parts, 0, &old, &new);
     let mut message = read.message.clone();
@@ -154,11 +148,6 @@ fn write_choice(
         }
     }
     Ok(())
-}
-
-fn parts_of(candidate: &Document) -> Result<Vec<Document>> {
-    let content = candidate.child(&["content"])?.unwrap_or_default();
-    Ok(content.children(PARTS)?.unwrap_or_default())
 }
 
 /// Returns the bytes of a body with the edits of the content form.

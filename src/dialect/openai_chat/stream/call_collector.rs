@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::dialect::{
-    document::{Document, integer},
+    document::{Document, integer, try_any},
     error::{DialectError, Result, field_error},
     openai_chat::fields::{
         ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
@@ -205,14 +205,10 @@ impl CallPieces {
 }
 
 fn has_name(piece: &Document) -> Result<bool> {
-    for field in [FUNCTION, CUSTOM] {
-        if let Some(inner) = piece.child(field)?
-            && inner.string(NAME)?.is_some_and(|name| !name.is_empty())
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    try_any([FUNCTION, CUSTOM], |field| {
+        let inner = piece.child(field)?.unwrap_or_default();
+        Ok(inner.string(NAME)?.is_some_and(|name| !name.is_empty()))
+    })
 }
 
 /// Returns whether a delta has pieces of calls.

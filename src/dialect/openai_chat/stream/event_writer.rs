@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::remove_labels,
-    document::Document,
+    document::{Document, try_any},
     error::Result,
     openai_chat::{
         fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
@@ -83,12 +83,7 @@ impl ChatEventWriter {
             choice.document.set_child(DELTA, &choice.delta)?;
         }
         event.set_children(CHOICES, choices.iter().map(|choice| &choice.document))?;
-        for choice in choices {
-            if !is_blank_choice(&choice.document)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        try_any(choices, |choice| Ok(!is_blank_choice(&choice.document)?))
     }
 
     /// Notes the choices of an event, and takes its form if it is the first one.

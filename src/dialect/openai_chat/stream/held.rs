@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::join_labels,
@@ -12,9 +12,9 @@ use crate::dialect::{
     error::Result,
     openai_chat::{
         fields::parse,
-        message_parts::{PartPlace, PlacedPart, call_parts},
+        message_parts::{PlacedPart, call_parts, has_refusal},
         response::{
-            envelope::{numbered_parts, read_envelope},
+            envelope::{candidate, numbered_parts, read_envelope},
             finish_reason::read_reason,
             preceding::{Thoughts, add_preceding},
         },
@@ -89,20 +89,11 @@ impl HeldEvents {
             if *index == 0 {
                 add_preceding(&mut parts, &choice.collector.calls()?, thoughts)?;
             }
-            let content = json!({ "role": "model", "parts": parts });
-            let mut fields = Map::new();
-            fields.insert("index".to_owned(), (*index).into());
-            fields.insert("content".to_owned(), content);
-            if let Some((reason, _)) = &choice.finish {
-                let is_refused = refused.contains(index) || choice.has_refusal();
-                let reason = if is_refused {
-                    "SAFETY"
-                } else {
-                    read_reason(reason)
-                };
-                fields.insert("finishReason".to_owned(), reason.into());
-            }
-            candidates.push(Value::Object(fields));
+            let is_refused = refused.contains(index) || has_refusal(&choice.texts);
+            let finish = choice.finish.as_ref();
+            let reason = finish.map(|(reason, _)| read_reason(reason));
+            let reason = reason.map(|reason| if is_refused { "SAFETY" } else { reason });
+            candidates.push(candidate(*index, parts, reason));
         }
         let mut chunk = self.envelope.clone();
         add_list(&mut chunk, "candidates", candidates);
@@ -120,11 +111,6 @@ impl HeldChoice {
             collector: CallCollector::default(),
             finish: None,
         }
-    }
-
-    fn has_refusal(&self) -> bool {
-        let mut texts = self.texts.iter();
-        texts.any(|(place, _)| *place == PartPlace::Refusal)
     }
 
     /// Returns the parts: texts, then calls.

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
+    content_form::parts_in,
     document::{Document, add_list, integer, read_json, to_value},
     error::Result,
     openai_chat::{
-        fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
+        fields::{CHOICES, CONTENT, DELTA, FINISH_REASON, INDEX},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart},
         response::finish_reason::final_reason,
         stream::{
@@ -111,9 +112,7 @@ pub fn candidates(chunk: &Document) -> Result<BTreeMap<u64, Vec<Document>>> {
 pub fn parts_of(candidates: &[Document]) -> Result<Vec<Document>> {
     let mut parts = Vec::new();
     for candidate in candidates {
-        if let Some(content) = candidate.child(&["content"])? {
-            parts.extend(content.children(&["parts"])?.unwrap_or_default());
-        }
+        parts.extend(parts_in(candidate, CONTENT)?);
     }
     Ok(parts)
 }
@@ -278,12 +277,10 @@ pub fn thought_name(read: &[PlacedPart]) -> Option<&'static str> {
 
 /// Returns the texts of all thoughts.
 pub fn text_of_thoughts(read: &[PlacedPart]) -> String {
-    let thoughts = read
-        .iter()
-        .filter(|(place, _)| matches!(place, PartPlace::Thought(_)));
-    thoughts
-        .filter_map(|(_, part)| part.get("text")?.as_str())
-        .collect()
+    let is_thought = |place: &PartPlace| matches!(place, PartPlace::Thought(_));
+    let thoughts = read.iter().filter(|(place, _)| is_thought(place));
+    let texts = thoughts.filter_map(|(_, part)| part.get("text")?.as_str());
+    texts.collect()
 }
 
 /// Removes the details of a thought that repeat its text.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
@@ -14,10 +14,10 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
     openai_chat::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
-        message_parts::PartPlace,
+        message_parts::{PartPlace, has_refusal},
         response::{
             answer_objects::{RESPONSE_FIELDS, visit_event},
-            envelope::{numbered_parts, read_envelope},
+            envelope::{candidate, numbered_parts, read_envelope},
             preceding::Thoughts,
             whole::read_whole,
         },
@@ -180,9 +180,7 @@ impl ChatChunkReader {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
         }
-        let mut texts = choice.texts.iter();
-        let has_refusal = texts.any(|(place, _)| *place == PartPlace::Refusal);
-        if has_refusal && !self.refused.contains(&choice.index) {
+        if has_refusal(&choice.texts) && !self.refused.contains(&choice.index) {
             self.refused.push(choice.index);
         }
         Ok(())
@@ -270,9 +268,7 @@ fn read_chunk(event: &Document, choices: &[EventChoice], labels: &AnswerLabels) 
     let mut chunk = read_envelope(event)?;
     let mut candidates = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.texts.is_empty()) {
-        let parts = numbered_parts(&choice.texts);
-        let content = json!({ "role": "model", "parts": parts });
-        candidates.push(json!({ "index": choice.index, "content": content }));
+        candidates.push(candidate(choice.index, numbered_parts(&choice.texts), None));
     }
     add_list(&mut chunk, "candidates", candidates);
     chunk.extend(labels.to_fields());

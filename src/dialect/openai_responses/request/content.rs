@@ -96,10 +96,8 @@ pub fn write_blocks(
 
 /// Returns the texts as one; `None` if any part is no text.
 fn join_texts(parts: &[Document]) -> Result<Option<String>> {
-    let texts: Vec<Option<String>> = parts
-        .iter()
-        .map(|part| part.string(TEXT))
-        .collect::<Result<_, _>>()?;
+    let texts = parts.iter().map(|part| part.string(TEXT));
+    let texts: Vec<Option<String>> = texts.collect::<Result<_>>()?;
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     Ok(texts.map(|texts| texts.join(PARAGRAPH)))
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of, with_source},
-    document::Document,
+    document::{Document, try_any},
     error::Result,
     google::fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
@@ -91,10 +91,10 @@ pub fn write_contents(
     }
     let contents = after.children(CONTENTS)?.unwrap_or_default();
     let mut returned = Vec::new();
-    for content in contents
+    let new = contents
         .iter()
-        .filter(|content| source_of(content).is_none())
-    {
+        .filter(|content| source_of(content).is_none());
+    for content in new {
         for part in content.children(PARTS)?.unwrap_or_default() {
             returned.extend(reasoning_of(&part)?);
         }
@@ -263,19 +263,13 @@ impl ItemWriter<'_> {
 
     /// Returns whether a new content holds a reasoning item, too.
     fn is_returned(&self, item: &Document) -> Result<bool> {
-        for returned in &self.returned {
-            if is_same_reasoning(item, returned)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        try_any(&self.returned, |returned| is_same_reasoning(item, returned))
     }
 
     fn keep_waiting(&mut self) {
         for index in std::mem::take(&mut self.waiting) {
-            let item = self.items.get(index);
-            self.written
-                .extend(item.map(InputItem::written).unwrap_or_default());
+            let item = self.items.get(index).map(InputItem::written);
+            self.written.extend(item.unwrap_or_default());
         }
     }
 

@@ -70,10 +70,8 @@ struct AgentTool {
 impl AgentTool {
     fn read(kind: ToolCallKind, tool: &Document) -> Result<Self> {
         if tool.has(&["function"]) {
-            return Err(field_error(
-                "function",
-                "absent, because the name is beside it",
-            ));
+            let expected = "absent, because the name is beside it";
+            return Err(field_error("function", expected));
         }
         Ok(Self {
             kind,
@@ -288,10 +286,8 @@ fn edit(entry: &Declaration, kept: Option<&Document>) -> Result<Option<Bytes>> {
         } => !declared.is_empty(),
         DeclarationForm::Agent { tools, .. } => {
             let listed = entry.tool.list(TOOLS)?.unwrap_or_default();
-            let left = declared
-                .iter()
-                .filter_map(|tool| listed.get(source_of(tool)?));
-            let left: Vec<&Bytes> = left.collect();
+            let sources = declared.iter().filter_map(source_of);
+            let left: Vec<&Bytes> = sources.filter_map(|source| listed.get(source)).collect();
             if left.len() != tools.len() && !left.is_empty() {
                 let mut edited = entry.tool.clone();
                 edited.set_bytes(TOOLS, write_array(left))?;

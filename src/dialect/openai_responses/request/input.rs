@@ -82,10 +82,8 @@ impl InputKind {
 }
 
 fn unseen_reference() -> DialectError {
-    field_error(
-        "item_reference",
-        "absent, because hooks cannot see the item that it names",
-    )
+    let expected = "absent, because hooks cannot see the item that it names";
+    field_error("item_reference", expected)
 }
 
 /// An item, and what becomes of it.

@@ -116,13 +116,6 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
 
 /// Removes what a tool returned beside its output.
 pub fn remove_result_labels(item: &mut Document) -> Result<()> {
-    keep_fields(
-        item,
-        &[
-            OPAQUE,
-            RESULT_FIELDS,
-            &["agent", "caller", "max_output_length"],
-        ]
-        .concat(),
-    )
+    let others: &[&str] = &["agent", "caller", "max_output_length"];
+    keep_fields(item, &[OPAQUE, RESULT_FIELDS, others].concat())
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, set_or_remove},
     error::Result,
     google::fields::GENERATION_CONFIG,
     openai_responses::fields::{TEXT, TYPE},
@@ -35,12 +35,8 @@ pub fn write_parameters(edited: &mut Document, before: &Document, after: &Docume
     let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
     for (name, field) in PARAMETERS {
         let value = after.get(&[name])?.filter(|value| !value.is_null());
-        if value == before.get(&[name])? {
-            continue;
-        }
-        match value {
-            Some(value) => edited.set(&[field], &value)?,
-            None => edited.remove(&[field])?,
+        if value != before.get(&[name])? {
+            set_or_remove(edited, &[field], value)?;
         }
     }
     Ok(())

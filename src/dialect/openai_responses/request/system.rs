@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of, with_source},
-    document::{Document, to_document},
+    content_form::{SOURCE, parts_in, source_of, with_source},
+    document::{Document, same_bytes, to_document},
     error::Result,
-    google::fields::{PARTS, SYSTEM_INSTRUCTION},
+    google::fields::SYSTEM_INSTRUCTION,
     openai_responses::{
         fields::INSTRUCTIONS,
         request::{
@@ -61,19 +61,16 @@ pub fn write_system(
     let places: Vec<SystemPlace> = places.into_iter().map(|(place, _)| place).collect();
     // Edited parts by the indexes of their items; `None` for those of `instructions`.
     let mut edited: BTreeMap<Option<usize>, Vec<Document>> = BTreeMap::new();
-    let after = after.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
     let mut last = None;
-    for mut part in after.children(PARTS)?.unwrap_or_default() {
+    for mut part in parts_in(after, SYSTEM_INSTRUCTION)? {
         if let Some(number) = source_of(&part) {
             last = places.get(number).copied().flatten();
             if let Some((_, block)) = last {
                 part.set(&[SOURCE], &block.into())?;
             }
         }
-        edited
-            .entry(last.map(|(item, _)| item))
-            .or_default()
-            .push(part);
+        let item = last.map(|(item, _)| item);
+        edited.entry(item).or_default().push(part);
     }
     write_instructions(body, &edited.remove(&None).unwrap_or_default())?;
     for (index, item) in input.items.iter_mut().enumerate() {
@@ -98,8 +95,7 @@ fn write_message(item: &mut InputItem, after: &[Document]) -> Result<()> {
     let before = read_blocks(&item.document)?;
     let before = before.iter().map(to_document);
     let before: Vec<Document> = before.collect::<Result<_, _>>()?;
-    let unedited = before.iter().map(Document::to_bytes);
-    if unedited.eq(after.iter().map(Document::to_bytes)) {
+    if same_bytes(&before, after) {
         return Ok(());
     }
     let edited = write_blocks(&item.document, &before, after)?;

@@ -154,10 +154,7 @@ pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>> {
 
 /// Returns whether any text of a message is a refusal of the model.
 pub fn has_refusal(item: &Document) -> Result<bool> {
-    for block in item.children(CONTENT)?.unwrap_or_default() {
-        if block.has(&["refusal"]) && !block.has(TEXT) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let blocks = item.children(CONTENT)?.unwrap_or_default();
+    let is_refusal = |block: &Document| block.has(&["refusal"]) && !block.has(TEXT);
+    Ok(blocks.iter().any(is_refusal))
 }

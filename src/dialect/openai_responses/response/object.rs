@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     dialect::{
         content_form::remove_labels,
-        document::{Document, to_document, to_value},
+        document::{Document, to_document, to_value, try_any},
         error::Result,
         google::part::Part,
         openai::usage::CountFields,
@@ -38,12 +38,10 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
     let reason = details.string(&["reason"])?;
     Ok(match response.string(STATUS)?.as_deref() {
         Some("completed") | None => {
-            for item in response.children(OUTPUT)?.unwrap_or_default() {
-                if OutputKind::of(&item)? == OutputKind::Message && has_refusal(&item)? {
-                    return Ok(Some("SAFETY"));
-                }
-            }
-            Some("STOP")
+            let is_refused = try_any(response.children(OUTPUT)?.unwrap_or_default(), |item| {
+                Ok(OutputKind::of(&item)? == OutputKind::Message && has_refusal(&item)?)
+            })?;
+            Some(if is_refused { "SAFETY" } else { "STOP" })
         }
         Some("incomplete") => Some(match reason.as_deref() {
             Some("max_output_tokens") => "MAX_TOKENS",

@@ -165,10 +165,8 @@ fn edit_blocks(
             }
             Some(_) => (),
             None => {
-                let pair = before
-                    .child(&["block"])?
-                    .zip(part.document.child(&["block"])?);
-                if let Some((before, after)) = pair {
+                let after = part.document.child(&["block"])?;
+                if let Some((before, after)) = before.child(&["block"])?.zip(after) {
                     write_visible_fields(&mut block, &before, &after)?;
                 }
             }

@@ -89,9 +89,8 @@ pub fn text_input(item: &Document) -> Result<Option<&'static str>> {
 fn write_start(start: &mut Document, edited: &Document) -> Result<()> {
     for (key, _) in start.clone().fields() {
         let field: &[&str] = &[&*key];
-        let is_pending = start
-            .string(field)
-            .is_ok_and(|text| text.as_deref() == Some(""));
+        let text = start.string(field);
+        let is_pending = text.is_ok_and(|text| text.as_deref() == Some(""));
         if key == "status" || is_pending {
             continue;
         }

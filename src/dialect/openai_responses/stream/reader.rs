@@ -95,10 +95,8 @@ impl ReadChunks for EventReader {
         let is_complete = self.collected.is_empty();
         let may_end = |end: &StreamEvent| is_complete || end.name != "response.completed";
         let Some(event) = self.end_event.take().filter(may_end) else {
-            return Err(field_error(
-                "response.completed",
-                "sent before the stream ends",
-            ));
+            let expected = "sent before the stream ends";
+            return Err(field_error("response.completed", expected));
         };
         let response = event.document.child(RESPONSE)?.unwrap_or_default();
         let parts = unseen_parts(&response, self.items.count())?;
@@ -216,10 +214,8 @@ impl EventReader {
     fn end_item(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let (index, item) = (event.output_index()?, event.item()?);
         self.items.end(index, OutputKind::of(&item)?)?;
-        let mut events = self
-            .collected
-            .remove(&index.unwrap_or(0))
-            .unwrap_or_default();
+        let events = self.collected.remove(&index.unwrap_or(0));
+        let mut events = events.unwrap_or_default();
         events.push(event);
         let bytes = events.iter();
         let bytes = bytes.map(|event| event.document.original_bytes().len());

@@ -54,9 +54,8 @@ impl EventSender {
     ) {
         let digits = data.get(place.clone()).unwrap_or_default();
         let number = std::str::from_utf8(digits).ok();
-        let number: u64 = number
-            .and_then(|digits| digits.parse().ok())
-            .unwrap_or_default();
+        let number = number.and_then(|digits| digits.parse().ok());
+        let number: u64 = number.unwrap_or_default();
         let next = self.number(number);
         if next == number {
             write_named_event(out, name, data);
