@@ -23,7 +23,7 @@ use crate::{
         call::Call,
         content_reference::ContentReference,
         document::Document,
-        error::DialectError,
+        error::Result,
         google::response::document::ResponseDocument,
         method::{Api, Framing, MethodSpec},
     },
@@ -43,18 +43,18 @@ impl Dialect for Anthropic {
         methods::METHODS
     }
 
-    fn parse_request(&self, body: Bytes) -> Result<Document, DialectError> {
+    fn parse_request(&self, body: Bytes) -> Result<Document> {
         fields::parse_strict(body)
     }
 
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped> {
         Ok(Unwrapped {
             document: request::open_body(call, &body)?,
             envelope: Some(body),
         })
     }
 
-    fn session_in(&self, body: &Document) -> Result<Option<String>, DialectError> {
+    fn session_in(&self, body: &Document) -> Result<Option<String>> {
         request::agent_session(body)
     }
 
@@ -63,22 +63,22 @@ impl Dialect for Anthropic {
         call: &Call,
         envelope: Option<&Document>,
         document: &Document,
-    ) -> Result<Bytes, DialectError> {
+    ) -> Result<Bytes> {
         match envelope {
             Some(body) => request::close_body(call, body, document),
             None => Ok(document.to_bytes()),
         }
     }
 
-    fn open_response(&self, body: Bytes) -> Result<ResponseDocument, DialectError> {
+    fn open_response(&self, body: Bytes) -> Result<ResponseDocument> {
         response::open_message(body)
     }
 
-    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError> {
+    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes> {
         response::close_message(response)
     }
 
-    fn request_references(&self, body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+    fn request_references(&self, body: &Document) -> Result<Vec<ContentReference>> {
         request::request_references(body)
     }
 

@@ -15,7 +15,7 @@ use crate::{
         call::Call,
         content_reference::ContentReference,
         document::{Document, parse_document},
-        error::DialectError,
+        error::Result,
         google::{error_body::google_error, response::document::ResponseDocument},
         method::{Api, Framing, MethodSpec},
     },
@@ -46,7 +46,7 @@ pub trait Dialect: Debug + Send + Sync {
     /// # Errors
     ///
     /// Fails if the bytes are no JSON object, or parsers could disagree about them.
-    fn parse_request(&self, body: Bytes) -> Result<Document, DialectError> {
+    fn parse_request(&self, body: Bytes) -> Result<Document> {
         parse_document(body)
     }
 
@@ -57,14 +57,14 @@ pub trait Dialect: Debug + Send + Sync {
     ///
     /// Fails if the body names no model, or another one than the path, and for fields that
     /// hooks cannot see through.
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError>;
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped>;
 
     /// Returns the name that a request body gives its session, if the API has a field for it.
     ///
     /// # Errors
     ///
     /// Fails if the name is no text.
-    fn session_in(&self, _body: &Document) -> Result<Option<String>, DialectError> {
+    fn session_in(&self, _body: &Document) -> Result<Option<String>> {
         Ok(None)
     }
 
@@ -79,28 +79,28 @@ pub trait Dialect: Debug + Send + Sync {
         call: &Call,
         envelope: Option<&Document>,
         document: &Document,
-    ) -> Result<Bytes, DialectError>;
+    ) -> Result<Bytes>;
 
     /// Reads a whole response.
     ///
     /// # Errors
     ///
     /// Fails if hooks could not see all of it.
-    fn open_response(&self, body: Bytes) -> Result<ResponseDocument, DialectError>;
+    fn open_response(&self, body: Bytes) -> Result<ResponseDocument>;
 
     /// Returns a whole response as the agent receives it.
     ///
     /// # Errors
     ///
     /// Fails if an edit cannot be written.
-    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError>;
+    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes>;
 
     /// Returns what a request body refers to of earlier responses.
     ///
     /// # Errors
     ///
     /// Fails if a reference is ambiguous.
-    fn request_references(&self, _body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+    fn request_references(&self, _body: &Document) -> Result<Vec<ContentReference>> {
         Ok(Vec::new())
     }
 
@@ -150,14 +150,14 @@ pub trait ReadChunks: Debug + Send {
     /// # Errors
     ///
     /// Fails if hooks could not see all of it.
-    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError>;
+    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>>;
 
     /// Reads the terminator of a stream, see [`is_terminator`].
     ///
     /// # Errors
     ///
     /// Fails if the stream cannot end with it.
-    fn read_terminator(&mut self) -> Result<(), DialectError> {
+    fn read_terminator(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -166,7 +166,7 @@ pub trait ReadChunks: Debug + Send {
     /// # Errors
     ///
     /// Fails if the stream is not complete.
-    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+    fn finish(&mut self) -> Result<Option<ResponseDocument>> {
         Ok(None)
     }
 }
@@ -185,7 +185,7 @@ pub fn is_terminator(data: &[u8]) -> bool {
 pub fn read_stream(
     dialect: &dyn Dialect,
     events: impl IntoIterator<Item = Bytes>,
-) -> Result<Vec<ResponseDocument>, DialectError> {
+) -> Result<Vec<ResponseDocument>> {
     let mut reader = dialect.chunk_reader();
     let mut chunks = Vec::new();
     for event in events {
@@ -206,12 +206,12 @@ pub trait WriteChunks: Debug + Send + Sync {
     /// # Errors
     ///
     /// Fails if an edit cannot be written.
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError>;
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()>;
 
     /// Ends the stream.
     ///
     /// # Errors
     ///
     /// Fails if what is still open cannot be closed.
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError>;
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<()>;
 }

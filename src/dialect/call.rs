@@ -3,7 +3,7 @@
 use crate::{
     dialect::{
         document::Document,
-        error::{DialectError, RequestLineError},
+        error::{RequestLineError, Result},
         method::{Access, Api, Framing, MethodSpec, Operation},
         query::{self, Query},
         request_field::AllowedFields,
@@ -66,13 +66,13 @@ impl Call {
     ) -> Result<Self, RequestLineError> {
         let Query { framing, forwarded } = query::parse(query, method.api, method.operation)?;
         let model = parameters.iter().find(|(name, _)| *name == "model");
+        let owned = parameters
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
         Ok(Self {
             method,
             model: model.and_then(|(_, value)| ModelName::parse(value)),
-            parameters: parameters
-                .iter()
-                .map(|(name, value)| (*name, (*value).to_owned()))
-                .collect(),
+            parameters: owned.collect(),
             operation: match method.operation {
                 Operation::Stream(_) => Operation::Stream(framing),
                 operation => operation,
@@ -177,7 +177,7 @@ impl Call {
     }
 
     /// Writes the model, which hooks may have changed, into a body that names another one.
-    pub(crate) fn write_model(&self, body: &mut Document) -> Result<(), DialectError> {
+    pub(crate) fn write_model(&self, body: &mut Document) -> Result<()> {
         let named = body.string(&["model"])?;
         let named = named.as_deref().and_then(ModelName::parse);
         match &self.model {

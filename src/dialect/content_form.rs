@@ -6,25 +6,24 @@
 //! signatures, has no part. To write an edit back, the dialect reads the unedited body again
 //! and gives both lists to [`splice_list`].
 
-mod answer_labels;
 mod hosted_servers;
 mod labels;
 mod object_search;
 mod other_models;
 mod private_fields;
-mod request_labels;
 mod splice;
 mod text_template;
 
 pub use self::{
-    answer_labels::{ActOnObject, AnswerLabels, VisitObjects},
     hosted_servers::{has_hosted_server, is_hosted_server},
-    labels::{join_labels, keep_fields, read_labels, remove_labels, write_labels},
+    labels::{
+        ActOnObject, AnswerLabels, RequestLabels, VisitObjects, add_labels, join_labels,
+        keep_fields, read_labels, remove_labels, write_labels,
+    },
     object_search::{any_object, any_object_with},
     other_models::{FALLBACK_MODELS, hosted_tool, named_models, other_models},
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
-    request_labels::RequestLabels,
-    splice::{numbered, source_of, splice_list, with_source},
+    splice::{numbered, parts_in, source_of, splice_list, with_source},
     text_template::{TextEvent, TextTemplate},
 };
-pub use crate::dialect::google::fields::{LABELS, PRECEDING, SOURCE};
+pub use crate::dialect::google::fields::{PRECEDING, SOURCE};

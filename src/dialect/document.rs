@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 pub use strict_json::{Document, write_array};
 use strict_json::{FreeField, FreeFields, Names};
 
-use crate::dialect::error::DialectError;
+use crate::dialect::error::{DialectError, Result, field_error};
 
 /// Fields with free-form keys: arguments, results, schemas, labels. Below them only exact
 /// duplicates of keys are refused.
@@ -38,12 +38,12 @@ const fn free(name: &'static str) -> FreeField {
 /// # Errors
 ///
 /// Fails if the bytes are no JSON object, or parsers could disagree about them.
-pub fn parse_document(bytes: Bytes) -> Result<Document, DialectError> {
+pub fn parse_document(bytes: Bytes) -> Result<Document> {
     Document::parse(bytes, Names::Fields(FREE_FORM))
 }
 
 /// Checks that parsers cannot disagree about a part of a response.
-pub fn check_part(text: &[u8]) -> Result<(), DialectError> {
+pub fn check_part(text: &[u8]) -> Result<()> {
     Ok(strict_json::check(text, Names::Fields(FREE_FORM))?)
 }
 
@@ -53,7 +53,7 @@ pub fn check_part(text: &[u8]) -> Result<(), DialectError> {
 /// # Errors
 ///
 /// Fails for invalid JSON, and for JSON that parsers could disagree about.
-pub fn parse(text: &str) -> Result<Value, DialectError> {
+pub fn parse(text: &str) -> Result<Value> {
     strict_json::check(text.as_bytes(), Names::Free)?;
     serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))
 }
@@ -63,7 +63,7 @@ pub fn parse(text: &str) -> Result<Value, DialectError> {
 /// # Errors
 ///
 /// Fails if it is of another type.
-pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, DialectError> {
+pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
     serde_json::from_slice(json).map_err(|error| DialectError::Json(error.to_string()))
 }
 
@@ -72,7 +72,7 @@ pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, DialectError> {
 /// # Errors
 ///
 /// Fails if an edit of the document is no JSON.
-pub fn to_value(document: &Document) -> Result<Value, DialectError> {
+pub fn to_value(document: &Document) -> Result<Value> {
     read_json(&document.to_bytes())
 }
 
@@ -96,7 +96,7 @@ pub fn retain_elements(
     document: &mut Document,
     field: &[&str],
     mut keep: impl FnMut(usize) -> bool,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let list = document.list(field)?.unwrap_or_default();
     let count = list.len();
     let kept = list.into_iter().enumerate();
@@ -116,8 +116,61 @@ pub fn retain_elements(
 /// # Errors
 ///
 /// Fails if the value is no object.
-pub fn to_document(value: &Value) -> Result<Document, DialectError> {
+pub fn to_document(value: &Value) -> Result<Document> {
     Document::from_checked(value.to_string().into())
+}
+
+/// Copies a field of another document under another name, if it is present there.
+///
+/// # Errors
+///
+/// Fails if either document has the field in another spelling.
+pub fn copy_field(to: &mut Document, field: &[&str], from: &Document, name: &[&str]) -> Result<()> {
+    match from.bytes_of(name)? {
+        Some(value) => to.set_bytes(field, value),
+        None => Ok(()),
+    }
+}
+
+/// Sets a field, or removes it if there is no value for it.
+///
+/// # Errors
+///
+/// Fails if the document has the field in another spelling.
+pub fn set_or_remove(document: &mut Document, field: &[&str], value: Option<Value>) -> Result<()> {
+    match value {
+        Some(value) => document.set(field, &value),
+        None => document.remove(field),
+    }
+}
+
+/// Returns an object that must be present.
+///
+/// # Errors
+///
+/// Fails if it is absent or has another type.
+pub fn required_child(document: &Document, field: &'static str) -> Result<Document> {
+    let child = document.child(&[field])?;
+    child.ok_or_else(|| field_error(field, "an object"))
+}
+
+/// Returns whether two lists of documents are the same JSON, byte for byte.
+pub fn same_bytes(one: &[Document], other: &[Document]) -> bool {
+    let one = one.iter().map(Document::to_bytes);
+    one.eq(other.iter().map(Document::to_bytes))
+}
+
+/// Returns whether a condition that may fail holds for any element.
+pub fn try_any<T>(
+    elements: impl IntoIterator<Item = T>,
+    mut holds: impl FnMut(T) -> Result<bool>,
+) -> Result<bool> {
+    for element in elements {
+        if holds(element)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Inserts a field into a JSON object.
@@ -132,7 +185,7 @@ pub fn insert(object: &mut Value, key: &str, value: impl Into<Value>) {
 /// # Errors
 ///
 /// Fails if the document has the field in another spelling.
-pub fn first_byte(document: &Document, field: &[&str]) -> Result<Option<u8>, DialectError> {
+pub fn first_byte(document: &Document, field: &[&str]) -> Result<Option<u8>> {
     let value = document.bytes_of(field)?;
     let value = value.filter(|value| **value != *b"null");
     Ok(value.and_then(|value| value.first().copied()))
@@ -143,7 +196,7 @@ pub fn first_byte(document: &Document, field: &[&str]) -> Result<Option<u8>, Dia
 /// # Errors
 ///
 /// Fails if the document has the field in another spelling.
-pub fn is_set(document: &Document, field: &[&str]) -> Result<bool, DialectError> {
+pub fn is_set(document: &Document, field: &[&str]) -> Result<bool> {
     Ok(first_byte(document, field)?.is_some())
 }
 
@@ -152,7 +205,7 @@ pub fn is_set(document: &Document, field: &[&str]) -> Result<bool, DialectError>
 /// # Errors
 ///
 /// Fails if both are set.
-pub fn refuse_pair(document: &Document, one: &[&str], other: &[&str]) -> Result<(), DialectError> {
+pub fn refuse_pair(document: &Document, one: &[&str], other: &[&str]) -> Result<()> {
     if is_set(document, one)? && is_set(document, other)? {
         let field = one.first().copied().unwrap_or_default();
         return Err(DialectError::Ambiguous(field.to_owned()));
@@ -165,7 +218,7 @@ pub fn refuse_pair(document: &Document, one: &[&str], other: &[&str]) -> Result<
 /// # Errors
 ///
 /// Fails if the document has the field in another spelling.
-pub fn integer(document: &Document, field: &[&str]) -> Result<Option<u64>, DialectError> {
+pub fn integer(document: &Document, field: &[&str]) -> Result<Option<u64>> {
     Ok(document.get(field)?.and_then(|value| value.as_u64()))
 }
 
@@ -174,7 +227,7 @@ pub fn integer(document: &Document, field: &[&str]) -> Result<Option<u64>, Diale
 /// # Errors
 ///
 /// Fails for invalid JSON, and for JSON that parsers could disagree about.
-pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
+pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>> {
     let layout = strict_json::lay_out(bytes, Names::Fields(FREE_FORM), 1)?;
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return Ok(vec![bytes.clone()]);

@@ -3,6 +3,9 @@
 pub use strict_json::DocumentError as DialectError;
 use thiserror::Error;
 
+/// Result of reading or writing a document of a model API.
+pub type Result<T, E = DialectError> = std::result::Result<T, E>;
+
 /// Error of a request line with a refused method or query parameter.
 #[derive(Debug, Error)]
 pub enum RequestLineError {

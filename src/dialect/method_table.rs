@@ -97,9 +97,8 @@ fn match_path<'a>(
     let versions = dialect.versions();
     let mut patterns = template.split('/').skip(1).peekable();
     let mut segments = path.strip_prefix('/')?.split('/').peekable();
-    let has_version = segments
-        .peek()
-        .is_some_and(|segment| versions.contains(segment));
+    let first = segments.peek();
+    let has_version = first.is_some_and(|segment| versions.contains(segment));
     if let Some(version) = dialect.default_version()
         && !has_version
         && patterns.peek() == Some(&"{version}")

@@ -1,9 +1,7 @@
 //! Shared by the two APIs of OpenAI: error bodies and fields of requests.
 
 pub mod hosted_search;
-pub mod other_models;
 pub mod request_fields;
-pub mod storage;
 pub mod usage;
 
 use serde_json::{Value, json};

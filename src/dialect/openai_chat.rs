@@ -20,7 +20,7 @@ use crate::{
         api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
         call::Call,
         document::Document,
-        error::DialectError,
+        error::Result,
         google::response::document::ResponseDocument,
         method::{
             Access::{ByName, Open},
@@ -49,15 +49,15 @@ impl Dialect for OpenAiChat {
         Some("v1")
     }
 
-    fn parse_request(&self, body: Bytes) -> Result<Document, DialectError> {
+    fn parse_request(&self, body: Bytes) -> Result<Document> {
         fields::parse(body)
     }
 
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped> {
         request::open_request(call, body)
     }
 
-    fn session_in(&self, body: &Document) -> Result<Option<String>, DialectError> {
+    fn session_in(&self, body: &Document) -> Result<Option<String>> {
         session_in(body)
     }
 
@@ -66,17 +66,17 @@ impl Dialect for OpenAiChat {
         call: &Call,
         envelope: Option<&Document>,
         document: &Document,
-    ) -> Result<Bytes, DialectError> {
+    ) -> Result<Bytes> {
         request::close_request(call, envelope, document)
     }
 
-    fn open_response(&self, body: Bytes) -> Result<ResponseDocument, DialectError> {
+    fn open_response(&self, body: Bytes) -> Result<ResponseDocument> {
         let document = fields::parse(body.clone())?;
         let form = response::whole::read_whole(&document)?;
         ResponseDocument::from_form(&form, vec![body])
     }
 
-    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError> {
+    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes> {
         let after = Document::from_checked(response.current_bytes())?;
         let wire = response.wire().and_then(|events| events.first());
         let Some(body) = wire else {

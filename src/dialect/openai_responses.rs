@@ -7,7 +7,6 @@
 mod calls;
 mod chunk_view;
 mod fields;
-mod marks;
 mod methods;
 mod preceding;
 mod references;
@@ -30,7 +29,7 @@ use crate::{
         call::Call,
         content_reference::ContentReference,
         document::Document,
-        error::DialectError,
+        error::Result,
         google::response::document::ResponseDocument,
         method::{Api, Framing, MethodSpec, Operation},
         openai::{
@@ -59,11 +58,11 @@ impl Dialect for OpenAiResponses {
         Some("v1")
     }
 
-    fn parse_request(&self, body: Bytes) -> Result<Document, DialectError> {
+    fn parse_request(&self, body: Bytes) -> Result<Document> {
         fields::parse(body)
     }
 
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped> {
         call.model = read_model(&body)?;
         if call.model.is_none() && call.operation != Operation::CountTokens {
             return Err(no_model());
@@ -83,7 +82,7 @@ impl Dialect for OpenAiResponses {
         Ok(unwrapped(document, body))
     }
 
-    fn session_in(&self, body: &Document) -> Result<Option<String>, DialectError> {
+    fn session_in(&self, body: &Document) -> Result<Option<String>> {
         session_in(body)
     }
 
@@ -92,24 +91,24 @@ impl Dialect for OpenAiResponses {
         call: &Call,
         envelope: Option<&Document>,
         document: &Document,
-    ) -> Result<Bytes, DialectError> {
+    ) -> Result<Bytes> {
         match envelope {
             Some(body) => request::close_request(call, body, document),
             None => Ok(document.to_bytes()),
         }
     }
 
-    fn open_response(&self, body: Bytes) -> Result<ResponseDocument, DialectError> {
+    fn open_response(&self, body: Bytes) -> Result<ResponseDocument> {
         ResponseDocument::from_form(&response::open_response(&body)?, vec![body])
     }
 
-    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError> {
+    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes> {
         let view = ChunkView::read(response.document())?;
         let original = response.wire().and_then(|events| events.first());
         response::close_response(original, &view)
     }
 
-    fn request_references(&self, body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+    fn request_references(&self, body: &Document) -> Result<Vec<ContentReference>> {
         references::of_request(body)
     }
 

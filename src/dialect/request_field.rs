@@ -2,7 +2,7 @@
 //! them by name.
 
 use crate::dialect::{
-    error::DialectError,
+    error::{DialectError, Result},
     method::{
         Access::{self, ByName, Never, Open},
         Api, HookCoverage,
@@ -211,7 +211,7 @@ impl AllowedFields {
     /// # Errors
     ///
     /// Fails if the field is not allowed. One that the API is not known to have never is.
-    pub fn check(self, api: Api, field: RequestField) -> Result<(), DialectError> {
+    pub fn check(self, api: Api, field: RequestField) -> Result<()> {
         let fields = FIELDS.iter().filter(|spec| spec.kind == field);
         match fields.clone().find(|spec| spec.api == api) {
             Some(spec) if spec.access == Open || self.contains(field) => Ok(()),

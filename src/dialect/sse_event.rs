@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use memchr::memchr2;
 
-use crate::dialect::error::{DialectError, field_error};
+use crate::dialect::error::{Result, field_error};
 
 /// Checks the name of an event, which clients read from a line of its own.
 ///
@@ -11,7 +11,7 @@ use crate::dialect::error::{DialectError, field_error};
 ///
 /// Fails for characters that no API has in a name, because they could end the line and begin
 /// another event.
-pub fn check_event_name(name: &str) -> Result<(), DialectError> {
+pub fn check_event_name(name: &str) -> Result<()> {
     if name.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(())
     } else {

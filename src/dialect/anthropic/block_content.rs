@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::fields::{TEXT, TYPE},
     document::{Document, write_array},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
 };
 
 /// Content that is one text or a list of blocks.
@@ -25,7 +25,7 @@ impl BlockContent {
     /// # Errors
     ///
     /// Fails if it is neither a string nor a list of objects.
-    pub fn read(document: &Document, field: &'static str) -> Result<Option<Self>, DialectError> {
+    pub fn read(document: &Document, field: &'static str) -> Result<Option<Self>> {
         let Some(bytes) = document.bytes_of(&[field])? else {
             return Ok(None);
         };
@@ -38,7 +38,7 @@ impl BlockContent {
     }
 
     /// Returns the blocks. A text counts as one text block.
-    pub fn into_blocks(self) -> Result<Vec<Document>, DialectError> {
+    pub fn into_blocks(self) -> Result<Vec<Document>> {
         match self {
             Self::Text(text) => Ok(vec![text_block(text)?]),
             Self::Blocks(blocks) => Ok(blocks),
@@ -52,7 +52,7 @@ impl BlockContent {
 }
 
 /// Returns a text block with the JSON of a string.
-pub fn text_block(text: Bytes) -> Result<Document, DialectError> {
+pub fn text_block(text: Bytes) -> Result<Document> {
     let mut block = Document::empty();
     block.set(TYPE, &json!("text"))?;
     block.set_bytes(TEXT, text)?;
@@ -60,7 +60,7 @@ pub fn text_block(text: Bytes) -> Result<Document, DialectError> {
 }
 
 /// Returns the JSON of edited content. Blocks of text alone become one text, if it was one.
-pub fn write_blocks(blocks: &[Bytes], was_text: bool) -> Result<Bytes, DialectError> {
+pub fn write_blocks(blocks: &[Bytes], was_text: bool) -> Result<Bytes> {
     if was_text && let Some(text) = as_text(blocks)? {
         return Ok(text);
     }
@@ -69,7 +69,7 @@ pub fn write_blocks(blocks: &[Bytes], was_text: bool) -> Result<Bytes, DialectEr
 
 /// Returns blocks as one text with a blank line between them; `None` if any of them has more than
 /// a text.
-fn as_text(blocks: &[Bytes]) -> Result<Option<Bytes>, DialectError> {
+fn as_text(blocks: &[Bytes]) -> Result<Option<Bytes>> {
     if let [block] = blocks {
         let block = Document::from_checked(block.clone())?;
         let text = is_plain_text(&block)?.then(|| block.bytes_of(TEXT));
@@ -86,7 +86,7 @@ fn as_text(blocks: &[Bytes]) -> Result<Option<Bytes>, DialectError> {
     Ok(Some(json!(texts.join("\n\n")).to_string().into()))
 }
 
-fn is_plain_text(block: &Document) -> Result<bool, DialectError> {
+fn is_plain_text(block: &Document) -> Result<bool> {
     let is_text = block.string(TYPE)?.as_deref() == Some("text");
     Ok(is_text && block.has_only(&["type", "text"]))
 }

@@ -17,8 +17,8 @@ use crate::dialect::{
         tool_use::{INPUT, create_call},
     },
     content_form::{PRECEDING, SOURCE, source_of, splice_list, write_labels},
-    document::{Document, elements},
-    error::DialectError,
+    document::{Document, copy_field, elements},
+    error::Result,
     google::is_thought,
 };
 
@@ -33,7 +33,7 @@ pub fn edit_blocks(
     originals: &[Bytes],
     before: &[Document],
     after: &[Document],
-) -> Result<Vec<Bytes>, DialectError> {
+) -> Result<Vec<Bytes>> {
     let after = without_emptied(before, after)?;
     let originals = move_cache_marks(originals, before, &after)?;
     let rewrite = |index: usize, before: &Document, after: &Document| {
@@ -47,7 +47,7 @@ pub fn edit_blocks(
 
 /// Returns the blocks of a message without original: of a denial or of a hook. A message with
 /// calls begins with its thinking, as the API requires.
-pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>, DialectError> {
+pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>> {
     let mut blocks = Vec::new();
     let mut has_calls = false;
     for part in parts {
@@ -65,7 +65,7 @@ pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>, DialectError> {
 
 /// Returns the parts without the texts of which an edit left nothing but white space, which the
 /// API refuses.
-fn without_emptied(before: &[Document], after: &[Document]) -> Result<Vec<Document>, DialectError> {
+fn without_emptied(before: &[Document], after: &[Document]) -> Result<Vec<Document>> {
     let unedited: HashSet<Bytes> = before.iter().map(Document::to_bytes).collect();
     let mut kept = Vec::with_capacity(after.len());
     for part in after {
@@ -77,17 +77,13 @@ fn without_emptied(before: &[Document], after: &[Document]) -> Result<Vec<Docume
     Ok(kept)
 }
 
-fn has_blank_text(part: &Document) -> Result<bool, DialectError> {
+fn has_blank_text(part: &Document) -> Result<bool> {
     let text = part.string(TEXT)?;
     Ok(text.is_some_and(|text| text.trim().is_empty()))
 }
 
 /// Writes an edited part to its block.
-fn write_part(
-    block: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+fn write_part(block: &mut Document, before: &Document, after: &Document) -> Result<()> {
     write_labels(block, before, after)?;
     if let Some(text) = after.bytes_of(TEXT)? {
         if before.bytes_of(TEXT)?.as_ref() == Some(&text) {
@@ -118,10 +114,8 @@ fn write_part(
         return write_texts(block, after);
     }
     if let Some(mut edited) = after.child(BLOCK)? {
-        if let Some(changes) = block.bytes_of(TOOL_CHANGES)? {
-            // Withheld tools were removed from them.
-            edited.set_bytes(TOOL_CHANGES, changes)?;
-        }
+        // Withheld tools were removed from them.
+        copy_field(&mut edited, TOOL_CHANGES, block, TOOL_CHANGES)?;
         *block = edited;
     }
     Ok(())
@@ -129,11 +123,7 @@ fn write_part(
 
 /// Writes an edited tool result: text, blocks or an error. Media stay if the result has them
 /// still.
-fn write_result(
-    block: &mut Document,
-    before: Option<&Document>,
-    after: &Document,
-) -> Result<(), DialectError> {
+fn write_result(block: &mut Document, before: Option<&Document>, after: &Document) -> Result<()> {
     let response = after.child(RESPONSE)?.unwrap_or_default();
     let had_media = before.is_some_and(|before| before.has(PARTS));
     let keeps_media = had_media && after.has(PARTS);
@@ -167,22 +157,14 @@ fn write_result(
 
 /// Returns the blocks of an edited output: a text takes the place of the first text block, a list
 /// that of the blocks without media.
-fn output_blocks(
-    content: &ResultContent,
-    output: Bytes,
-    keeps_media: bool,
-) -> Result<Vec<Bytes>, DialectError> {
+fn output_blocks(content: &ResultContent, output: Bytes, keeps_media: bool) -> Result<Vec<Bytes>> {
     let is_text = output.first() == Some(&b'"');
     let mut new = Vec::new();
     if is_text {
         // Everything else in the block, such as citations, belongs to the old text.
-        let mark = content.others().next();
-        let mark = mark
-            .map(|block| block.bytes_of(CACHE_CONTROL))
-            .transpose()?;
         let mut block = text_block(output)?;
-        if let Some(mark) = mark.flatten() {
-            block.set_bytes(CACHE_CONTROL, mark)?;
+        if let Some(old) = content.others().next() {
+            copy_field(&mut block, CACHE_CONTROL, old, CACHE_CONTROL)?;
         }
         new.push(block.to_bytes());
     } else {
@@ -212,7 +194,7 @@ fn output_blocks(
 
 /// Returns the block of a new part, with the thinking blocks that belong to a call in front of
 /// it. A thought alone has none.
-fn create_block(part: &Document) -> Result<Vec<Bytes>, DialectError> {
+fn create_block(part: &Document) -> Result<Vec<Bytes>> {
     if let Some(call) = part.child(FUNCTION_CALL)? {
         let mut blocks = part.list(&[PRECEDING])?.unwrap_or_default();
         blocks.push(create_call(&call)?);
@@ -221,9 +203,7 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>, DialectError> {
     if let Some(result) = part.child(FUNCTION_RESPONSE)? {
         let mut block = Document::empty();
         block.set(&["type"], &json!("tool_result"))?;
-        if let Some(id) = result.bytes_of(ID)? {
-            block.set_bytes(TOOL_USE_ID, id)?;
-        }
+        copy_field(&mut block, TOOL_USE_ID, &result, ID)?;
         write_result(&mut block, None, &result)?;
         return Ok(vec![block.to_bytes()]);
     }
@@ -238,16 +218,13 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>, DialectError> {
         let block = whole_block(part)?;
         return Ok(block.iter().map(Document::to_bytes).collect());
     }
-    let media = create_media(part)?;
-    Ok(media
-        .into_iter()
-        .map(|block| block.to_string().into())
-        .collect())
+    let media = create_media(part)?.into_iter();
+    Ok(media.map(|block| block.to_string().into()).collect())
 }
 
 /// Returns the block of a part that is shown whole; `None` for an event. A compaction begins empty,
 /// and its only delta holds all of it.
-fn whole_block(part: &Document) -> Result<Option<Document>, DialectError> {
+fn whole_block(part: &Document) -> Result<Option<Document>> {
     let Some(mut block) = part.child(BLOCK)? else {
         return Ok(None);
     };
@@ -265,7 +242,7 @@ fn move_cache_marks(
     originals: &[Bytes],
     before: &[Document],
     after: &[Document],
-) -> Result<Vec<Bytes>, DialectError> {
+) -> Result<Vec<Bytes>> {
     let kept: BTreeSet<usize> = after.iter().filter_map(source_of).collect();
     let removed = before.iter().filter_map(source_of);
     let mut originals = originals.to_vec();

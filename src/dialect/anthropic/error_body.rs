@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::model::ErrorInfo;
+use crate::{dialect::document::insert, model::ErrorInfo};
 
 /// Returns an error in the format of the API, with the reason beside the message.
 pub fn messages_error(error: &ErrorInfo) -> Value {
@@ -14,8 +14,8 @@ pub fn messages_error(error: &ErrorInfo) -> Value {
             "reason": error.reason,
         },
     });
-    if let (false, Some(fields)) = (error.request_id.is_empty(), body.as_object_mut()) {
-        fields.insert("request_id".to_owned(), json!(error.request_id));
+    if !error.request_id.is_empty() {
+        insert(&mut body, "request_id", error.request_id.as_str());
     }
     body
 }

@@ -11,7 +11,7 @@ pub use crate::dialect::google::fields::{
 use crate::dialect::{
     content_form::SOURCE,
     document::Document,
-    error::{DialectError, field_error},
+    error::{Result, field_error},
 };
 
 pub const ARGUMENTS: &[&str] = &["args"];
@@ -52,7 +52,7 @@ const FREE_FORM: &FreeFields = &FreeFields::new(&[
 /// # Errors
 ///
 /// Fails if the bytes are no JSON object, or parsers could disagree about them.
-pub fn parse_strict(bytes: Bytes) -> Result<Document, DialectError> {
+pub fn parse_strict(bytes: Bytes) -> Result<Document> {
     Document::parse(bytes, Names::Fields(FREE_FORM))
 }
 
@@ -61,10 +61,9 @@ pub fn parse_strict(bytes: Bytes) -> Result<Document, DialectError> {
 /// # Errors
 ///
 /// Fails if it is absent.
-pub fn type_of(document: &Document) -> Result<String, DialectError> {
-    document
-        .string(TYPE)?
-        .ok_or_else(|| field_error("type", "a string"))
+pub fn type_of(document: &Document) -> Result<String> {
+    let kind = document.string(TYPE)?;
+    kind.ok_or_else(|| field_error("type", "a string"))
 }
 
 /// Returns the JSON of a field that must be a string.
@@ -72,22 +71,21 @@ pub fn type_of(document: &Document) -> Result<String, DialectError> {
 /// # Errors
 ///
 /// Fails if it is absent or has another type.
-pub fn string_bytes(document: &Document, field: &'static str) -> Result<Bytes, DialectError> {
+pub fn string_bytes(document: &Document, field: &'static str) -> Result<Bytes> {
     let bytes = document.bytes_of(&[field])?;
-    bytes
-        .filter(|bytes| bytes.first() == Some(&b'"'))
-        .ok_or_else(|| field_error(field, "a string"))
+    let text = bytes.filter(|bytes| bytes.first() == Some(&b'"'));
+    text.ok_or_else(|| field_error(field, "a string"))
 }
 
 /// Returns a part with one field.
-pub fn field_part(field: &[&str], value: Bytes) -> Result<Document, DialectError> {
+pub fn field_part(field: &[&str], value: Bytes) -> Result<Document> {
     let mut part = Document::empty();
     part.set_bytes(field, value)?;
     Ok(part)
 }
 
 /// Returns a part with its source.
-pub fn with_source(mut part: Document, source: usize) -> Result<Bytes, DialectError> {
+pub fn with_source(mut part: Document, source: usize) -> Result<Bytes> {
     part.set(&[SOURCE], &json!(source))?;
     Ok(part.to_bytes())
 }

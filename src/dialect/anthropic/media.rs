@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     anthropic::fields::{BLOCK, FILE_DATA, INLINE_DATA, field_part, type_of},
-    document::Document,
-    error::DialectError,
+    document::{Document, copy_field, insert},
+    error::Result,
 };
 
 const SOURCE_FIELD: &[&str] = &["source"];
@@ -20,11 +20,10 @@ pub fn is_media_type(kind: &str) -> bool {
 
 /// Returns the part of an image or a document; `None` if its source is text or blocks, which are
 /// shown with the block.
-pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
+pub fn read_media(block: &Document) -> Result<Option<Document>> {
     let Some(source) = block.child(SOURCE_FIELD)? else {
         return Ok(None);
     };
-    let media_type = source.bytes_of(&["media_type"])?;
     let (field, data_field, from) = match type_of(&source)?.as_str() {
         "base64" => (INLINE_DATA, "data", "data"),
         "url" => (FILE_DATA, "fileUri", "url"),
@@ -32,12 +31,8 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
         _ => return Ok(None),
     };
     let mut data = Document::empty();
-    if let Some(media_type) = media_type {
-        data.set_bytes(&["mimeType"], media_type)?;
-    }
-    if let Some(bytes) = source.bytes_of(&[from])? {
-        data.set_bytes(&[data_field], bytes)?;
-    }
+    copy_field(&mut data, &["mimeType"], &source, &["media_type"])?;
+    copy_field(&mut data, &[data_field], &source, &[from])?;
     let mut part = field_part(field, data.to_bytes())?;
     if let Some(texts) = texts_beside(block)? {
         part.set_child(BLOCK, &texts)?;
@@ -46,7 +41,7 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
 }
 
 /// Writes edited texts beside the media back.
-pub fn write_texts(block: &mut Document, part: &Document) -> Result<(), DialectError> {
+pub fn write_texts(block: &mut Document, part: &Document) -> Result<()> {
     if let Some(texts) = part.child(BLOCK)? {
         for (key, value) in texts.fields() {
             block.set_bytes(&[&*key], value)?;
@@ -56,7 +51,7 @@ pub fn write_texts(block: &mut Document, part: &Document) -> Result<(), DialectE
 }
 
 /// Returns media that have no block yet, such as those of a created message.
-pub fn create_media(part: &Document) -> Result<Option<Value>, DialectError> {
+pub fn create_media(part: &Document) -> Result<Option<Value>> {
     let kind_of = |media_type: &str| match media_type.split_once('/') {
         Some(("image", _)) => "image",
         _ => "document",
@@ -69,16 +64,15 @@ pub fn create_media(part: &Document) -> Result<Option<Value>, DialectError> {
     };
     let media_type = data.string(&["mimeType"])?.unwrap_or_default();
     let mut source = json!({ "type": source_type, field: data.get(&[from])? });
-    if let (Some(fields), "base64") = (source.as_object_mut(), source_type) {
-        fields.insert("media_type".to_owned(), json!(media_type));
+    if source_type == "base64" {
+        insert(&mut source, "media_type", media_type.as_str());
     }
-    Ok(Some(
-        json!({ "type": kind_of(&media_type), "source": source }),
-    ))
+    let kind = kind_of(&media_type);
+    Ok(Some(json!({ "type": kind, "source": source })))
 }
 
 /// Returns the fields of a block that a model reads beside its media.
-fn texts_beside(block: &Document) -> Result<Option<Document>, DialectError> {
+fn texts_beside(block: &Document) -> Result<Option<Document>> {
     let mut texts = Document::empty();
     for (key, value) in block.fields() {
         if !TEXTLESS_FIELDS.contains(&&*key) && *value != *b"null" {

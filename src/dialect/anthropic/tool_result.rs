@@ -11,14 +11,14 @@ use crate::dialect::{
     },
     content_form::read_labels,
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
 };
 
 pub const TOOL_USE_ID: &[&str] = &["tool_use_id"];
 pub const IS_ERROR: &[&str] = &["is_error"];
 
 /// Returns the field of a function's response that holds the result of a tool.
-pub fn outcome_field(block: &Document) -> Result<&'static str, DialectError> {
+pub fn outcome_field(block: &Document) -> Result<&'static str> {
     let is_error = block.get(IS_ERROR)? == Some(json!(true));
     Ok(if is_error { "error" } else { "output" })
 }
@@ -33,13 +33,13 @@ pub enum ResultContent {
 }
 
 impl ResultContent {
-    pub fn read(block: &Document) -> Result<Self, DialectError> {
+    pub fn read(block: &Document) -> Result<Self> {
         let blocks = match BlockContent::read(block, "content")? {
             None => return Ok(Self::Text(Bytes::from_static(b"\"\""))),
             Some(BlockContent::Text(text)) => return Ok(Self::Text(text)),
             Some(BlockContent::Blocks(blocks)) => blocks,
         };
-        let read = |inner: Document| -> Result<_, DialectError> {
+        let read = |inner: Document| -> Result<_> {
             let media = match type_of(&inner)?.as_str() {
                 kind if is_media_type(kind) => read_media(&inner)?,
                 "text" => {
@@ -58,10 +58,8 @@ impl ResultContent {
 
     /// Returns the blocks that are no media.
     pub fn others(&self) -> impl Iterator<Item = &Document> {
-        self.blocks()
-            .iter()
-            .filter(|(_, media)| media.is_none())
-            .map(|(block, _)| block)
+        let others = self.blocks().iter().filter(|(_, media)| media.is_none());
+        others.map(|(block, _)| block)
     }
 
     pub fn media(&self) -> impl Iterator<Item = &Document> {
@@ -76,7 +74,7 @@ impl ResultContent {
     }
 
     /// Returns the JSON that hooks see: one text, or the blocks if there is more.
-    pub fn output(&self) -> Result<Bytes, DialectError> {
+    pub fn output(&self) -> Result<Bytes> {
         match self {
             Self::Text(text) => Ok(text.clone()),
             Self::Blocks(_) => {

@@ -5,33 +5,27 @@ use serde_json::json;
 
 use crate::dialect::{
     anthropic::fields::{ARGUMENTS, FUNCTION_CALL, ID, NAME, field_part, string_bytes},
-    document::Document,
-    error::DialectError,
+    document::{Document, copy_field},
+    error::Result,
 };
 
 pub const INPUT: &[&str] = &["input"];
 
 /// Returns the function call of a `tool_use` block.
-pub fn call_part(block: &Document) -> Result<Document, DialectError> {
+pub fn call_part(block: &Document) -> Result<Document> {
     let mut call = Document::empty();
-    if let Some(id) = block.bytes_of(ID)? {
-        call.set_bytes(ID, id)?;
-    }
+    copy_field(&mut call, ID, block, ID)?;
     call.set_bytes(NAME, string_bytes(block, "name")?)?;
-    if let Some(input) = block.bytes_of(INPUT)? {
-        call.set_bytes(ARGUMENTS, input)?;
-    }
+    copy_field(&mut call, ARGUMENTS, block, INPUT)?;
     field_part(FUNCTION_CALL, call.to_bytes())
 }
 
 /// Returns a `tool_use` block for a call.
-pub fn create_call(call: &Document) -> Result<Bytes, DialectError> {
+pub fn create_call(call: &Document) -> Result<Bytes> {
     let mut block = Document::empty();
     block.set(&["type"], &json!("tool_use"))?;
     for (field, from) in [(ID, ID), (NAME, NAME), (INPUT, ARGUMENTS)] {
-        if let Some(value) = call.bytes_of(from)? {
-            block.set_bytes(field, value)?;
-        }
+        copy_field(&mut block, field, call, from)?;
     }
     if !block.has(INPUT) {
         block.set(INPUT, &json!({}))?;

@@ -1,6 +1,6 @@
 //! MCP servers that the model API calls.
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{document::Document, error::Result};
 
 const TOOLS: &[&str] = &["tools"];
 
@@ -20,11 +20,8 @@ pub fn is_hosted_server(name: &str) -> bool {
 /// # Errors
 ///
 /// Fails if the tools are ambiguous.
-pub fn has_hosted_server(document: &Document) -> Result<bool, DialectError> {
-    for tool in document.children(TOOLS)?.unwrap_or_default() {
-        if tool.fields().any(|(key, _)| is_hosted_server(&key)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+pub fn has_hosted_server(document: &Document) -> Result<bool> {
+    let tools = document.children(TOOLS)?.unwrap_or_default();
+    let mut fields = tools.iter().flat_map(Document::fields);
+    Ok(fields.any(|(key, _)| is_hosted_server(&key)))
 }

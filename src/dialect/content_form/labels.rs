@@ -1,16 +1,158 @@
 //! Free texts beside the conversation: labels, a predicted answer and fields that hookgate does
 //! not interpret. Policies on texts see them as `labels`.
+//!
+//! Every object of a request or an answer may have such fields. Of answers, policies also remove
+//! tokens, which spell texts in pieces.
 
-use serde_json::{Map, Value};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, read_json},
-    error::DialectError,
-    google::fields::LABELS,
+    document::{Document, first_byte, read_json},
+    error::Result,
+    google::fields::{LABELS, LOGPROBS_RESULT},
 };
 
+/// Tokens of a text with their probabilities.
+const LOGPROBS: &[&str] = &["logprobs"];
+
+/// Acts on an object. The names are those of the fields that hold no text, or
+/// that hooks and policies see otherwise.
+pub type ActOnObject<'a> = &'a mut dyn FnMut(&mut Document, &[&str]) -> Result<()>;
+
+/// Calls a function for each object of a body or an event that may have labels. Objects that
+/// policies see whole are left out.
+pub type VisitObjects = fn(&mut Document, ActOnObject<'_>) -> Result<()>;
+
+/// The fields of an API's requests that are labels: of the body, and of the objects in one of its
+/// fields.
+#[derive(Debug)]
+pub struct RequestLabels {
+    /// Fields of the body that hooks and policies see otherwise, or that hold no text.
+    pub known: &'static [&'static str],
+    /// One of them, whose objects may have labels. In the content form, their labels have its name.
+    pub inner: &'static str,
+    pub visit: VisitObjects,
+}
+
+impl RequestLabels {
+    /// Returns the labels of a body, with a list of those of its objects, in the order of the
+    /// visit; `None` if there are none.
+    pub fn read(&self, body: &Document) -> Result<Option<Map<String, Value>>> {
+        let mut labels = read_labels(body, self.known)?;
+        let mut objects = Vec::new();
+        (self.visit)(&mut body.clone(), &mut |object, known| {
+            let labels = read_labels(object, known)?;
+            objects.extend((!labels.is_empty()).then_some(labels));
+            Ok(())
+        })?;
+        if !objects.is_empty() {
+            labels.insert(self.inner.to_owned(), objects.into());
+        }
+        Ok(Some(labels).filter(|labels| !labels.is_empty()))
+    }
+
+    /// Writes the labels of an edited request in the content form into its body, before any object
+    /// of the body is removed or inserted.
+    pub fn write(&self, body: &mut Document, before: &Document, after: &Document) -> Result<()> {
+        let objects_of = |form: &Document| -> Result<Vec<Map<String, Value>>> {
+            let labels = form.child(LABELS)?.unwrap_or_default();
+            let objects = labels.bytes_of(&[self.inner])?;
+            let objects = objects.map(|objects| read_json(&objects)).transpose()?;
+            Ok(objects.unwrap_or_default())
+        };
+        let edited = objects_of(after)?;
+        if objects_of(before)? != edited {
+            let mut edited = edited.iter();
+            (self.visit)(body, &mut |object, known| {
+                write_next_labels(object, known, &mut edited)
+            })?;
+        }
+        let mut before = before.clone();
+        before.edit_child(LABELS, |labels| labels.remove(&[self.inner]))?;
+        write_labels(body, &before, after)
+    }
+}
+
+/// The labels of a whole answer, or of the events of a chunk.
+#[derive(Debug, Default)]
+pub struct AnswerLabels {
+    /// For each event, the labels of the objects that have any, in the order of the visit.
+    events: Vec<Vec<Map<String, Value>>>,
+    has_tokens: bool,
+}
+
+impl AnswerLabels {
+    /// Reads the labels of a body or of one event.
+    pub fn of(event: &Document, visit: VisitObjects) -> Result<Self> {
+        let mut labels = Self::default();
+        let mut objects = Vec::new();
+        visit(&mut event.clone(), &mut |object, known| {
+            objects.extend(Some(read_labels(object, known)?).filter(|labels| !labels.is_empty()));
+            labels.has_tokens |= has_tokens(object)?;
+            Ok(())
+        })?;
+        labels.events.push(objects);
+        Ok(labels)
+    }
+
+    /// Adds the labels of later events.
+    pub fn append(&mut self, later: Self) {
+        self.events.extend(later.events);
+        self.has_tokens |= later.has_tokens;
+    }
+
+    /// Returns the fields of the content form that show the labels; none if there are none.
+    pub fn to_fields(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        if !self.events.iter().all(Vec::is_empty) {
+            fields.insert("labels".to_owned(), json!(self.events));
+        }
+        if self.has_tokens {
+            // The tokens themselves stay in the answer.
+            fields.insert(LOGPROBS_RESULT.to_owned(), json!({}));
+        }
+        fields
+    }
+
+    /// Reads the labels of an edited answer in the content form.
+    pub fn of_form(form: &Document) -> Result<Self> {
+        let labels = form.bytes_of(LABELS)?;
+        let events = labels.map(|labels| read_json(&labels)).transpose()?;
+        Ok(Self {
+            events: events.unwrap_or_default(),
+            has_tokens: form.has(&[LOGPROBS_RESULT]),
+        })
+    }
+
+    /// Returns the events of a chunk with its labels.
+    pub fn write_all(&self, events: &[Bytes], visit: VisitObjects) -> Result<Vec<Bytes>> {
+        let events = events.iter().enumerate().map(|(position, data)| {
+            let mut event = Document::from_checked(data.clone())?;
+            self.write(position, &mut event, visit)?;
+            Ok(event.to_bytes())
+        });
+        events.collect()
+    }
+
+    /// Writes the labels into the event at a position. Fields of which the name was edited are
+    /// removed, and tokens that policies removed.
+    pub fn write(&self, position: usize, event: &mut Document, visit: VisitObjects) -> Result<()> {
+        let mut objects = self.events.get(position).into_iter().flatten();
+        visit(event, &mut |object, known| {
+            write_next_labels(object, known, &mut objects)?;
+            if self.has_tokens || !has_tokens(object)? {
+                return Ok(());
+            }
+            let is_list = first_byte(object, LOGPROBS)? == Some(b'[');
+            let empty = if is_list { json!([]) } else { Value::Null };
+            object.set(LOGPROBS, &empty)
+        })
+    }
+}
+
 /// Returns the fields of a request that are not among the `known` ones.
-pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>, DialectError> {
+pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>> {
     let mut labels = Map::new();
     for (key, value) in body.fields() {
         // A value without a text needs no inspection.
@@ -21,12 +163,17 @@ pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>
     Ok(labels)
 }
 
+/// Adds the labels of an object to its content form, if it has any.
+pub fn add_labels(form: &mut Document, object: &Document, known: &[&str]) -> Result<()> {
+    let labels = read_labels(object, known)?;
+    if labels.is_empty() {
+        return Ok(());
+    }
+    form.set(LABELS, &Value::Object(labels))
+}
+
 /// Writes edited labels into the fields that they were read from.
-pub fn write_labels(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_labels(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     let Some(before) = before.child(LABELS)? else {
         return Ok(());
     };
@@ -48,7 +195,7 @@ pub fn write_next_labels<'a>(
     object: &mut Document,
     known: &[&str],
     edited: &mut impl Iterator<Item = &'a Map<String, Value>>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let labels = read_labels(object, known)?;
     if labels.is_empty() {
         return Ok(());
@@ -78,14 +225,20 @@ pub fn join_labels(labels: &mut Map<String, Value>, later: Map<String, Value>) {
 }
 
 /// Removes the fields that are labels.
-pub fn remove_labels(body: &mut Document, known: &[&str]) -> Result<(), DialectError> {
+pub fn remove_labels(body: &mut Document, known: &[&str]) -> Result<()> {
     let labels = read_labels(body, known)?;
     labels.keys().try_for_each(|key| body.remove(&[key]))
 }
 
 /// Removes all but the `known` fields.
-pub fn keep_fields(object: &mut Document, known: &[&str]) -> Result<(), DialectError> {
+pub fn keep_fields(object: &mut Document, known: &[&str]) -> Result<()> {
     let names: Vec<String> = object.fields().map(|(name, _)| name.into_owned()).collect();
     let mut unknown = names.iter().filter(|name| !known.contains(&name.as_str()));
     unknown.try_for_each(|name| object.remove(&[name]))
+}
+
+/// Returns whether an object holds tokens.
+fn has_tokens(object: &Document) -> Result<bool> {
+    let tokens = object.bytes_of(LOGPROBS)?;
+    Ok(tokens.is_some_and(|tokens| *tokens != *b"null" && *tokens != *b"[]"))
 }

@@ -3,7 +3,7 @@
 use memchr::memmem;
 use serde_json::{Map, Value};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{document::Document, error::Result};
 
 /// Returns whether any object below a field of a body has the key `key` and `holds`. The values
 /// of the field `skipped`, whose keys are free, are not searched.
@@ -17,7 +17,7 @@ pub fn any_object_with(
     key: &str,
     skipped: &str,
     holds: &dyn Fn(&Map<String, Value>) -> bool,
-) -> Result<bool, DialectError> {
+) -> Result<bool> {
     // Most bodies have no such key, and need no parsing. Keys may be escaped.
     let bytes = body.to_bytes();
     let may_hold = |text: &str| memmem::find(&bytes, text.as_bytes()).is_some();

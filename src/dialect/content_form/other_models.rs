@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, to_value},
-    error::DialectError,
+    error::Result,
     google::fields::{DECLARATIONS, GENERATION_CONFIG, SOURCE, TOOLS},
 };
 
@@ -26,7 +26,7 @@ const ROUTED_MODEL: &str = "auto";
 /// # Errors
 ///
 /// Fails if a field is ambiguous.
-pub fn other_models(document: &Document) -> Result<Vec<String>, DialectError> {
+pub fn other_models(document: &Document) -> Result<Vec<String>> {
     let fallbacks = document.get(FALLBACK_MODELS)?.unwrap_or_default();
     let mut models = texts(&fallbacks);
     let config = document.child(GENERATION_CONFIG)?.unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn named_models(value: &Value) -> Vec<String> {
 /// # Errors
 ///
 /// Fails if an edit of the tool is no JSON.
-pub fn hosted_tool(name: &str, tool: &Document, number: usize) -> Result<Value, DialectError> {
+pub fn hosted_tool(name: &str, tool: &Document, number: usize) -> Result<Value> {
     let models = named_models(&to_value(tool)?);
     let shown = if models.is_empty() {
         json!({})

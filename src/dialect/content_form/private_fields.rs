@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::{
     document::Document,
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     google::fields::{
         CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, PARTS, PRECEDING, REQUESTS, SOURCE,
         SYSTEM_INSTRUCTION, TOOLS, WRAPPED_REQUEST,
@@ -51,7 +51,7 @@ pub fn shown_to_hooks(document: Box<RawValue>) -> Option<Box<RawValue>> {
 /// # Errors
 ///
 /// Fails for such a field, unless it is in arguments, results or schemas.
-pub fn refuse_private_fields(document: &Document) -> Result<(), DialectError> {
+pub fn refuse_private_fields(document: &Document) -> Result<()> {
     let json = document.to_bytes();
     let has = |sign: &str| memmem::find(&json, sign.as_bytes()).is_some();
     if !SIGNS.into_iter().any(has) {
@@ -74,7 +74,7 @@ fn find_in(object: &Document) -> Option<&'static str> {
         .find_map(|inner| find_in(&inner))
 }
 
-fn remove_from(object: &mut Document) -> Result<(), DialectError> {
+fn remove_from(object: &mut Document) -> Result<()> {
     object.remove(&[SOURCE])?;
     object.remove(&[PRECEDING])?;
     for field in OBJECTS {

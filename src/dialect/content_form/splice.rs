@@ -7,9 +7,19 @@ use serde_json::Value;
 
 use crate::dialect::{
     document::{Document, insert},
-    error::DialectError,
-    google::fields::SOURCE,
+    error::Result,
+    google::fields::{PARTS, SOURCE},
 };
+
+/// Returns the parts of the content in a field; none if there is no content.
+///
+/// # Errors
+///
+/// Fails if the field holds no content.
+pub fn parts_in(object: &Document, field: &[&str]) -> Result<Vec<Document>> {
+    let content = object.child(field)?.unwrap_or_default();
+    Ok(content.children(PARTS)?.unwrap_or_default())
+}
 
 /// Returns the index of the element that a content, part or declaration was read from.
 pub fn source_of(element: &Document) -> Option<usize> {
@@ -26,9 +36,8 @@ pub fn with_source(mut element: Value, source: usize) -> Value {
 /// Returns elements with their positions as sources.
 pub fn numbered(elements: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let elements = elements.into_iter().enumerate();
-    elements
-        .map(|(source, element)| with_source(element, source))
-        .collect()
+    let numbered = elements.map(|(source, element)| with_source(element, source));
+    numbered.collect()
 }
 
 /// Writes an edited list back.
@@ -46,9 +55,9 @@ pub fn splice_list(
     originals: &[Bytes],
     before: &[Document],
     after: &[Document],
-    rewrite: impl Fn(usize, &Document, &Document) -> Result<Vec<Bytes>, DialectError>,
-    create: impl Fn(&Document) -> Result<Vec<Bytes>, DialectError>,
-) -> Result<Vec<Bytes>, DialectError> {
+    rewrite: impl Fn(usize, &Document, &Document) -> Result<Vec<Bytes>>,
+    create: impl Fn(&Document) -> Result<Vec<Bytes>>,
+) -> Result<Vec<Bytes>> {
     let shown = before.iter();
     let shown = shown.filter_map(|element| Some((source_of(element)?, element)));
     let shown: HashMap<usize, &Document> = shown.collect();

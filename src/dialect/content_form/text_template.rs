@@ -120,9 +120,8 @@ impl TextTemplate {
         let chunk = json!({ "candidates": [{ "content": content, "index": 0 }] });
         let bytes = Bytes::from(chunk.to_string());
         let marker = b"\"text\":";
-        let start = bytes
-            .windows(marker.len())
-            .position(|part| part == marker)?;
+        let mut windows = bytes.windows(marker.len());
+        let start = windows.position(|part| part == marker)?;
         let start = start + marker.len();
         Some(Self {
             event,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::{
     dialect::{
         document::Document,
-        error::DialectError,
+        error::Result,
         google::{
             content::Content,
             fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PRECEDING, SOURCE},
@@ -70,7 +70,7 @@ impl ItemKind {
 }
 
 /// Returns the items of a content.
-pub fn canonical_items(content: &Bytes) -> Result<Vec<CanonicalItem>, DialectError> {
+pub fn canonical_items(content: &Bytes) -> Result<Vec<CanonicalItem>> {
     let content = Content::from_bytes(content.clone())?;
     Ok(ContentItems::read(&content.parts, content.role())?.items)
 }
@@ -84,10 +84,7 @@ pub struct ContentItems {
 }
 
 impl ContentItems {
-    pub fn read<'a>(
-        parts: impl IntoIterator<Item = &'a Part>,
-        role: Role,
-    ) -> Result<Self, DialectError> {
+    pub fn read<'a>(parts: impl IntoIterator<Item = &'a Part>, role: Role) -> Result<Self> {
         let mut read = Self::default();
         let mut results = HashMap::new();
         for (index, part) in parts.into_iter().enumerate() {
@@ -123,7 +120,7 @@ fn first_equal(results: &mut Results, item: &CanonicalItem) -> Option<usize> {
     (is_repeat && !is_first).then_some(*first)
 }
 
-fn read_item(index: usize, part: &Part, role: Role) -> Result<Option<CanonicalItem>, DialectError> {
+fn read_item(index: usize, part: &Part, role: Role) -> Result<Option<CanonicalItem>> {
     let by_model = role == Role::Model;
     let item = |kind, text, id| CanonicalItem {
         part: index,
@@ -160,7 +157,7 @@ fn read_item(index: usize, part: &Part, role: Role) -> Result<Option<CanonicalIt
 }
 
 /// Returns the canonical text of a call or a result: name, arguments or response, media.
-fn canonical_call(item: &Document, field: &[&str]) -> Result<String, DialectError> {
+fn canonical_call(item: &Document, field: &[&str]) -> Result<String> {
     let name = item.string(&["name"])?.unwrap_or_default();
     let mut text = Value::String(name).to_string();
     match item.get(field)? {
@@ -177,7 +174,7 @@ fn canonical_call(item: &Document, field: &[&str]) -> Result<String, DialectErro
 }
 
 /// Returns the canonical text of all fields that identify a part; empty if there are none.
-fn canonical_fields(part: &Document) -> Result<String, DialectError> {
+fn canonical_fields(part: &Document) -> Result<String> {
     let mut fields = Map::new();
     for (key, _) in part.fields() {
         let name = camel_case(&key);
@@ -237,9 +234,8 @@ fn write_canonical(out: &mut String, value: &Value, style: KeyStyle) {
 /// Returns the same text for `1.0` and `1`: clients that parse a response serialize its
 /// numbers anew.
 fn canonical_number(number: &str) -> String {
-    let is_integer = number
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let mut bytes = number.bytes();
+    let is_integer = bytes.all(|byte| byte.is_ascii_digit() || byte == b'-');
     match number.parse::<f64>() {
         Ok(float) if !is_integer && float.is_finite() => float.to_string(),
         Ok(_) | Err(_) => number.to_owned(),

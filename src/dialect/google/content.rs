@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     dialect::{
         document::Document,
-        error::DialectError,
+        error::Result,
         google::{fields::PARTS, part::Part},
     },
     model::{Message, MessagePart, MessageParts, Role},
@@ -20,7 +20,7 @@ pub struct Content {
 }
 
 impl Content {
-    pub fn read(document: Document) -> Result<Self, DialectError> {
+    pub fn read(document: Document) -> Result<Self> {
         let parts = document.children(PARTS)?.unwrap_or_default();
         let parts = parts.into_iter().map(Part::read);
         Ok(Self {
@@ -30,17 +30,17 @@ impl Content {
     }
 
     /// Reads bytes of a content that were part of a checked document.
-    pub fn from_bytes(bytes: Bytes) -> Result<Self, DialectError> {
+    pub fn from_bytes(bytes: Bytes) -> Result<Self> {
         Self::read(Document::from_checked(bytes)?)
     }
 
     /// Creates a content without other fields.
-    pub fn new(role: &str, parts: Vec<Part>) -> Result<Self, DialectError> {
+    pub fn new(role: &str, parts: Vec<Part>) -> Result<Self> {
         let content = json!({ "role": role }).to_string();
         Self::from_bytes(content.into())?.with_parts(parts)
     }
 
-    pub fn from_message(message: &Message) -> Result<Self, DialectError> {
+    pub fn from_message(message: &Message) -> Result<Self> {
         Self::from_bytes(text_content(message.role, &message.content))
     }
 
@@ -82,7 +82,7 @@ impl Content {
 
     /// Returns the content with another plain text: the first plain text part takes it, the
     /// other ones are removed.
-    pub fn with_text(&self, text: &str) -> Result<Self, DialectError> {
+    pub fn with_text(&self, text: &str) -> Result<Self> {
         let mut parts = Vec::with_capacity(self.parts.len());
         let mut is_written = false;
         for part in &self.parts {
@@ -97,14 +97,14 @@ impl Content {
     }
 
     /// Returns the content without its plain text, or `None` if no part is left.
-    pub fn without_text(&self) -> Result<Option<Self>, DialectError> {
+    pub fn without_text(&self) -> Result<Option<Self>> {
         let others = self.parts.iter().filter(|part| part.plain_text().is_none());
         let content = self.with_parts(others.cloned().collect())?;
         Ok(Some(content).filter(|content| !content.parts.is_empty()))
     }
 
     /// Returns the content with other parts.
-    pub fn with_parts(&self, parts: Vec<Part>) -> Result<Self, DialectError> {
+    pub fn with_parts(&self, parts: Vec<Part>) -> Result<Self> {
         let mut document = self.document.clone();
         document.set_children(PARTS, parts.iter().map(|part| &part.document))?;
         Ok(Self { document, parts })

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use crate::{
     dialect::{
         document::Document,
-        error::DialectError,
+        error::Result,
         google::{
-            content::Content,
+            content::{Content, text_content},
             fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
             part::Part,
         },
@@ -28,7 +28,7 @@ impl Contents {
     /// # Errors
     ///
     /// Fails if a field has the wrong type, since hooks could not see its text.
-    pub fn read(list: Vec<Document>) -> Result<Self, DialectError> {
+    pub fn read(list: Vec<Document>) -> Result<Self> {
         let items = list.into_iter().map(Content::read);
         Ok(Self {
             items: items.collect::<Result<_, _>>()?,
@@ -66,7 +66,7 @@ impl Contents {
     }
 
     /// Appends a text to the user's last content, or a new content if there is none.
-    pub fn append_text(&mut self, text: &str) -> Result<(), DialectError> {
+    pub fn append_text(&mut self, text: &str) -> Result<()> {
         let mut items = self.items.iter_mut().rev();
         if let Some(last) = items.find(|content| content.role() == Role::User) {
             let mut parts = last.parts.clone();
@@ -74,9 +74,8 @@ impl Contents {
             *last = last.with_parts(parts)?;
             return Ok(());
         }
-        let (role, content) = (Role::User, text.to_owned());
-        self.items
-            .push(Content::from_message(&Message { role, content })?);
+        let content = Content::from_bytes(text_content(Role::User, text))?;
+        self.items.push(content);
         Ok(())
     }
 
@@ -88,7 +87,7 @@ impl Contents {
 
     /// Applies the messages that hooks returned, without `system` ones. Returns `false`
     /// and changes nothing if no content would be left.
-    pub fn write(&mut self, returned: &[Message]) -> Result<bool, DialectError> {
+    pub fn write(&mut self, returned: &[Message]) -> Result<bool> {
         let mut kept = align(&self.messages(), returned).into_iter();
         let mut writer = ContentsWriter::new(returned);
         for content in &self.items {
@@ -128,12 +127,7 @@ impl<'a> ContentsWriter<'a> {
     }
 
     /// Adds a content that was shown as `old` and returned at index `new`.
-    fn push_shown(
-        &mut self,
-        content: &Content,
-        old: &Message,
-        new: Option<usize>,
-    ) -> Result<(), DialectError> {
+    fn push_shown(&mut self, content: &Content, old: &Message, new: Option<usize>) -> Result<()> {
         let Some(index) = new else {
             return self.push_without_text(content);
         };
@@ -148,19 +142,20 @@ impl<'a> ContentsWriter<'a> {
     }
 
     /// Adds what is left of a content whose text was deleted.
-    fn push_without_text(&mut self, content: &Content) -> Result<(), DialectError> {
+    fn push_without_text(&mut self, content: &Content) -> Result<()> {
         if let Some(content) = content.without_text()? {
             self.push(content);
         }
         Ok(())
     }
 
-    fn insert_until(&mut self, index: usize) -> Result<(), DialectError> {
-        let inserted = self.returned.get(self.next..index).unwrap_or_default();
-        for message in inserted
-            .iter()
-            .filter(|message| !message.content.is_empty())
-        {
+    fn insert_until(&mut self, index: usize) -> Result<()> {
+        let inserted = self
+            .returned
+            .get(self.next..index)
+            .unwrap_or_default()
+            .iter();
+        for message in inserted.filter(|message| !message.content.is_empty()) {
             self.pending.push(Content::from_message(message)?);
         }
         Ok(())
@@ -176,7 +171,7 @@ impl<'a> ContentsWriter<'a> {
         self.written.push(content);
     }
 
-    fn finish(mut self) -> Result<Vec<Content>, DialectError> {
+    fn finish(mut self) -> Result<Vec<Content>> {
         self.insert_until(self.returned.len())?;
         self.written.append(&mut self.pending);
         Ok(self.written)

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::model::ErrorInfo;
+use crate::{dialect::document::insert, model::ErrorInfo};
 
 /// Returns an error in the format of Google's APIs (`google.rpc.Status`).
 pub fn google_error(error: &ErrorInfo) -> Value {
@@ -11,9 +11,12 @@ pub fn google_error(error: &ErrorInfo) -> Value {
         "reason": error.reason,
         "domain": "hookgate",
     });
-    if let (false, Some(fields)) = (error.request_id.is_empty(), info.as_object_mut()) {
-        let metadata = json!({ "request_id": error.request_id });
-        fields.insert("metadata".to_owned(), metadata);
+    if !error.request_id.is_empty() {
+        insert(
+            &mut info,
+            "metadata",
+            json!({ "request_id": error.request_id }),
+        );
     }
     let retry = error.retry_after.map(|seconds| {
         json!({

@@ -6,7 +6,7 @@ use crate::dialect::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
     document::Document,
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     google::{
         code_assist, gemini, request,
         response::{self, envelope::ResponseEnvelope},
@@ -22,7 +22,7 @@ pub struct GoogleApi {
     methods: &'static [MethodSpec],
     versions: &'static [&'static str],
     default_version: Option<&'static str>,
-    open_request: fn(&mut Call, Document) -> Result<Unwrapped, DialectError>,
+    open_request: fn(&mut Call, Document) -> Result<Unwrapped>,
     envelope: ResponseEnvelope,
 }
 
@@ -74,11 +74,11 @@ impl Dialect for GoogleApi {
         self.default_version
     }
 
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped> {
         (self.open_request)(call, body)
     }
 
-    fn session_in(&self, body: &Document) -> Result<Option<String>, DialectError> {
+    fn session_in(&self, body: &Document) -> Result<Option<String>> {
         match self.envelope {
             ResponseEnvelope::None => Ok(None),
             ResponseEnvelope::ResponseField => request::session_in(body),
@@ -90,15 +90,15 @@ impl Dialect for GoogleApi {
         call: &Call,
         envelope: Option<&Document>,
         document: &Document,
-    ) -> Result<Bytes, DialectError> {
+    ) -> Result<Bytes> {
         request::close_request(call, envelope, document)
     }
 
-    fn open_response(&self, body: Bytes) -> Result<response::ResponseDocument, DialectError> {
+    fn open_response(&self, body: Bytes) -> Result<response::ResponseDocument> {
         response::open_response(body, self.envelope)
     }
 
-    fn close_response(&self, response: &response::ResponseDocument) -> Result<Bytes, DialectError> {
+    fn close_response(&self, response: &response::ResponseDocument) -> Result<Bytes> {
         Ok(response.to_wire(self.envelope))
     }
 
@@ -111,7 +111,7 @@ impl Dialect for GoogleApi {
     }
 }
 
-fn open_without_instances(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+fn open_without_instances(call: &mut Call, body: Document) -> Result<Unwrapped> {
     if body.has(INSTANCES) {
         return Err(field_error("instances", "replaced by `contents`"));
     }

@@ -15,7 +15,7 @@ use self::{content_edit::ContentEdit, tool_result_matching::PrecedingCalls};
 use crate::{
     dialect::{
         document::{Document, write_array},
-        error::DialectError,
+        error::{DialectError, Result},
         google::{
             canonical_items::{ContentItems, ItemKind},
             content::{Content, text_content},
@@ -48,7 +48,7 @@ pub struct HistoryMessage {
 
 impl History {
     /// Reads the conversation of a request; `None` if it has no list of contents.
-    pub fn read(document: &Document) -> Result<Option<Self>, DialectError> {
+    pub fn read(document: &Document) -> Result<Option<Self>> {
         let contents = document.list(CONTENTS)?;
         let wrapped = document.child(WRAPPED_REQUEST)?.unwrap_or_default();
         let wrapped = wrapped.list(CONTENTS)?;
@@ -70,7 +70,7 @@ impl History {
     }
 
     /// Returns role and text of one unedited content; `None` if the index is out of range.
-    pub fn message(&self, index: usize) -> Result<Option<HistoryMessage>, DialectError> {
+    pub fn message(&self, index: usize) -> Result<Option<HistoryMessage>> {
         if index >= self.contents.len() {
             return Ok(None);
         }
@@ -85,15 +85,13 @@ impl History {
     /// Returns the tool results around one content, in order, with the calls that they
     /// answer: those of all contents of the user up to the model's next ones, or of a
     /// content of the model that one alone.
-    pub fn results(&self, content: usize) -> Result<Vec<ToolResult>, DialectError> {
+    pub fn results(&self, content: usize) -> Result<Vec<ToolResult>> {
         let requested = self.parse(content)?;
         if requested.role() == Role::Model {
             // Tools answer as the user, but a result in a content of the model must not
             // escape hooks.
-            return match_results(
-                std::slice::from_ref(&requested),
-                &[(content, requested.clone())],
-            );
+            let answers = [(content, requested.clone())];
+            return match_results(&[requested], &answers);
         }
         let mut answers = VecDeque::new();
         let mut calls = VecDeque::new();
@@ -120,7 +118,7 @@ impl History {
 
     /// Inserts a text in front of the conversation: in the first remaining content of the
     /// user without tool results, behind gemini-cli's introduction.
-    pub fn prepend_text(&mut self, text: &str) -> Result<(), DialectError> {
+    pub fn prepend_text(&mut self, text: &str) -> Result<()> {
         for index in 0..self.contents.len() {
             let content = self.parse(index)?;
             let is_prompt = content.role() == Role::User && !content.has(FUNCTION_RESPONSE);
@@ -135,7 +133,7 @@ impl History {
 
     /// Removes contents `from..to`, and the calls that they answer. gemini-cli's introduction
     /// before the first prompt is kept.
-    pub fn remove_contents(&mut self, from: usize, to: usize) -> Result<(), DialectError> {
+    pub fn remove_contents(&mut self, from: usize, to: usize) -> Result<()> {
         let mut has_results = false;
         for index in from..to.min(self.contents.len()) {
             let edit = self.edit(index)?;
@@ -171,7 +169,7 @@ impl History {
     }
 
     /// Writes the edited conversation to its request.
-    pub fn write(&self, document: &mut Document) -> Result<(), DialectError> {
+    pub fn write(&self, document: &mut Document) -> Result<()> {
         if !self.is_edited() {
             return Ok(());
         }
@@ -190,12 +188,12 @@ impl History {
         }
     }
 
-    fn parse(&self, index: usize) -> Result<Content, DialectError> {
+    fn parse(&self, index: usize) -> Result<Content> {
         parse_content(self.contents.get(index))
     }
 
     /// Returns the edit of one content.
-    pub fn edit(&mut self, index: usize) -> Result<&mut ContentEdit, DialectError> {
+    pub fn edit(&mut self, index: usize) -> Result<&mut ContentEdit> {
         let content = self.contents.get(index);
         match self.edits.entry(index) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -206,10 +204,7 @@ impl History {
 
 /// Returns the results in `answers`, which are contents with their indexes, together with
 /// the calls that they answer.
-fn match_results(
-    calls: &[Content],
-    answers: &[(usize, Content)],
-) -> Result<Vec<ToolResult>, DialectError> {
+fn match_results(calls: &[Content], answers: &[(usize, Content)]) -> Result<Vec<ToolResult>> {
     let mut calls = PrecedingCalls::read(calls.iter().flat_map(|content| &content.parts))?;
     let mut results = Vec::new();
     for (index, content) in answers {
@@ -229,7 +224,7 @@ fn match_results(
 }
 
 /// Parses a content; a missing one counts as empty.
-fn parse_content(content: Option<&Bytes>) -> Result<Content, DialectError> {
+fn parse_content(content: Option<&Bytes>) -> Result<Content> {
     let empty = || Bytes::from_static(b"{}");
     Content::from_bytes(content.cloned().unwrap_or_else(empty))
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, to_document},
-    error::DialectError,
+    error::Result,
     google::fields::{FUNCTION_CALL, PARTIAL_ARGS, PRECEDING, SOURCE, WILL_CONTINUE},
 };
 
@@ -77,13 +77,13 @@ fn consists_of(text: &str, names: &[&str]) -> bool {
 }
 
 /// Returns whether a part is a thought of the model.
-pub fn is_thought(part: &Document) -> Result<bool, DialectError> {
+pub fn is_thought(part: &Document) -> Result<bool> {
     let thought = part.bytes_of(THOUGHT)?;
     Ok(thought.is_some_and(|value| *value == *b"true"))
 }
 
 impl Part {
-    pub fn read(document: Document) -> Result<Self, DialectError> {
+    pub fn read(document: Document) -> Result<Self> {
         Ok(Self {
             text: document.string(TEXT)?,
             is_thought: is_thought(&document)?,
@@ -92,12 +92,12 @@ impl Part {
     }
 
     /// Creates a part that holds a text only.
-    pub fn from_text(text: &str) -> Result<Self, DialectError> {
+    pub fn from_text(text: &str) -> Result<Self> {
         Self::from_json(&json!({ "text": text }))
     }
 
     /// Creates a part from JSON of our own.
-    pub fn from_json(part: &Value) -> Result<Self, DialectError> {
+    pub fn from_json(part: &Value) -> Result<Self> {
         Self::read(to_document(part)?)
     }
 
@@ -107,7 +107,7 @@ impl Part {
     }
 
     /// Returns the part with another text.
-    pub fn with_text(&self, text: &str) -> Result<Self, DialectError> {
+    pub fn with_text(&self, text: &str) -> Result<Self> {
         let mut document = self.document.clone();
         document.set(TEXT, &json!(text))?;
         Ok(Self {
@@ -131,7 +131,7 @@ impl Part {
     }
 
     /// Returns the function call in the part.
-    pub fn call(&self) -> Result<Option<FunctionCall>, DialectError> {
+    pub fn call(&self) -> Result<Option<FunctionCall>> {
         let Some(call) = self.document.child(FUNCTION_CALL)? else {
             return Ok(None);
         };
@@ -144,19 +144,19 @@ impl Part {
     }
 
     /// Returns the id of the function call in the part.
-    pub fn call_id(&self) -> Result<Option<String>, DialectError> {
+    pub fn call_id(&self) -> Result<Option<String>> {
         let call = self.document.child(FUNCTION_CALL)?.unwrap_or_default();
         call.string(&["id"])
     }
 
     /// Returns the function call with other arguments.
-    pub fn with_arguments(&self, arguments: &Map<String, Value>) -> Result<Self, DialectError> {
+    pub fn with_arguments(&self, arguments: &Map<String, Value>) -> Result<Self> {
         self.edit_call(|call| call.set(ARGUMENTS, &Value::Object(arguments.clone())))
     }
 
     /// Returns the function call as a request takes it: without the fields of partial calls,
     /// and without its place in the response.
-    pub fn complete_call(&self) -> Result<Self, DialectError> {
+    pub fn complete_call(&self) -> Result<Self> {
         let mut part = self.edit_call(|call| {
             call.remove(PARTIAL_ARGS)?;
             call.remove(WILL_CONTINUE)
@@ -166,17 +166,14 @@ impl Part {
     }
 
     /// Returns the part as hooks see it: without what only another API needs.
-    pub fn shown(&self) -> Result<Bytes, DialectError> {
+    pub fn shown(&self) -> Result<Bytes> {
         let mut part = self.document.clone();
         part.remove(&[PRECEDING])?;
         part.remove(&[SOURCE])?;
         Ok(part.to_bytes())
     }
 
-    fn edit_call(
-        &self,
-        edit: impl FnOnce(&mut Document) -> Result<(), DialectError>,
-    ) -> Result<Self, DialectError> {
+    fn edit_call(&self, edit: impl FnOnce(&mut Document) -> Result<()>) -> Result<Self> {
         let mut part = self.document.clone();
         part.edit_child(FUNCTION_CALL, edit)?;
         Self::read(part)

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
+    error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PRECEDING, SOURCE},
     json_strings::edit_field_strings,
     text_edit::TextKind,
@@ -59,7 +59,7 @@ pub fn edit_fields(
     part: &mut Document,
     except: &[&str],
     edit: &mut dyn FnMut(TextKind, &str) -> Option<String>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     for key in other_keys(part, &["text"]) {
         let Some(kind) = kind_of_field(&key) else {
             continue;
@@ -81,7 +81,7 @@ fn edit_inner(
     inner: &mut Document,
     except: &[&str],
     edit: &mut dyn FnMut(&str) -> Option<String>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     edit_other_fields(inner, &[except, PARTS].concat(), edit)?;
     inner.edit_children(PARTS, |part| edit_other_fields(part, OPAQUE_FIELDS, edit))
 }
@@ -91,7 +91,7 @@ pub fn edit_other_fields(
     document: &mut Document,
     except: &[&str],
     edit: &mut dyn FnMut(&str) -> Option<String>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     for key in other_keys(document, except) {
         edit_value(document, &key, &[], edit)?;
     }
@@ -109,7 +109,7 @@ fn edit_value(
     key: &str,
     ids: &[&str],
     edit: &mut dyn FnMut(&str) -> Option<String>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let mut value: Value = document.get(&[key])?.unwrap_or_default();
     if edit_field_strings(key, &mut value, ids, edit) {
         document.set(&[key], &value)?;

@@ -2,7 +2,6 @@
 
 mod body;
 mod envelope;
-mod expectation;
 mod model;
 mod parameters;
 mod patch;
@@ -15,13 +14,12 @@ mod tool_selection;
 pub use self::{
     body::{append_contents, replace_contents},
     envelope::{close_request, open_bare, open_wrapped, session_in},
-    expectation::{ResponseExpectation, ResponseFormat, expected_response},
     model::check_model,
     parameters::generation_parameters,
     patch::{PatchedRequest, build_request, write_request},
     read::{
-        Detail, PromptPrefix, RequestSummary, cached_content, new_prompt, prompt_parts,
-        read_request, summarize_request,
+        Detail, PromptPrefix, RequestSummary, ResponseExpectation, ResponseFormat, cached_content,
+        expected_response, new_prompt, prompt_parts, read_request, summarize_request,
     },
     text::edit_request_texts,
     tool_declarations::withhold_tools,

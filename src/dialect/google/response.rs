@@ -6,7 +6,6 @@ mod candidate;
 mod chunk_merge;
 mod chunk_reader;
 mod chunk_writer;
-mod denied_step;
 pub mod document;
 pub mod ending_error;
 pub mod envelope;
@@ -22,8 +21,8 @@ pub use self::{
     chunk_merge::MergedChunks,
     chunk_reader::{ChunkReader, open_response},
     chunk_writer::ChunkWriter,
-    denied_step::denied_step,
     document::ResponseDocument,
+    function_calls::denied_step,
     partial_function_calls::{CallDecision, PartialCalls},
     raw_usage::RawUsage,
 };

@@ -1,11 +1,9 @@
 //! Hosted searches that no entry of `tools` declares, in the forms of the API and of compatible
 //! servers.
 
-use bytes::Bytes;
-
 use crate::dialect::{
-    document::{Document, is_set, write_array},
-    error::DialectError,
+    document::{Document, is_set, retain_elements, try_any},
+    error::Result,
 };
 
 /// Name of the tool under which hooks and policies see the search.
@@ -21,18 +19,9 @@ const PLUGINS: &[&str] = &["plugins"];
 /// # Errors
 ///
 /// Fails for another spelling of its field, and for plugins that are no list.
-pub fn has_search(body: &Document) -> Result<bool, DialectError> {
-    for field in SEARCH_FIELDS {
-        if is_set(body, field)? {
-            return Ok(true);
-        }
-    }
-    for plugin in body.children(PLUGINS)?.unwrap_or_default() {
-        if is_search(&plugin)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+pub fn has_search(body: &Document) -> Result<bool> {
+    Ok(try_any(SEARCH_FIELDS, |field| is_set(body, field))?
+        || try_any(&body.children(PLUGINS)?.unwrap_or_default(), is_search)?)
 }
 
 /// Removes the search, in each of its forms.
@@ -40,24 +29,15 @@ pub fn has_search(body: &Document) -> Result<bool, DialectError> {
 /// # Errors
 ///
 /// Fails for what [`has_search`] refuses.
-pub fn remove_search(body: &mut Document) -> Result<(), DialectError> {
+pub fn remove_search(body: &mut Document) -> Result<()> {
     for field in SEARCH_FIELDS {
         body.remove(field)?;
     }
     let plugins = body.children(PLUGINS)?.unwrap_or_default();
-    let mut kept: Vec<Bytes> = Vec::new();
-    for plugin in &plugins {
-        if !is_search(plugin)? {
-            kept.push(plugin.to_bytes());
-        }
-    }
-    match kept.len() {
-        count if count == plugins.len() => Ok(()),
-        0 => body.remove(PLUGINS),
-        _ => body.set_bytes(PLUGINS, write_array(kept)),
-    }
+    let searches: Vec<bool> = plugins.iter().map(is_search).collect::<Result<_>>()?;
+    retain_elements(body, PLUGINS, |index| searches.get(index) != Some(&true))
 }
 
-fn is_search(plugin: &Document) -> Result<bool, DialectError> {
+fn is_search(plugin: &Document) -> Result<bool> {
     Ok(plugin.string(&["id"])?.as_deref() == Some("web"))
 }

@@ -1,24 +1,30 @@
 //! Fields that requests of both APIs have.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     dialect::{
         api_dialect::Unwrapped,
-        call::Call,
+        call::{Call, ResponseStorage},
+        content_form::named_models,
         document::Document,
-        error::{DialectError, field_error},
+        error::{DialectError, Result, field_error},
         method::{Framing, Operation},
     },
     model::ModelName,
 };
+
+const STORE: &[&str] = &["store"];
+
+/// Fields with which compatible servers take other models than the one that `model` names.
+const OTHER_MODELS: &[&str] = &["fallbacks", "models"];
 
 /// Returns the model of a body, if it names one.
 ///
 /// # Errors
 ///
 /// Fails for anything but the name of a model.
-pub fn read_model(body: &Document) -> Result<Option<ModelName>, DialectError> {
+pub fn read_model(body: &Document) -> Result<Option<ModelName>> {
     let name = body.string(&["model"])?;
     name.map(|name| ModelName::parse(&name).ok_or_else(no_model))
         .transpose()
@@ -35,7 +41,7 @@ pub fn no_model() -> DialectError {
 ///
 /// Fails for anything but true and false: some servers take `1` and `"true"` for true, others
 /// do not.
-pub fn read_stream(call: &mut Call, body: &Document) -> Result<(), DialectError> {
+pub fn read_stream(call: &mut Call, body: &Document) -> Result<()> {
     match body.get(&["stream"])? {
         None | Some(Value::Null | Value::Bool(false)) => Ok(()),
         Some(Value::Bool(true)) => {
@@ -61,6 +67,39 @@ pub const fn unwrapped(document: Document, body: Document) -> Unwrapped {
 /// # Errors
 ///
 /// Fails if it is no text.
-pub fn session_in(body: &Document) -> Result<Option<String>, DialectError> {
+pub fn session_in(body: &Document) -> Result<Option<String>> {
     body.string(&["prompt_cache_key"])
+}
+
+/// Returns the names of the other models that may answer, or that plugins use.
+///
+/// # Errors
+///
+/// Fails for anything but names.
+pub fn read_other_models(body: &Document) -> Result<Vec<Value>> {
+    let mut models = Vec::new();
+    for field in OTHER_MODELS {
+        match body.get(&[field])? {
+            None | Some(Value::Null) => (),
+            Some(Value::Array(names)) if names.iter().all(Value::is_string) => models.extend(names),
+            Some(_) => {
+                return Err(field_error(field, "a list of names"));
+            }
+        }
+    }
+    let plugins = body.get(&["plugins"])?.unwrap_or_default();
+    models.extend(named_models(&plugins).into_iter().map(Value::String));
+    Ok(models)
+}
+
+/// Writes that the API keeps no response, if the config requires that.
+pub fn write_storage(body: &mut Document, call: &Call) -> Result<()> {
+    // The API stores responses unless the request forbids it.
+    if call.storage == ResponseStorage::Never
+        && call.operation.generates()
+        && body.get(STORE)? != Some(Value::Bool(false))
+    {
+        body.set(STORE, &json!(false))?;
+    }
+    Ok(())
 }

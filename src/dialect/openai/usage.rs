@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{document::Document, error::Result};
 
 /// Token counts in the content form.
 pub const USAGE_METADATA: &[&str] = &["usageMetadata"];
@@ -24,7 +24,7 @@ impl CountFields {
     }
 
     /// Returns the counts of an answer in the content form.
-    pub fn read(self, usage: &Document) -> Result<Value, DialectError> {
+    pub fn read(self, usage: &Document) -> Result<Value> {
         let mut counts = Map::new();
         for (name, field) in self.pairs() {
             let count = usage.get(&[field])?;
@@ -34,7 +34,7 @@ impl CountFields {
     }
 
     /// Writes counts that differ from those that were read.
-    pub fn write(self, usage: &mut Document, after: &Document) -> Result<(), DialectError> {
+    pub fn write(self, usage: &mut Document, after: &Document) -> Result<()> {
         for (name, field) in self.pairs() {
             if let Some(new) = after.get(&[name])?
                 && usage.get(&[field])?.as_ref() != Some(&new)
@@ -46,7 +46,7 @@ impl CountFields {
     }
 
     /// Returns the counts of an answer of our own, whose counts in the content form may be absent.
-    pub fn create(self, counts: &Document) -> Result<Map<String, Value>, DialectError> {
+    pub fn create(self, counts: &Document) -> Result<Map<String, Value>> {
         let mut usage = Map::new();
         for (name, field) in self.pairs() {
             let count = counts.get(&[name])?.unwrap_or_else(|| 0.into());

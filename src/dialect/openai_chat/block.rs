@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, refuse_pair, to_value},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     openai_chat::fields::{TEXT, TYPE},
 };
 
@@ -19,7 +19,7 @@ const BLOCK: &[&str] = &["block"];
 /// # Errors
 ///
 /// Fails for a text without text, and for media in a form that hooks could not recognize.
-pub fn read_block(block: &Document) -> Result<Value, DialectError> {
+pub fn read_block(block: &Document) -> Result<Value> {
     if let Some(text) = block_text(block)? {
         return Ok(json!({ "text": text }));
     }
@@ -39,7 +39,7 @@ pub fn read_block(block: &Document) -> Result<Value, DialectError> {
 /// # Errors
 ///
 /// Fails for a text without text.
-pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
+pub fn read_medium(block: &Document) -> Result<Option<Value>> {
     let kind = block.string(TYPE)?;
     let has_text = block.string(TEXT)?.is_some();
     match kind.as_deref() {
@@ -52,7 +52,7 @@ pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
 }
 
 /// Returns the text of a block that is a text.
-pub fn block_text(block: &Document) -> Result<Option<String>, DialectError> {
+pub fn block_text(block: &Document) -> Result<Option<String>> {
     match block.string(TYPE)?.as_deref() {
         Some("text") | None => block.string(TEXT),
         Some(_) => Ok(None),
@@ -65,11 +65,7 @@ pub fn text_block(text: &str) -> Bytes {
 }
 
 /// Returns the JSON of a block with the edits of its part.
-pub fn rewrite_block(
-    block: &Document,
-    before: &Document,
-    after: &Document,
-) -> Result<Bytes, DialectError> {
+pub fn rewrite_block(block: &Document, before: &Document, after: &Document) -> Result<Bytes> {
     let mut block = match after.child(BLOCK)? {
         Some(edited) if before.bytes_of(BLOCK)? != Some(edited.to_bytes()) => edited,
         Some(_) | None => block.clone(),
@@ -83,7 +79,7 @@ pub fn rewrite_block(
     Ok(block.to_bytes())
 }
 
-fn read_image(block: &Document) -> Result<Option<Value>, DialectError> {
+fn read_image(block: &Document) -> Result<Option<Value>> {
     let url = if let Some(Value::String(url)) = block.get(IMAGE_URL)? {
         Some(url)
     } else {
@@ -93,7 +89,7 @@ fn read_image(block: &Document) -> Result<Option<Value>, DialectError> {
     Ok(url.map(|url| media(&url, "image/*")))
 }
 
-fn read_audio(block: &Document) -> Result<Option<Value>, DialectError> {
+fn read_audio(block: &Document) -> Result<Option<Value>> {
     let Some(audio) = block.child(INPUT_AUDIO)? else {
         return Ok(None);
     };
@@ -103,7 +99,7 @@ fn read_audio(block: &Document) -> Result<Option<Value>, DialectError> {
     Ok(data.map(|data| json!({ "inlineData": { "mimeType": mime_type, "data": data } })))
 }
 
-fn read_file(block: &Document) -> Result<Option<Value>, DialectError> {
+fn read_file(block: &Document) -> Result<Option<Value>> {
     let Some(file) = block.child(FILE)? else {
         return Ok(None);
     };
@@ -117,9 +113,8 @@ fn read_file(block: &Document) -> Result<Option<Value>, DialectError> {
 
 /// Returns the part of a medium: the data of a `data:` URL, or another URL.
 fn media(url: &str, default_type: &str) -> Value {
-    let data = url
-        .strip_prefix("data:")
-        .and_then(|rest| rest.split_once(','));
+    let rest = url.strip_prefix("data:");
+    let data = rest.and_then(|rest| rest.split_once(','));
     match data.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data))) {
         Some((mime_type, data)) => {
             let mime_type = if mime_type.is_empty() {

@@ -5,7 +5,7 @@ use strict_json::{FreeField, FreeFields, Names};
 
 use crate::dialect::{
     document::{Document, is_set},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
 };
 
 /// Fields with free-form keys: schemas, labels, biases by token.
@@ -101,19 +101,16 @@ const OTHER_PROMPTS: &[&str] = &[
 ];
 
 /// Refuses fields that hooks cannot see through, and other spellings of known ones.
-pub fn check_fields(body: &Document) -> Result<(), DialectError> {
+pub fn check_fields(body: &Document) -> Result<()> {
     for field in OTHER_PROMPTS {
         if is_set(body, &[field])? {
-            return Err(field_error(
-                field,
-                "absent: hooks do not see it in this call",
-            ));
+            let expected = "absent: hooks do not see it in this call";
+            return Err(field_error(field, expected));
         }
     }
     // A lookup fails for a name that a lenient parser could take for the known one.
-    CHAT_FIELDS
-        .iter()
-        .try_for_each(|field| body.bytes_of(&[field]).map(drop))
+    let mut known = CHAT_FIELDS.iter();
+    known.try_for_each(|field| body.bytes_of(&[field]).map(drop))
 }
 
 /// Parses a body of the API, or the data of an event.
@@ -121,6 +118,6 @@ pub fn check_fields(body: &Document) -> Result<(), DialectError> {
 /// # Errors
 ///
 /// Fails if the bytes are no JSON object, or parsers could disagree about them.
-pub fn parse(bytes: Bytes) -> Result<Document, DialectError> {
+pub fn parse(bytes: Bytes) -> Result<Document> {
     Document::parse(bytes, Names::Fields(FREE_FORM))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::source_of,
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
     openai_chat::{
         fields::{FUNCTION_CALL, TOOL_CALLS},
         tool_call::{read_call, read_function_call, rewrite_call, rewrite_function_call},
@@ -78,13 +78,12 @@ impl<'a> EditedParts<'a> {
     /// Returns the edited part at a position; `None` if it was removed.
     pub fn at(&self, place: PartPlace) -> Option<&'a Document> {
         let mut parts = self.parts.iter();
-        parts
-            .find(|part| part.place() == Some(place))
-            .map(|part| part.part)
+        let found = parts.find(|part| part.place() == Some(place))?;
+        Some(found.part)
     }
 
     /// Writes the calls of a whole message. Returns how many are left.
-    pub fn write_calls(&self, message: &mut Document) -> Result<usize, DialectError> {
+    pub fn write_calls(&self, message: &mut Document) -> Result<usize> {
         let calls = message.children(TOOL_CALLS)?.unwrap_or_default();
         let mut written: Vec<Bytes> = Vec::with_capacity(calls.len());
         for EditedPart { origin, part } in &self.parts {
@@ -120,11 +119,14 @@ pub fn are_same(written: &[Bytes], known: &[Document]) -> bool {
     known.eq(written.iter().cloned())
 }
 
+/// Returns whether any part is a refusal of the model.
+pub fn has_refusal(parts: &[PlacedPart]) -> bool {
+    let mut places = parts.iter().map(|(place, _)| *place);
+    places.any(|place| place == PartPlace::Refusal)
+}
+
 /// Returns the parts of calls.
-pub fn call_parts(
-    calls: &[Document],
-    function_call: Option<&Document>,
-) -> Result<Vec<PlacedPart>, DialectError> {
+pub fn call_parts(calls: &[Document], function_call: Option<&Document>) -> Result<Vec<PlacedPart>> {
     let mut parts = Vec::with_capacity(calls.len());
     for (index, call) in calls.iter().enumerate() {
         let call = json!({ "functionCall": read_call(call)? });
@@ -138,7 +140,7 @@ pub fn call_parts(
 }
 
 /// Returns the parts of the calls in a message.
-pub fn read_calls(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
+pub fn read_calls(message: &Document) -> Result<Vec<PlacedPart>> {
     let calls = message.children(TOOL_CALLS)?.unwrap_or_default();
     call_parts(&calls, message.child(FUNCTION_CALL)?.as_ref())
 }

@@ -24,12 +24,10 @@ use crate::dialect::{
     call::Call,
     content_form::any_object_with,
     document::{Document, add_field, add_list, to_document},
-    error::DialectError,
+    error::Result,
     method::Api,
-    openai::{
-        other_models::read_other_models,
-        request_fields::{no_model, read_model, read_stream, unwrapped},
-        storage::write_storage,
+    openai::request_fields::{
+        no_model, read_model, read_other_models, read_stream, unwrapped, write_storage,
     },
     openai_chat::fields::{MESSAGES, check_fields},
     request_field::RequestField,
@@ -41,7 +39,7 @@ use crate::dialect::{
 ///
 /// Fails for fields that hooks cannot see through, and for what two servers could read
 /// differently.
-pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped> {
     call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
     read_stream(call, &body)?;
     if names_stored_file(&body)? {
@@ -52,7 +50,7 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
 }
 
 /// Returns whether a message names a file or a sound that is stored upstream.
-fn names_stored_file(body: &Document) -> Result<bool, DialectError> {
+fn names_stored_file(body: &Document) -> Result<bool> {
     let is_file = |fields: &Map<String, Value>| fields.get("file_id") != Some(&Value::Null);
     let is_sound = |fields: &Map<String, Value>| {
         let id = fields.get("audio").and_then(|audio| audio.get("id"));
@@ -70,7 +68,7 @@ pub fn close_request(
     call: &Call,
     envelope: Option<&Document>,
     document: &Document,
-) -> Result<Bytes, DialectError> {
+) -> Result<Bytes> {
     let mut body = envelope.cloned().unwrap_or_default();
     if document.is_edited() {
         write_form(&mut body, document)?;
@@ -80,7 +78,7 @@ pub fn close_request(
     Ok(body.to_bytes())
 }
 
-fn write_form(body: &mut Document, after: &Document) -> Result<(), DialectError> {
+fn write_form(body: &mut Document, after: &Document) -> Result<()> {
     let before = read_chat(body)?;
     REQUEST_LABELS.write(body, &before, after)?;
     if let Some(messages) = ChatMessages::read(body)? {
@@ -92,7 +90,7 @@ fn write_form(body: &mut Document, after: &Document) -> Result<(), DialectError>
 }
 
 /// Returns a conversation in the content form.
-fn read_chat(body: &Document) -> Result<Document, DialectError> {
+fn read_chat(body: &Document) -> Result<Document> {
     check_fields(body)?;
     check_modalities(body)?;
     let mut fields = Map::new();
@@ -104,15 +102,11 @@ fn read_chat(body: &Document) -> Result<Document, DialectError> {
     add_list(&mut fields, "fallbackModels", read_other_models(body)?);
     add_list(&mut fields, "tools", read_tools(body)?);
     add_field(&mut fields, "toolConfig", read_tool_choice(body)?);
-    let filled = |fields: Map<String, Value>| Some(fields).filter(|fields| !fields.is_empty());
-    let sampling = filled(read_sampling(body)?);
+    let sampling = Some(read_sampling(body)?).filter(|sampling| !sampling.is_empty());
     add_field(&mut fields, "generationConfig", sampling);
-    let labels = filled(REQUEST_LABELS.read(body)?);
-    add_field(&mut fields, "labels", labels);
+    add_field(&mut fields, "labels", REQUEST_LABELS.read(body)?);
     to_document(&Value::Object(fields))
 }
 
-#[cfg(test)]
-mod properties;
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{self, Document, add_field, add_list, read_json, refuse_pair},
-    error::{DialectError, field_error},
+    document::{self, Document, add_field, add_list, read_json, refuse_pair, required_child},
+    error::{Result, field_error},
     openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE},
 };
 
@@ -54,19 +54,16 @@ impl ChoiceCalls {
 /// # Errors
 ///
 /// Fails if it is the call of a function and of something else at once.
-pub fn read_call(call: &Document) -> Result<Value, DialectError> {
+pub fn read_call(call: &Document) -> Result<Value> {
     refuse_pair(call, FUNCTION, CUSTOM)?;
     let mut fields = Map::new();
     add_field(&mut fields, "id", call.string(ID)?);
     match call.string(TYPE)?.as_deref() {
         None | Some("" | "function") => {
-            let function = call.child(FUNCTION)?;
-            let function = function.ok_or_else(|| field_error("function", "an object"))?;
-            read_function(&function, &mut fields)?;
+            read_function(&required_child(call, "function")?, &mut fields)?;
         }
         Some(CUSTOM_TYPE) => {
-            let custom = call.child(CUSTOM)?;
-            let custom = custom.ok_or_else(|| field_error("custom", "an object"))?;
+            let custom = required_child(call, "custom")?;
             let name = custom.string(NAME)?.unwrap_or_default();
             let input = custom.string(INPUT)?.unwrap_or_default();
             fields.insert("name".to_owned(), name.into());
@@ -86,13 +83,13 @@ pub fn read_call(call: &Document) -> Result<Value, DialectError> {
 }
 
 /// Returns the `functionCall` of the deprecated `function_call`, which has no id.
-pub fn read_function_call(call: &Document) -> Result<Value, DialectError> {
+pub fn read_function_call(call: &Document) -> Result<Value> {
     let mut fields = Map::new();
     read_function(call, &mut fields)?;
     Ok(Value::Object(fields))
 }
 
-fn read_function(function: &Document, fields: &mut Map<String, Value>) -> Result<(), DialectError> {
+fn read_function(function: &Document, fields: &mut Map<String, Value>) -> Result<()> {
     let name = function.string(NAME)?.unwrap_or_default();
     fields.insert("name".to_owned(), name.into());
     let arguments = function.string(ARGUMENTS)?;
@@ -112,7 +109,7 @@ pub fn read_arguments(text: &str) -> Option<Value> {
 }
 
 /// Returns the fields of a call that hookgate does not interpret.
-pub fn extra_fields(call: &Document) -> Result<Map<String, Value>, DialectError> {
+pub fn extra_fields(call: &Document) -> Result<Map<String, Value>> {
     let mut extra = Map::new();
     for (key, value) in call.fields() {
         if !["custom", "function", "id", "index", "type"].contains(&&*key) {
@@ -132,11 +129,7 @@ pub fn write_arguments(arguments: Option<Value>) -> Value {
 }
 
 /// Returns the JSON of a tool call with the arguments of its edited part.
-pub fn rewrite_call(
-    call: &Document,
-    before: &Document,
-    after: &Document,
-) -> Result<Bytes, DialectError> {
+pub fn rewrite_call(call: &Document, before: &Document, after: &Document) -> Result<Bytes> {
     let args = |part: &Document| {
         let call = part.child(&["functionCall"])?;
         call.unwrap_or_default().get(&["args"])
@@ -149,7 +142,7 @@ pub fn rewrite_call(
     Ok(call.to_bytes())
 }
 
-fn set_arguments(call: &mut Document, args: Option<Value>) -> Result<(), DialectError> {
+fn set_arguments(call: &mut Document, args: Option<Value>) -> Result<()> {
     match call.string(TYPE)?.as_deref() {
         None | Some("" | "function") => call.edit_child(FUNCTION, |function| {
             function.set(ARGUMENTS, &write_arguments(args))
@@ -162,7 +155,7 @@ fn set_arguments(call: &mut Document, args: Option<Value>) -> Result<(), Dialect
 }
 
 /// Sets the arguments of the deprecated `function_call`.
-pub fn rewrite_function_call(call: &mut Document, after: &Document) -> Result<(), DialectError> {
+pub fn rewrite_function_call(call: &mut Document, after: &Document) -> Result<()> {
     let Some(edited) = after.child(&["functionCall"])? else {
         return Ok(());
     };
@@ -176,7 +169,7 @@ pub fn rewrite_function_call(call: &mut Document, after: &Document) -> Result<()
 
 /// Returns the tool call of a `functionCall`; one without id is `None`, because the
 /// deprecated form is meant.
-pub fn write_call(call: &Document) -> Result<Option<Value>, DialectError> {
+pub fn write_call(call: &Document) -> Result<Option<Value>> {
     let Some(id) = call.string(ID)? else {
         return Ok(None);
     };
@@ -193,7 +186,7 @@ pub fn write_call(call: &Document) -> Result<Option<Value>, DialectError> {
 }
 
 /// Returns the deprecated `function_call` of a `functionCall`.
-pub fn write_function_call(call: &Document) -> Result<Value, DialectError> {
+pub fn write_function_call(call: &Document) -> Result<Value> {
     let name = call.string(NAME)?.unwrap_or_default();
     Ok(write_function(&name, call.get(&["args"])?))
 }

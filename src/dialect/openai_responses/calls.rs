@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, parse, to_value},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     openai_responses::fields::{ARGUMENTS, CALL_ID, ID, INPUT, NAME, TYPE},
 };
 
@@ -29,7 +29,7 @@ pub enum ToolCallKind {
 
 impl ToolCallKind {
     /// Returns the kind of a call; `None` for other items, and for calls that run upstream.
-    pub fn of_call(item: &Document) -> Result<Option<Self>, DialectError> {
+    pub fn of_call(item: &Document) -> Result<Option<Self>> {
         Ok(Some(match item.string(TYPE)?.as_deref() {
             Some("function_call") => Self::Function,
             Some("custom_tool_call") => Self::Custom,
@@ -43,7 +43,7 @@ impl ToolCallKind {
     }
 
     /// Returns the kind of a declared tool; `None` for tools that run upstream.
-    pub fn of_declaration(tool: &Document) -> Result<Option<Self>, DialectError> {
+    pub fn of_declaration(tool: &Document) -> Result<Option<Self>> {
         let named = tool.string(TYPE)?;
         Ok(Some(match named.as_deref().unwrap_or_default() {
             "function" => Self::Function,
@@ -94,18 +94,17 @@ impl ToolCallKind {
     }
 
     /// Returns the name of the called tool.
-    pub fn name(self, item: &Document) -> Result<String, DialectError> {
-        match self.fixed_name() {
-            Some(name) => Ok(name.to_owned()),
-            None => item
-                .string(NAME)?
-                .ok_or_else(|| field_error("name", "the name of a tool")),
+    pub fn name(self, item: &Document) -> Result<String> {
+        if let Some(name) = self.fixed_name() {
+            return Ok(name.to_owned());
         }
+        let name = item.string(NAME)?;
+        name.ok_or_else(|| field_error("name", "the name of a tool"))
     }
 
     /// Returns the arguments of a call. Text that is no unambiguous JSON object stays a string,
     /// which guards refuse.
-    pub fn arguments(self, item: &Document) -> Result<Value, DialectError> {
+    pub fn arguments(self, item: &Document) -> Result<Value> {
         let field = self.inputs();
         match self {
             Self::Function => Ok(parse_arguments(&item.string(field)?.unwrap_or_default())),
@@ -134,7 +133,7 @@ impl ToolCallKind {
     }
 
     /// Writes other arguments into a call.
-    pub fn set_arguments(self, item: &mut Document, arguments: &Value) -> Result<(), DialectError> {
+    pub fn set_arguments(self, item: &mut Document, arguments: &Value) -> Result<()> {
         let field = self.inputs();
         match self {
             Self::Function => item.set(field, &arguments_text(arguments).into()),
@@ -178,19 +177,19 @@ pub fn input_text(arguments: &Value) -> String {
 }
 
 /// Returns the id by which the result of a call names it.
-pub fn call_id(item: &Document) -> Result<Option<String>, DialectError> {
+pub fn call_id(item: &Document) -> Result<Option<String>> {
     let id = item.string(CALL_ID)?;
     id.map_or_else(|| item.string(ID), |id| Ok(Some(id)))
 }
 
 /// Returns whether the commands of a shell run in a container upstream.
-fn runs_in_container(item: &Document) -> Result<bool, DialectError> {
+fn runs_in_container(item: &Document) -> Result<bool> {
     let environment = item.child(&["environment"])?.unwrap_or_default();
     let named = environment.string(TYPE)?;
     Ok(named.is_some_and(|named| named.starts_with("container")))
 }
 
 /// Returns whether the agent searches tools itself.
-fn runs_at_client(item: &Document) -> Result<bool, DialectError> {
+fn runs_at_client(item: &Document) -> Result<bool> {
     Ok(item.string(&["execution"])?.as_deref() == Some("client"))
 }

@@ -3,13 +3,10 @@
 use bytes::Bytes;
 
 use crate::dialect::{
-    content_form::AnswerLabels,
+    content_form::{AnswerLabels, parts_in},
     document::Document,
-    error::DialectError,
-    google::{
-        fields::{CANDIDATES, PARTS},
-        part::Part,
-    },
+    error::Result,
+    google::{fields::CANDIDATES, part::Part},
     openai_responses::fields::{CONTENT, ERROR},
 };
 
@@ -32,7 +29,7 @@ pub struct ChunkView {
 
 impl ChunkView {
     /// Reads a response or chunk of the content form.
-    pub fn read(form: &Document) -> Result<Self, DialectError> {
+    pub fn read(form: &Document) -> Result<Self> {
         let candidates = form.children(CANDIDATES)?.unwrap_or_default();
         let mut view = Self {
             usage: form.child(&["usageMetadata"])?,
@@ -47,11 +44,8 @@ impl ChunkView {
         for candidate in candidates {
             let reason = candidate.string(&["finishReason"])?;
             view.finish_reason = view.finish_reason.or(reason);
-            if let Some(content) = candidate.child(CONTENT)? {
-                let parts = content.children(PARTS)?.unwrap_or_default();
-                let parts = parts.into_iter().map(Part::read);
-                view.parts.extend(parts.collect::<Result<Vec<_>, _>>()?);
-            }
+            let parts = parts_in(&candidate, CONTENT)?.into_iter().map(Part::read);
+            view.parts.extend(parts.collect::<Result<Vec<_>, _>>()?);
         }
         Ok(view)
     }

@@ -1,9 +1,13 @@
 //! Field names and lookups that several files use, and the free-form fields of the API.
 
 use bytes::Bytes;
+use serde_json::json;
 use strict_json::{FreeField, FreeFields, Names};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{
+    document::{Document, first_byte},
+    error::Result,
+};
 
 /// Fields with free-form keys: arguments, schemas, labels. Below them only exact duplicates
 /// of keys are refused.
@@ -54,6 +58,16 @@ const fn free(name: &'static str) -> FreeField {
 }
 
 /// Parses a body or the data of an event.
-pub fn parse(bytes: Bytes) -> Result<Document, DialectError> {
+pub fn parse(bytes: Bytes) -> Result<Document> {
     Document::parse(bytes, NAMES)
+}
+
+/// Removes what repeats or refers to a text that was changed: annotations and tokens.
+pub fn clear_marks(block: &mut Document) -> Result<()> {
+    for field in ["annotations", "logprobs"] {
+        if first_byte(block, &[field])? == Some(b'[') {
+            block.set(&[field], &json!([]))?;
+        }
+    }
+    Ok(())
 }

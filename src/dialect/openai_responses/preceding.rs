@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::PRECEDING,
     document::{Document, insert, to_value},
-    error::DialectError,
+    error::Result,
     openai_responses::{
         calls::ToolCallKind,
         fields::{ID, TYPE},
@@ -14,11 +14,7 @@ use crate::dialect::{
 };
 
 /// Adds its items to the part of a call.
-pub fn add_items(
-    part: &mut Value,
-    reasoning: &[Document],
-    call: &Document,
-) -> Result<(), DialectError> {
+pub fn add_items(part: &mut Value, reasoning: &[Document], call: &Document) -> Result<()> {
     let items = reasoning.iter().chain([call]).map(to_value);
     let items: Vec<Value> = items.collect::<Result<_, _>>()?;
     insert(part, PRECEDING, items);
@@ -26,7 +22,7 @@ pub fn add_items(
 }
 
 /// Returns the items of a call with its current arguments; none if the part has none.
-pub fn current_items(part: &Document) -> Result<Vec<Document>, DialectError> {
+pub fn current_items(part: &Document) -> Result<Vec<Document>> {
     let mut items = part.children(&[PRECEDING])?.unwrap_or_default();
     let call = part.child(&["functionCall"])?;
     if let (Some(item), Some(call)) = (items.last_mut(), call)
@@ -41,7 +37,7 @@ pub fn current_items(part: &Document) -> Result<Vec<Document>, DialectError> {
 }
 
 /// Returns the reasoning items in front of a call.
-pub fn reasoning_of(part: &Document) -> Result<Vec<Document>, DialectError> {
+pub fn reasoning_of(part: &Document) -> Result<Vec<Document>> {
     let mut reasoning = Vec::new();
     for item in part.children(&[PRECEDING])?.unwrap_or_default() {
         if item.string(TYPE)?.as_deref() == Some("reasoning") {
@@ -52,7 +48,7 @@ pub fn reasoning_of(part: &Document) -> Result<Vec<Document>, DialectError> {
 }
 
 /// Returns whether two reasoning items are copies of one. Some agents omit its id.
-pub fn is_same_reasoning(one: &Document, other: &Document) -> Result<bool, DialectError> {
+pub fn is_same_reasoning(one: &Document, other: &Document) -> Result<bool> {
     for field in [ID, &["encrypted_content"]] {
         if let (Some(one), Some(other)) = (one.string(field)?, other.string(field)?)
             && !one.is_empty()

@@ -6,12 +6,12 @@ use serde_json::Value;
 use crate::dialect::{
     content_reference::ContentReference,
     document::{Document, first_byte},
-    error::DialectError,
+    error::Result,
     openai_responses::fields::{ID, INPUT, ITEM, OUTPUT, TYPE, parse},
 };
 
 /// Returns what a request refers to.
-pub fn of_request(body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+pub fn of_request(body: &Document) -> Result<Vec<ContentReference>> {
     let mut references = Vec::new();
     let previous = body.string(&["previous_response_id"])?;
     references.extend(previous.map(ContentReference::Response));
@@ -24,7 +24,7 @@ pub fn of_request(body: &Document) -> Result<Vec<ContentReference>, DialectError
 }
 
 /// Returns what a whole response or an event leaves for later requests.
-pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>, DialectError> {
+pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>> {
     let data = parse(data.clone())?;
     let response = match data.string(TYPE)?.as_deref() {
         Some("response.output_item.done") => {
@@ -52,7 +52,7 @@ pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>, DialectError> 
 }
 
 /// Returns the reference to an encrypted summary; `None` for other items.
-fn compaction(item: &Document) -> Result<Option<ContentReference>, DialectError> {
+fn compaction(item: &Document) -> Result<Option<ContentReference>> {
     if item.string(TYPE)?.as_deref() != Some("compaction") {
         return Ok(None);
     }

@@ -20,10 +20,10 @@ use serde_json::{Map, Value};
 pub use self::{refused::refuse_references, texts::open_texts};
 use crate::dialect::{
     call::Call,
-    document::{Document, to_document},
-    error::DialectError,
+    document::{Document, add_field, add_list, to_document},
+    error::Result,
     method::Operation,
-    openai::{other_models::read_other_models, storage::write_storage},
+    openai::request_fields::{read_other_models, write_storage},
     openai_responses::request::{
         choice::{read_choice, write_choice},
         contents::{read_contents, write_contents},
@@ -42,22 +42,18 @@ use crate::dialect::{
 /// # Errors
 ///
 /// Fails if hooks could not see all of the request, or if parsers could read it differently.
-pub fn read_request(body: &Document) -> Result<Document, DialectError> {
+pub fn read_request(body: &Document) -> Result<Document> {
     refuse_unseen(body)?;
     let input = Input::read(body)?;
     let mut form = Map::new();
-    let mut add = |key: &str, value: Option<Value>| {
-        form.extend(value.map(|value| (key.to_owned(), value)));
-    };
-    add("contents", Some(read_contents(&input)?));
-    add("systemInstruction", read_system(body, &input)?);
-    add("tools", Declarations::read(body, &input)?.form()?);
-    add("toolConfig", read_choice(body)?);
-    add("generationConfig", read_parameters(body)?);
-    let models = Some(read_other_models(body)?).filter(|models| !models.is_empty());
-    add("fallbackModels", models.map(Value::from));
-    let labels = Some(REQUEST_LABELS.read(body)?).filter(|labels| !labels.is_empty());
-    add("labels", labels.map(Value::from));
+    form.insert("contents".to_owned(), read_contents(&input)?);
+    add_field(&mut form, "systemInstruction", read_system(body, &input)?);
+    let tools = Declarations::read(body, &input)?.form()?;
+    add_field(&mut form, "tools", tools);
+    add_field(&mut form, "toolConfig", read_choice(body)?);
+    add_field(&mut form, "generationConfig", read_parameters(body)?);
+    add_list(&mut form, "fallbackModels", read_other_models(body)?);
+    add_field(&mut form, "labels", REQUEST_LABELS.read(body)?);
     to_document(&Value::Object(form))
 }
 
@@ -67,7 +63,7 @@ pub fn read_request(body: &Document) -> Result<Document, DialectError> {
 /// # Errors
 ///
 /// Fails if an edit cannot be expressed in a request of the API.
-pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
+pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<Bytes> {
     let mut edited = body.clone();
     call.write_model(&mut edited)?;
     if form.is_edited() {
@@ -80,11 +76,7 @@ pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<By
     Ok(edited.to_bytes())
 }
 
-fn write_form(
-    edited: &mut Document,
-    body: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+fn write_form(edited: &mut Document, body: &Document, after: &Document) -> Result<()> {
     let before = read_request(body)?;
     REQUEST_LABELS.write(edited, &before, after)?;
     let mut input = Input::read(edited)?;

@@ -6,21 +6,19 @@ pub mod item;
 pub mod object;
 pub mod response_labels;
 pub mod splice;
-pub mod usage;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use self::{
     form::read_form,
-    object::{NewIds, new_response},
+    object::{COUNTS, NewIds, new_response},
     response_labels::visit_response,
     splice::splice_output,
-    usage::COUNTS,
 };
 use crate::dialect::{
     document::{to_document, write_array},
-    error::DialectError,
+    error::Result,
     openai_responses::{
         chunk_view::ChunkView,
         fields::{OUTPUT, OUTPUT_TEXT, USAGE, parse},
@@ -32,7 +30,7 @@ use crate::dialect::{
 /// # Errors
 ///
 /// Fails if hooks could not see all of the response.
-pub fn open_response(body: &Bytes) -> Result<Value, DialectError> {
+pub fn open_response(body: &Bytes) -> Result<Value> {
     read_form(&parse(body.clone())?)
 }
 
@@ -41,7 +39,7 @@ pub fn open_response(body: &Bytes) -> Result<Value, DialectError> {
 /// # Errors
 ///
 /// Fails if an edit cannot be expressed in a response of the API.
-pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Bytes, DialectError> {
+pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Bytes> {
     let Some(original) = original else {
         return Ok(new_response(view)?.to_string().into());
     };

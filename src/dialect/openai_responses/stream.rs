@@ -1,14 +1,11 @@
 //! Streams of server-sent events: events as chunks of the content form, and chunks as events.
 
-mod answer;
 mod end_writer;
 mod event;
-mod event_chunk;
 mod event_labels;
 mod item_agreement;
 mod item_events;
 mod item_writer;
-mod message_writer;
 mod open_items;
 mod piece;
 mod read_items;
@@ -17,7 +14,7 @@ mod sender;
 mod texts;
 mod writer;
 
-pub use self::{answer::EventWriter, reader::EventReader};
+pub use self::{reader::EventReader, writer::EventWriter};
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, read_json},
-    error::DialectError,
+    error::Result,
     openai_responses::calls::ToolCallKind,
 };
 
@@ -25,7 +25,7 @@ pub const OPAQUE: &[&str] = &[
 const IMAGE: &str = "image_generation_call";
 
 /// Returns the fields of a block or an item that hooks and policies see.
-pub fn visible_fields(block: &Document) -> Result<Value, DialectError> {
+pub fn visible_fields(block: &Document) -> Result<Value> {
     let is_image = block.string(&["type"])?.as_deref() == Some(IMAGE);
     let is_opaque = |key: &str| OPAQUE.contains(&key) || is_image && key == "result";
     let mut fields = Map::new();
@@ -40,7 +40,7 @@ pub fn write_visible_fields(
     block: &mut Document,
     before: &Document,
     after: &Document,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     for (key, _) in before.fields() {
         if after.bytes_of(&[&*key])?.is_none() {
             block.remove(&[&*key])?;
@@ -61,7 +61,7 @@ pub fn write_item(
     call: Option<ToolCallKind>,
     before: &Document,
     after: &Document,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let Some(kind) = call else {
         let before = before.child(&["block"])?.unwrap_or_default();
         let after = after.child(&["block"])?.unwrap_or_default();

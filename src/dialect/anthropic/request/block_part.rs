@@ -1,6 +1,6 @@
 //! Blocks of messages as parts of the content form.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::dialect::{
     anthropic::{
@@ -13,9 +13,9 @@ use crate::dialect::{
         tool_result::{ResultContent, TOOL_USE_ID, outcome_field},
         tool_use::call_part,
     },
-    content_form::{LABELS, read_labels},
+    content_form::add_labels,
     document::Document,
-    error::{DialectError, field_error},
+    error::{Result, field_error},
 };
 
 /// Returns the part of a block; `None` for hidden blocks.
@@ -27,7 +27,7 @@ pub fn read_block(
     block: &Document,
     role: InputRole,
     names: &CalledTools,
-) -> Result<Option<Document>, DialectError> {
+) -> Result<Option<Document>> {
     let kind = type_of(block)?;
     let mut part = match kind.as_str() {
         "text" => field_part(TEXT, string_bytes(block, "text")?)?,
@@ -45,10 +45,7 @@ pub fn read_block(
         _ => field_part(BLOCK, block.to_bytes())?,
     };
     if let Some(known) = known_fields(&kind) {
-        let labels = read_labels(block, known)?;
-        if !labels.is_empty() {
-            part.set(LABELS, &Value::Object(labels))?;
-        }
+        add_labels(&mut part, block, known)?;
     }
     Ok(Some(part))
 }
@@ -70,7 +67,7 @@ fn known_fields(kind: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-fn result_part(block: &Document, names: &CalledTools) -> Result<Document, DialectError> {
+fn result_part(block: &Document, names: &CalledTools) -> Result<Document> {
     let mut result = Document::empty();
     let id = string_bytes(block, "tool_use_id")?;
     let name = names.name(&block.string(TOOL_USE_ID)?.unwrap_or_default());

@@ -9,8 +9,8 @@ use crate::dialect::{
         request::input_messages::{InputMessage, InputRole},
     },
     content_form::{SOURCE, hosted_tool},
-    document::Document,
-    error::DialectError,
+    document::{Document, copy_field},
+    error::Result,
 };
 
 pub const TOOLS: &[&str] = &["tools"];
@@ -52,17 +52,10 @@ pub struct DeclaredTool {
 /// # Errors
 ///
 /// Fails for a tool without a name.
-pub fn read_tools(
-    body: &Document,
-    messages: &[InputMessage],
-) -> Result<Vec<DeclaredTool>, DialectError> {
+pub fn read_tools(body: &Document, messages: &[InputMessage]) -> Result<Vec<DeclaredTool>> {
     let mut declared = Vec::new();
-    for (index, tool) in body
-        .children(TOOLS)?
-        .unwrap_or_default()
-        .into_iter()
-        .enumerate()
-    {
+    let tools = body.children(TOOLS)?.unwrap_or_default();
+    for (index, tool) in tools.into_iter().enumerate() {
         declared.push(DeclaredTool::read(ToolPlace::Tools(index), tool)?);
     }
     let servers = body.children(MCP_SERVERS)?.unwrap_or_default();
@@ -85,7 +78,7 @@ fn read_from_message(
     index: usize,
     message: &InputMessage,
     declared: &mut Vec<DeclaredTool>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     for (block_index, block) in message.blocks.iter().enumerate() {
         let kind = type_of(block)?;
         if kind == "tool_addition" && message.role == InputRole::System {
@@ -115,7 +108,7 @@ fn read_from_message(
 
 /// Returns the definition in a change of the declared tools; `None` if it refers to a declared
 /// one.
-fn added_tool(change: &Document) -> Result<Option<Document>, DialectError> {
+fn added_tool(change: &Document) -> Result<Option<Document>> {
     let Some(tool) = change.child(TOOL)? else {
         return Ok(None);
     };
@@ -127,7 +120,7 @@ fn added_tool(change: &Document) -> Result<Option<Document>, DialectError> {
 }
 
 /// Returns the name of the tool that a change refers to, if it refers to a declared one.
-pub fn referred_tool(change: &Document) -> Result<Option<String>, DialectError> {
+pub fn referred_tool(change: &Document) -> Result<Option<String>> {
     let Some(tool) = change.child(TOOL)? else {
         return Ok(None);
     };
@@ -142,7 +135,7 @@ pub fn referred_tool(change: &Document) -> Result<Option<String>, DialectError> 
 }
 
 impl DeclaredTool {
-    fn read(place: ToolPlace, document: Document) -> Result<Self, DialectError> {
+    fn read(place: ToolPlace, document: Document) -> Result<Self> {
         let kind = document.string(TYPE)?;
         let is_function = match kind.as_deref() {
             None | Some("custom") => true,
@@ -169,20 +162,19 @@ impl DeclaredTool {
     }
 
     /// Returns the tool in the content form.
-    pub fn to_form(&self, number: usize) -> Result<Bytes, DialectError> {
+    pub fn to_form(&self, number: usize) -> Result<Bytes> {
         if !self.is_function {
             let hosted = hosted_tool(&self.name, &self.document, number)?;
             return Ok(hosted.to_string().into());
         }
         let mut declaration = Document::empty();
         declaration.set(NAME, &json!(self.name))?;
-        for (field, from) in [
+        let names = [
             ("description", "description"),
             ("parametersJsonSchema", "input_schema"),
-        ] {
-            if let Some(value) = self.document.bytes_of(&[from])? {
-                declaration.set_bytes(&[field], value)?;
-            }
+        ];
+        for (field, from) in names {
+            copy_field(&mut declaration, &[field], &self.document, &[from])?;
         }
         declaration.set(&[SOURCE], &json!(number))?;
         let mut tool = Document::empty();

@@ -10,7 +10,7 @@ use crate::dialect::{
         fields::{CONTENT, ID, NAME, TYPE},
     },
     document::Document,
-    error::{DialectError, field_error},
+    error::{Result, field_error},
 };
 
 pub const MESSAGES: &[&str] = &["messages"];
@@ -47,7 +47,7 @@ pub struct InputMessage {
 }
 
 impl InputMessage {
-    pub fn read(document: Document) -> Result<Self, DialectError> {
+    pub fn read(document: Document) -> Result<Self> {
         let role = match document.string(&["role"])?.as_deref() {
             Some("user") => InputRole::User,
             Some("assistant") => InputRole::Assistant,
@@ -68,7 +68,7 @@ impl InputMessage {
     }
 
     /// Returns the message with other blocks; empty if there are none.
-    pub fn with_blocks(&self, blocks: &[Bytes]) -> Result<Bytes, DialectError> {
+    pub fn with_blocks(&self, blocks: &[Bytes]) -> Result<Bytes> {
         if blocks.is_empty() {
             return Ok(Bytes::new());
         }
@@ -83,7 +83,7 @@ impl InputMessage {
 /// # Errors
 ///
 /// Fails for an unknown role, and for content that is neither text nor blocks.
-pub fn read_messages(body: &Document) -> Result<Vec<InputMessage>, DialectError> {
+pub fn read_messages(body: &Document) -> Result<Vec<InputMessage>> {
     let messages = body.children(MESSAGES)?.unwrap_or_default();
     messages.into_iter().map(InputMessage::read).collect()
 }
@@ -93,7 +93,7 @@ pub fn read_messages(body: &Document) -> Result<Vec<InputMessage>, DialectError>
 pub struct CalledTools(HashMap<String, String>);
 
 impl CalledTools {
-    pub fn read(messages: &[InputMessage]) -> Result<Self, DialectError> {
+    pub fn read(messages: &[InputMessage]) -> Result<Self> {
         let mut names = HashMap::new();
         for block in messages.iter().flat_map(|message| &message.blocks) {
             let is_call = block.string(TYPE)?.as_deref() == Some("tool_use");

@@ -8,7 +8,7 @@ use crate::dialect::{
         request::tool_choice::TOOL_CHOICE,
     },
     document::{Document, integer},
-    error::DialectError,
+    error::{DialectError, Result},
 };
 
 const MAX_TOKENS: &[&str] = &["max_tokens"];
@@ -34,7 +34,7 @@ const PARAMETERS: [(&str, &str); 5] = [
 /// # Errors
 ///
 /// Fails if the format of the output is given twice.
-pub fn read_parameters(body: &Document) -> Result<Option<Document>, DialectError> {
+pub fn read_parameters(body: &Document) -> Result<Option<Document>> {
     let mut config = Document::empty();
     for (name, field) in PARAMETERS {
         let value = body.bytes_of(&[field])?;
@@ -49,11 +49,7 @@ pub fn read_parameters(body: &Document) -> Result<Option<Document>, DialectError
 }
 
 /// Writes the parameters that were edited. The token limit cannot be removed.
-pub fn write_parameters(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_parameters(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     let before = before.child(GENERATION_CONFIG)?.unwrap_or_default();
     let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
     for (name, field) in PARAMETERS {
@@ -74,7 +70,7 @@ pub fn write_parameters(
 }
 
 /// The API refuses a budget that is not below the token limit.
-fn lower_thinking_budget(body: &mut Document) -> Result<(), DialectError> {
+fn lower_thinking_budget(body: &mut Document) -> Result<()> {
     let limit = integer(body, MAX_TOKENS)?;
     body.edit_child(THINKING, |thinking| {
         match (limit, integer(thinking, BUDGET_TOKENS)?) {
@@ -87,13 +83,13 @@ fn lower_thinking_budget(body: &mut Document) -> Result<(), DialectError> {
 }
 
 /// Returns whether thinking is on, with which the API accepts no forced tool.
-pub fn thinks(body: &Document) -> Result<bool, DialectError> {
+pub fn thinks(body: &Document) -> Result<bool> {
     let thinking = body.child(THINKING)?.unwrap_or_default();
     let kind = thinking.string(TYPE)?;
     Ok(matches!(kind.as_deref(), Some("enabled" | "adaptive")))
 }
 
-fn wants_json(body: &Document) -> Result<bool, DialectError> {
+fn wants_json(body: &Document) -> Result<bool> {
     let config = body.child(OUTPUT_CONFIG)?.unwrap_or_default();
     let format = config.child(&["format"])?;
     let older = body.child(OUTPUT_FORMAT)?;

@@ -21,9 +21,9 @@ use crate::{
             },
         },
         call::Call,
-        content_form::{FALLBACK_MODELS, LABELS, SOURCE, read_labels},
+        content_form::{FALLBACK_MODELS, SOURCE, add_labels},
         document::{Document, write_array},
-        error::{DialectError, field_error},
+        error::{Result, field_error},
         method::{Framing, Operation},
     },
     model::ModelName,
@@ -75,7 +75,7 @@ pub struct ReadBody {
 ///
 /// Fails if the body names no model, refers to content that is stored upstream, or has a field
 /// of a wrong type.
-pub fn open_body(call: &mut Call, body: &Document) -> Result<Document, DialectError> {
+pub fn open_body(call: &mut Call, body: &Document) -> Result<Document> {
     let model = body.string(MODEL)?.as_deref().and_then(ModelName::parse);
     call.model = Some(model.ok_or_else(|| field_error("model", "the name of a model"))?);
     let streams = match body.get(&["stream"])? {
@@ -94,7 +94,7 @@ pub fn open_body(call: &mut Call, body: &Document) -> Result<Document, DialectEr
 
 /// Returns the session that the agent names in the metadata of a body: Claude Code as JSON in a
 /// string, or formerly behind `_session_`.
-pub fn agent_session(body: &Document) -> Result<Option<String>, DialectError> {
+pub fn agent_session(body: &Document) -> Result<Option<String>> {
     let metadata = body.child(&["metadata"])?.unwrap_or_default();
     let Some(user) = metadata.string(&["user_id"])? else {
         return Ok(None);
@@ -108,7 +108,7 @@ pub fn agent_session(body: &Document) -> Result<Option<String>, DialectError> {
 }
 
 impl ReadBody {
-    pub fn read(body: &Document) -> Result<Self, DialectError> {
+    pub fn read(body: &Document) -> Result<Self> {
         let messages = read_messages(body)?;
         let calls = CalledTools::read(&messages)?;
         let system = SystemPrompts::read(body, &messages)?;
@@ -134,10 +134,7 @@ impl ReadBody {
         if !fallbacks.is_empty() {
             form.set(FALLBACK_MODELS, &json!(fallbacks))?;
         }
-        let labels = read_labels(body, INTERPRETED)?;
-        if !labels.is_empty() {
-            form.set(LABELS, &Value::Object(labels))?;
-        }
+        add_labels(&mut form, body, INTERPRETED)?;
         Ok(Self {
             // Parsed again, because a document that was built counts as edited.
             form: Document::from_checked(form.to_bytes())?,
@@ -150,10 +147,7 @@ impl ReadBody {
 }
 
 /// Returns the content of each message but system prompts.
-fn read_contents(
-    messages: &[InputMessage],
-    calls: &CalledTools,
-) -> Result<Vec<Bytes>, DialectError> {
+fn read_contents(messages: &[InputMessage], calls: &CalledTools) -> Result<Vec<Bytes>> {
     let mut contents = Vec::with_capacity(messages.len());
     for (index, message) in messages.iter().enumerate() {
         let Some(role) = message.role.of_content() else {
@@ -168,10 +162,7 @@ fn read_contents(
         let mut content = Document::empty();
         content.set(&["role"], &json!(role))?;
         content.set_bytes(PARTS, write_array(parts))?;
-        let labels = read_labels(&message.document, &["content", "role"])?;
-        if !labels.is_empty() {
-            content.set(LABELS, &Value::Object(labels))?;
-        }
+        add_labels(&mut content, &message.document, &["content", "role"])?;
         content.set(&[SOURCE], &json!(index))?;
         contents.push(content.to_bytes());
     }
@@ -179,7 +170,7 @@ fn read_contents(
 }
 
 /// Returns the models that answer if the named one refuses to.
-fn read_fallbacks(body: &Document) -> Result<Vec<String>, DialectError> {
+fn read_fallbacks(body: &Document) -> Result<Vec<String>> {
     let fallbacks = body.children(FALLBACKS)?.unwrap_or_default();
     let names = fallbacks.iter().map(|fallback| {
         fallback

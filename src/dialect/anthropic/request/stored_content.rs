@@ -11,7 +11,7 @@ use crate::dialect::{
     content_form::any_object_with,
     content_reference::ContentReference,
     document::{Document, first_byte, is_set},
-    error::DialectError,
+    error::Result,
     method::Api,
     request_field::{AllowedFields, RequestField},
 };
@@ -23,7 +23,7 @@ const ENCRYPTED: &str = "encrypted_content";
 /// # Errors
 ///
 /// Fails for content that is not allowed.
-pub fn refuse_stored(body: &Document, allowed: AllowedFields) -> Result<(), DialectError> {
+pub fn refuse_stored(body: &Document, allowed: AllowedFields) -> Result<()> {
     let check = |field| allowed.check(Api::Anthropic, field);
     if is_set(body, &["thread"])? {
         check(RequestField::Thread)?;
@@ -46,7 +46,7 @@ pub fn refuse_stored(body: &Document, allowed: AllowedFields) -> Result<(), Dial
 /// # Errors
 ///
 /// Fails if the messages are ambiguous.
-pub fn request_references(body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+pub fn request_references(body: &Document) -> Result<Vec<ContentReference>> {
     let mut references = Vec::new();
     for message in body.children(MESSAGES)?.unwrap_or_default() {
         if first_byte(&message, CONTENT)? == Some(b'[') {
@@ -63,7 +63,7 @@ pub fn request_references(body: &Document) -> Result<Vec<ContentReference>, Dial
 /// # Errors
 ///
 /// Fails if the data cannot be parsed.
-pub fn response_references(data: &Bytes) -> Result<Vec<ContentReference>, DialectError> {
+pub fn response_references(data: &Bytes) -> Result<Vec<ContentReference>> {
     let data = parse_strict(data.clone())?;
     let blocks = match data.string(TYPE)?.as_deref() {
         Some("message") => data.children(CONTENT)?.unwrap_or_default(),
@@ -71,15 +71,15 @@ pub fn response_references(data: &Bytes) -> Result<Vec<ContentReference>, Dialec
         Some("content_block_delta") => data.child(&["delta"])?.into_iter().collect(),
         Some(_) | None => Vec::new(),
     };
-    let found = blocks.iter();
-    found
-        .filter_map(|block| compaction(block).transpose())
-        .collect()
+    let found = blocks
+        .iter()
+        .filter_map(|block| compaction(block).transpose());
+    found.collect()
 }
 
 /// Returns the reference to an encrypted summary; `None` for other blocks. A summary that is not
 /// encrypted is inspected like any text.
-fn compaction(block: &Document) -> Result<Option<ContentReference>, DialectError> {
+fn compaction(block: &Document) -> Result<Option<ContentReference>> {
     let kind = block.string(TYPE)?;
     if !matches!(kind.as_deref(), Some("compaction" | "compaction_delta")) {
         return Ok(None);

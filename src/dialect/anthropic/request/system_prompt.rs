@@ -13,9 +13,9 @@ use crate::dialect::{
             input_messages::{CalledTools, InputMessage, InputRole},
         },
     },
-    content_form::source_of,
-    document::{Document, write_array},
-    error::DialectError,
+    content_form::{parts_in, source_of},
+    document::{Document, same_bytes, write_array},
+    error::Result,
 };
 
 const SYSTEM: &[&str] = &["system"];
@@ -34,7 +34,7 @@ pub struct SystemPrompts {
 }
 
 impl SystemPrompts {
-    pub fn read(body: &Document, messages: &[InputMessage]) -> Result<Self, DialectError> {
+    pub fn read(body: &Document, messages: &[InputMessage]) -> Result<Self> {
         let field = BlockContent::read(body, "system")?;
         let is_text = field.as_ref().is_none_or(BlockContent::is_text);
         let top = field.map(BlockContent::into_blocks).transpose()?;
@@ -65,7 +65,7 @@ impl SystemPrompts {
     }
 
     /// Returns the system instruction of the content form; `None` if there is none.
-    pub fn instruction(&self) -> Result<Option<Document>, DialectError> {
+    pub fn instruction(&self) -> Result<Option<Document>> {
         let parts = self.numbered(0, self.parts.len())?;
         if parts.is_empty() {
             return Ok(None);
@@ -75,7 +75,7 @@ impl SystemPrompts {
     }
 
     /// Returns the parts of `count` blocks from `first` on, numbered from zero.
-    fn numbered(&self, first: usize, count: usize) -> Result<Vec<Document>, DialectError> {
+    fn numbered(&self, first: usize, count: usize) -> Result<Vec<Document>> {
         let blocks = self.parts.iter().skip(first).take(count).enumerate();
         let parts = blocks.filter_map(|(number, part)| Some((number, part.clone()?)));
         let parts = parts.map(|(number, part)| Document::from_checked(with_source(part, number)?));
@@ -90,9 +90,8 @@ impl SystemPrompts {
         form: &Document,
         messages: &[InputMessage],
         originals: &mut [Bytes],
-    ) -> Result<(), DialectError> {
-        let instruction = form.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
-        let after = instruction.children(PARTS)?.unwrap_or_default();
+    ) -> Result<()> {
+        let after = parts_in(form, SYSTEM_INSTRUCTION)?;
         self.write_field(body, &after)?;
         for (index, first) in &self.messages {
             let Some(message) = messages.get(*index) else {
@@ -112,7 +111,7 @@ impl SystemPrompts {
         Ok(())
     }
 
-    fn write_field(&self, body: &mut Document, after: &[Document]) -> Result<(), DialectError> {
+    fn write_field(&self, body: &mut Document, after: &[Document]) -> Result<()> {
         let own = self.numbered(0, self.top.len())?;
         let is_kept =
             |part: &&Document| source_of(part).is_none_or(|number| number < self.top.len());
@@ -127,11 +126,7 @@ impl SystemPrompts {
 }
 
 /// Returns those of `parts` that belong to `count` blocks from `first` on, numbered from zero.
-fn belonging(
-    parts: &[Document],
-    first: usize,
-    count: usize,
-) -> Result<Vec<Document>, DialectError> {
+fn belonging(parts: &[Document], first: usize, count: usize) -> Result<Vec<Document>> {
     let own = parts.iter().filter_map(|part| {
         let number = source_of(part)?.checked_sub(first)?;
         (number < count).then_some((part, number))
@@ -145,16 +140,15 @@ fn edited(
     originals: &[Bytes],
     before: &[Document],
     after: &[Document],
-) -> Result<Option<Vec<Bytes>>, DialectError> {
-    let bytes = |parts: &[Document]| parts.iter().map(Document::to_bytes).collect::<Vec<_>>();
-    if bytes(before) == bytes(after) {
+) -> Result<Option<Vec<Bytes>>> {
+    if same_bytes(before, after) {
         return Ok(None);
     }
     edit_blocks(originals, before, after).map(Some)
 }
 
 /// Returns the part of a system block; `None` for changes of the declared tools.
-fn read_part(block: &Document) -> Result<Option<Document>, DialectError> {
+fn read_part(block: &Document) -> Result<Option<Document>> {
     match type_of(block)?.as_str() {
         "tool_addition" | "tool_removal" => Ok(None),
         _ => read_block(block, InputRole::System, &CalledTools::default()),

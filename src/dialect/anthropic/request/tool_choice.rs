@@ -6,7 +6,7 @@ use crate::{
     dialect::{
         anthropic::fields::{NAME, TOOL_CONFIG, TYPE},
         document::Document,
-        error::{DialectError, field_error},
+        error::{Result, field_error},
     },
     model::{FunctionCallingMode, ToolConfig},
 };
@@ -30,7 +30,7 @@ impl ToolChoice {
     /// # Errors
     ///
     /// Fails for an unknown type.
-    pub fn of_body(body: &Document) -> Result<Self, DialectError> {
+    pub fn of_body(body: &Document) -> Result<Self> {
         let Some(choice) = body.child(TOOL_CHOICE)? else {
             return Ok(Self::Unset);
         };
@@ -51,7 +51,7 @@ impl ToolChoice {
     }
 
     /// Reads the choice of the content form.
-    pub fn of_form(form: &Document) -> Result<Self, DialectError> {
+    pub fn of_form(form: &Document) -> Result<Self> {
         let config = form.get(TOOL_CONFIG)?;
         let Some(config) = config.as_ref().and_then(ToolConfig::read) else {
             return Ok(Self::Unset);
@@ -76,7 +76,7 @@ impl ToolChoice {
     }
 
     /// Writes the choice to a body. Other fields of the choice stay where they have a meaning.
-    pub fn write(&self, body: &mut Document) -> Result<(), DialectError> {
+    pub fn write(&self, body: &mut Document) -> Result<()> {
         let (kind, name) = match self {
             Self::Unset => return body.remove(TOOL_CHOICE),
             Self::None => return body.set(TOOL_CHOICE, &json!({ "type": "none" })),

@@ -16,7 +16,7 @@ use crate::dialect::{
     },
     content_form::{SOURCE, source_of},
     document::{Document, retain_elements},
-    error::DialectError,
+    error::Result,
 };
 
 /// Edit of the declared tools.
@@ -36,7 +36,7 @@ impl<'a> ToolsEdit<'a> {
         form: &Document,
         declared: &'a [DeclaredTool],
         calls: &CalledTools,
-    ) -> Result<Self, DialectError> {
+    ) -> Result<Self> {
         let kept = kept_numbers(form)?;
         let numbers = 0..declared.len();
         let mut edit = Self {
@@ -102,7 +102,7 @@ impl<'a> ToolsEdit<'a> {
         body: &mut Document,
         messages: &mut [InputMessage],
         originals: &mut [Bytes],
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         if let Some(choice) = &self.choice {
             choice.write(body)?;
         }
@@ -132,11 +132,7 @@ impl<'a> ToolsEdit<'a> {
 
     /// Removes withheld tools from a message. A removed block becomes empty, so that the others
     /// keep their indexes. Returns whether any was removed.
-    fn write_message(
-        &self,
-        index: usize,
-        message: &mut InputMessage,
-    ) -> Result<bool, DialectError> {
+    fn write_message(&self, index: usize, message: &mut InputMessage) -> Result<bool> {
         let mut is_edited = false;
         let mut kept = Vec::with_capacity(message.blocks.len());
         for (number, mut block) in std::mem::take(&mut message.blocks).into_iter().enumerate() {
@@ -167,7 +163,7 @@ impl<'a> ToolsEdit<'a> {
         message: usize,
         block: usize,
         document: &mut Document,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let changes = document.children(TOOL_CHANGES)?.unwrap_or_default();
         let mut kept = Vec::with_capacity(changes.len());
         for (change, addition) in changes.iter().enumerate() {
@@ -192,7 +188,7 @@ impl<'a> ToolsEdit<'a> {
         number.is_some_and(|(number, _)| self.withheld.contains(&number))
     }
 
-    fn refers_to_withheld(&self, change: &Document) -> Result<bool, DialectError> {
+    fn refers_to_withheld(&self, change: &Document) -> Result<bool> {
         let Some(name) = referred_tool(change)? else {
             return Ok(false);
         };
@@ -202,7 +198,7 @@ impl<'a> ToolsEdit<'a> {
 }
 
 /// Returns the numbers of the tools that are still declared.
-fn kept_numbers(form: &Document) -> Result<BTreeSet<usize>, DialectError> {
+fn kept_numbers(form: &Document) -> Result<BTreeSet<usize>> {
     let mut kept = BTreeSet::new();
     for tool in form.children(&["tools"])?.unwrap_or_default() {
         match tool.children(DECLARATIONS)? {

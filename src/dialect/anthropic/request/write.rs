@@ -18,7 +18,7 @@ use crate::dialect::{
     call::Call,
     content_form::{FALLBACK_MODELS, splice_list, write_labels},
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
 };
 
 /// Returns the body for upstream. What is equal in `form` and the body keeps its bytes.
@@ -26,7 +26,7 @@ use crate::dialect::{
 /// # Errors
 ///
 /// Fails if the edits cannot be written.
-pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
+pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes> {
     let mut edited = body.clone();
     call.write_model(&mut edited)?;
     if form.is_edited() {
@@ -35,18 +35,15 @@ pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes
     Ok(edited.to_bytes())
 }
 
-fn write_form(
-    body: &mut Document,
-    mut read: ReadBody,
-    form: &Document,
-) -> Result<(), DialectError> {
+fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Result<()> {
     write_parameters(body, &read.form, form)?;
     write_fallbacks(body, &read.form, form)?;
     write_labels(body, &read.form, form)?;
-    let originals = read.messages.iter();
-    let mut originals: Vec<Bytes> = originals
-        .map(|message| message.document.to_bytes())
-        .collect();
+    let originals = read
+        .messages
+        .iter()
+        .map(|message| message.document.to_bytes());
+    let mut originals: Vec<Bytes> = originals.collect();
     let unedited = originals.clone();
     let tools = ToolsEdit::new(body, form, &read.tools, &read.calls)?;
     tools.write(body, &mut read.messages, &mut originals)?;
@@ -58,11 +55,8 @@ fn write_form(
         let message = read.messages.get(index);
         message.map_or_else(|| Ok(Vec::new()), |one| rewrite_message(one, before, after))
     };
-    let messages = splice_list(&originals, &before, &after, rewrite, create_message)?;
-    let messages: Vec<Bytes> = messages
-        .into_iter()
-        .filter(|message| !message.is_empty())
-        .collect();
+    let mut messages = splice_list(&originals, &before, &after, rewrite, create_message)?;
+    messages.retain(|message| !message.is_empty());
     if messages != unedited {
         body.set_bytes(MESSAGES, write_array(messages))?;
     }
@@ -70,11 +64,7 @@ fn write_form(
 }
 
 /// Removes the fallback models that were removed from the content form.
-fn write_fallbacks(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+fn write_fallbacks(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     if before.bytes_of(FALLBACK_MODELS)? == after.bytes_of(FALLBACK_MODELS)? {
         return Ok(());
     }
@@ -103,12 +93,11 @@ fn rewrite_message(
     message: &InputMessage,
     before: &Document,
     after: &Document,
-) -> Result<Vec<Bytes>, DialectError> {
-    let parts_of = |content: &Document| -> Result<Vec<Document>, DialectError> {
-        Ok(content.children(PARTS)?.unwrap_or_default())
-    };
+) -> Result<Vec<Bytes>> {
+    let old = before.children(PARTS)?.unwrap_or_default();
+    let new = after.children(PARTS)?.unwrap_or_default();
     let originals: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
-    let mut blocks = edit_blocks(&originals, &parts_of(before)?, &parts_of(after)?)?;
+    let mut blocks = edit_blocks(&originals, &old, &new)?;
     let ended_with_thinking = originals.last().is_some_and(is_thinking);
     while !ended_with_thinking && blocks.last().is_some_and(is_thinking) {
         // The API refuses it at the end of a message.
@@ -124,7 +113,7 @@ fn rewrite_message(
 }
 
 /// Returns the message of a new content; none if the API has no block for it.
-fn create_message(content: &Document) -> Result<Vec<Bytes>, DialectError> {
+fn create_message(content: &Document) -> Result<Vec<Bytes>> {
     let parts = content.children(PARTS)?.unwrap_or_default();
     let blocks = create_blocks(&parts)?;
     if blocks.is_empty() {

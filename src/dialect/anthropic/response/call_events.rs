@@ -10,11 +10,11 @@ use crate::dialect::{
         tool_use::INPUT,
     },
     document::Document,
-    error::DialectError,
+    error::Result,
 };
 
 /// Writes a whole block.
-pub fn write_block(out: &mut BytesMut, index: u64, block: &Document) -> Result<(), DialectError> {
+pub fn write_block(out: &mut BytesMut, index: u64, block: &Document) -> Result<()> {
     let mut start = MessageEvent::from_json(&json!({
         "type": "content_block_start",
         "index": index,
@@ -34,7 +34,7 @@ pub fn write_block(out: &mut BytesMut, index: u64, block: &Document) -> Result<(
 }
 
 /// Returns the arguments in an edited part.
-pub fn edited_input(part: &Document) -> Result<Option<Value>, DialectError> {
+pub fn edited_input(part: &Document) -> Result<Option<Value>> {
     if let Some(block) = part.child(BLOCK)? {
         return block.get(INPUT);
     }
@@ -43,7 +43,7 @@ pub fn edited_input(part: &Document) -> Result<Option<Value>, DialectError> {
 }
 
 /// Returns the arguments that the events of a call carry.
-pub fn collected_input(block: &Document, events: &[MessageEvent]) -> Result<Value, DialectError> {
+pub fn collected_input(block: &Document, events: &[MessageEvent]) -> Result<Value> {
     let mut collected = String::new();
     for event in events {
         let piece = event.child(DELTA)?.string(&["partial_json"])?;
@@ -56,10 +56,7 @@ pub fn collected_input(block: &Document, events: &[MessageEvent]) -> Result<Valu
 }
 
 /// Replaces the pieces of a call's arguments by one.
-pub fn with_input(
-    events: Vec<MessageEvent>,
-    input: &Value,
-) -> Result<Vec<MessageEvent>, DialectError> {
+pub fn with_input(events: Vec<MessageEvent>, input: &Value) -> Result<Vec<MessageEvent>> {
     let mut written = Vec::with_capacity(3);
     for event in events {
         match event.kind {
@@ -75,7 +72,7 @@ pub fn with_input(
     Ok(written)
 }
 
-fn json_delta(index: u64, input: &Value) -> Result<MessageEvent, DialectError> {
+fn json_delta(index: u64, input: &Value) -> Result<MessageEvent> {
     MessageEvent::from_json(&json!({
         "type": "content_block_delta",
         "index": index,

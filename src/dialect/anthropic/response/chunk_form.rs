@@ -6,13 +6,16 @@ use strict_json::Names;
 
 use crate::dialect::{
     anthropic::{
-        fields::{CANDIDATES, PARTS, TEXT, field_part, with_source},
-        response::{message_labels::visit_event, response_part::read_block},
+        fields::{TEXT, field_part, string_bytes, with_source},
+        response::{
+            message_labels::visit_event,
+            response_part::{answer_form, read_block},
+        },
         tool_use::INPUT,
     },
     content_form::AnswerLabels,
-    document::{Document, to_document, write_array},
-    error::{DialectError, field_error},
+    document::{Document, to_document},
+    error::{DialectError, Result},
     google::response::document::ResponseDocument,
     text_edit::TextEnd,
 };
@@ -26,7 +29,7 @@ pub struct ChunkEvents {
 
 impl ChunkEvents {
     /// Creates the events of a chunk with its first one.
-    pub fn new(event: &Document, data: Bytes) -> Result<Self, DialectError> {
+    pub fn new(event: &Document, data: Bytes) -> Result<Self> {
         Ok(Self {
             data: vec![data],
             labels: AnswerLabels::of(event, visit_event)?,
@@ -40,7 +43,7 @@ impl ChunkEvents {
     }
 
     /// Returns the chunk with this content form, and the labels of the events.
-    pub fn into_chunk(self, mut form: Document) -> Result<ResponseDocument, DialectError> {
+    pub fn into_chunk(self, mut form: Document) -> Result<ResponseDocument> {
         for (key, value) in self.labels.to_fields() {
             form.set(&[&key], &value)?;
         }
@@ -50,7 +53,7 @@ impl ChunkEvents {
 
 /// Returns the part of a call whose arguments are complete. Arguments that are no JSON object, or
 /// that parsers could read differently, become a text, which no guard accepts.
-pub fn complete_call(mut block: Document, json: &str) -> Result<Document, DialectError> {
+pub fn complete_call(mut block: Document, json: &str) -> Result<Document> {
     if !json.is_empty() {
         let input = match strict_json::check(json.as_bytes(), Names::Free) {
             Ok(()) => Bytes::from(json.trim().to_owned()),
@@ -76,37 +79,23 @@ fn is_blank(input: Option<Value>) -> bool {
 }
 
 /// Returns the part of a text in a delta.
-pub fn text_part(delta: &Document, field: &'static str) -> Result<Document, DialectError> {
-    let text = delta.bytes_of(&[field])?;
-    let text = text.filter(|text| text.first() == Some(&b'"'));
-    let text = text.ok_or_else(|| field_error(field, "a string"))?;
-    field_part(TEXT, text)
+pub fn text_part(delta: &Document, field: &'static str) -> Result<Document> {
+    field_part(TEXT, string_bytes(delta, field)?)
 }
 
 /// Returns a chunk with one part.
-pub fn chunk(
-    part: Document,
-    source: u64,
-    events: ChunkEvents,
-) -> Result<ResponseDocument, DialectError> {
+pub fn chunk(part: Document, source: u64, events: ChunkEvents) -> Result<ResponseDocument> {
     let source = usize::try_from(source).unwrap_or(usize::MAX);
-    let mut content = to_document(&json!({ "role": "model" }))?;
-    content.set_bytes(PARTS, write_array([with_source(part, source)?]))?;
-    let mut candidate = Document::empty();
-    candidate.set_child(&["content"], &content)?;
-    candidate.set(&["index"], &json!(0))?;
-    let mut form = Document::empty();
-    form.set_children(CANDIDATES, [&candidate])?;
-    events.into_chunk(form)
+    events.into_chunk(answer_form(vec![with_source(part, source)?], None)?)
 }
 
 /// Returns a chunk without content.
-pub fn structural(events: ChunkEvents) -> Result<ResponseDocument, DialectError> {
+pub fn structural(events: ChunkEvents) -> Result<ResponseDocument> {
     events.into_chunk(Document::empty())
 }
 
 /// Returns a chunk with which a text ends.
-pub fn text_end(events: ChunkEvents, end: TextEnd) -> Result<ResponseDocument, DialectError> {
+pub fn text_end(events: ChunkEvents, end: TextEnd) -> Result<ResponseDocument> {
     let form = to_document(&json!({ "candidates": [{ "index": 0 }] }))?;
     Ok(events.into_chunk(form)?.with_text_end(end))
 }

@@ -22,8 +22,8 @@ use crate::dialect::{
     },
     api_dialect::ReadChunks,
     content_form::TextTemplate,
-    document::{Document, to_document},
-    error::{DialectError, field_error},
+    document::{Document, insert, to_document},
+    error::{DialectError, Result, field_error},
     google::response::{document::ResponseDocument, ending_error::is_error},
     text_edit::{TextEnd, TextStream},
 };
@@ -74,7 +74,7 @@ enum OpenBlock {
 }
 
 impl OpenBlock {
-    fn thinking(block: Document, text: String) -> Result<Self, DialectError> {
+    fn thinking(block: Document, text: String) -> Result<Self> {
         let signature = block.string(&["signature"])?.unwrap_or_default();
         Ok(Self::Thinking {
             block,
@@ -85,7 +85,7 @@ impl OpenBlock {
 }
 
 impl ReadChunks for MessageReader {
-    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>> {
         if *data == *b"[DONE]" || self.has_failed {
             return Ok(None);
         }
@@ -126,7 +126,7 @@ impl ReadChunks for MessageReader {
         }
     }
 
-    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+    fn finish(&mut self) -> Result<Option<ResponseDocument>> {
         if self.has_failed || !self.has_started {
             return Ok(None);
         }
@@ -140,8 +140,8 @@ impl ReadChunks for MessageReader {
             "candidates": [{ "finishReason": finish_reason(stop), "index": 0 }],
             "usageMetadata": self.counts.to_form(),
         });
-        if let (Some(model), Some(fields)) = (&self.model, form.as_object_mut()) {
-            fields.insert("modelVersion".to_owned(), json!(model));
+        if let Some(model) = &self.model {
+            insert(&mut form, "modelVersion", model.as_str());
         }
         events.into_chunk(to_document(&form)?).map(Some)
     }
@@ -179,7 +179,7 @@ impl MessageReader {
         &mut self,
         event: &MessageEvent,
         events: ChunkEvents,
-    ) -> Result<ResponseDocument, DialectError> {
+    ) -> Result<ResponseDocument> {
         let message = event.child(MESSAGE)?;
         let content = message.list(&["content"])?.unwrap_or_default();
         if !content.is_empty() || self.has_started {
@@ -204,7 +204,7 @@ impl MessageReader {
         &mut self,
         event: &MessageEvent,
         events: ChunkEvents,
-    ) -> Result<Option<ResponseDocument>, DialectError> {
+    ) -> Result<Option<ResponseDocument>> {
         let block = event.child(CONTENT_BLOCK)?;
         let kind = type_of(&block)?;
         if self.open.len() >= MAX_OPEN_BLOCKS || self.open.contains_key(&event.index) {
@@ -248,7 +248,7 @@ impl MessageReader {
         &mut self,
         event: &MessageEvent,
         events: ChunkEvents,
-    ) -> Result<Option<ResponseDocument>, DialectError> {
+    ) -> Result<Option<ResponseDocument>> {
         let delta = event.child(DELTA)?;
         let kind = type_of(&delta)?;
         let open = self.open.get_mut(&event.index).ok_or_else(not_open)?;
@@ -296,11 +296,7 @@ impl MessageReader {
         }
     }
 
-    fn read_stop(
-        &mut self,
-        event: &MessageEvent,
-        events: ChunkEvents,
-    ) -> Result<ResponseDocument, DialectError> {
+    fn read_stop(&mut self, event: &MessageEvent, events: ChunkEvents) -> Result<ResponseDocument> {
         if self.template_index == event.index {
             self.template = None;
         }
@@ -335,7 +331,7 @@ impl MessageReader {
         }
     }
 
-    fn read_end(&mut self, event: &MessageEvent, events: ChunkEvents) -> Result<(), DialectError> {
+    fn read_end(&mut self, event: &MessageEvent, events: ChunkEvents) -> Result<()> {
         let delta = event.child(DELTA)?;
         if let Some(stop) = delta.string(&["stop_reason"])? {
             self.stop_reason = Some(stop);
@@ -350,7 +346,7 @@ impl MessageReader {
 }
 
 /// Returns the part of an event, or of a piece of a block, that hookgate does not interpret.
-fn event_part(event: &Document) -> Result<Document, DialectError> {
+fn event_part(event: &Document) -> Result<Document> {
     let mut part = field_part(BLOCK, event.to_bytes())?;
     part.set(EVENT, &json!(true))?;
     Ok(part)
@@ -368,7 +364,7 @@ fn no_message() -> DialectError {
 
 /// Checks that an event has texts only in the field that its type has them in: hooks see no
 /// other.
-fn check_fields(event: &MessageEvent) -> Result<(), DialectError> {
+fn check_fields(event: &MessageEvent) -> Result<()> {
     let own = match event.kind {
         MessageEventKind::MessageStart => MESSAGE,
         MessageEventKind::BlockStart => CONTENT_BLOCK,

@@ -24,7 +24,7 @@ use crate::dialect::{
     api_dialect::WriteChunks,
     content_form::{AnswerLabels, TextEvent},
     document::Document,
-    error::DialectError,
+    error::Result,
     google::{is_thought, response::document::ResponseDocument},
     sse_event::write_named_event,
 };
@@ -61,13 +61,11 @@ enum EditedBlock {
 }
 
 impl WriteChunks for MessageWriter {
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         let events = chunk.wire().unwrap_or_default();
         if let ([data], true, false) = (events, chunk.is_text(), chunk.is_edited())
-            && self
-                .alike
-                .as_ref()
-                .is_some_and(|alike| alike.text_of(data).is_some())
+            && let Some(alike) = &self.alike
+            && alike.text_of(data).is_some()
         {
             write_named_event(out, BLOCK_DELTA, data);
             return Ok(());
@@ -102,7 +100,7 @@ impl WriteChunks for MessageWriter {
         error.map_or(Ok(()), |error| self.write_event(out, error, &mut None))
     }
 
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<()> {
         if self.state != MessageState::Open {
             return Ok(());
         }
@@ -114,7 +112,7 @@ impl WriteChunks for MessageWriter {
 
 impl MessageWriter {
     /// Opens a message of our own, unless one is open.
-    fn open_own(&mut self, out: &mut BytesMut, form: &Document) -> Result<(), DialectError> {
+    fn open_own(&mut self, out: &mut BytesMut, form: &Document) -> Result<()> {
         if self.state == MessageState::Unopened {
             self.state = MessageState::Open;
             let mut event = MessageEvent::from_json(&json!({ "type": "message_start" }))?;
@@ -129,7 +127,7 @@ impl MessageWriter {
         out: &mut BytesMut,
         events: &[Bytes],
         parts: &mut Option<PartQueue>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         match events {
             [] => Ok(()),
             [data] => self.write_event(out, MessageEvent::read(data)?, parts),
@@ -142,7 +140,7 @@ impl MessageWriter {
         out: &mut BytesMut,
         mut event: MessageEvent,
         parts: &mut Option<PartQueue>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         match event.kind {
             MessageEventKind::MessageStart => {
                 if self.state == MessageState::Unopened {
@@ -191,7 +189,7 @@ impl MessageWriter {
         out: &mut BytesMut,
         mut event: MessageEvent,
         parts: &mut Option<PartQueue>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let mut block = event.child(CONTENT_BLOCK)?;
         let (kind, field): (_, &[&str]) = match type_of(&block)?.as_str() {
             "text" => (OpenBlockKind::Text, TEXT),
@@ -234,7 +232,7 @@ impl MessageWriter {
         out: &mut BytesMut,
         mut event: MessageEvent,
         parts: &mut Option<PartQueue>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let Some((_, output)) = self.blocks.find(event.index) else {
             return self.write_orphan(out, &event, parts.is_some());
         };
@@ -278,7 +276,7 @@ impl MessageWriter {
         out: &mut BytesMut,
         event: &MessageEvent,
         is_edited: bool,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         match event.child(DELTA)?.string(TEXT)? {
             Some(text) if !is_edited => self.blocks.write_text(out, &text),
             Some(_) | None => Ok(()),
@@ -291,7 +289,7 @@ impl MessageWriter {
         out: &mut BytesMut,
         input: u64,
         parts: &mut PartQueue,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let (thoughts, kind) = match self.blocks.find(input) {
             Some((OpenBlockKind::Text, _)) => (false, "text_delta"),
             Some((OpenBlockKind::Thinking, _)) => (true, "thinking_delta"),
@@ -312,7 +310,7 @@ impl MessageWriter {
         out: &mut BytesMut,
         events: &[Bytes],
         parts: &mut Option<PartQueue>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let mut input = None;
         if let Some(parts) = parts {
             let Some(part) = parts.take_block() else {
@@ -345,7 +343,7 @@ impl MessageWriter {
         out: &mut BytesMut,
         parts: Option<PartQueue>,
         is_own: bool,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         for part in parts.map(PartQueue::into_rest).unwrap_or_default() {
             let is_thought = is_thought(&part)?;
             match part.string(TEXT)? {
@@ -378,7 +376,7 @@ fn template(event: &MessageEvent) -> Option<TextEvent> {
 }
 
 /// Takes the block of an event, which has no other part.
-fn take_block(parts: &mut Option<PartQueue>) -> Result<EditedBlock, DialectError> {
+fn take_block(parts: &mut Option<PartQueue>) -> Result<EditedBlock> {
     let Some(parts) = parts else {
         return Ok(EditedBlock::Same);
     };

@@ -7,20 +7,20 @@ use crate::dialect::{
     anthropic::{
         block_edit::{create_blocks, edit_blocks},
         fields::{
-            CANDIDATES, CONTENT, FINISH_REASON, FUNCTION_CALL, MODEL, MODEL_VERSION, PARTS,
-            RESPONSE_ID, USAGE_METADATA, parse_strict, type_of, with_source,
+            CANDIDATES, CONTENT, FINISH_REASON, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID,
+            USAGE_METADATA, parse_strict, type_of, with_source,
         },
         response::{
             message_labels::visit_message,
             message_tokens::MessageTokens,
             preceding::{PrecedingThinking, keep_seen},
-            response_part::read_block,
-            stop_reason::{edited_stop_reason, finish_reason},
+            response_part::{answer_form, read_block},
+            stop_reason::edited_stop_reason,
         },
     },
-    content_form::AnswerLabels,
+    content_form::{AnswerLabels, parts_in},
     document::{Document, to_document, write_array},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     google::response::document::ResponseDocument,
 };
 
@@ -32,7 +32,7 @@ const USAGE: &[&str] = &["usage"];
 /// # Errors
 ///
 /// Fails if it is no message, or has a field of a wrong type.
-pub fn open_message(body: Bytes) -> Result<ResponseDocument, DialectError> {
+pub fn open_message(body: Bytes) -> Result<ResponseDocument> {
     let message = parse_strict(body.clone())?;
     let form = read_form(&message)?;
     ResponseDocument::from_form_bytes(form.to_bytes(), vec![body])
@@ -43,7 +43,7 @@ pub fn open_message(body: Bytes) -> Result<ResponseDocument, DialectError> {
 /// # Errors
 ///
 /// Fails if an edit cannot be written.
-pub fn close_message(response: &ResponseDocument) -> Result<Bytes, DialectError> {
+pub fn close_message(response: &ResponseDocument) -> Result<Bytes> {
     let form = Document::from_checked(response.to_bytes())?;
     match response.wire() {
         Some([body]) if !response.is_edited() => Ok(body.clone()),
@@ -52,7 +52,7 @@ pub fn close_message(response: &ResponseDocument) -> Result<Bytes, DialectError>
     }
 }
 
-fn read_form(message: &Document) -> Result<Document, DialectError> {
+fn read_form(message: &Document) -> Result<Document> {
     if type_of(message)? != "message" {
         return Err(field_error("type", "`message`"));
     }
@@ -70,17 +70,7 @@ fn read_form(message: &Document) -> Result<Document, DialectError> {
             parts.push(with_source(part, source)?);
         }
     }
-    let mut shown = Document::empty();
-    shown.set(&["role"], &json!("model"))?;
-    shown.set_bytes(PARTS, write_array(parts))?;
-    let mut candidate = Document::empty();
-    candidate.set_child(CONTENT, &shown)?;
-    if let Some(stop) = message.string(STOP_REASON)? {
-        candidate.set(FINISH_REASON, &json!(finish_reason(&stop)))?;
-    }
-    candidate.set(&["index"], &json!(0))?;
-    let mut form = Document::empty();
-    form.set_children(CANDIDATES, [&candidate])?;
+    let mut form = answer_form(parts, message.string(STOP_REASON)?.as_deref())?;
     if let Some(usage) = message.child(USAGE)? {
         let mut counts = MessageTokens::default();
         counts.update(&usage)?;
@@ -97,21 +87,20 @@ fn read_form(message: &Document) -> Result<Document, DialectError> {
     Ok(form)
 }
 
-fn content(message: &Document) -> Result<Vec<Document>, DialectError> {
+fn content(message: &Document) -> Result<Vec<Document>> {
     let content = message.children(CONTENT)?;
     content.ok_or_else(|| field_error("content", "a list of blocks"))
 }
 
 /// Returns the first candidate and its parts.
-fn first_candidate(form: &Document) -> Result<(Document, Vec<Document>), DialectError> {
+fn first_candidate(form: &Document) -> Result<(Document, Vec<Document>)> {
     let candidates = form.children(CANDIDATES)?.unwrap_or_default();
     let candidate = candidates.into_iter().next().unwrap_or_default();
-    let content = candidate.child(CONTENT)?.unwrap_or_default();
-    let parts = content.children(PARTS)?.unwrap_or_default();
+    let parts = parts_in(&candidate, CONTENT)?;
     Ok((candidate, parts))
 }
 
-fn edit_message(mut message: Document, form: &Document) -> Result<Bytes, DialectError> {
+fn edit_message(mut message: Document, form: &Document) -> Result<Bytes> {
     AnswerLabels::of_form(form)?.write(0, &mut message, visit_message)?;
     let before = read_form(&message)?;
     let (_, old_parts) = first_candidate(&before)?;
@@ -133,7 +122,7 @@ fn edit_message(mut message: Document, form: &Document) -> Result<Bytes, Dialect
     Ok(message.to_bytes())
 }
 
-fn write_usage(message: &mut Document, form: &Document) -> Result<(), DialectError> {
+fn write_usage(message: &mut Document, form: &Document) -> Result<()> {
     let counts = form.child(USAGE_METADATA)?.unwrap_or_default();
     let counts = MessageTokens::from_form(&counts)?;
     let mut usage = message.child(USAGE)?.unwrap_or_default();
@@ -148,7 +137,7 @@ fn write_usage(message: &mut Document, form: &Document) -> Result<(), DialectErr
     message.set_child(USAGE, &usage)
 }
 
-fn create_message(form: &Document) -> Result<Bytes, DialectError> {
+fn create_message(form: &Document) -> Result<Bytes> {
     let (candidate, mut parts) = first_candidate(form)?;
     keep_seen(&mut parts)?;
     let finish = candidate.string(FINISH_REASON)?;
@@ -160,7 +149,7 @@ fn create_message(form: &Document) -> Result<Bytes, DialectError> {
 }
 
 /// Returns an empty message of our own.
-pub fn own_message(form: &Document) -> Result<Document, DialectError> {
+pub fn own_message(form: &Document) -> Result<Document> {
     let id = form.string(RESPONSE_ID)?;
     let model = form.string(MODEL_VERSION)?.unwrap_or_default();
     let usage = form.child(USAGE_METADATA)?.unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::dialect::{
         },
     },
     document::Document,
-    error::DialectError,
+    error::Result,
 };
 
 const STOP_REASON: &[&str] = &["stop_reason"];
@@ -29,7 +29,7 @@ pub struct MessageEnd {
 }
 
 /// Returns whether events are the end of a message.
-pub fn is_end(events: &[Bytes]) -> Result<bool, DialectError> {
+pub fn is_end(events: &[Bytes]) -> Result<bool> {
     let first = events.first().map(MessageEvent::read).transpose()?;
     let kind = first.map(|event| event.kind);
     Ok(matches!(
@@ -39,7 +39,7 @@ pub fn is_end(events: &[Bytes]) -> Result<bool, DialectError> {
 }
 
 /// Returns the event of an error that ends an answer which is written anew.
-pub fn own_error(events: &[Bytes], form: &Document) -> Result<Option<MessageEvent>, DialectError> {
+pub fn own_error(events: &[Bytes], form: &Document) -> Result<Option<MessageEvent>> {
     let error = form.bytes_of(ERROR)?.filter(|_| events.is_empty());
     let Some(error) = error else {
         return Ok(None);
@@ -52,7 +52,7 @@ pub fn own_error(events: &[Bytes], form: &Document) -> Result<Option<MessageEven
 impl MessageEnd {
     /// Keeps the end in a chunk, unless its finish reason was removed because the model is
     /// asked again.
-    pub fn keep(&mut self, events: &[Bytes], form: &Document) -> Result<(), DialectError> {
+    pub fn keep(&mut self, events: &[Bytes], form: &Document) -> Result<()> {
         let candidates = form.children(CANDIDATES)?.unwrap_or_default();
         let first = candidates.into_iter().next().unwrap_or_default();
         let finish = first.string(FINISH_REASON)?;
@@ -70,12 +70,7 @@ impl MessageEnd {
     }
 
     /// Writes the end. The stop reason follows what was sent if anything `is_changed`.
-    pub fn write(
-        self,
-        out: &mut BytesMut,
-        has_calls: bool,
-        is_changed: bool,
-    ) -> Result<(), DialectError> {
+    pub fn write(self, out: &mut BytesMut, has_calls: bool, is_changed: bool) -> Result<()> {
         let mut has_delta = false;
         let mut stop = None;
         for data in &self.events {
@@ -105,11 +100,7 @@ impl MessageEnd {
         Ok(())
     }
 
-    fn write_stop_reason(
-        &self,
-        event: &mut MessageEvent,
-        has_calls: bool,
-    ) -> Result<(), DialectError> {
+    fn write_stop_reason(&self, event: &mut MessageEvent, has_calls: bool) -> Result<()> {
         let mut delta = event.child(DELTA)?;
         let Some(stop) = delta.string(STOP_REASON)? else {
             return Ok(());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     anthropic::fields::{parse_strict, type_of},
     document::{Document, integer},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     sse_event::{check_event_name, write_named_event},
 };
 
@@ -49,7 +49,7 @@ impl MessageEvent {
     ///
     /// Fails if parsers could disagree about it, if its type cannot be the name of an event, and
     /// if an event of a block has no index.
-    pub fn read(data: &Bytes) -> Result<Self, DialectError> {
+    pub fn read(data: &Bytes) -> Result<Self> {
         let document = parse_strict(data.clone())?;
         let name = type_of(&document)?;
         check_event_name(&name)?;
@@ -83,12 +83,12 @@ impl MessageEvent {
     }
 
     /// Creates an event of our own.
-    pub fn from_json(event: &Value) -> Result<Self, DialectError> {
+    pub fn from_json(event: &Value) -> Result<Self> {
         Self::read(&event.to_string().into())
     }
 
     /// Creates the start of a text block.
-    pub fn text_start(index: u64) -> Result<Self, DialectError> {
+    pub fn text_start(index: u64) -> Result<Self> {
         Self::from_json(&json!({
             "type": "content_block_start",
             "index": index,
@@ -97,7 +97,7 @@ impl MessageEvent {
     }
 
     /// Creates a piece of a text block, or of a thinking block.
-    pub fn text_delta(index: u64, kind: &str, text: &str) -> Result<Self, DialectError> {
+    pub fn text_delta(index: u64, kind: &str, text: &str) -> Result<Self> {
         let field = if kind == "thinking_delta" {
             "thinking"
         } else {
@@ -111,17 +111,17 @@ impl MessageEvent {
     }
 
     /// Creates the end of a block.
-    pub fn block_stop(index: u64) -> Result<Self, DialectError> {
+    pub fn block_stop(index: u64) -> Result<Self> {
         Self::from_json(&json!({ "type": "content_block_stop", "index": index }))
     }
 
     /// Returns the object in a field; an empty one if it is absent.
-    pub fn child(&self, field: &[&str]) -> Result<Document, DialectError> {
+    pub fn child(&self, field: &[&str]) -> Result<Document> {
         Ok(self.document.child(field)?.unwrap_or_default())
     }
 
     /// Changes the index of the block.
-    pub fn set_index(&mut self, index: u64) -> Result<(), DialectError> {
+    pub fn set_index(&mut self, index: u64) -> Result<()> {
         if self.index != index {
             self.index = index;
             self.document.set(INDEX, &json!(index))?;

@@ -7,7 +7,7 @@ use crate::dialect::{
     },
     content_form::ActOnObject,
     document::Document,
-    error::DialectError,
+    error::Result,
 };
 
 const USAGE: &[&str] = &["usage"];
@@ -27,7 +27,7 @@ const MESSAGE_FIELDS: &[&str] = &[
 const USAGE_FIELDS: &[&str] = &["inference_geo", "service_tier", "speed"];
 
 /// Visits the objects of a message. Blocks that hooks see whole are left out.
-pub fn visit_message(message: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_message(message: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     message.edit_children(CONTENT, |block| match type_of(block)?.as_str() {
         "tool_use" => act(block, CALL_FIELDS),
         _ => visit_block(block, act),
@@ -39,7 +39,7 @@ pub fn visit_message(message: &mut Document, act: ActOnObject<'_>) -> Result<(),
 const CALL_FIELDS: &[&str] = &["id", "input", "name", "type"];
 
 /// Visits the objects of an event.
-pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let known: &[&str] = match event.string(TYPE)?.as_deref() {
         Some("message_start") => {
             event.edit_child(MESSAGE, |message| visit_envelope(message, act))?;
@@ -70,13 +70,13 @@ pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<(), Dia
     act(event, known)
 }
 
-fn visit_envelope(message: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_envelope(message: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     message.edit_child(USAGE, |usage| act(usage, USAGE_FIELDS))?;
     act(message, MESSAGE_FIELDS)
 }
 
 /// Visits a block. Of one that hookgate does not interpret, hooks see all fields.
-pub fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     match type_of(block)?.as_str() {
         "text" => act(block, &["text", "type"]),
         "thinking" => act(block, &["signature", "thinking", "type"]),
@@ -85,7 +85,7 @@ pub fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), Dia
     }
 }
 
-fn visit_delta(delta: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_delta(delta: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     match type_of(delta)?.as_str() {
         "text_delta" => act(delta, &["text", "type"]),
         "thinking_delta" => act(delta, &["thinking", "type"]),

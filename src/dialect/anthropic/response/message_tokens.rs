@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, integer},
-    error::DialectError,
+    error::Result,
 };
 
 /// Token counts, as far as they are known.
@@ -18,7 +18,7 @@ pub struct MessageTokens {
 
 impl MessageTokens {
     /// Updates the counts: later events of a stream name the latest sum of each.
-    pub fn update(&mut self, usage: &Document) -> Result<(), DialectError> {
+    pub fn update(&mut self, usage: &Document) -> Result<()> {
         for (count, field) in [
             (&mut self.input, "input_tokens"),
             (&mut self.cache_creation, "cache_creation_input_tokens"),
@@ -44,10 +44,9 @@ impl MessageTokens {
     }
 
     /// Returns the counts of a content form as the API writes them.
-    pub fn from_form(usage: &Document) -> Result<Value, DialectError> {
-        let count = |field: &str| -> Result<u64, DialectError> {
-            Ok(integer(usage, &[field])?.unwrap_or_default())
-        };
+    pub fn from_form(usage: &Document) -> Result<Value> {
+        let count =
+            |field: &str| -> Result<u64> { Ok(integer(usage, &[field])?.unwrap_or_default()) };
         Ok(json!({
             "input_tokens": count("promptTokenCount")?,
             "output_tokens": count("candidatesTokenCount")?,

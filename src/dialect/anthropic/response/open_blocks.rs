@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 
-use crate::dialect::{anthropic::response::message_event::MessageEvent, error::DialectError};
+use crate::dialect::{anthropic::response::message_event::MessageEvent, error::Result};
 
 /// Kind of an open block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl OpenBlocks {
         out: &mut BytesMut,
         mut event: MessageEvent,
         kind: OpenBlockKind,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         self.close_own(out)?;
         self.write_waiting(out);
         let (input, output) = (event.index, self.next);
@@ -65,7 +65,7 @@ impl OpenBlocks {
     }
 
     /// Returns the index of the next block, for one that is written whole.
-    pub fn allot(&mut self, out: &mut BytesMut) -> Result<u64, DialectError> {
+    pub fn allot(&mut self, out: &mut BytesMut) -> Result<u64> {
         self.close_own(out)?;
         self.write_waiting(out);
         let index = self.next;
@@ -75,19 +75,13 @@ impl OpenBlocks {
 
     /// Returns kind and index of an open block of the model; `None` if it is withheld.
     pub fn find(&self, input: u64) -> Option<(OpenBlockKind, u64)> {
-        let block = self
-            .blocks
-            .iter()
-            .find(|block| block.input == Some(input))?;
+        let mut blocks = self.blocks.iter();
+        let block = blocks.find(|block| block.input == Some(input))?;
         Some((block.kind, block.output))
     }
 
     /// Writes an event of an open block. Drops it if the block is withheld.
-    pub fn write(
-        &mut self,
-        out: &mut BytesMut,
-        mut event: MessageEvent,
-    ) -> Result<(), DialectError> {
+    pub fn write(&mut self, out: &mut BytesMut, mut event: MessageEvent) -> Result<()> {
         let Some((_, output)) = self.find(event.index) else {
             return Ok(());
         };
@@ -107,29 +101,25 @@ impl OpenBlocks {
 
     /// Keeps an event in order behind those that wait. Returns it if none waits.
     pub fn keep_in_order(&mut self, event: MessageEvent) -> Option<MessageEvent> {
-        match self
+        let Some(block) = self
             .blocks
             .last_mut()
             .filter(|block| !block.waiting.is_empty())
-        {
-            Some(block) => {
-                block.waiting.push(event);
-                None
-            }
-            None => Some(event),
-        }
+        else {
+            return Some(event);
+        };
+        block.waiting.push(event);
+        None
     }
 
     /// Closes a block of the model. One of which every text was blanked is dropped.
-    pub fn stop(&mut self, out: &mut BytesMut, event: MessageEvent) -> Result<(), DialectError> {
+    pub fn stop(&mut self, out: &mut BytesMut, event: MessageEvent) -> Result<()> {
         let mut blocks = self.blocks.iter();
         let Some(position) = blocks.position(|block| block.input == Some(event.index)) else {
             return Ok(());
         };
-        let is_dropped = self
-            .blocks
-            .get(position)
-            .is_some_and(|block| block.is_blanked && !block.waiting.is_empty());
+        let block = self.blocks.get(position);
+        let is_dropped = block.is_some_and(|block| block.is_blanked && !block.waiting.is_empty());
         if !is_dropped {
             self.write(out, event)?;
         }
@@ -139,7 +129,7 @@ impl OpenBlocks {
 
     /// Writes a text that is not the model's: to the open text block, or to a new one as soon as
     /// no other is open.
-    pub fn write_text(&mut self, out: &mut BytesMut, text: &str) -> Result<(), DialectError> {
+    pub fn write_text(&mut self, out: &mut BytesMut, text: &str) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
@@ -148,7 +138,7 @@ impl OpenBlocks {
     }
 
     /// Writes the end of a thought to its open block. Without one, it has lost its place.
-    pub fn write_thought(&self, out: &mut BytesMut, text: &str) -> Result<(), DialectError> {
+    pub fn write_thought(&self, out: &mut BytesMut, text: &str) -> Result<()> {
         let is_open_thought =
             |block: &&OutputBlock| block.input.is_some() && block.kind == OpenBlockKind::Thinking;
         if let Some(block) = self.blocks.iter().rev().find(is_open_thought)
@@ -159,7 +149,7 @@ impl OpenBlocks {
         Ok(())
     }
 
-    fn write_queued(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn write_queued(&mut self, out: &mut BytesMut) -> Result<()> {
         if self.queued.is_empty() {
             return Ok(());
         }
@@ -199,7 +189,7 @@ impl OpenBlocks {
     }
 
     /// Closes our own block.
-    fn close_own(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn close_own(&mut self, out: &mut BytesMut) -> Result<()> {
         if let Some(position) = self.blocks.iter().position(|block| block.input.is_none()) {
             let block = self.blocks.remove(position);
             MessageEvent::block_stop(block.output)?.write(out);
@@ -208,7 +198,7 @@ impl OpenBlocks {
     }
 
     /// Closes all blocks, and writes what still waits. An empty text block is dropped.
-    pub fn close_all(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    pub fn close_all(&mut self, out: &mut BytesMut) -> Result<()> {
         for block in std::mem::take(&mut self.blocks) {
             if block.waiting.is_empty() {
                 MessageEvent::block_stop(block.output)?.write(out);

@@ -2,11 +2,12 @@
 
 use crate::dialect::{
     anthropic::{
-        fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, PARTS, TEXT},
+        fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, TEXT},
         response::preceding::keep_seen,
     },
+    content_form::parts_in,
     document::Document,
-    error::DialectError,
+    error::Result,
     google::is_thought,
 };
 
@@ -16,7 +17,7 @@ pub struct PartQueue(Vec<Document>);
 
 impl PartQueue {
     /// Reads the parts of the first candidate.
-    pub fn read(form: &Document) -> Result<Self, DialectError> {
+    pub fn read(form: &Document) -> Result<Self> {
         let candidates = form.children(CANDIDATES)?.unwrap_or_default();
         let mut parts = Vec::new();
         for candidate in candidates {
@@ -24,15 +25,14 @@ impl PartQueue {
             if is_first.is_some_and(|index| index.as_u64() != Some(0)) {
                 continue;
             }
-            let content = candidate.child(CONTENT)?.unwrap_or_default();
-            parts.append(&mut content.children(PARTS)?.unwrap_or_default());
+            parts.append(&mut parts_in(&candidate, CONTENT)?);
         }
         keep_seen(&mut parts)?;
         Ok(Self(parts))
     }
 
     /// Takes all texts, or all thoughts, as one.
-    pub fn take_texts(&mut self, thoughts: bool) -> Result<String, DialectError> {
+    pub fn take_texts(&mut self, thoughts: bool) -> Result<String> {
         let mut taken = String::new();
         let mut rest = Vec::new();
         for part in self.0.drain(..) {

@@ -6,7 +6,7 @@ use crate::dialect::{
     anthropic::{block_edit::THINKING, fields::TEXT, response::message_labels::visit_block},
     content_form::{PRECEDING, remove_labels},
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
     google::is_thought,
 };
 
@@ -37,7 +37,7 @@ impl PrecedingThinking {
     }
 
     /// Adds the blocks to the part of the call that they precede.
-    pub fn attach(&mut self, part: &mut Document) -> Result<(), DialectError> {
+    pub fn attach(&mut self, part: &mut Document) -> Result<()> {
         let blocks = std::mem::take(&mut self.blocks);
         let is_complete = std::mem::take(&mut self.bytes) <= MAX_BYTES;
         if is_complete && !blocks.is_empty() {
@@ -49,7 +49,7 @@ impl PrecedingThinking {
 
 /// Keeps of the blocks in front of calls what policies saw. None stay if the response does not
 /// show the same thoughts, because they were masked or removed.
-pub fn keep_seen(parts: &mut [Document]) -> Result<(), DialectError> {
+pub fn keep_seen(parts: &mut [Document]) -> Result<()> {
     let mut thoughts = String::new();
     for part in parts {
         if is_thought(part)? {

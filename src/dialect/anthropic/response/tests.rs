@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::dialect::{
-    CallDecision, DialectError, ReadChunks, ResponseDocument, ResponseTextEditor, TextChannel,
-    TextEnd, TextKind, TextRest, WriteChunks,
+    CallDecision, ReadChunks, ResponseDocument, ResponseTextEditor, TextChannel, TextEnd, TextKind,
+    TextRest, WriteChunks,
 };
 
 /// Returns the data of events as the API sends them.

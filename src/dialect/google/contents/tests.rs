@@ -14,7 +14,7 @@ fn message(role: Role, content: &str) -> Message {
     Message { role, content }
 }
 
-fn parse(text: &str) -> Result<Contents, DialectError> {
+fn parse(text: &str) -> Result<Contents> {
     let document = parse_document(format!(r#"{{"contents":{text}}}"#).into())?;
     Contents::read(document.children(&["contents"])?.unwrap_or_default())
 }

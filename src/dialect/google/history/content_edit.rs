@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::keep_fields,
     document::Document,
-    error::DialectError,
+    error::Result,
     google::{
         canonical_items::ContentItems,
         content::Content,
@@ -39,7 +39,7 @@ pub struct ContentEdit {
 }
 
 impl ContentEdit {
-    pub fn new(content: Content) -> Result<Self, DialectError> {
+    pub fn new(content: Content) -> Result<Self> {
         Ok(Self {
             parts: content.parts.iter().cloned().map(Some).collect(),
             repeats: ContentItems::read(&content.parts, content.role())?.repeats,
@@ -54,17 +54,17 @@ impl ContentEdit {
 
     /// Replaces a tool result and its repeats by an error. Media of the content are removed,
     /// since they may belong to the result.
-    pub fn replace_result(&mut self, part: usize, reason: &str) -> Result<(), DialectError> {
+    pub fn replace_result(&mut self, part: usize, reason: &str) -> Result<()> {
         self.set_response(part, &json!({ "error": reason }))
     }
 
     /// Replaces a tool result and its repeats by a text. Media of the content are removed,
     /// since they may belong to the result.
-    pub fn set_result_text(&mut self, part: usize, text: &str) -> Result<(), DialectError> {
+    pub fn set_result_text(&mut self, part: usize, text: &str) -> Result<()> {
         self.set_response(part, &json!({ "output": text }))
     }
 
-    fn set_response(&mut self, part: usize, response: &Value) -> Result<(), DialectError> {
+    fn set_response(&mut self, part: usize, response: &Value) -> Result<()> {
         self.hides_result = true;
         self.edit_result(part, |part| {
             keep_fields(part, &[FUNCTION_RESPONSE, SIGNATURE, &[SOURCE]].concat())?;
@@ -77,7 +77,7 @@ impl ContentEdit {
 
     /// Appends a text to a tool result: to `output`, else to its only string, else as
     /// `hook_context`.
-    pub fn append_to_result(&mut self, part: usize, text: &str) -> Result<(), DialectError> {
+    pub fn append_to_result(&mut self, part: usize, text: &str) -> Result<()> {
         self.edit_result(part, |part| {
             part.edit_child(FUNCTION_RESPONSE, |result| {
                 let response = match result.get(RESPONSE)? {
@@ -92,13 +92,13 @@ impl ContentEdit {
     }
 
     /// Appends a text part.
-    pub fn append_text(&mut self, text: &str) -> Result<(), DialectError> {
+    pub fn append_text(&mut self, text: &str) -> Result<()> {
         self.added.push(Part::from_text(text)?);
         Ok(())
     }
 
     /// Inserts contents, as JSON, after this one.
-    pub fn insert_after(&mut self, new: &[String]) -> Result<(), DialectError> {
+    pub fn insert_after(&mut self, new: &[String]) -> Result<()> {
         for json in new {
             let inserted = Document::from_checked(Bytes::from(json.clone()))?;
             self.following.push(inserted.to_bytes());
@@ -127,7 +127,7 @@ impl ContentEdit {
     }
 
     /// Appends the edited content and those that follow it to `contents`.
-    pub fn write(&self, contents: &mut Vec<Bytes>) -> Result<(), DialectError> {
+    pub fn write(&self, contents: &mut Vec<Bytes>) -> Result<()> {
         if self.is_removed {
             return Ok(());
         }
@@ -147,8 +147,8 @@ impl ContentEdit {
     fn edit_result(
         &mut self,
         part: usize,
-        edit: impl Fn(&mut Document) -> Result<(), DialectError>,
-    ) -> Result<(), DialectError> {
+        edit: impl Fn(&mut Document) -> Result<()>,
+    ) -> Result<()> {
         let repeats = self.repeats.iter().filter(|(_, first)| *first == part);
         for index in repeats.map(|(repeat, _)| *repeat).chain([part]) {
             if let Some(Some(part)) = self.parts.get_mut(index) {
@@ -165,7 +165,7 @@ fn is_media(part: &Part) -> bool {
     part.text.is_none() && !known.iter().any(|field| part.document.has(field))
 }
 
-fn append_text(response: &mut Document, text: &str) -> Result<(), DialectError> {
+fn append_text(response: &mut Document, text: &str) -> Result<()> {
     let mut strings = Vec::new();
     for (key, _) in response.fields() {
         if let Some(Value::String(value)) = response.get(&[&*key])? {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     dialect::{
-        error::DialectError,
+        error::Result,
         google::{
             fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
             part::Part,
@@ -60,7 +60,7 @@ pub struct PrecedingCalls {
 }
 
 impl PrecedingCalls {
-    pub fn read<'a>(parts: impl Iterator<Item = &'a Part>) -> Result<Self, DialectError> {
+    pub fn read<'a>(parts: impl Iterator<Item = &'a Part>) -> Result<Self> {
         let mut calls = Self::default();
         for part in parts {
             let Some(call) = part.document.child(FUNCTION_CALL)? else {
@@ -78,7 +78,7 @@ impl PrecedingCalls {
 
     /// Reads the next result. It answers the call with its id, or else the next call of its
     /// name. Sets everything but the position.
-    pub fn next_result(&mut self, part: &Part) -> Result<Option<ToolResult>, DialectError> {
+    pub fn next_result(&mut self, part: &Part) -> Result<Option<ToolResult>> {
         let Some(result) = part.document.child(FUNCTION_RESPONSE)? else {
             return Ok(None);
         };

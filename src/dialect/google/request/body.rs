@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::dialect::{
     call::Call,
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, Result},
     google::{
         content::Content,
         contents::Contents,
@@ -20,7 +20,7 @@ use crate::dialect::{
 /// # Errors
 ///
 /// Fails if there are contents beside it.
-pub fn counted_request(call: &Call, document: &Document) -> Result<Option<Document>, DialectError> {
+pub fn counted_request(call: &Call, document: &Document) -> Result<Option<Document>> {
     if call.operation != Operation::CountTokens {
         return Ok(None);
     }
@@ -32,7 +32,7 @@ pub fn counted_request(call: &Call, document: &Document) -> Result<Option<Docume
 }
 
 /// Returns the requests of which each embeds one content; `None` if the call embeds none.
-pub fn embeddings(call: &Call, document: &Document) -> Result<Option<Vec<Document>>, DialectError> {
+pub fn embeddings(call: &Call, document: &Document) -> Result<Option<Vec<Document>>> {
     match call.operation {
         Operation::Embed => Ok(Some(vec![document.clone()])),
         Operation::BatchEmbed => Ok(Some(document.children(REQUESTS)?.unwrap_or_default())),
@@ -46,7 +46,7 @@ pub fn embeddings(call: &Call, document: &Document) -> Result<Option<Vec<Documen
 }
 
 /// Returns the contents of a request, or those to embed.
-pub fn contents(call: &Call, document: &Document) -> Result<Vec<Document>, DialectError> {
+pub fn contents(call: &Call, document: &Document) -> Result<Vec<Document>> {
     let Some(requests) = embeddings(call, document)? else {
         return Ok(document.children(CONTENTS)?.unwrap_or_default());
     };
@@ -55,12 +55,12 @@ pub fn contents(call: &Call, document: &Document) -> Result<Vec<Document>, Diale
 }
 
 /// Reads the contents of a request, or those to embed.
-pub fn read_contents(call: &Call, document: &Document) -> Result<Contents, DialectError> {
+pub fn read_contents(call: &Call, document: &Document) -> Result<Contents> {
     Contents::read(contents(call, document)?)
 }
 
 /// Replaces all contents by texts of the user. gemini-cli's introduction is kept.
-pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<(), DialectError> {
+pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<()> {
     let contents = document.list(CONTENTS)?.unwrap_or_default();
     let first = contents.into_iter().next().map(Content::from_bytes);
     let parts = first.transpose()?.map(|first| first.parts);
@@ -73,7 +73,7 @@ pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<(), D
 }
 
 /// Appends contents to those of a request.
-pub fn append_contents(document: &mut Document, contents: &[Bytes]) -> Result<(), DialectError> {
+pub fn append_contents(document: &mut Document, contents: &[Bytes]) -> Result<()> {
     let mut all = document.list(CONTENTS)?.unwrap_or_default();
     all.extend_from_slice(contents);
     document.set_bytes(CONTENTS, write_array(all))

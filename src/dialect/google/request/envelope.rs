@@ -7,8 +7,8 @@ use crate::{
         api_dialect::Unwrapped,
         call::Call,
         content_form::refuse_private_fields,
-        document::Document,
-        error::{DialectError, field_error},
+        document::{Document, required_child},
+        error::{DialectError, Result, field_error},
         google::{
             fields::{
                 CACHED_CONTENT, CONTENTS, GENERATION_CONFIG, MODEL, SYSTEM_INSTRUCTION,
@@ -36,7 +36,7 @@ const INNER_FIELDS: &[&[&str]] = &[
 
 /// Opens a request without envelope. The creation of cached content names its model in the
 /// body.
-pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped> {
     if call.operation == Operation::CreateCache {
         call.model = Some(read_model(call, &body)?.ok_or_else(invalid_model)?);
     }
@@ -50,10 +50,8 @@ pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped, DialectEr
 
 /// Opens a request in the field `request`. The model is named beside it, in it, or equally in
 /// both.
-pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
-    let document = body
-        .child(REQUEST)?
-        .ok_or_else(|| field_error("request", "an object"))?;
+pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped> {
+    let document = required_child(&body, "request")?;
     let mut inner_fields = INNER_FIELDS.iter().copied().flatten();
     if let Some(field) = inner_fields.find(|field| body.has(&[**field])) {
         return Err(DialectError::Ambiguous((*field).to_owned()));
@@ -76,7 +74,7 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped, Dialec
 /// # Errors
 ///
 /// Fails if the name is no text.
-pub fn session_in(envelope: &Document) -> Result<Option<String>, DialectError> {
+pub fn session_in(envelope: &Document) -> Result<Option<String>> {
     let request = envelope.child(REQUEST)?.unwrap_or_default();
     request.string(SESSION)
 }
@@ -90,7 +88,7 @@ pub fn close_request(
     call: &Call,
     envelope: Option<&Document>,
     document: &Document,
-) -> Result<Bytes, DialectError> {
+) -> Result<Bytes> {
     let Some(envelope) = envelope else {
         return Ok(document.to_bytes());
     };
@@ -107,13 +105,12 @@ pub fn close_request(
     Ok(envelope.to_bytes())
 }
 
-fn read_model(call: &Call, document: &Document) -> Result<Option<ModelName>, DialectError> {
+fn read_model(call: &Call, document: &Document) -> Result<Option<ModelName>> {
     let Some(name) = document.string(MODEL)? else {
         return Ok(None);
     };
-    call.resolve_model(&name)
-        .map(Some)
-        .ok_or_else(invalid_model)
+    let model = call.resolve_model(&name);
+    model.map(Some).ok_or_else(invalid_model)
 }
 
 fn invalid_model() -> DialectError {

@@ -6,7 +6,7 @@ use crate::{
     dialect::{
         call::Call,
         document::Document,
-        error::DialectError,
+        error::{DialectError, Result},
         google::fields::{MODEL, REQUESTS, WRAPPED_REQUEST},
     },
     model::ModelName,
@@ -17,7 +17,7 @@ use crate::{
 /// # Errors
 ///
 /// Fails with [`DialectError::Mismatch`].
-pub fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
+pub fn check_model(call: &Call, document: &Document) -> Result<()> {
     let check = |document: &Document| match document.string(MODEL)? {
         Some(name) if call.resolve_model(&name) != call.model => Err(DialectError::Mismatch {
             field: "model",
@@ -32,14 +32,14 @@ pub fn check_model(call: &Call, document: &Document) -> Result<(), DialectError>
 }
 
 /// Replaces the model wherever a request names one.
-pub fn rename_all(document: &mut Document, model: &ModelName) -> Result<(), DialectError> {
+pub fn rename_all(document: &mut Document, model: &ModelName) -> Result<()> {
     rename_model(document, model)?;
     document.edit_child(WRAPPED_REQUEST, |inner| rename_model(inner, model))?;
     document.edit_children(REQUESTS, |request| rename_model(request, model))
 }
 
 /// Replaces the model of one object, with the prefix of the old name.
-pub fn rename_model(document: &mut Document, model: &ModelName) -> Result<(), DialectError> {
+pub fn rename_model(document: &mut Document, model: &ModelName) -> Result<()> {
     let Some(old) = document.string(MODEL)? else {
         return Ok(());
     };

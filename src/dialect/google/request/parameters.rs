@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::dialect::{
     call::Call,
     document::Document,
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     google::{fields::GENERATION_CONFIG, request::body::counted_request},
 };
 
@@ -32,15 +32,12 @@ pub fn spellings(name: &str) -> Option<[&'static str; 2]> {
 }
 
 /// Returns the generation parameters of the stable form, in camelCase.
-pub fn generation_parameters(
-    call: &Call,
-    document: &Document,
-) -> Result<Map<String, Value>, DialectError> {
+pub fn generation_parameters(call: &Call, document: &Document) -> Result<Map<String, Value>> {
     let inner = counted_request(call, document)?;
     read_parameters(inner.as_ref().unwrap_or(document))
 }
 
-pub fn read_parameters(document: &Document) -> Result<Map<String, Value>, DialectError> {
+pub fn read_parameters(document: &Document) -> Result<Map<String, Value>> {
     let mut parameters = Map::new();
     if let Some(config) = document.child(GENERATION_CONFIG)? {
         for [name, other] in SHOWN {
@@ -53,17 +50,14 @@ pub fn read_parameters(document: &Document) -> Result<Map<String, Value>, Dialec
 
 /// Returns an integer in any form that the API accepts: `5`, `5.0`, `5e0` or `"5"`; `None`
 /// for `null`.
-pub fn read_integer(fields: &Map<String, Value>, name: &str) -> Result<Option<i64>, DialectError> {
+pub fn read_integer(fields: &Map<String, Value>, name: &str) -> Result<Option<i64>> {
     let text = match fields.get(name) {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    let integral = || {
-        text.parse()
-            .ok()
-            .filter(|number: &f64| number.fract() == 0.0)
-    };
+    let is_whole = |number: &f64| number.fract() == 0.0;
+    let integral = || text.parse().ok().filter(is_whole);
     let number = text.parse().ok();
     let number = number.or_else(|| format!("{:.0}", integral()?).parse().ok());
     number

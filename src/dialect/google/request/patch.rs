@@ -6,7 +6,7 @@ use crate::{
     dialect::{
         call::Call,
         document::{Document, write_array},
-        error::DialectError,
+        error::Result,
         google::{
             contents::Contents,
             fields::{CONTENT, CONTENTS, GENERATION_CONFIG, REQUESTS, WRAPPED_REQUEST},
@@ -60,7 +60,7 @@ pub fn write_request(
     call: &Call,
     document: Document,
     mutation: &RequestMutation,
-) -> Result<PatchedRequest, DialectError> {
+) -> Result<PatchedRequest> {
     let counted = counted_request(call, &document)?;
     let mut patch = Patch {
         call,
@@ -85,7 +85,7 @@ pub fn write_request(
 }
 
 /// Builds a call and a document from the stable form, for agents that report no more.
-pub fn build_request(llm_request: &LlmRequest) -> Result<(Call, Document), DialectError> {
+pub fn build_request(llm_request: &LlmRequest) -> Result<(Call, Document)> {
     let call = Call::reported(ModelName::parse(&llm_request.model));
     let mut fields = Map::new();
     if let Ok(Value::Object(all)) = serde_json::to_value(llm_request) {
@@ -117,7 +117,7 @@ impl Patch<'_> {
         &mut self,
         document: &mut Document,
         mutation: &RequestMutation,
-    ) -> Result<Option<AllowedFunctions>, DialectError> {
+    ) -> Result<Option<AllowedFunctions>> {
         // Replaces the instruction of the agent, not what other hooks append to it.
         if let Some(text) = mutation.system() {
             if self.takes_system_instruction() {
@@ -141,11 +141,7 @@ impl Patch<'_> {
         }
     }
 
-    fn messages(
-        &mut self,
-        document: &mut Document,
-        messages: Vec<Message>,
-    ) -> Result<(), DialectError> {
+    fn messages(&mut self, document: &mut Document, messages: Vec<Message>) -> Result<()> {
         let is_system = |message: &Message| message.role == Role::System;
         let (system, messages): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_system);
         if !system.is_empty() && self.takes_system_instruction() {
@@ -154,11 +150,8 @@ impl Patch<'_> {
             self.drop("messages", NO_SUCH_FIELD);
         }
         let mut contents = read_contents(self.call, document)?;
-        if contents.messages() == messages {
-            return Ok(());
-        }
-        if messages.is_empty() {
-            // System messages alone leave the conversation as it is.
+        // System messages alone leave the conversation as it is.
+        if messages.is_empty() || contents.messages() == messages {
             return Ok(());
         }
         if !contents.write(&messages)? {
@@ -168,7 +161,7 @@ impl Patch<'_> {
         self.set_contents(document, &contents)
     }
 
-    fn system_message(&mut self, document: &mut Document, text: &str) -> Result<(), DialectError> {
+    fn system_message(&mut self, document: &mut Document, text: &str) -> Result<()> {
         if self.call.operation.embeds() {
             self.drop("systemMessage", "an embedding is no conversation");
             return Ok(());
@@ -178,11 +171,7 @@ impl Patch<'_> {
         self.set_contents(document, &contents)
     }
 
-    fn set_contents(
-        &mut self,
-        document: &mut Document,
-        contents: &Contents,
-    ) -> Result<(), DialectError> {
+    fn set_contents(&mut self, document: &mut Document, contents: &Contents) -> Result<()> {
         if !self.call.operation.embeds() {
             return document.set_bytes(CONTENTS, write_array(contents.elements()));
         }
@@ -196,11 +185,7 @@ impl Patch<'_> {
         Ok(())
     }
 
-    fn set_batch(
-        &mut self,
-        document: &mut Document,
-        contents: &Contents,
-    ) -> Result<(), DialectError> {
+    fn set_batch(&mut self, document: &mut Document, contents: &Contents) -> Result<()> {
         let elements = contents.elements();
         let mut requests = document.children(REQUESTS)?.unwrap_or_default();
         if requests.len() != elements.len() {
@@ -213,11 +198,7 @@ impl Patch<'_> {
         document.set_children(REQUESTS, &requests)
     }
 
-    fn parameters(
-        &mut self,
-        document: &mut Document,
-        mutation: &RequestMutation,
-    ) -> Result<(), DialectError> {
+    fn parameters(&mut self, document: &mut Document, mutation: &RequestMutation) -> Result<()> {
         let mut edits = mutation.config().peekable();
         if edits.peek().is_none() {
             return Ok(());
@@ -242,7 +223,7 @@ impl Patch<'_> {
         &mut self,
         document: &mut Document,
         mutation: &RequestMutation,
-    ) -> Result<Option<ModelName>, DialectError> {
+    ) -> Result<Option<ModelName>> {
         let model = mutation.model();
         let Some(model) = model.filter(|model| self.call.accepts_model(model)) else {
             if mutation.fields.contains_key("model") {
@@ -280,8 +261,9 @@ impl Patch<'_> {
 }
 
 fn unknown_keys(fields: &Map<String, Value>) -> Vec<Diagnostic> {
-    let keys = fields.keys();
-    keys.filter(|key| !KNOWN_KEYS.contains(&key.as_str()))
-        .map(|key| DiagnosticCode::UnknownKey.with(key))
-        .collect()
+    let unknown = fields
+        .keys()
+        .filter(|key| !KNOWN_KEYS.contains(&key.as_str()));
+    let diagnostics = unknown.map(|key| DiagnosticCode::UnknownKey.with(key));
+    diagnostics.collect()
 }

@@ -6,19 +6,19 @@ use crate::{
     dialect::{
         call::Call,
         document::Document,
-        error::DialectError,
+        error::{DialectError, Result},
         google::{
             content::Content,
             fields::{
-                CACHED_CONTENT, CONTENT, CONTENTS, SYSTEM_INSTRUCTION, TOOL_CONFIG, TOOLS,
-                WRAPPED_REQUEST,
+                CACHED_CONTENT, CONTENT, CONTENTS, GENERATION_CONFIG, SYSTEM_INSTRUCTION,
+                TOOL_CONFIG, TOOLS, WRAPPED_REQUEST,
             },
             request::{
                 body::{contents, counted_request, embeddings, read_contents},
                 model::check_model,
                 parameters::{read_integer, read_parameters},
                 system_instruction::read_system_instruction,
-                tool_declarations::declared_functions,
+                tool_declarations::{declared_functions, declares_functions},
             },
         },
     },
@@ -56,16 +56,31 @@ pub struct PromptPrefix {
     pub contents: Bytes,
 }
 
+/// The kind of response that a request expects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResponseExpectation {
+    /// Format of the response's text.
+    pub format: ResponseFormat,
+    /// True if the response may call declared functions.
+    pub declares_functions: bool,
+}
+
+/// Format of a response's text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ResponseFormat {
+    /// Text without a prescribed format.
+    #[default]
+    Text,
+    /// JSON, since the request has a response schema or a JSON media type.
+    Json,
+}
+
 /// Returns the stable form of a request.
 ///
 /// # Errors
 ///
 /// Fails if a field that hooks see has the wrong type or is ambiguous.
-pub fn read_request(
-    call: &Call,
-    document: &Document,
-    detail: Detail,
-) -> Result<LlmRequest, DialectError> {
+pub fn read_request(call: &Call, document: &Document, detail: Detail) -> Result<LlmRequest> {
     check_model(call, document)?;
     let inner = counted_request(call, document)?;
     let inner = inner.as_ref().unwrap_or(document);
@@ -90,7 +105,7 @@ pub fn read_request(
 /// # Errors
 ///
 /// Fails if the request names two.
-pub fn cached_content(document: &Document) -> Result<Option<String>, DialectError> {
+pub fn cached_content(document: &Document) -> Result<Option<String>> {
     let inner = document.child(WRAPPED_REQUEST)?;
     let mut names = Vec::new();
     for document in inner.iter().chain([document]) {
@@ -105,7 +120,7 @@ pub fn cached_content(document: &Document) -> Result<Option<String>, DialectErro
 
 /// Returns the new texts of the user: those after the model's last content, without
 /// gemini-cli's introduction. For embeddings, all texts. Empty if only tools answered.
-pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>, DialectError> {
+pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>> {
     if let Some(requests) = embeddings(call, document)? {
         let texts = requests.iter().map(embedded_texts);
         let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
@@ -116,18 +131,16 @@ pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>, Diale
     Ok(contents.new_prompt())
 }
 
-fn embedded_texts(document: &Document) -> Result<Vec<String>, DialectError> {
+fn embedded_texts(document: &Document) -> Result<Vec<String>> {
     let content = document.child(CONTENT)?.map(Content::read).transpose()?;
     let parts = content.into_iter().flat_map(|content| content.parts);
     let title = document.string(&["title"])?;
-    Ok(title
-        .into_iter()
-        .chain(parts.filter_map(|part| part.text))
-        .collect())
+    let texts = parts.filter_map(|part| part.text);
+    Ok(title.into_iter().chain(texts).collect())
 }
 
 /// Returns facts about a request for conditions.
-pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSummary, DialectError> {
+pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSummary> {
     let inner = counted_request(call, document)?;
     let document = inner.as_ref().unwrap_or(document);
     Ok(RequestSummary {
@@ -142,11 +155,33 @@ pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSumm
 /// # Errors
 ///
 /// Fails if a field is ambiguous.
-pub fn prompt_parts(document: &Document) -> Result<PromptPrefix, DialectError> {
+pub fn prompt_parts(document: &Document) -> Result<PromptPrefix> {
     let bytes = |field| document.bytes_of(field).map(Option::unwrap_or_default);
     Ok(PromptPrefix {
         system_instruction: bytes(SYSTEM_INSTRUCTION)?,
         tools: bytes(TOOLS)?,
         contents: bytes(CONTENTS)?,
     })
+}
+
+/// Returns the kind of response that a request expects.
+pub fn expected_response(document: &Document) -> Result<ResponseExpectation> {
+    let format = match document.child(GENERATION_CONFIG)? {
+        Some(config) if wants_json(&config)? => ResponseFormat::Json,
+        _ => ResponseFormat::Text,
+    };
+    Ok(ResponseExpectation {
+        format,
+        // Cached content may declare functions.
+        declares_functions: declares_functions(document)? || document.has(CACHED_CONTENT),
+    })
+}
+
+fn wants_json(config: &Document) -> Result<bool> {
+    let media_type = config.string(&["responseMimeType", "response_mime_type"])?;
+    let schema = config.get(&["responseSchema", "response_schema"])?;
+    let json_schema = config.get(&["responseJsonSchema", "response_json_schema"])?;
+    let mut schemas = [schema, json_schema].into_iter().flatten();
+    let has_schema = schemas.any(|schema| !schema.is_null());
+    Ok(media_type.as_deref() == Some("application/json") || has_schema)
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     dialect::{
         document::{Document, write_array},
-        error::DialectError,
+        error::Result,
         google::{
             content::Content,
             fields::{PARTS, SYSTEM_INSTRUCTION},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Returns the text of the system instruction.
-pub fn read_system_instruction(document: &Document) -> Result<Option<String>, DialectError> {
+pub fn read_system_instruction(document: &Document) -> Result<Option<String>> {
     let content = document.child(SYSTEM_INSTRUCTION)?;
     let content = content.map(Content::read).transpose()?;
     let message = content.and_then(|content| content.message());
@@ -24,7 +24,7 @@ pub fn read_system_instruction(document: &Document) -> Result<Option<String>, Di
 }
 
 /// Replaces the text of the system instruction. Other parts are kept.
-pub fn replace_system_instruction(document: &mut Document, text: &str) -> Result<(), DialectError> {
+pub fn replace_system_instruction(document: &mut Document, text: &str) -> Result<()> {
     let content = document.child(SYSTEM_INSTRUCTION)?;
     let content = content.map(Content::read).transpose()?;
     match content.and_then(|content| Some((content.message()?, content))) {
@@ -37,13 +37,9 @@ pub fn replace_system_instruction(document: &mut Document, text: &str) -> Result
 }
 
 /// Appends messages to the system instruction.
-pub fn extend_system_instruction(
-    document: &mut Document,
-    messages: &[Message],
-) -> Result<(), DialectError> {
-    let new = messages
-        .iter()
-        .map(|message| json!({ "text": message.content }));
+pub fn extend_system_instruction(document: &mut Document, messages: &[Message]) -> Result<()> {
+    let texts = messages.iter().map(|message| &message.content);
+    let new = texts.map(|text| json!({ "text": text }));
     let Some(mut instruction) = document.child(SYSTEM_INSTRUCTION)? else {
         let parts: Vec<Value> = new.collect();
         return document.set(SYSTEM_INSTRUCTION, &json!({ "parts": parts }));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::dialect::{
     call::Call,
     document::{Document, first_byte},
-    error::DialectError,
+    error::Result,
     google::{
         content::Content,
         fields::{
@@ -37,7 +37,7 @@ pub fn edit_request_texts(
     call: &Call,
     document: &mut Document,
     editor: &mut dyn TextEditor,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     match call.operation {
         Operation::Embed => edit_embedding(document, editor),
         Operation::BatchEmbed => {
@@ -57,32 +57,26 @@ pub fn edit_request_texts(
 }
 
 /// Edits the content to embed, and its title.
-fn edit_embedding(
-    document: &mut Document,
-    editor: &mut dyn TextEditor,
-) -> Result<(), DialectError> {
+fn edit_embedding(document: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
     document.edit_child(CONTENT, |content| edit_content(content, editor))?;
     edit_other_fields(document, EMBEDDING_FIELDS, &mut |text| {
         editor.edit(TextKind::Speech, text)
     })
 }
 
-fn edit_conversation(
-    document: &mut Document,
-    editor: &mut dyn TextEditor,
-) -> Result<(), DialectError> {
+fn edit_conversation(document: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
     document.edit_child(SYSTEM_INSTRUCTION, |content| edit_content(content, editor))?;
     document.edit_children(CONTENTS, |content| edit_content(content, editor))?;
     edit_labels(document, editor)
 }
 
-fn edit_labels(document: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+fn edit_labels(document: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
     document.edit_child(LABELS, |labels| {
         edit_other_fields(labels, &[], &mut |text| editor.edit(TextKind::Speech, text))
     })
 }
 
-fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
     let mut parts = Content::read(document.clone())?.parts;
     let reads_as_one = |part: &Part, next: &Part| {
         part.text.is_some() && next.text.is_some() && part.is_thought == next.is_thought
@@ -106,7 +100,7 @@ fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<
 }
 
 /// Edits consecutive parts that a model reads as one text.
-fn edit_joined(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+fn edit_joined(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<()> {
     let mut texts: Vec<String> = run.iter().filter_map(|part| part.text.clone()).collect();
     if texts.len() != run.len() || !editor.edit_joined(TextKind::Speech, &mut texts) {
         return Ok(());
@@ -120,7 +114,7 @@ fn edit_joined(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<(), Dial
 }
 
 /// Edits lists of texts in the result of a tool, which a model reads as one text.
-fn edit_results(result: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+fn edit_results(result: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
     if first_byte(result, RESPONSE)? != Some(b'{') {
         return Ok(());
     }
@@ -171,10 +165,8 @@ fn text_of<'a>(key: &str, item: &'a Value) -> Option<&'a str> {
         Value::String(text) if key == "output" => Some(text),
         Value::Object(block) => {
             let kind = block.get("type")?.as_str()?;
-            block
-                .get("text")?
-                .as_str()
-                .filter(|_| kind.ends_with("text"))
+            let text = block.get("text")?.as_str();
+            text.filter(|_| kind.ends_with("text"))
         }
         _ => None,
     }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     call::Call,
-    document::Document,
-    error::DialectError,
+    document::{Document, retain_elements, try_any},
+    error::Result,
     google::{
         canonical_items::camel_case,
         fields::{DECLARATIONS, SOURCE, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
@@ -17,7 +17,7 @@ pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling
 const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
 
 /// Returns the names of the declared functions, in order.
-pub fn declared_functions(document: &Document) -> Result<Vec<String>, DialectError> {
+pub fn declared_functions(document: &Document) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for tool in document.children(TOOLS)?.unwrap_or_default() {
         for declaration in tool.children(DECLARATIONS)?.unwrap_or_default() {
@@ -28,14 +28,11 @@ pub fn declared_functions(document: &Document) -> Result<Vec<String>, DialectErr
 }
 
 /// Returns whether any function is declared.
-pub fn declares_functions(document: &Document) -> Result<bool, DialectError> {
-    for tool in document.children(TOOLS)?.unwrap_or_default() {
+pub fn declares_functions(document: &Document) -> Result<bool> {
+    try_any(document.children(TOOLS)?.unwrap_or_default(), |tool| {
         let declarations = tool.list(DECLARATIONS)?;
-        if declarations.is_some_and(|declarations| !declarations.is_empty()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+        Ok(declarations.is_some_and(|declarations| !declarations.is_empty()))
+    })
 }
 
 /// Removes every tool that `keep` rejects: functions by their names, built-in tools by names
@@ -45,7 +42,7 @@ pub fn withhold_tools(
     call: &Call,
     document: &mut Document,
     keep: &dyn Fn(&str) -> bool,
-) -> Result<Vec<String>, DialectError> {
+) -> Result<Vec<String>> {
     let Some(mut inner) = counted_request(call, document)? else {
         return withhold(document, keep);
     };
@@ -56,10 +53,7 @@ pub fn withhold_tools(
     Ok(withheld)
 }
 
-fn withhold(
-    document: &mut Document,
-    keep: &dyn Fn(&str) -> bool,
-) -> Result<Vec<String>, DialectError> {
+fn withhold(document: &mut Document, keep: &dyn Fn(&str) -> bool) -> Result<Vec<String>> {
     let mut withheld = Vec::new();
     edit_tools(document, |tool| {
         withhold_built_in(tool, keep, &mut withheld)?;
@@ -78,7 +72,7 @@ fn withhold(
 }
 
 /// Removes all declarations but the named ones, and tools without any other field.
-pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<(), DialectError> {
+pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<()> {
     edit_tools(document, |tool| {
         retain_declarations(tool, |name| name.is_some_and(|name| names.contains(&name)))
     })
@@ -87,8 +81,8 @@ pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<()
 /// Edits each tool, and removes those that have no field left.
 fn edit_tools(
     document: &mut Document,
-    edit: impl FnMut(&mut Document) -> Result<(), DialectError>,
-) -> Result<(), DialectError> {
+    edit: impl FnMut(&mut Document) -> Result<()>,
+) -> Result<()> {
     let mut tools = document.children(TOOLS)?.unwrap_or_default();
     tools.iter_mut().try_for_each(edit)?;
     if !tools.iter().any(Document::is_edited) {
@@ -104,22 +98,12 @@ fn edit_tools(
 fn retain_declarations(
     tool: &mut Document,
     mut keep: impl FnMut(Option<String>) -> bool,
-) -> Result<(), DialectError> {
-    let declarations = tool.children(DECLARATIONS)?.unwrap_or_default();
-    let count = declarations.len();
-    let mut kept = Vec::with_capacity(count);
-    for declaration in declarations {
-        if keep(declaration.string(&["name"])?) {
-            kept.push(declaration);
-        }
-    }
-    if kept.len() == count {
-        Ok(())
-    } else if kept.is_empty() {
-        tool.remove(DECLARATIONS)
-    } else {
-        tool.set_children(DECLARATIONS, &kept)
-    }
+) -> Result<()> {
+    let functions = tool.children(DECLARATIONS)?.unwrap_or_default();
+    let names = functions.iter().map(|one| one.string(&["name"]));
+    let names: Vec<Option<String>> = names.collect::<Result<_>>()?;
+    let mut names = names.into_iter();
+    retain_elements(tool, DECLARATIONS, |_| keep(names.next().flatten()))
 }
 
 /// Removes built-in tools, which are fields of a tool.
@@ -127,7 +111,7 @@ fn withhold_built_in(
     tool: &mut Document,
     keep: &dyn Fn(&str) -> bool,
     withheld: &mut Vec<String>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     // Tools of other APIs keep their names.
     let has_source = tool.has(&[SOURCE]);
     let name = |key: &str| {
@@ -149,10 +133,7 @@ fn withhold_built_in(
 }
 
 /// Removes withheld functions from the list of those that the model may call.
-fn withhold_allowed_names(
-    document: &mut Document,
-    withheld: &[String],
-) -> Result<(), DialectError> {
+fn withhold_allowed_names(document: &mut Document, withheld: &[String]) -> Result<()> {
     let has_functions = !declared_functions(document)?.is_empty();
     document.edit_child(TOOL_CONFIG, |config| {
         if !has_functions {

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     dialect::{
         document::Document,
-        error::DialectError,
+        error::Result,
         google::{
             fields::TOOL_CONFIG,
             request::tool_declarations::{CALLING_CONFIG, declared_functions, keep_declarations},
@@ -39,7 +39,7 @@ impl AllowedFunctions {
 pub fn write_tool_selection(
     document: &mut Document,
     selection: &ToolConfig,
-) -> Result<Option<AllowedFunctions>, DialectError> {
+) -> Result<Option<AllowedFunctions>> {
     use FunctionCallingMode as Mode;
     let declared = declared_functions(document)?;
     if declared.is_empty() {

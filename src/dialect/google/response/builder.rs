@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     dialect::{
         call::Call,
-        error::DialectError,
+        document::insert,
+        error::Result,
         google::{
             part::Part,
             response::{
@@ -24,7 +25,7 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if `form` is not in the content form.
-    pub fn from_form(form: &Value, events: Vec<Bytes>) -> Result<Self, DialectError> {
+    pub fn from_form(form: &Value, events: Vec<Bytes>) -> Result<Self> {
         Self::from_form_bytes(form.to_string().into(), events)
     }
 
@@ -33,7 +34,7 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if `form` is not in the content form.
-    pub fn from_form_bytes(form: Bytes, events: Vec<Bytes>) -> Result<Self, DialectError> {
+    pub fn from_form_bytes(form: Bytes, events: Vec<Bytes>) -> Result<Self> {
         let mut document = Self::parse(form)?;
         document.wire = Some(events);
         Ok(document)
@@ -44,7 +45,7 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails like [`ResponseDocument::parse`].
-    pub fn from_merged(merged: Bytes, chunk: Option<&Self>) -> Result<Self, DialectError> {
+    pub fn from_merged(merged: Bytes, chunk: Option<&Self>) -> Result<Self> {
         let mut document = Self::parse(merged)?;
         document.envelope = chunk.and_then(|chunk| chunk.envelope.clone());
         document.is_merged = true;
@@ -80,7 +81,7 @@ impl ResponseDocument {
 
     /// Returns whether a text behind it may continue one in front of it: it holds no text, no
     /// call and no end.
-    pub fn is_between_texts(&self) -> Result<bool, DialectError> {
+    pub fn is_between_texts(&self) -> Result<bool> {
         let mut parts = self.candidates.iter().flat_map(CandidateDocument::parts);
         let has_text = |part: &Part| part.text.as_ref().is_some_and(|text| !text.is_empty());
         let is_end = self.text_end == TextEnd::Certain || self.has_finish_reason();
@@ -106,7 +107,7 @@ impl ResponseDocument {
     }
 
     /// Builds a document from the stable form, for agents that report no more.
-    pub fn from_model(llm_response: &LlmResponse) -> Result<Self, DialectError> {
+    pub fn from_model(llm_response: &LlmResponse) -> Result<Self> {
         let candidates = llm_response.candidates.iter().map(|candidate| {
             let parts = candidate.content.typed_parts();
             let parts = parts.map(|(text, is_thought)| {
@@ -124,10 +125,8 @@ impl ResponseDocument {
             })
         });
         let mut response = json!({ "candidates": candidates.collect::<Vec<_>>() });
-        if let (Some(usage), Some(fields)) =
-            (&llm_response.usage_metadata, response.as_object_mut())
-        {
-            fields.insert("usageMetadata".to_owned(), json!(usage));
+        if let Some(usage) = &llm_response.usage_metadata {
+            insert(&mut response, "usageMetadata", json!(usage));
         }
         Self::parse(response.to_string().into())
     }
@@ -177,8 +176,8 @@ fn build_candidate(position: usize, candidate: &CandidateMutation) -> Value {
         "finishReason": candidate.finish_reason.as_deref().unwrap_or("STOP"),
         "index": candidate.index.clone().unwrap_or_else(|| json!(position)),
     });
-    if let (Some(ratings), Some(fields)) = (&candidate.safety_ratings, built.as_object_mut()) {
-        fields.insert("safetyRatings".to_owned(), ratings.clone());
+    if let Some(ratings) = &candidate.safety_ratings {
+        insert(&mut built, "safetyRatings", ratings.clone());
     }
     built
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     dialect::{
         document::Document,
-        error::DialectError,
+        error::Result,
         google::{
             content::Content,
             fields::{CONTENT, FINISH_REASON},
@@ -60,7 +60,7 @@ impl ProposedCall {
 }
 
 impl CandidateDocument {
-    pub fn read(index: u64, document: Document) -> Result<Self, DialectError> {
+    pub fn read(index: u64, document: Document) -> Result<Self> {
         let content = document.child(CONTENT)?.map(Content::read).transpose()?;
         Ok(Self {
             index,
@@ -75,7 +75,7 @@ impl CandidateDocument {
     }
 
     /// Returns the stable form.
-    pub fn to_model(&self) -> Result<Candidate, DialectError> {
+    pub fn to_model(&self) -> Result<Candidate> {
         let ratings = self.document.children(SAFETY_RATINGS)?;
         let texts = self.parts().iter();
         let texts = texts.filter_map(|part| Some((part.text.clone()?, part.is_thought)));
@@ -93,7 +93,7 @@ impl CandidateDocument {
     }
 
     /// Applies the edits of hooks.
-    pub fn write(&mut self, mutation: &CandidateMutation) -> Result<(), DialectError> {
+    pub fn write(&mut self, mutation: &CandidateMutation) -> Result<()> {
         if let Some(texts) = &mutation.parts {
             let parts = replace_texts(self.parts(), texts)?;
             self.set_parts(parts)?;
@@ -115,7 +115,7 @@ impl CandidateDocument {
     }
 
     /// Sets the parts of the content, which is created if it is absent.
-    pub fn set_parts(&mut self, parts: Vec<Part>) -> Result<(), DialectError> {
+    pub fn set_parts(&mut self, parts: Vec<Part>) -> Result<()> {
         let content = match self.content.take() {
             Some(content) => content.with_parts(parts)?,
             None => Content::new("model", parts)?,
@@ -129,7 +129,7 @@ impl CandidateDocument {
     pub fn decide_calls(
         &mut self,
         decide: &mut dyn FnMut(&FunctionCall) -> CallDecision,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let mut earlier = std::mem::take(&mut self.withheld).into_iter().peekable();
         let mut withheld = Vec::new();
         let mut parts = Vec::with_capacity(self.parts().len());
@@ -173,7 +173,7 @@ impl CandidateDocument {
 
 /// Replaces the texts of parts. If there are as many as before, each part keeps its flags and
 /// signature. Otherwise the new ones take the position of the first old one.
-fn replace_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>, DialectError> {
+fn replace_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>> {
     let has_text = |part: &&Part| part.text.is_some();
     if parts.iter().filter(has_text).count() == texts.len() {
         let mut texts = texts.iter();
@@ -187,16 +187,12 @@ fn replace_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>, DialectE
     let (head, tail) = parts.split_at(first.unwrap_or(0));
     let new = texts.iter().map(|text| Part::from_text(text));
     let tail = tail.iter().filter(|part| part.text.is_none());
-    head.iter()
-        .cloned()
-        .map(Ok)
-        .chain(new)
-        .chain(tail.cloned().map(Ok))
-        .collect()
+    let (head, tail) = (head.iter().cloned().map(Ok), tail.cloned().map(Ok));
+    head.chain(new).chain(tail).collect()
 }
 
-fn read_ratings(ratings: &[Document]) -> Result<Value, DialectError> {
-    let read = |rating: &Document| -> Result<Value, DialectError> {
+fn read_ratings(ratings: &[Document]) -> Result<Value> {
+    let read = |rating: &Document| -> Result<Value> {
         let mut fields = Map::new();
         for key in ["category", "probability", "blocked"] {
             if let Some(value) = rating.get(&[key])? {

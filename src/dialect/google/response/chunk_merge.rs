@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::dialect::{
     document::{Document, first_byte, write_array},
-    error::DialectError,
+    error::Result,
     google::{
         fields::{CANDIDATES, LABELS},
         part::Part,
@@ -34,13 +34,13 @@ impl MergedChunks {
     /// # Errors
     ///
     /// Fails if hooks could not see all of a chunk.
-    pub fn parse(chunks: &[Bytes]) -> Result<Self, DialectError> {
+    pub fn parse(chunks: &[Bytes]) -> Result<Self> {
         let parsed = chunks.iter().cloned().map(ResponseDocument::parse);
         Self::new(parsed.collect::<Result<_, _>>()?)
     }
 
     /// Merges chunks that were parsed before.
-    pub fn new(chunks: Vec<ResponseDocument>) -> Result<Self, DialectError> {
+    pub fn new(chunks: Vec<ResponseDocument>) -> Result<Self> {
         let mut response = Document::empty();
         let mut candidates: BTreeMap<u64, ChunkMerger> = BTreeMap::new();
         let mut is_lossy = false;
@@ -86,7 +86,7 @@ impl ChunkMerger {
     }
 
     /// Appends the next chunk. Returns whether it replaced a value.
-    fn append(&mut self, next: CandidateDocument) -> Result<bool, DialectError> {
+    fn append(&mut self, next: CandidateDocument) -> Result<bool> {
         let is_lossy = overlay(
             &mut self.candidate.document,
             &next.document,
@@ -99,7 +99,7 @@ impl ChunkMerger {
         Ok(is_lossy)
     }
 
-    fn finish(mut self) -> Result<Document, DialectError> {
+    fn finish(mut self) -> Result<Document> {
         if self.candidate.content.is_some() {
             let runs = self.parts.chunk_by(Part::can_join);
             let parts = runs.map(|run| match run {
@@ -118,7 +118,7 @@ impl ChunkMerger {
 }
 
 /// Removes the labels of a chunk, which are a list with the labels of each event, and returns them.
-fn take_labels(chunk: &mut Document) -> Result<Vec<Bytes>, DialectError> {
+fn take_labels(chunk: &mut Document) -> Result<Vec<Bytes>> {
     if first_byte(chunk, LABELS)? != Some(b'[') {
         return Ok(Vec::new());
     }
@@ -129,11 +129,7 @@ fn take_labels(chunk: &mut Document) -> Result<Vec<Bytes>, DialectError> {
 
 /// Copies the fields of a later chunk, but for candidates and contents. Returns whether a
 /// value was replaced that is not among `repeated`, the fields that every chunk repeats.
-fn overlay(
-    merged: &mut Document,
-    next: &Document,
-    repeated: &[&str],
-) -> Result<bool, DialectError> {
+fn overlay(merged: &mut Document, next: &Document, repeated: &[&str]) -> Result<bool> {
     let mut is_lossy = false;
     for (key, value) in next.fields() {
         if key == "candidates" || key == "content" {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::refuse_private_fields,
-    error::DialectError,
+    error::Result,
     google::{
         part::{TEXT, THOUGHT},
         response::{
@@ -78,7 +78,7 @@ impl ChunkReader {
 }
 
 impl ReadChunks for ChunkReader {
-    fn read(&mut self, bytes: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+    fn read(&mut self, bytes: Bytes) -> Result<Option<ResponseDocument>> {
         if self.has_failed {
             return Ok(None);
         }
@@ -100,10 +100,7 @@ impl ReadChunks for ChunkReader {
 /// # Errors
 ///
 /// Fails like [`ResponseDocument::open`], and for fields that hooks would not see.
-pub fn open_response(
-    bytes: Bytes,
-    envelope: ResponseEnvelope,
-) -> Result<ResponseDocument, DialectError> {
+pub fn open_response(bytes: Bytes, envelope: ResponseEnvelope) -> Result<ResponseDocument> {
     let response = ResponseDocument::open(bytes, envelope)?;
     refuse_private_fields(response.document())?;
     Ok(response)

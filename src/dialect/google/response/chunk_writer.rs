@@ -6,7 +6,7 @@ use bytes::BytesMut;
 
 use crate::dialect::{
     api_dialect::WriteChunks,
-    error::DialectError,
+    error::Result,
     google::response::{document::ResponseDocument, envelope::ResponseEnvelope},
     method::Framing,
     sse_event::write_event,
@@ -45,7 +45,7 @@ impl ChunkWriter {
 }
 
 impl WriteChunks for ChunkWriter {
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         // Clients that raise an error do not read the content beside it.
         match chunk.split_error()? {
             Some(chunks) => chunks.iter().for_each(|chunk| self.write_one(out, chunk)),
@@ -54,7 +54,7 @@ impl WriteChunks for ChunkWriter {
         Ok(())
     }
 
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<()> {
         match (self.framing, self.separator) {
             (Framing::Sse, _) => (),
             (Framing::Array, b"[") => out.extend_from_slice(b"[]"),

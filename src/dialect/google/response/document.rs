@@ -7,8 +7,8 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     dialect::{
-        document::{Document, integer, parse_document},
-        error::DialectError,
+        document::{Document, integer, parse_document, try_any},
+        error::Result,
         google::{
             canonical_items::{CanonicalItem, ContentItems, ItemKind},
             fields::{CANDIDATES, FINISH_REASON, PAUSED},
@@ -34,7 +34,7 @@ pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 ///
 /// A chunk of text is not parsed until a method needs more than its text, its model and its
 /// token counts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ResponseDocument {
     /// Set until the chunk is parsed. The fields below are empty then, which agrees with a
     /// chunk that holds neither calls nor the end of a candidate.
@@ -55,7 +55,7 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if hooks could not see all of it: for wrong types and ambiguous fields.
-    pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
+    pub fn parse(bytes: Bytes) -> Result<Self> {
         let document = parse_document(bytes)?;
         let listed = document.children(CANDIDATES)?.unwrap_or_default();
         let indexes = listed.iter().map(|candidate| candidate.get(INDEX));
@@ -69,13 +69,9 @@ impl ResponseDocument {
             CandidateDocument::read(index, candidate)
         });
         Ok(Self {
-            text: None,
             candidates: candidates.collect::<Result<_, _>>()?,
             document,
-            envelope: None,
-            wire: None,
-            text_end: TextEnd::None,
-            is_merged: false,
+            ..Self::default()
         })
     }
 
@@ -84,7 +80,7 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails like [`ResponseDocument::parse`], and if the envelope holds candidates itself.
-    pub fn open(bytes: Bytes, envelope: ResponseEnvelope) -> Result<Self, DialectError> {
+    pub fn open(bytes: Bytes, envelope: ResponseEnvelope) -> Result<Self> {
         match envelope {
             ResponseEnvelope::None => Self::parse(bytes),
             ResponseEnvelope::ResponseField => {
@@ -102,12 +98,7 @@ impl ResponseDocument {
     pub(crate) fn from_text(text: TextChunk) -> Self {
         Self {
             text: Some(text),
-            document: Document::empty(),
-            candidates: Vec::new(),
-            envelope: None,
-            wire: None,
-            text_end: TextEnd::None,
-            is_merged: false,
+            ..Self::default()
         }
     }
 
@@ -127,7 +118,7 @@ impl ResponseDocument {
     }
 
     /// Parses the chunk, if it is not parsed yet.
-    pub(crate) fn make_parsed(&mut self) -> Result<&mut Self, DialectError> {
+    pub(crate) fn make_parsed(&mut self) -> Result<&mut Self> {
         if let Some(text) = &self.text {
             let mut parsed = Self::open(text.original_bytes(), text.envelope())?;
             if let Some(new) = text.edited_text() {
@@ -142,7 +133,7 @@ impl ResponseDocument {
         Ok(self)
     }
 
-    fn to_parsed(&self) -> Result<Cow<'_, Self>, DialectError> {
+    fn to_parsed(&self) -> Result<Cow<'_, Self>> {
         match &self.text {
             Some(text) => Self::open(text.to_bytes(), text.envelope()).map(Cow::Owned),
             None => Ok(Cow::Borrowed(self)),
@@ -208,7 +199,7 @@ impl ResponseDocument {
     }
 
     /// Returns the token counts.
-    pub fn usage(&self) -> Result<Option<RawUsage>, DialectError> {
+    pub fn usage(&self) -> Result<Option<RawUsage>> {
         let usage = match &self.text {
             Some(text) => text.usage(),
             None => self.document.child(USAGE)?.map(|usage| usage.to_bytes()),
@@ -217,7 +208,7 @@ impl ResponseDocument {
     }
 
     /// Returns the number of tokens of request and response so far.
-    pub fn total_tokens(&self) -> Result<Option<u64>, DialectError> {
+    pub fn total_tokens(&self) -> Result<Option<u64>> {
         let usage = match &self.text {
             Some(text) => text.usage().map(Document::from_checked).transpose()?,
             None => self.document.child(USAGE)?,
@@ -226,7 +217,7 @@ impl ResponseDocument {
     }
 
     /// Returns the name of the model that answered.
-    pub fn model(&self) -> Result<Option<Cow<'_, str>>, DialectError> {
+    pub fn model(&self) -> Result<Option<Cow<'_, str>>> {
         match &self.text {
             Some(text) => Ok(text.model().map(Cow::Borrowed)),
             None => Ok(self.document.string(MODEL_VERSION)?.map(Cow::Owned)),
@@ -241,7 +232,7 @@ impl ResponseDocument {
     }
 
     /// Returns the items of the first candidate, without partial calls.
-    pub fn canonical_items(&self) -> Result<Vec<CanonicalItem>, DialectError> {
+    pub fn canonical_items(&self) -> Result<Vec<CanonicalItem>> {
         if let Some(text) = &self.text {
             let text = text.plain_text().filter(|text| !text.is_empty());
             let item = text.map(|text| CanonicalItem {
@@ -263,13 +254,10 @@ impl ResponseDocument {
     }
 
     /// Returns whether the first candidate has partial calls.
-    pub fn has_partial_calls(&self) -> Result<bool, DialectError> {
-        for part in self.first_parts() {
-            if part.call()?.is_some_and(|call| call.is_partial) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    pub fn has_partial_calls(&self) -> Result<bool> {
+        try_any(self.first_parts(), |part| {
+            Ok(part.call()?.is_some_and(|call| call.is_partial))
+        })
     }
 
     /// Returns whether any candidate has a finish reason.
@@ -279,16 +267,16 @@ impl ResponseDocument {
     }
 
     /// Returns whether the first candidate ends here, and was not cut off.
-    pub fn is_complete(&self) -> Result<bool, DialectError> {
+    pub fn is_complete(&self) -> Result<bool> {
         self.finishes_with("STOP")
     }
 
     /// Returns whether the model continues the answer when the agent has sent it back.
-    pub fn is_paused(&self) -> Result<bool, DialectError> {
+    pub fn is_paused(&self) -> Result<bool> {
         self.finishes_with(PAUSED)
     }
 
-    fn finishes_with(&self, reason: &str) -> Result<bool, DialectError> {
+    fn finishes_with(&self, reason: &str) -> Result<bool> {
         let Some(first) = self.first_candidate() else {
             return Ok(false);
         };
@@ -301,7 +289,7 @@ impl ResponseDocument {
     }
 
     /// Returns the stable form.
-    pub fn read(&self) -> Result<LlmResponse, DialectError> {
+    pub fn read(&self) -> Result<LlmResponse> {
         let parsed = self.to_parsed()?;
         let candidates = parsed.candidates.iter().map(CandidateDocument::to_model);
         let candidates: Vec<Candidate> = candidates.collect::<Result<_, _>>()?;
@@ -315,7 +303,7 @@ impl ResponseDocument {
     }
 
     /// Applies the edits of hooks. Candidates are paired by position.
-    pub fn write(&mut self, mutation: &ResponseMutation) -> Result<Vec<Diagnostic>, DialectError> {
+    pub fn write(&mut self, mutation: &ResponseMutation) -> Result<Vec<Diagnostic>> {
         self.make_parsed()?;
         let mut diagnostics = Vec::new();
         if mutation.candidates.len() > self.candidates.len() {
@@ -338,7 +326,7 @@ impl ResponseDocument {
 
     /// Inserts white space in front of the first text, since it follows another response.
     /// Returns `false` if there is no text.
-    pub fn start_paragraph(&mut self) -> Result<bool, DialectError> {
+    pub fn start_paragraph(&mut self) -> Result<bool> {
         self.make_parsed()?;
         for candidate in &mut self.candidates {
             let mut parts = candidate.parts().to_vec();
@@ -357,19 +345,17 @@ impl ResponseDocument {
     }
 
     pub(crate) fn first_candidate(&self) -> Option<&CandidateDocument> {
-        self.candidates
-            .iter()
-            .find(|candidate| candidate.index == 0)
+        let mut candidates = self.candidates.iter();
+        candidates.find(|candidate| candidate.index == 0)
     }
 
     fn first_parts(&self) -> impl Iterator<Item = &Part> {
-        self.first_candidate()
-            .into_iter()
-            .flat_map(CandidateDocument::parts)
+        let first = self.first_candidate().into_iter();
+        first.flat_map(CandidateDocument::parts)
     }
 
     /// Writes edited candidates to the document.
-    pub(crate) fn update_candidates(&mut self) -> Result<(), DialectError> {
+    pub(crate) fn update_candidates(&mut self) -> Result<()> {
         let documents = self.candidates.iter().map(|candidate| &candidate.document);
         if !documents.clone().any(Document::is_edited) {
             return Ok(());
@@ -378,7 +364,7 @@ impl ResponseDocument {
     }
 }
 
-fn read_usage(usage: &Document) -> Result<UsageMetadata, DialectError> {
+fn read_usage(usage: &Document) -> Result<UsageMetadata> {
     Ok(UsageMetadata {
         prompt_token_count: usage.get(&["promptTokenCount", "prompt_token_count"])?,
         candidates_token_count: usage.get(&["candidatesTokenCount", "candidates_token_count"])?,

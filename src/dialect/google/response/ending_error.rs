@@ -1,7 +1,8 @@
 //! Errors of the model API that end a response.
 
 use crate::dialect::{
-    error::DialectError,
+    document::try_any,
+    error::Result,
     google::{
         part::Part,
         response::{candidate::CandidateDocument, document::ResponseDocument},
@@ -16,17 +17,12 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if the error is ambiguous.
-    pub fn has_error(&self) -> Result<bool, DialectError> {
+    pub fn has_error(&self) -> Result<bool> {
         let documents = [Some(self.document()), self.envelope.as_deref()];
-        for document in documents.into_iter().flatten() {
-            if document
-                .bytes_of(ERROR)?
-                .is_some_and(|error| is_error(&error))
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        try_any(documents.into_iter().flatten(), |document| {
+            let error = document.bytes_of(ERROR)?;
+            Ok(error.is_some_and(|error| is_error(&error)))
+        })
     }
 
     /// Splits a chunk with content and an error into one of each. Returns `None` for others, and
@@ -35,7 +31,7 @@ impl ResponseDocument {
     /// # Errors
     ///
     /// Fails if the error is ambiguous.
-    pub fn split_error(&self) -> Result<Option<[Self; 2]>, DialectError> {
+    pub fn split_error(&self) -> Result<Option<[Self; 2]>> {
         let is_own = self.is_edited() || self.is_merged;
         if !is_own || !self.has_filled_part() || !self.has_error()? {
             return Ok(None);

@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::dialect::{document::Document, error::DialectError, google::fields::CANDIDATES};
+use crate::dialect::{
+    document::Document,
+    error::{DialectError, Result},
+    google::fields::CANDIDATES,
+};
 
 const RESPONSE: &[&str] = &["response"];
 
@@ -30,7 +34,7 @@ impl ResponseEnvelope {
 /// # Errors
 ///
 /// Fails if the envelope holds candidates itself, which hooks would not see.
-pub fn unwrap_response(envelope: &Document) -> Result<Bytes, DialectError> {
+pub fn unwrap_response(envelope: &Document) -> Result<Bytes> {
     if envelope.has(CANDIDATES) {
         return Err(DialectError::Ambiguous("candidates".to_owned()));
     }
@@ -38,7 +42,7 @@ pub fn unwrap_response(envelope: &Document) -> Result<Bytes, DialectError> {
 }
 
 /// Returns the original envelope with an edited response.
-pub fn replace_response(envelope: &Document, response: &Bytes) -> Result<Bytes, DialectError> {
+pub fn replace_response(envelope: &Document, response: &Bytes) -> Result<Bytes> {
     let original = envelope.bytes_of(RESPONSE)?;
     let is_absent = envelope.child(RESPONSE)?.is_none();
     if original.as_ref() == Some(response) || is_absent && **response == *b"{}" {

@@ -1,8 +1,14 @@
-//! Function calls in a response: which of them are sent to the agent.
+//! Function calls in a response: which of them are sent to the agent, and the contents that inform
+//! the model of refused ones.
+
+use bytes::Bytes;
+use serde_json::json;
 
 use crate::dialect::{
-    error::DialectError,
+    document::insert,
+    error::Result,
     google::{
+        content::Content,
         fields::FINISH_REASON,
         part::{FunctionCall, Part},
         response::{
@@ -13,14 +19,13 @@ use crate::dialect::{
     },
 };
 
-/// Returns the text that replaces a refused call.
-pub fn refusal_text(reason: &str) -> String {
-    format!("Tool execution blocked: {reason}")
-}
+/// Result of a call that was not refused, but belongs to a step with a refused one.
+const NOT_RUN: &str =
+    "Not run, because another call of this step was blocked. Ask for it again if it is needed.";
 
 impl ResponseDocument {
     /// Returns the calls that are sent to the agent, with the indexes of their candidates.
-    pub fn calls(&self) -> Result<Vec<(u64, FunctionCall)>, DialectError> {
+    pub fn calls(&self) -> Result<Vec<(u64, FunctionCall)>> {
         let mut calls = Vec::new();
         for candidate in &self.candidates {
             for part in candidate.parts() {
@@ -31,7 +36,7 @@ impl ResponseDocument {
     }
 
     /// Applies one decision to each of [`ResponseDocument::calls`], in order.
-    pub fn decide_calls(&mut self, decisions: Vec<CallDecision>) -> Result<(), DialectError> {
+    pub fn decide_calls(&mut self, decisions: Vec<CallDecision>) -> Result<()> {
         let mut decisions = decisions.into_iter();
         for candidate in &mut self.candidates {
             candidate.decide_calls(&mut |_| decisions.next().unwrap_or(CallDecision::Keep))?;
@@ -45,7 +50,7 @@ impl ResponseDocument {
         &mut self,
         partial: &mut PartialCalls,
         refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         for candidate in &mut self.candidates {
             let index = candidate.index;
             candidate.decide_calls(&mut |call| partial.decide(index, call, refuse))?;
@@ -60,7 +65,7 @@ impl ResponseDocument {
     }
 
     /// Appends a text for each withheld call. Used if the model cannot be asked again.
-    pub fn explain_withheld_calls(&mut self) -> Result<(), DialectError> {
+    pub fn explain_withheld_calls(&mut self) -> Result<()> {
         for candidate in &mut self.candidates {
             let withheld = std::mem::take(&mut candidate.withheld);
             if candidate.content.is_none() || withheld.is_empty() {
@@ -76,7 +81,7 @@ impl ResponseDocument {
     }
 
     /// Returns every call of the first candidate in the model's order, withheld ones included.
-    pub fn proposed_calls(&self) -> Result<Vec<ProposedCall>, DialectError> {
+    pub fn proposed_calls(&self) -> Result<Vec<ProposedCall>> {
         let Some(first) = self.first_candidate() else {
             return Ok(Vec::new());
         };
@@ -99,7 +104,7 @@ impl ResponseDocument {
 
     /// Removes calls and finish reasons, since another response follows. Returns `false` if
     /// no content is left.
-    pub fn remove_end(&mut self) -> Result<bool, DialectError> {
+    pub fn remove_end(&mut self) -> Result<bool> {
         for candidate in &mut self.candidates {
             candidate.decide_calls(&mut |_| CallDecision::Drop)?;
             candidate.withheld.clear();
@@ -135,4 +140,41 @@ mod tests {
         assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
         assert!(text.contains("Tool execution blocked: no"));
     }
+}
+
+/// Returns a step that the agent does not receive as two contents: text and calls of the
+/// model, and one result for each call. Calls that were not refused get a result, too,
+/// because the API requires it; the model may repeat them.
+pub fn denied_step(text: &str, calls: &[ProposedCall]) -> Result<[Bytes; 2]> {
+    let mut proposed = Vec::with_capacity(calls.len() + 1);
+    if !text.is_empty() {
+        proposed.push(Part::from_text(text)?);
+    }
+    for call in calls {
+        proposed.push(call.part.complete_call()?);
+    }
+    let results: Vec<Part> = calls.iter().map(denied_result).collect::<Result<_, _>>()?;
+    Ok([content("model", proposed)?, content("user", results)?])
+}
+
+fn content(role: &str, parts: Vec<Part>) -> Result<Bytes> {
+    Ok(Content::new(role, parts)?.document.to_bytes())
+}
+
+/// Returns the function response with the refusal.
+fn denied_result(call: &ProposedCall) -> Result<Part> {
+    let error = match &call.refusal {
+        Some(reason) => refusal_text(reason),
+        None => NOT_RUN.to_owned(),
+    };
+    let mut response = json!({ "name": call.name, "response": { "error": error } });
+    if let Some(id) = call.part.call_id()? {
+        insert(&mut response, "id", id);
+    }
+    Part::from_json(&json!({ "functionResponse": response }))
+}
+
+/// Returns the text that replaces a refused call.
+fn refusal_text(reason: &str) -> String {
+    format!("Tool execution blocked: {reason}")
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
+    error::Result,
     google::{
         fields::{CANDIDATES, FUNCTION_CALL, LOGPROBS_RESULT, PARTIAL_ARGS, WILL_CONTINUE},
         part::Part,
@@ -55,7 +55,7 @@ impl ResponseDocument {
         &mut self,
         editor: &mut dyn ResponseTextEditor,
         rest: TextRest,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         if let (Some(text), TextRest::MayFollow) = (self.as_text_mut(), rest) {
             text.edit_text(editor);
             return Ok(());
@@ -86,7 +86,7 @@ impl ResponseDocument {
 
     /// Replaces the one text of a chunk. It is an edit, so that it is spliced into what the chunk
     /// was read from.
-    pub(super) fn replace_text(&mut self, text: &str) -> Result<(), DialectError> {
+    pub(super) fn replace_text(&mut self, text: &str) -> Result<()> {
         for candidate in &mut self.candidates {
             let parts = candidate.parts().iter();
             let parts = parts.map(|part| match part.text {
@@ -100,10 +100,7 @@ impl ResponseDocument {
     }
 
     /// Appends held-back text of candidates that are not in this chunk.
-    fn append_held_back(
-        &mut self,
-        editor: &mut dyn ResponseTextEditor,
-    ) -> Result<(), DialectError> {
+    fn append_held_back(&mut self, editor: &mut dyn ResponseTextEditor) -> Result<()> {
         let Some(held_back) = Self::from_held_back(editor)? else {
             return Ok(());
         };
@@ -113,9 +110,7 @@ impl ResponseDocument {
     }
 
     /// Creates a chunk of all held-back text; `None` if there is none.
-    pub fn from_held_back(
-        editor: &mut dyn ResponseTextEditor,
-    ) -> Result<Option<Self>, DialectError> {
+    pub fn from_held_back(editor: &mut dyn ResponseTextEditor) -> Result<Option<Self>> {
         let channels = editor.held_back(None);
         let candidates = channels.iter().filter_map(|channel| {
             let text = editor.edit_piece(channel, "", TextRest::None)?;
@@ -142,11 +137,7 @@ fn text_part(stream: &TextStream, text: &str) -> Option<Value> {
 }
 
 impl CandidateDocument {
-    fn edit_texts(
-        &mut self,
-        editor: &mut dyn ResponseTextEditor,
-        rest: TextRest,
-    ) -> Result<(), DialectError> {
+    fn edit_texts(&mut self, editor: &mut dyn ResponseTextEditor, rest: TextRest) -> Result<()> {
         let mut candidate = CandidateEditor {
             index: self.index,
             editor,
@@ -179,7 +170,7 @@ struct CandidateEditor<'a> {
 }
 
 impl CandidateEditor<'_> {
-    fn edit_parts(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
+    fn edit_parts(&mut self, parts: &mut Vec<Part>) -> Result<()> {
         for part in parts.iter_mut() {
             self.edit_text(part)?;
             self.edit_fields(&mut part.document)?;
@@ -190,7 +181,7 @@ impl CandidateEditor<'_> {
         Ok(())
     }
 
-    fn edit_text(&mut self, part: &mut Part) -> Result<(), DialectError> {
+    fn edit_text(&mut self, part: &mut Part) -> Result<()> {
         let Some(text) = &part.text else {
             return Ok(());
         };
@@ -204,7 +195,7 @@ impl CandidateEditor<'_> {
 
     /// Appends held-back text to the last part of its channel, or inserts it in front of all
     /// parts.
-    fn release_held_back(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
+    fn release_held_back(&mut self, parts: &mut Vec<Part>) -> Result<()> {
         let mut front = Vec::new();
         for channel in self.editor.held_back(Some(self.index)) {
             let Some(rest) = self.editor.edit_piece(&channel, "", TextRest::None) else {
@@ -224,7 +215,7 @@ impl CandidateEditor<'_> {
         Ok(())
     }
 
-    fn edit_fields(&mut self, part: &mut Document) -> Result<(), DialectError> {
+    fn edit_fields(&mut self, part: &mut Document) -> Result<()> {
         // Most parts hold a text only.
         if part.has_only(&["text"]) {
             return Ok(());
@@ -239,7 +230,7 @@ impl CandidateEditor<'_> {
         Ok(())
     }
 
-    fn edit_partial_argument(&mut self, piece: &mut Document) -> Result<(), DialectError> {
+    fn edit_partial_argument(&mut self, piece: &mut Document) -> Result<()> {
         if let Some(number @ Value::Number(_)) = piece.get(NUMBER_VALUE)?
             && let Some(text) = self.editor.edit(TextKind::ToolCall, &number.to_string())
         {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::{SOURCE, numbered},
     document::{Document, add_field, add_list, refuse_pair, to_value},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     openai_chat::{
         block::{block_text, read_block, read_medium},
         fields::{CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS},
@@ -45,7 +45,7 @@ pub enum MessageContent {
 }
 
 impl MessageContent {
-    pub fn read(message: &Document) -> Result<Self, DialectError> {
+    pub fn read(message: &Document) -> Result<Self> {
         let content = message.bytes_of(CONTENT)?;
         Ok(match content.as_deref().and_then(<[u8]>::first) {
             None | Some(b'n') => Self::None,
@@ -61,7 +61,7 @@ impl ChatMessage {
     /// # Errors
     ///
     /// Fails for an unknown role, wrong types, and two forms of one field.
-    pub fn read(message: &Document, names: &mut CallNames) -> Result<Self, DialectError> {
+    pub fn read(message: &Document, names: &mut CallNames) -> Result<Self> {
         let role = read_role(message)?;
         refuse_pair(message, TOOL_CALLS, FUNCTION_CALL)?;
         if role == ChatRole::Tool {
@@ -97,7 +97,7 @@ impl ChatMessage {
     }
 }
 
-fn read_role(message: &Document) -> Result<ChatRole, DialectError> {
+fn read_role(message: &Document) -> Result<ChatRole> {
     match message.string(ROLE)?.as_deref() {
         Some("system" | "developer") => Ok(ChatRole::System),
         Some("user") => Ok(ChatRole::User),
@@ -107,7 +107,7 @@ fn read_role(message: &Document) -> Result<ChatRole, DialectError> {
     }
 }
 
-fn read_content(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
+fn read_content(message: &Document) -> Result<Vec<PlacedPart>> {
     match MessageContent::read(message)? {
         MessageContent::None => Ok(Vec::new()),
         MessageContent::Text(text) => Ok(vec![(PartPlace::Text, json!({ "text": text }))]),
@@ -120,7 +120,7 @@ fn read_content(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
 }
 
 /// Reads the result of a tool. Its function is the one that the call with its id named.
-fn read_result(message: &Document, names: &CallNames) -> Result<Value, DialectError> {
+fn read_result(message: &Document, names: &CallNames) -> Result<Value> {
     let id = message.string(TOOL_CALL_ID)?;
     let called = id.as_ref().and_then(|id| names.get(id)).cloned();
     let name = match called {
@@ -146,7 +146,7 @@ fn read_result(message: &Document, names: &CallNames) -> Result<Value, DialectEr
 }
 
 /// Returns the text of blocks that are texts, else the list of them; and the media, as parts.
-fn read_result_blocks(blocks: &[Document]) -> Result<(Value, Vec<Value>), DialectError> {
+fn read_result_blocks(blocks: &[Document]) -> Result<(Value, Vec<Value>)> {
     let (mut texts, mut list, mut media) = (String::new(), Vec::new(), Vec::new());
     let mut has_others = false;
     for block in blocks {

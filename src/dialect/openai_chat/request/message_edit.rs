@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::dialect::{
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
     openai_chat::{
         block::{rewrite_block, text_block},
         fields::{CONTENT, REFUSAL, TEXT},
@@ -27,7 +27,7 @@ pub fn rewrite_message(
     first: usize,
     before: &[Document],
     after: &[Document],
-) -> Result<Vec<Bytes>, DialectError> {
+) -> Result<Vec<Bytes>> {
     let read = ChatMessage::read(message, &mut CallNames::new())?;
     let edit = EditedParts::new(&read.parts, first, before, after);
     let mut edited = message.clone();
@@ -52,7 +52,7 @@ pub fn rewrite_message(
 }
 
 /// Writes the texts and blocks of a message.
-fn write_content(message: &mut Document, edit: &EditedParts<'_>) -> Result<(), DialectError> {
+fn write_content(message: &mut Document, edit: &EditedParts<'_>) -> Result<()> {
     match MessageContent::read(message)? {
         MessageContent::Blocks(blocks) => write_blocks(message, &blocks, edit)?,
         MessageContent::Text(text) => write_text(message, Some(&text), edit)?,
@@ -61,9 +61,8 @@ fn write_content(message: &mut Document, edit: &EditedParts<'_>) -> Result<(), D
     let Some(known) = message.get(REFUSAL)?.filter(|known| !known.is_null()) else {
         return Ok(());
     };
-    let block = edit
-        .at(PartPlace::Refusal)
-        .map(|part| part.child(&["block"]));
+    let part = edit.at(PartPlace::Refusal);
+    let block = part.map(|part| part.child(&["block"]));
     let block = block.transpose()?.flatten().unwrap_or_default();
     let edited = block.get(REFUSAL)?.unwrap_or_default();
     if edited != known {
@@ -73,11 +72,7 @@ fn write_content(message: &mut Document, edit: &EditedParts<'_>) -> Result<(), D
 }
 
 /// Writes a content that stays a string.
-fn write_text(
-    message: &mut Document,
-    known: Option<&str>,
-    edit: &EditedParts<'_>,
-) -> Result<(), DialectError> {
+fn write_text(message: &mut Document, known: Option<&str>, edit: &EditedParts<'_>) -> Result<()> {
     let mut texts = Vec::new();
     for edited in &edit.parts {
         if matches!(edited.place(), None | Some(PartPlace::Text)) {
@@ -95,11 +90,7 @@ fn write_text(
 }
 
 /// Writes a content that is a list. It becomes `null` if no block is left.
-fn write_blocks(
-    message: &mut Document,
-    blocks: &[Document],
-    edit: &EditedParts<'_>,
-) -> Result<(), DialectError> {
+fn write_blocks(message: &mut Document, blocks: &[Document], edit: &EditedParts<'_>) -> Result<()> {
     let mut written = Vec::with_capacity(edit.parts.len());
     for EditedPart { origin, part } in &edit.parts {
         match origin {

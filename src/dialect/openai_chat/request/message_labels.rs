@@ -3,7 +3,7 @@
 use crate::dialect::{
     content_form::{ActOnObject, RequestLabels},
     document::Document,
-    error::DialectError,
+    error::Result,
     openai_chat::{
         fields::{CHAT_FIELDS, MESSAGES},
         response::answer_objects::{visit_message, visit_object},
@@ -40,7 +40,7 @@ const MESSAGE_FIELDS: &[&str] = &[
 /// Fields of a sound that hold no text.
 const AUDIO_FIELDS: &[&str] = &["data", "expires_at", "format", "id"];
 
-fn visit_messages(body: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_messages(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     body.edit_children(MESSAGES, |message| {
         let visit_audio = |audio: &mut Document, act: ActOnObject<'_>| act(audio, AUDIO_FIELDS);
         let audio = visit_object(message, &["audio"], visit_audio, act)?;

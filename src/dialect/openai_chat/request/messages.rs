@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{numbered, source_of, splice_list},
-    document::{Document, write_array},
-    error::DialectError,
+    content_form::{numbered, parts_in, source_of, splice_list},
+    document::{Document, same_bytes, write_array},
+    error::Result,
     google::fields::{CONTENTS, PARTS, SYSTEM_INSTRUCTION},
     openai_chat::{
         fields::{MESSAGES, ROLE},
@@ -30,7 +30,7 @@ pub struct ChatMessages {
 
 impl ChatMessages {
     /// Reads the messages of a request; `None` if it has no list of them.
-    pub fn read(body: &Document) -> Result<Option<Self>, DialectError> {
+    pub fn read(body: &Document) -> Result<Option<Self>> {
         let Some(documents) = body.children(MESSAGES)? else {
             return Ok(None);
         };
@@ -47,9 +47,8 @@ impl ChatMessages {
     pub fn contents(&self) -> Vec<Value> {
         let messages = self.messages.iter().enumerate();
         let messages = messages.filter(|(_, message)| message.role != ChatRole::System);
-        messages
-            .map(|(index, message)| message.to_content(index))
-            .collect()
+        let contents = messages.map(|(index, message)| message.to_content(index));
+        contents.collect()
     }
 
     /// Returns the system instruction: the parts of all instructions, numbered.
@@ -69,12 +68,7 @@ impl ChatMessages {
     }
 
     /// Writes the edited contents and system instruction into the request.
-    pub fn write(
-        &self,
-        body: &mut Document,
-        before: &Document,
-        after: &Document,
-    ) -> Result<(), DialectError> {
+    pub fn write(&self, body: &mut Document, before: &Document, after: &Document) -> Result<()> {
         let mut originals: Vec<Bytes> = self.documents.iter().map(Document::to_bytes).collect();
         let system = |document: &Document| document.bytes_of(SYSTEM_INSTRUCTION);
         let is_system_edited = system(before)? != system(after)?;
@@ -86,7 +80,7 @@ impl ChatMessages {
         if is_system_edited {
             new_system = self.write_system(&mut originals, before, after)?;
         }
-        let list = |document: &Document, field| -> Result<Vec<Document>, DialectError> {
+        let list = |document: &Document, field| -> Result<Vec<Document>> {
             Ok(document.children(field)?.unwrap_or_default())
         };
         let rewrite = |index: usize, before: &Document, after: &Document| {
@@ -128,14 +122,10 @@ impl ChatMessages {
         originals: &mut [Bytes],
         before: &Document,
         after: &Document,
-    ) -> Result<Vec<String>, DialectError> {
-        let parts = |document: &Document| -> Result<Vec<Document>, DialectError> {
-            let instruction = document.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
-            Ok(instruction.children(PARTS)?.unwrap_or_default())
-        };
-        let before = parts(before)?;
+    ) -> Result<Vec<String>> {
+        let before = parts_in(before, SYSTEM_INSTRUCTION)?;
         let (mut new, mut kept) = (Vec::new(), HashMap::new());
-        for part in parts(after)? {
+        for part in parts_in(after, SYSTEM_INSTRUCTION)? {
             match source_of(&part) {
                 Some(number) => drop(kept.insert(number, part)),
                 None => new.extend(part.string(&["text"])?),
@@ -162,14 +152,9 @@ impl ChatMessages {
     }
 }
 
-fn same_bytes(old: &[Document], new: &[Document]) -> bool {
-    let old = old.iter().map(Document::to_bytes);
-    old.eq(new.iter().map(Document::to_bytes))
-}
-
 /// Moves texts that follow one result of a step behind its other results: the API takes
 /// nothing between calls and their results.
-fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>, DialectError> {
+fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>> {
     let mut kept = Vec::with_capacity(messages.len());
     let mut delayed = Vec::new();
     let mut roles = Vec::with_capacity(messages.len());
@@ -201,7 +186,7 @@ fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>, DialectErro
 }
 
 /// Inserts new instructions behind those with which the conversation begins.
-fn insert_system(messages: Vec<Bytes>, texts: &[String]) -> Result<Vec<Bytes>, DialectError> {
+fn insert_system(messages: Vec<Bytes>, texts: &[String]) -> Result<Vec<Bytes>> {
     if texts.is_empty() {
         return Ok(messages);
     }

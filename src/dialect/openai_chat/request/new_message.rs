@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::{PRECEDING, keep_fields},
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
     openai_chat::{
         block::{block_text, read_medium, text_block},
@@ -25,7 +25,7 @@ pub fn text_message(role: &str, text: &str) -> Bytes {
 
 /// Returns the messages of a new content: results of tools each in one of its own, then
 /// texts and calls.
-pub fn create_messages(content: &Document) -> Result<Vec<Bytes>, DialectError> {
+pub fn create_messages(content: &Document) -> Result<Vec<Bytes>> {
     let mut messages = Vec::new();
     let (mut texts, mut calls) = (Vec::new(), Vec::new());
     let (mut function_call, mut thoughts) = (None, Map::new());
@@ -74,7 +74,7 @@ fn extend(fields: &mut Map<String, Value>, more: Option<Value>) {
 }
 
 /// Returns the message of a tool, or of a function in the deprecated form, which has no id.
-fn result_message(result: &Document) -> Result<Bytes, DialectError> {
+fn result_message(result: &Document) -> Result<Bytes> {
     let text = match result_content(result)? {
         Value::String(text) => text,
         other => other.to_string(),
@@ -90,12 +90,8 @@ fn result_message(result: &Document) -> Result<Bytes, DialectError> {
 
 /// Writes the edited result of a tool into its message. A string stays a string; of a list of
 /// texts, the first one takes the new text.
-pub fn write_result(
-    message: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
-    let result = |part: &Document| -> Result<Value, DialectError> {
+pub fn write_result(message: &mut Document, before: &Document, after: &Document) -> Result<()> {
+    let result = |part: &Document| -> Result<Value> {
         match part.child(FUNCTION_RESPONSE)? {
             Some(result) => result_content(&result),
             None => Ok(Value::Null),
@@ -125,7 +121,7 @@ fn write_result_blocks(
     blocks: &[Document],
     result: Value,
     is_hidden: bool,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let mut written: Vec<Bytes> = Vec::with_capacity(blocks.len());
     let (mut edited, mut text) = match result {
         // The blocks that were read, with edited strings.
@@ -153,7 +149,7 @@ fn write_result_blocks(
 }
 
 /// Returns the error or the output of a result, with what hooks appended to it.
-fn result_content(result: &Document) -> Result<Value, DialectError> {
+fn result_content(result: &Document) -> Result<Value> {
     let Some(response) = result.child(RESPONSE)? else {
         return Ok(Value::Null);
     };

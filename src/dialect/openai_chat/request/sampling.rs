@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    document::{Document, is_set, refuse_pair},
-    error::{DialectError, field_error},
+    document::{Document, is_set, refuse_pair, set_or_remove},
+    error::{Result, field_error},
     google::fields::GENERATION_CONFIG,
     openai_chat::fields::TYPE,
 };
@@ -30,7 +30,7 @@ const PARAMETERS: [(&str, &str); 6] = [
 /// # Errors
 ///
 /// Fails if the request has two limits for the answer.
-pub fn read_sampling(body: &Document) -> Result<Map<String, Value>, DialectError> {
+pub fn read_sampling(body: &Document) -> Result<Map<String, Value>> {
     refuse_pair(body, MAX_TOKENS, MAX_COMPLETION_TOKENS)?;
     let mut config = Map::new();
     let mut insert = |name: &str, value: Option<Value>| {
@@ -54,7 +54,7 @@ pub fn read_sampling(body: &Document) -> Result<Map<String, Value>, DialectError
     Ok(config)
 }
 
-fn token_limit(body: &Document) -> Result<&'static [&'static str], DialectError> {
+fn token_limit(body: &Document) -> Result<&'static [&'static str]> {
     Ok(if is_set(body, MAX_TOKENS)? {
         MAX_TOKENS
     } else {
@@ -62,7 +62,7 @@ fn token_limit(body: &Document) -> Result<&'static [&'static str], DialectError>
     })
 }
 
-fn wants_json(body: &Document) -> Result<bool, DialectError> {
+fn wants_json(body: &Document) -> Result<bool> {
     let Some(format) = body.child(&["response_format"])? else {
         return Ok(false);
     };
@@ -73,17 +73,13 @@ fn wants_json(body: &Document) -> Result<bool, DialectError> {
 }
 
 /// Writes edited parameters. The API has no `topK`: it is written if the request had it.
-pub fn write_sampling(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_sampling(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     if before.bytes_of(GENERATION_CONFIG)? == after.bytes_of(GENERATION_CONFIG)? {
         return Ok(());
     }
     let before = before.child(GENERATION_CONFIG)?.unwrap_or_default();
     let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
-    let edited = |name: &str| -> Result<Option<Option<Value>>, DialectError> {
+    let edited = |name: &str| -> Result<Option<Option<Value>>> {
         let (old, new) = (before.get(&[name])?, after.get(&[name])?);
         Ok((old != new).then_some(new))
     };
@@ -91,11 +87,11 @@ pub fn write_sampling(
         if let Some(value) = edited(name)?
             && (field != TOP_K || body.has(&[field]))
         {
-            write(body, &[field], value)?;
+            set_or_remove(body, &[field], value)?;
         }
     }
     if let Some(limit) = edited("maxOutputTokens")? {
-        write(body, token_limit(body)?, limit)?;
+        set_or_remove(body, token_limit(body)?, limit)?;
     }
     if let Some(stop) = edited("stopSequences")? {
         let was_text = matches!(body.get(STOP)?, Some(Value::String(_)));
@@ -103,20 +99,13 @@ pub fn write_sampling(
             Some(Value::Array(list)) if was_text && list.len() == 1 => list.into_iter().next(),
             stop => stop,
         };
-        write(body, STOP, stop)?;
+        set_or_remove(body, STOP, stop)?;
     }
     Ok(())
 }
 
-fn write(body: &mut Document, field: &[&str], value: Option<Value>) -> Result<(), DialectError> {
-    match value {
-        Some(value) => body.set(field, &value),
-        None => body.remove(field),
-    }
-}
-
 /// Refuses audio answers, which hooks cannot inspect.
-pub fn check_modalities(body: &Document) -> Result<(), DialectError> {
+pub fn check_modalities(body: &Document) -> Result<()> {
     let is_heard = match body.get(&["modalities"])? {
         None | Some(Value::Null) => false,
         Some(Value::Array(list)) => list.iter().any(|modality| modality == "audio"),

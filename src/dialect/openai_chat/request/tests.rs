@@ -1,3 +1,5 @@
+mod properties;
+
 use serde_json::json;
 
 use super::*;
@@ -13,7 +15,7 @@ use crate::{
     model::ModelName,
 };
 
-pub fn open(body: &str) -> Result<(Call, Unwrapped), DialectError> {
+pub fn open(body: &str) -> Result<(Call, Unwrapped)> {
     let line = RequestLine {
         method: &http::Method::POST,
         path: "/v1/chat/completions",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, refuse_pair},
-    error::{DialectError, field_error},
+    error::{DialectError, Result, field_error},
     google::fields::TOOL_CONFIG,
     openai_chat::fields::{
         CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, TOOL_CHOICE, TOOLS, TYPE,
@@ -19,7 +19,7 @@ const CALLING_CONFIG: &[&str] = &["functionCallingConfig"];
 /// # Errors
 ///
 /// Fails for a choice that hooks would not understand.
-pub fn read_tool_choice(body: &Document) -> Result<Option<Value>, DialectError> {
+pub fn read_tool_choice(body: &Document) -> Result<Option<Value>> {
     refuse_pair(body, TOOL_CHOICE, FUNCTION_CALL)?;
     let field = if body.has(TOOL_CHOICE) {
         TOOL_CHOICE
@@ -37,7 +37,7 @@ pub fn read_tool_choice(body: &Document) -> Result<Option<Value>, DialectError> 
     Ok(Some(json!({ "functionCallingConfig": calling })))
 }
 
-fn mode_of(mode: &str) -> Result<&'static str, DialectError> {
+fn mode_of(mode: &str) -> Result<&'static str> {
     match mode {
         "auto" => Ok("AUTO"),
         "none" => Ok("NONE"),
@@ -50,7 +50,7 @@ fn unknown_choice() -> DialectError {
     field_error("tool_choice", "a choice that the API has")
 }
 
-fn read_object(choice: &Document) -> Result<Value, DialectError> {
+fn read_object(choice: &Document) -> Result<Value> {
     if choice.string(TYPE)?.as_deref() == Some("allowed_tools") {
         let allowed = choice.child(ALLOWED_TOOLS)?.ok_or_else(unknown_choice)?;
         let mode = allowed.string(&["mode"])?;
@@ -65,7 +65,7 @@ fn read_object(choice: &Document) -> Result<Value, DialectError> {
 }
 
 /// Returns the name in a reference to a tool; the deprecated form has nothing but a name.
-fn read_name(tool: &Document) -> Result<String, DialectError> {
+fn read_name(tool: &Document) -> Result<String> {
     refuse_pair(tool, FUNCTION, CUSTOM)?;
     let named = match tool.string(TYPE)?.as_deref() {
         Some("function") => tool.child(FUNCTION)?,
@@ -78,11 +78,7 @@ fn read_name(tool: &Document) -> Result<String, DialectError> {
 }
 
 /// Writes an edited choice. The deprecated form names one function at most.
-pub fn write_tool_choice(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_tool_choice(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     if before.bytes_of(TOOL_CONFIG)? == after.bytes_of(TOOL_CONFIG)? {
         return Ok(());
     }
@@ -143,7 +139,7 @@ fn choice(mode: &str, names: &[&str], custom: &[String]) -> Value {
 }
 
 /// Returns the names of the custom tools that a request declares.
-fn custom_names(body: &Document) -> Result<Vec<String>, DialectError> {
+fn custom_names(body: &Document) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for tool in body.children(TOOLS)?.unwrap_or_default() {
         if let Some(custom) = tool.child(CUSTOM)? {

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, hosted_tool, source_of},
-    document::{Document, add_field, is_set, refuse_pair, retain_elements},
-    error::{DialectError, field_error},
+    document::{Document, add_field, is_set, refuse_pair, required_child, retain_elements},
+    error::{Result, field_error},
     openai::hosted_search::{SEARCH_TOOL, has_search, remove_search},
     openai_chat::fields::{
         CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, PARALLEL_TOOL_CALLS, TOOL_CHOICE, TOOLS,
@@ -20,7 +20,7 @@ const DECLARATIONS: &[&str] = &["functionDeclarations"];
 /// # Errors
 ///
 /// Fails if a server could read an entry in two ways.
-pub fn read_tools(body: &Document) -> Result<Vec<Value>, DialectError> {
+pub fn read_tools(body: &Document) -> Result<Vec<Value>> {
     refuse_pair(body, TOOLS, FUNCTIONS)?;
     let mut tools = Vec::new();
     for entry in body.children(TOOLS)?.unwrap_or_default() {
@@ -35,30 +35,22 @@ pub fn read_tools(body: &Document) -> Result<Vec<Value>, DialectError> {
     Ok(tools)
 }
 
-fn read_tool(entry: &Document, source: usize) -> Result<Value, DialectError> {
+fn read_tool(entry: &Document, source: usize) -> Result<Value> {
     refuse_pair(entry, FUNCTION, CUSTOM)?;
     let kind = entry.string(TYPE)?;
     let declared = match kind.as_deref() {
-        Some("function") | None => {
-            let function = entry.child(FUNCTION)?;
-            read_function(&function.ok_or_else(|| field_error("function", "an object"))?)?
-        }
-        Some("custom") => {
-            let custom = entry.child(CUSTOM)?;
-            read_function(&custom.ok_or_else(|| field_error("custom", "an object"))?)?
-        }
+        Some("function") | None => read_function(&required_child(entry, "function")?)?,
+        Some("custom") => read_function(&required_child(entry, "custom")?)?,
         Some(_) if is_set(entry, FUNCTION)? || is_set(entry, CUSTOM)? => {
-            return Err(field_error(
-                "type",
-                "the one kind of tool that the entry holds",
-            ));
+            let expected = "the one kind of tool that the entry holds";
+            return Err(field_error("type", expected));
         }
         Some(hosted) => return read_hosted_tool(entry, hosted, source),
     };
     Ok(declaration(declared, source))
 }
 
-fn read_function(function: &Document) -> Result<Map<String, Value>, DialectError> {
+fn read_function(function: &Document) -> Result<Map<String, Value>> {
     let mut declared = Map::new();
     let name = function.string(NAME)?;
     let name = name.ok_or_else(|| field_error("name", "the name of a function"))?;
@@ -79,16 +71,14 @@ fn declaration(mut declared: Map<String, Value>, source: usize) -> Value {
 }
 
 /// Returns a tool that runs upstream. One of an MCP server is named by the server.
-fn read_hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value, DialectError> {
+fn read_hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value> {
     let label = match kind {
         "mcp" => entry.string(&["server_label"])?,
         _ => None,
     };
     let name = label.map_or_else(|| kind.to_owned(), |label| format!("mcp:{label}"));
-    if [DECLARATIONS, &["function_declarations", SOURCE]]
-        .concat()
-        .contains(&name.as_str())
-    {
+    let own_names = ["functionDeclarations", "function_declarations", SOURCE];
+    if own_names.contains(&name.as_str()) {
         return Err(field_error("type", "a kind of tool"));
     }
     hosted_tool(&name, entry, source)
@@ -96,11 +86,7 @@ fn read_hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value
 
 /// Removes the entries of tools that are missing in `after`, and what the API refuses beside
 /// no tools.
-pub fn write_tools(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_tools(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     if before.bytes_of(TOOLS)? == after.bytes_of(TOOLS)? {
         return Ok(());
     }
@@ -122,13 +108,12 @@ pub fn write_tools(
     if body.has(TOOLS) || body.has(FUNCTIONS) {
         return Ok(());
     }
-    [TOOL_CHOICE, FUNCTION_CALL, PARALLEL_TOOL_CALLS]
-        .iter()
-        .try_for_each(|field| body.remove(field))
+    let mut choices = [TOOL_CHOICE, FUNCTION_CALL, PARALLEL_TOOL_CALLS].iter();
+    choices.try_for_each(|field| body.remove(field))
 }
 
 /// Returns whether a tool of the content form still offers anything.
-fn is_used(tool: &Document) -> Result<bool, DialectError> {
+fn is_used(tool: &Document) -> Result<bool> {
     if let Some(declarations) = tool.list(DECLARATIONS)? {
         return Ok(!declarations.is_empty());
     }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::dialect::{
-    document::{Document, write_array},
-    error::DialectError,
+    document::{Document, first_byte, write_array},
+    error::Result,
     google::is_thought,
     openai_chat::{
         block::{read_block, rewrite_block, text_block},
@@ -37,14 +37,13 @@ const ANSWER_FIELDS: &[&str] = &[
 /// # Errors
 ///
 /// Fails for wrong types, since hooks could not see the text.
-pub fn read_texts(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
+pub fn read_texts(message: &Document) -> Result<Vec<PlacedPart>> {
     let mut parts = Vec::new();
     if let Some((name, thought)) = read_thought(message)? {
         let part = json!({ "text": thought, "thought": true });
         parts.push((PartPlace::Thought(name), part));
     }
-    let content = message.bytes_of(CONTENT)?;
-    if content.as_deref().and_then(<[u8]>::first) == Some(&b'[') {
+    if first_byte(message, CONTENT)? == Some(b'[') {
         for (index, block) in message.children(CONTENT)?.iter().flatten().enumerate() {
             parts.push((PartPlace::Block(index), read_block(block)?));
         }
@@ -58,18 +57,18 @@ pub fn read_texts(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
 }
 
 /// Reads the texts and calls of a whole message.
-pub fn read_message(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
+pub fn read_message(message: &Document) -> Result<Vec<PlacedPart>> {
     let mut parts = read_texts(message)?;
     parts.append(&mut read_calls(message)?);
     Ok(parts)
 }
 
 /// Returns a string that is present and not empty.
-fn read_string(message: &Document, field: &[&str]) -> Result<Option<String>, DialectError> {
+fn read_string(message: &Document, field: &[&str]) -> Result<Option<String>> {
     Ok(message.string(field)?.filter(|text| !text.is_empty()))
 }
 
-fn read_thought(message: &Document) -> Result<Option<(&'static str, String)>, DialectError> {
+fn read_thought(message: &Document) -> Result<Option<(&'static str, String)>> {
     let mut thought = None;
     for name in REASONING {
         let text = read_string(message, &[name])?;
@@ -84,7 +83,7 @@ fn read_thought(message: &Document) -> Result<Option<(&'static str, String)>, Di
 }
 
 /// Returns the text in the details of a thought.
-fn read_details(message: &Document) -> Result<String, DialectError> {
+fn read_details(message: &Document) -> Result<String> {
     let mut text = String::new();
     for detail in message.children(REASONING_DETAILS)?.unwrap_or_default() {
         for field in [TEXT, &["summary"]] {
@@ -96,7 +95,7 @@ fn read_details(message: &Document) -> Result<String, DialectError> {
 
 /// Returns the fields of a message that hold no text, or are edited otherwise. Copies of its
 /// thoughts that hold another text are not among them.
-pub fn known_fields(message: &Document) -> Result<Vec<&'static str>, DialectError> {
+pub fn known_fields(message: &Document) -> Result<Vec<&'static str>> {
     let thought = read_thought(message)?.map(|(_, text)| text);
     let [_, second] = REASONING;
     let copy = read_string(message, &[second])?.unwrap_or_default();
@@ -127,10 +126,8 @@ impl EditedParts<'_> {
         message: &mut Document,
         separator: &str,
         thought_name: Option<&str>,
-    ) -> Result<bool, DialectError> {
-        let content = message.bytes_of(CONTENT)?;
-        let is_list = content.as_deref().and_then(<[u8]>::first) == Some(&b'[');
-        let has_new_content = if is_list {
+    ) -> Result<bool> {
+        let has_new_content = if first_byte(message, CONTENT)? == Some(b'[') {
             self.write_blocks(message)?
         } else {
             let text = self.speech(separator)?;
@@ -142,7 +139,7 @@ impl EditedParts<'_> {
     }
 
     /// Returns the plain text: the content, and new texts.
-    pub fn speech(&self, separator: &str) -> Result<String, DialectError> {
+    pub fn speech(&self, separator: &str) -> Result<String> {
         let mut speech = String::new();
         let mut follows_content = false;
         for EditedPart { origin, part } in &self.parts {
@@ -163,7 +160,7 @@ impl EditedParts<'_> {
     }
 
     /// Returns the thoughts, new ones included.
-    pub fn thought(&self) -> Result<String, DialectError> {
+    pub fn thought(&self) -> Result<String> {
         let mut thought = String::new();
         for EditedPart { part, .. } in &self.parts {
             if is_thought(part)? {
@@ -174,16 +171,12 @@ impl EditedParts<'_> {
     }
 
     /// Returns the edited text at a position; empty if it was removed.
-    pub fn text_at(&self, place: PartPlace) -> Result<String, DialectError> {
+    pub fn text_at(&self, place: PartPlace) -> Result<String> {
         let text = self.at(place).map(|part| part.string(TEXT)).transpose()?;
         Ok(text.flatten().unwrap_or_default())
     }
 
-    fn write_thought(
-        &self,
-        message: &mut Document,
-        name: Option<&str>,
-    ) -> Result<bool, DialectError> {
+    fn write_thought(&self, message: &mut Document, name: Option<&str>) -> Result<bool> {
         let known = read_thought(message)?;
         let thought = self.thought()?;
         if known.as_ref().map_or("", |(_, text)| text) == thought {
@@ -201,7 +194,7 @@ impl EditedParts<'_> {
         Ok(true)
     }
 
-    fn write_blocks(&self, message: &mut Document) -> Result<bool, DialectError> {
+    fn write_blocks(&self, message: &mut Document) -> Result<bool> {
         let blocks = message.children(CONTENT)?.unwrap_or_default();
         let mut written = Vec::with_capacity(blocks.len());
         for EditedPart { origin, part } in &self.parts {
@@ -227,11 +220,7 @@ impl EditedParts<'_> {
 
 /// Sets a text unless it is equal; a missing one counts as empty. Returns whether it was
 /// changed.
-fn write_string(
-    message: &mut Document,
-    field: &[&str],
-    text: String,
-) -> Result<bool, DialectError> {
+fn write_string(message: &mut Document, field: &[&str], text: String) -> Result<bool> {
     if message.string(field)?.unwrap_or_default() == text {
         return Ok(false);
     }

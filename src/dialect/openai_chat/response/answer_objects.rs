@@ -3,7 +3,7 @@
 use crate::dialect::{
     content_form::{ActOnObject, VisitObjects},
     document::{Document, first_byte},
-    error::DialectError,
+    error::Result,
     openai_chat::{
         block::{block_text, read_medium},
         fields::{
@@ -56,12 +56,12 @@ const EXTRA_CONTENT: &[&str] = &["extra_content"];
 const PROVIDER_FIELDS: &[&str] = &["provider_specific_fields"];
 
 /// Visits the objects of a whole answer.
-pub fn visit_answer(answer: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_answer(answer: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     visit_choices(answer, MESSAGE, act)
 }
 
 /// Visits the objects of an event.
-pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     visit_choices(event, DELTA, act)
 }
 
@@ -69,7 +69,7 @@ fn visit_choices(
     answer: &mut Document,
     message: &'static [&'static str],
     act: ActOnObject<'_>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     answer.edit_children(CHOICES, |choice| {
         choice.edit_child(message, |message| {
             let known = known_fields(message)?;
@@ -83,10 +83,9 @@ fn visit_choices(
 }
 
 /// Visits the ratings of a content filter, by category.
-fn visit_ratings(ratings: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
-    let objects = ratings
-        .fields()
-        .filter(|(_, rating)| rating.starts_with(b"{"));
+fn visit_ratings(ratings: &mut Document, act: ActOnObject<'_>) -> Result<()> {
+    let fields = ratings.fields();
+    let objects = fields.filter(|(_, rating)| rating.starts_with(b"{"));
     let names: Vec<String> = objects.map(|(name, _)| name.into_owned()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for name in &names {
@@ -101,7 +100,7 @@ pub fn visit_object(
     field: &'static [&'static str],
     visit: VisitObjects,
     act: ActOnObject<'_>,
-) -> Result<&'static [&'static str], DialectError> {
+) -> Result<&'static [&'static str]> {
     if first_byte(object, field)? != Some(b'{') {
         return Ok(&[]);
     }
@@ -111,11 +110,7 @@ pub fn visit_object(
 
 /// Visits the objects of a message, of which the `known` fields hold no text, or hooks see them
 /// otherwise.
-pub fn visit_message(
-    message: &mut Document,
-    known: &[&str],
-    act: ActOnObject<'_>,
-) -> Result<(), DialectError> {
+pub fn visit_message(message: &mut Document, known: &[&str], act: ActOnObject<'_>) -> Result<()> {
     if is_list(message, CONTENT)? {
         message.edit_children(CONTENT, |block| visit_block(block, act))?;
     }
@@ -128,12 +123,12 @@ pub fn visit_message(
     act(message, &[known, extra].concat())
 }
 
-fn is_list(object: &Document, field: &[&str]) -> Result<bool, DialectError> {
+fn is_list(object: &Document, field: &[&str]) -> Result<bool> {
     Ok(first_byte(object, field)? == Some(b'['))
 }
 
 /// Visits a block. Of one that is neither a text nor a medium, hooks see all fields.
-fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     if block_text(block)?.is_some() {
         return act(block, &["text", "type"]);
     }
@@ -145,7 +140,7 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), Dialect
 }
 
 /// Visits a tool call.
-pub fn visit_call(call: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_call(call: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     call.edit_child(FUNCTION, |function| {
         let signature = visit_object(function, PROVIDER_FIELDS, visit_signature, act)?;
         act(function, &[&["arguments", "name"], signature].concat())
@@ -158,11 +153,11 @@ pub fn visit_call(call: &mut Document, act: ActOnObject<'_>) -> Result<(), Diale
     act(call, &[CALL_FIELDS, &[&kind], extra, signature].concat())
 }
 
-fn visit_extra_content(extra: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_extra_content(extra: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let google = visit_object(extra, &["google"], visit_signature, act)?;
     act(extra, google)
 }
 
-fn visit_signature(google: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_signature(google: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     act(google, &["thought_signature"])
 }

@@ -1,11 +1,11 @@
 //! Fields of an answer beside its choices: its id, its model, token counts.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::numbered,
-    document::{Document, add_field},
-    error::DialectError,
+    document::{Document, add_field, insert},
+    error::Result,
     openai::usage::{CountFields, USAGE_METADATA},
     openai_chat::{
         fields::{ID, MODEL, USAGE},
@@ -17,7 +17,7 @@ use crate::dialect::{
 const COUNTS: CountFields = CountFields(["prompt_tokens", "completion_tokens", "total_tokens"]);
 
 /// Returns the fields of the content form beside the candidates.
-pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError> {
+pub fn read_envelope(body: &Document) -> Result<Map<String, Value>> {
     let mut response = Map::new();
     let usage = body.child(USAGE)?.map(|usage| COUNTS.read(&usage));
     add_field(&mut response, "usageMetadata", usage.transpose()?);
@@ -26,12 +26,18 @@ pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError
     Ok(response)
 }
 
+/// Returns a candidate of the content form.
+pub fn candidate(index: u64, parts: Vec<Value>, finish_reason: Option<&str>) -> Value {
+    let content = json!({ "role": "model", "parts": parts });
+    let mut candidate = json!({ "index": index, "content": content });
+    if let Some(reason) = finish_reason {
+        insert(&mut candidate, "finishReason", reason);
+    }
+    candidate
+}
+
 /// Writes edited token counts.
-pub fn write_usage(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_usage(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
     if before.bytes_of(USAGE_METADATA)? == after.bytes_of(USAGE_METADATA)? {
         return Ok(());
     }
@@ -42,7 +48,7 @@ pub fn write_usage(
 }
 
 /// Returns the token counts of an answer of our own.
-pub fn own_usage(document: &Document) -> Result<Value, DialectError> {
+pub fn own_usage(document: &Document) -> Result<Value> {
     let counts = document.child(USAGE_METADATA)?.unwrap_or_default();
     COUNTS.create(&counts).map(Value::Object)
 }

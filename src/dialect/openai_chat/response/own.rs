@@ -6,11 +6,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
+    content_form::parts_in,
     document::{Document, add_list, integer},
-    error::DialectError,
+    error::Result,
     google::is_thought,
     openai_chat::{
-        fields::{INDEX, TEXT},
+        fields::{CONTENT, INDEX, TEXT},
         response::{
             envelope::own_usage,
             finish_reason::write_reason,
@@ -36,14 +37,13 @@ pub struct OwnChoice {
 }
 
 impl OwnChoice {
-    pub fn read(candidate: &Document) -> Result<Self, DialectError> {
+    pub fn read(candidate: &Document) -> Result<Self> {
         let index = integer(candidate, INDEX)?;
         let mut choice = Self {
             index: index.unwrap_or_default(),
             ..Self::default()
         };
-        let content = candidate.child(&["content"])?.unwrap_or_default();
-        for part in content.children(&["parts"])?.unwrap_or_default() {
+        for part in parts_in(candidate, CONTENT)? {
             choice.add(&part)?;
         }
         let reason = candidate.string(&["finishReason"])?;
@@ -55,7 +55,7 @@ impl OwnChoice {
         Ok(choice)
     }
 
-    fn add(&mut self, part: &Document) -> Result<(), DialectError> {
+    fn add(&mut self, part: &Document) -> Result<()> {
         if let Some(text) = part.string(TEXT)? {
             if is_thought(part)? {
                 self.thought.push_str(&text);
@@ -118,13 +118,13 @@ impl OwnChoice {
 }
 
 /// Returns the candidates of the content form.
-pub fn own_choices(document: &Document) -> Result<Vec<OwnChoice>, DialectError> {
+pub fn own_choices(document: &Document) -> Result<Vec<OwnChoice>> {
     let candidates = document.children(&["candidates"])?.unwrap_or_default();
     candidates.iter().map(OwnChoice::read).collect()
 }
 
 /// Returns the body of an answer of our own.
-pub fn own_body(document: &Document) -> Result<Bytes, DialectError> {
+pub fn own_body(document: &Document) -> Result<Bytes> {
     let choices = own_choices(document)?;
     let choices = choices.iter().map(|choice| {
         json!({
@@ -141,7 +141,7 @@ pub fn own_body(document: &Document) -> Result<Bytes, DialectError> {
 }
 
 /// Returns the fields of an answer of our own that surround its choices.
-pub fn own_envelope(document: &Document, object: &str) -> Result<Map<String, Value>, DialectError> {
+pub fn own_envelope(document: &Document, object: &str) -> Result<Map<String, Value>> {
     let id = document.string(&["responseId"])?.unwrap_or_default();
     let id = if id.starts_with("chatcmpl-") {
         id

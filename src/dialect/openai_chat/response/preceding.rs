@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::{PRECEDING, remove_labels},
     document::Document,
-    error::DialectError,
+    error::Result,
     openai_chat::{
         response::answer_objects::{DETAIL_FIELDS, visit_call},
         tool_call::extra_fields,
@@ -25,7 +25,7 @@ pub struct Thoughts(Map<String, Value>);
 
 impl Thoughts {
     /// Adds the thoughts of a message, or of a piece of it. Returns their size in bytes.
-    pub fn add(&mut self, message: &Document) -> Result<usize, DialectError> {
+    pub fn add(&mut self, message: &Document) -> Result<usize> {
         let mut size = 0;
         for name in THOUGHTS {
             let Some(json) = message.bytes_of(&[name])? else {
@@ -92,7 +92,7 @@ fn add_detail(known: &mut Vec<Value>, detail: Value) {
 
 /// Returns a call with the fields that the model requires with it. Fields that policies saw
 /// elsewhere, and may have edited there, are left out.
-pub fn with_call_fields(mut call: Value, part: &Document) -> Result<Value, DialectError> {
+pub fn with_call_fields(mut call: Value, part: &Document) -> Result<Value> {
     let preceding = part.child(&[PRECEDING])?;
     let fields = preceding.map(|preceding| preceding.child(&["call"]));
     if let (Value::Object(call), Some(mut fields)) = (&mut call, fields.transpose()?.flatten()) {
@@ -105,7 +105,7 @@ pub fn with_call_fields(mut call: Value, part: &Document) -> Result<Value, Diale
 }
 
 /// Returns the thoughts that precede a call.
-pub fn thoughts_of(part: &Document) -> Result<Map<String, Value>, DialectError> {
+pub fn thoughts_of(part: &Document) -> Result<Map<String, Value>> {
     let preceding = part.child(&[PRECEDING])?;
     let message = preceding.map(|preceding| preceding.get(&["message"]));
     Ok(match message.transpose()?.flatten() {
@@ -133,11 +133,7 @@ pub fn visible_details(details: &[Value], visible: &str) -> Vec<Value> {
 
 /// Adds the thoughts to the first of the parts that are calls, and to each one the fields of its
 /// call that hookgate does not interpret.
-pub fn add_preceding(
-    parts: &mut [Value],
-    calls: &[Document],
-    thoughts: &Thoughts,
-) -> Result<(), DialectError> {
+pub fn add_preceding(parts: &mut [Value], calls: &[Document], thoughts: &Thoughts) -> Result<()> {
     let mut is_first = true;
     let parts = parts.iter_mut();
     let parts = parts.filter(|part| part.get("functionCall").is_some());

@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::AnswerLabels,
+    content_form::{AnswerLabels, parts_in},
     document::{Document, add_field, integer},
-    error::DialectError,
-    google::fields::{CANDIDATES, PARTS},
+    error::Result,
+    google::fields::CANDIDATES,
     openai_chat::{
-        fields::{CHOICES, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
-        message_parts::{EditedParts, PartPlace, PlacedPart},
+        fields::{CHOICES, CONTENT, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
+        message_parts::{EditedParts, PlacedPart, has_refusal},
         response::{
             answer::read_message,
             answer_objects::visit_answer,
-            envelope::{numbered_parts, read_envelope, write_usage},
+            envelope::{candidate, numbered_parts, read_envelope, write_usage},
             finish_reason::{final_reason, read_reason},
             preceding::{Thoughts, add_preceding},
         },
@@ -33,7 +33,7 @@ const PARAGRAPH: &str = "\n\n";
 /// # Errors
 ///
 /// Fails for wrong types, since hooks could not see the text.
-pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
+pub fn read_whole(body: &Document) -> Result<Value> {
     let choices = body.children(CHOICES)?.unwrap_or_default();
     let mut candidates = Vec::with_capacity(choices.len());
     for (position, choice) in choices.iter().enumerate() {
@@ -56,7 +56,7 @@ struct Choice {
 }
 
 impl Choice {
-    fn read(position: usize, choice: &Document) -> Result<Self, DialectError> {
+    fn read(position: usize, choice: &Document) -> Result<Self> {
         let message = choice.child(MESSAGE)?.unwrap_or_default();
         let index = integer(choice, INDEX)?;
         Ok(Self {
@@ -67,47 +67,37 @@ impl Choice {
         })
     }
 
-    fn has_refusal(&self) -> bool {
-        let mut parts = self.parts.iter();
-        parts.any(|(place, _)| *place == PartPlace::Refusal)
-    }
-
     /// Returns the finish reason of the content form. A refusal is shown as one.
     fn reason(&self) -> Option<&'static str> {
         let reason = self.finish_reason.as_deref().map(read_reason);
-        reason.map(|reason| if self.has_refusal() { "SAFETY" } else { reason })
+        reason.map(|reason| {
+            if has_refusal(&self.parts) {
+                "SAFETY"
+            } else {
+                reason
+            }
+        })
     }
 
-    fn to_candidate(&self) -> Result<Value, DialectError> {
-        let mut candidate = Map::new();
-        candidate.insert("index".to_owned(), self.index.into());
+    fn to_candidate(&self) -> Result<Value> {
         let mut parts = numbered_parts(&self.parts);
         let calls = self.message.children(TOOL_CALLS)?.unwrap_or_default();
         let mut thoughts = Thoughts::default();
         thoughts.add(&self.message)?;
         add_preceding(&mut parts, &calls, &thoughts)?;
-        let content = json!({ "role": "model", "parts": parts });
-        candidate.insert("content".to_owned(), content);
-        add_field(&mut candidate, "finishReason", self.reason());
-        Ok(Value::Object(candidate))
+        Ok(candidate(self.index, parts, self.reason()))
     }
 }
 
 /// Splices the edits of the content form into the body.
-pub fn write_whole(
-    body: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
-    let candidates = |document: &Document| -> Result<Vec<Document>, DialectError> {
-        Ok(document.children(CANDIDATES)?.unwrap_or_default())
-    };
-    let (old, new) = (candidates(before)?, candidates(after)?);
+pub fn write_whole(body: &mut Document, before: &Document, after: &Document) -> Result<()> {
+    let old = before.children(CANDIDATES)?.unwrap_or_default();
+    let new = after.children(CANDIDATES)?.unwrap_or_default();
     let mut added: HashMap<u64, Vec<Document>> = HashMap::new();
     for candidate in new.iter().skip(old.len()) {
         let index = integer(candidate, INDEX)?;
         let parts = added.entry(index.unwrap_or_default()).or_default();
-        parts.extend(parts_of(candidate)?);
+        parts.extend(parts_in(candidate, CONTENT)?);
     }
     let mut choices = body.children(CHOICES)?.unwrap_or_default();
     for (position, choice) in choices.iter_mut().enumerate() {
@@ -130,8 +120,8 @@ fn write_choice(
     before: &Document,
     after: &Document,
     added: Vec<Document>,
-) -> Result<(), DialectError> {
-    let (old, mut new) = (parts_of(before)?, parts_of(after)?);
+) -> Result<()> {
+    let (old, mut new) = (parts_in(before, CONTENT)?, parts_in(after, CONTENT)?);
     new.extend(added);
     let answer = EditedParts::new(&read.parts, 0, &old, &new);
     let mut message = read.message.clone();
@@ -160,17 +150,8 @@ fn write_choice(
     Ok(())
 }
 
-fn parts_of(candidate: &Document) -> Result<Vec<Document>, DialectError> {
-    let content = candidate.child(&["content"])?.unwrap_or_default();
-    Ok(content.children(PARTS)?.unwrap_or_default())
-}
-
 /// Returns the bytes of a body with the edits of the content form.
-pub fn close_whole(
-    body: Bytes,
-    before: &Document,
-    after: &Document,
-) -> Result<Bytes, DialectError> {
+pub fn close_whole(body: Bytes, before: &Document, after: &Document) -> Result<Bytes> {
     let mut body = Document::from_checked(body)?;
     AnswerLabels::of_form(after)?.write(0, &mut body, visit_answer)?;
     write_whole(&mut body, before, after)?;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::dialect::{
-    document::{Document, integer},
-    error::{DialectError, field_error},
+    document::{Document, integer, try_any},
+    error::{DialectError, Result, field_error},
     openai_chat::fields::{
         ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
     },
@@ -40,7 +40,7 @@ impl CallCollector {
     /// # Errors
     ///
     /// Fails for wrong types and for too many calls.
-    pub fn push(&mut self, delta: &Document) -> Result<(), DialectError> {
+    pub fn push(&mut self, delta: &Document) -> Result<()> {
         for piece in delta.children(TOOL_CALLS)?.unwrap_or_default() {
             self.push_call(&piece)?;
         }
@@ -53,7 +53,7 @@ impl CallCollector {
         Ok(())
     }
 
-    fn push_call(&mut self, piece: &Document) -> Result<(), DialectError> {
+    fn push_call(&mut self, piece: &Document) -> Result<()> {
         let index = integer(piece, INDEX)?;
         let id = piece.string(ID)?.filter(|id| !id.is_empty());
         let is_custom = piece.has(CUSTOM);
@@ -104,12 +104,12 @@ impl CallCollector {
     }
 
     /// Returns the complete calls, each as a message has it.
-    pub fn calls(&self) -> Result<Vec<Document>, DialectError> {
+    pub fn calls(&self) -> Result<Vec<Document>> {
         self.calls.iter().map(CallPieces::to_call).collect()
     }
 
     /// Returns the complete call of the deprecated form.
-    pub fn function_call(&self) -> Result<Option<Document>, DialectError> {
+    pub fn function_call(&self) -> Result<Option<Document>> {
         let call = self.function_call.as_ref();
         call.map(CallPieces::to_function_call).transpose()
     }
@@ -125,7 +125,7 @@ impl CallPieces {
         }
     }
 
-    fn add(&mut self, piece: &Document, is_later: bool) -> Result<(), DialectError> {
+    fn add(&mut self, piece: &Document, is_later: bool) -> Result<()> {
         if let Some(function) = piece.child(FUNCTION)? {
             if self.is_custom || piece.child(CUSTOM)?.is_some() {
                 return Err(DialectError::Ambiguous("function".to_owned()));
@@ -151,7 +151,7 @@ impl CallPieces {
         Ok(())
     }
 
-    fn add_function(&mut self, function: &Document) -> Result<(), DialectError> {
+    fn add_function(&mut self, function: &Document) -> Result<()> {
         self.add_name(function.string(NAME)?)?;
         self.input.extend(function.string(ARGUMENTS)?);
         Ok(())
@@ -159,7 +159,7 @@ impl CallPieces {
 
     /// Sets the name. Of two different ones, some clients read the first, some the last and
     /// some both.
-    fn add_name(&mut self, name: Option<String>) -> Result<(), DialectError> {
+    fn add_name(&mut self, name: Option<String>) -> Result<()> {
         match name {
             Some(name) if self.name.is_empty() => self.name = name,
             Some(name) if !name.is_empty() && name != self.name => {
@@ -170,7 +170,7 @@ impl CallPieces {
         Ok(())
     }
 
-    fn to_call(&self) -> Result<Document, DialectError> {
+    fn to_call(&self) -> Result<Document> {
         let mut call = self.first.clone();
         call.remove(INDEX)?;
         let (field, input) = if self.is_custom {
@@ -188,7 +188,7 @@ impl CallPieces {
         Document::from_checked(call.to_bytes())
     }
 
-    fn has_function_type(&self) -> Result<bool, DialectError> {
+    fn has_function_type(&self) -> Result<bool> {
         let kind = self.first.string(TYPE)?;
         Ok(matches!(
             kind.as_deref(),
@@ -196,7 +196,7 @@ impl CallPieces {
         ))
     }
 
-    fn to_function_call(&self) -> Result<Document, DialectError> {
+    fn to_function_call(&self) -> Result<Document> {
         let mut call = self.first.clone();
         call.set(NAME, &self.name.as_str().into())?;
         call.set(ARGUMENTS, &self.input.as_str().into())?;
@@ -204,19 +204,15 @@ impl CallPieces {
     }
 }
 
-fn has_name(piece: &Document) -> Result<bool, DialectError> {
-    for field in [FUNCTION, CUSTOM] {
-        if let Some(inner) = piece.child(field)?
-            && inner.string(NAME)?.is_some_and(|name| !name.is_empty())
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+fn has_name(piece: &Document) -> Result<bool> {
+    try_any([FUNCTION, CUSTOM], |field| {
+        let inner = piece.child(field)?.unwrap_or_default();
+        Ok(inner.string(NAME)?.is_some_and(|name| !name.is_empty()))
+    })
 }
 
 /// Returns whether a delta has pieces of calls.
-pub fn has_calls(delta: &Document) -> Result<bool, DialectError> {
+pub fn has_calls(delta: &Document) -> Result<bool> {
     let calls = delta.list(TOOL_CALLS)?;
     Ok(calls.is_some_and(|calls| !calls.is_empty()) || delta.child(FUNCTION_CALL)?.is_some())
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::dialect::{
     document::{Document, write_array},
-    error::DialectError,
+    error::Result,
     openai_chat::{
         fields::{DELTA, LOGPROBS},
         message_parts::EditedParts,
@@ -23,7 +23,7 @@ pub fn write_delta(
     before: &[Document],
     after: &[Document],
     waiting: &mut WaitingDetails,
-) -> Result<Document, DialectError> {
+) -> Result<Document> {
     let (old, new) = (parts_of(before)?, parts_of(after)?);
     let answer = EditedParts::new(&choice.texts, 0, &old, &new);
     let mut delta = choice.delta.clone();
@@ -44,7 +44,7 @@ fn write_details(
     delta: &mut Document,
     answer: &EditedParts<'_>,
     waiting: &mut WaitingDetails,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     waiting.name = thought_name(&choice.texts).or(waiting.name);
     let known = choice.delta.list(REASONING_DETAILS)?.unwrap_or_default();
     let read = text_of_thoughts(&choice.texts);

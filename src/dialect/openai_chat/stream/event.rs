@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::read_labels,
     document::{Document, is_set},
-    error::{DialectError, field_error},
+    error::{DialectError, Result, field_error},
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE},
         message_parts::{PartPlace, PlacedPart},
@@ -39,7 +39,7 @@ pub struct EventChoice {
 }
 
 impl EventChoice {
-    fn read(position: usize, document: Document) -> Result<Self, DialectError> {
+    fn read(position: usize, document: Document) -> Result<Self> {
         let index = match document.get(INDEX)? {
             None | Some(Value::Null) => position as u64,
             Some(index) => index.as_u64().ok_or_else(wrong_index)?,
@@ -90,7 +90,7 @@ impl EventChoice {
 /// # Errors
 ///
 /// Fails for wrong types, since hooks could not see the text, and for two choices with one index.
-pub fn read_choices(event: &Document) -> Result<Vec<EventChoice>, DialectError> {
+pub fn read_choices(event: &Document) -> Result<Vec<EventChoice>> {
     let choices = event.children(CHOICES)?.unwrap_or_default();
     let choices = choices.into_iter().enumerate();
     let choices = choices.map(|(position, choice)| EventChoice::read(position, choice));
@@ -107,13 +107,13 @@ fn wrong_index() -> DialectError {
 }
 
 /// Returns whether an event holds token counts and no choice.
-pub fn is_usage(event: &Document) -> Result<bool, DialectError> {
+pub fn is_usage(event: &Document) -> Result<bool> {
     let choices = event.list(CHOICES)?.unwrap_or_default();
     Ok(choices.is_empty() && is_set(event, USAGE)?)
 }
 
 /// Returns whether a choice of an event holds nothing but empty texts.
-pub fn is_blank_choice(choice: &Document) -> Result<bool, DialectError> {
+pub fn is_blank_choice(choice: &Document) -> Result<bool> {
     let delta = choice.child(DELTA)?.unwrap_or_default();
     let reason = choice.get(FINISH_REASON)?.unwrap_or_default();
     let delta = Document::from_checked(delta.to_bytes())?;
@@ -127,7 +127,7 @@ pub fn event_with(
     index: u64,
     delta: &Map<String, Value>,
     finish_reason: Option<&str>,
-) -> Result<Bytes, DialectError> {
+) -> Result<Bytes> {
     let mut event = template.clone();
     let choice = json!([{
         "index": index,

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::remove_labels,
-    document::Document,
-    error::DialectError,
+    document::{Document, try_any},
+    error::Result,
     openai_chat::{
         fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
         response::{answer_objects::RESPONSE_FIELDS, own::OwnChoice},
@@ -54,11 +54,7 @@ impl WrittenChoice {
 impl ChatEventWriter {
     /// Notes a later answer by its first event, which opens the message again although the agent
     /// has the beginning of an earlier answer.
-    pub fn note_answer(
-        &mut self,
-        event: &Document,
-        choices: &[EventChoice],
-    ) -> Result<(), DialectError> {
+    pub fn note_answer(&mut self, event: &Document, choices: &[EventChoice]) -> Result<()> {
         let Some(template) = &self.template else {
             return Ok(());
         };
@@ -76,7 +72,7 @@ impl ChatEventWriter {
         &self,
         event: &mut Document,
         choices: &mut [EventChoice],
-    ) -> Result<bool, DialectError> {
+    ) -> Result<bool> {
         let is_open = |choice: &EventChoice| self.choices.contains_key(&choice.index);
         let mut each = choices.iter();
         if !self.is_later_answer || !each.any(|choice| is_open(choice) && choice.delta.has(ROLE)) {
@@ -87,20 +83,11 @@ impl ChatEventWriter {
             choice.document.set_child(DELTA, &choice.delta)?;
         }
         event.set_children(CHOICES, choices.iter().map(|choice| &choice.document))?;
-        for choice in choices {
-            if !is_blank_choice(&choice.document)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        try_any(choices, |choice| Ok(!is_blank_choice(&choice.document)?))
     }
 
     /// Notes the choices of an event, and takes its form if it is the first one.
-    pub fn use_template(
-        &mut self,
-        event: &Document,
-        choices: &[EventChoice],
-    ) -> Result<(), DialectError> {
+    pub fn use_template(&mut self, event: &Document, choices: &[EventChoice]) -> Result<()> {
         for choice in choices {
             self.choices.entry(choice.index).or_default();
         }
@@ -111,7 +98,7 @@ impl ChatEventWriter {
     }
 
     /// Takes the form of an event, without fields that policies could have edited.
-    pub fn set_template(&mut self, event: &Document) -> Result<(), DialectError> {
+    pub fn set_template(&mut self, event: &Document) -> Result<()> {
         let mut template = event.clone();
         remove_labels(&mut template, RESPONSE_FIELDS)?;
         self.template = Some(template);
@@ -119,11 +106,7 @@ impl ChatEventWriter {
     }
 
     /// Writes an event of the model, with the id of the first answer.
-    pub fn write_model_event(
-        &mut self,
-        out: &mut BytesMut,
-        mut event: Document,
-    ) -> Result<(), DialectError> {
+    pub fn write_model_event(&mut self, out: &mut BytesMut, mut event: Document) -> Result<()> {
         if let (true, Some(template)) = (self.is_later_answer, &self.template) {
             for field in [ID, &["created"]] {
                 if let (Some(known), true) = (template.bytes_of(field)?, event.has(field)) {
@@ -141,11 +124,7 @@ impl ChatEventWriter {
     }
 
     /// Writes a choice of our own.
-    pub fn write_own_choice(
-        &mut self,
-        out: &mut BytesMut,
-        choice: &OwnChoice,
-    ) -> Result<(), DialectError> {
+    pub fn write_own_choice(&mut self, out: &mut BytesMut, choice: &OwnChoice) -> Result<()> {
         let index = choice.index;
         self.open(out, index)?;
         self.write_delta(out, index, &choice.text_delta())?;
@@ -163,7 +142,7 @@ impl ChatEventWriter {
         out: &mut BytesMut,
         index: u64,
         delta: &Map<String, Value>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         if delta.is_empty() {
             return Ok(());
         }
@@ -171,7 +150,7 @@ impl ChatEventWriter {
     }
 
     /// Opens the message of a choice, if it is not open yet.
-    pub fn open(&mut self, out: &mut BytesMut, index: u64) -> Result<(), DialectError> {
+    pub fn open(&mut self, out: &mut BytesMut, index: u64) -> Result<()> {
         if self.choices.contains_key(&index) {
             return Ok(());
         }
@@ -183,12 +162,7 @@ impl ChatEventWriter {
     }
 
     /// Ends a choice, if it has not ended yet.
-    pub fn finish(
-        &mut self,
-        out: &mut BytesMut,
-        index: u64,
-        reason: &str,
-    ) -> Result<(), DialectError> {
+    pub fn finish(&mut self, out: &mut BytesMut, index: u64, reason: &str) -> Result<()> {
         let choice = self.choices.entry(index).or_default();
         if std::mem::replace(&mut choice.is_finished, true) {
             return Ok(());
@@ -207,7 +181,7 @@ impl ChatEventWriter {
         index: u64,
         delta: &Map<String, Value>,
         finish_reason: Option<&str>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let empty = Document::empty();
         let template = self.template.as_ref().unwrap_or(&empty);
         let mut event = event_with(template, index, delta, finish_reason)?;

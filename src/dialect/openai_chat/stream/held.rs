@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::join_labels,
     document::{Document, add_list},
-    error::DialectError,
+    error::Result,
     openai_chat::{
         fields::parse,
-        message_parts::{PartPlace, PlacedPart, call_parts},
+        message_parts::{PlacedPart, call_parts, has_refusal},
         response::{
-            envelope::{numbered_parts, read_envelope},
+            envelope::{candidate, numbered_parts, read_envelope},
             finish_reason::read_reason,
             preceding::{Thoughts, add_preceding},
         },
@@ -56,7 +56,7 @@ pub struct HeldChoice {
 
 impl HeldEvents {
     /// Reads the events of the last chunk.
-    pub fn read(events: &[Bytes]) -> Result<Self, DialectError> {
+    pub fn read(events: &[Bytes]) -> Result<Self> {
         let mut held = Self::default();
         for data in events {
             let event = parse(data.clone())?;
@@ -82,31 +82,18 @@ impl HeldEvents {
 
     /// Returns the chunk of the content form. `refused` are the choices whose text so far is a
     /// refusal, `thoughts` those of the first choice.
-    pub fn to_chunk(
-        &self,
-        refused: &[u64],
-        thoughts: &Thoughts,
-    ) -> Result<Map<String, Value>, DialectError> {
+    pub fn to_chunk(&self, refused: &[u64], thoughts: &Thoughts) -> Result<Map<String, Value>> {
         let mut candidates = Vec::with_capacity(self.choices.len());
         for (index, choice) in &self.choices {
             let mut parts = numbered_parts(&choice.parts()?);
             if *index == 0 {
                 add_preceding(&mut parts, &choice.collector.calls()?, thoughts)?;
             }
-            let content = json!({ "role": "model", "parts": parts });
-            let mut fields = Map::new();
-            fields.insert("index".to_owned(), (*index).into());
-            fields.insert("content".to_owned(), content);
-            if let Some((reason, _)) = &choice.finish {
-                let is_refused = refused.contains(index) || choice.has_refusal();
-                let reason = if is_refused {
-                    "SAFETY"
-                } else {
-                    read_reason(reason)
-                };
-                fields.insert("finishReason".to_owned(), reason.into());
-            }
-            candidates.push(Value::Object(fields));
+            let is_refused = refused.contains(index) || has_refusal(&choice.texts);
+            let finish = choice.finish.as_ref();
+            let reason = finish.map(|(reason, _)| read_reason(reason));
+            let reason = reason.map(|reason| if is_refused { "SAFETY" } else { reason });
+            candidates.push(candidate(*index, parts, reason));
         }
         let mut chunk = self.envelope.clone();
         add_list(&mut chunk, "candidates", candidates);
@@ -126,13 +113,8 @@ impl HeldChoice {
         }
     }
 
-    fn has_refusal(&self) -> bool {
-        let mut texts = self.texts.iter();
-        texts.any(|(place, _)| *place == PartPlace::Refusal)
-    }
-
     /// Returns the parts: texts, then calls.
-    pub fn parts(&self) -> Result<Vec<PlacedPart>, DialectError> {
+    pub fn parts(&self) -> Result<Vec<PlacedPart>> {
         let mut parts = self.texts.clone();
         let function_call = self.collector.function_call()?;
         parts.extend(call_parts(
@@ -144,7 +126,7 @@ impl HeldChoice {
 }
 
 /// Returns the fields of a delta that have no part and are no labels.
-fn other_fields(choice: &EventChoice) -> Result<Map<String, Value>, DialectError> {
+fn other_fields(choice: &EventChoice) -> Result<Map<String, Value>> {
     let mut others = Map::new();
     for name in OTHERS {
         if !choice.labels.contains_key(name)

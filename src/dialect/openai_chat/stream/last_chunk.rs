@@ -6,10 +6,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::dialect::{
+    content_form::parts_in,
     document::{Document, add_list, integer, read_json, to_value},
-    error::DialectError,
+    error::Result,
     openai_chat::{
-        fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
+        fields::{CHOICES, CONTENT, DELTA, FINISH_REASON, INDEX},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart},
         response::finish_reason::final_reason,
         stream::{
@@ -77,7 +78,7 @@ pub struct LastFinish {
 }
 
 /// Reads the last chunk from its events, with its edits.
-pub fn last_chunk(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<LastChunk, DialectError> {
+pub fn last_chunk(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<LastChunk> {
     let held = HeldEvents::read(events)?;
     let mut old = candidates(edit.before)?;
     let mut new = candidates(edit.after)?;
@@ -97,7 +98,7 @@ pub fn last_chunk(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<LastChunk, Di
 
 /// Returns the candidates of a chunk by their indexes. Policies may add a second one for a
 /// text that they held back.
-pub fn candidates(chunk: &Document) -> Result<BTreeMap<u64, Vec<Document>>, DialectError> {
+pub fn candidates(chunk: &Document) -> Result<BTreeMap<u64, Vec<Document>>> {
     let mut candidates: BTreeMap<u64, Vec<Document>> = BTreeMap::new();
     for candidate in chunk.children(&["candidates"])?.unwrap_or_default() {
         let index = integer(&candidate, INDEX)?;
@@ -108,27 +109,20 @@ pub fn candidates(chunk: &Document) -> Result<BTreeMap<u64, Vec<Document>>, Dial
 }
 
 /// Returns the parts of candidates, in order.
-pub fn parts_of(candidates: &[Document]) -> Result<Vec<Document>, DialectError> {
+pub fn parts_of(candidates: &[Document]) -> Result<Vec<Document>> {
     let mut parts = Vec::new();
     for candidate in candidates {
-        if let Some(content) = candidate.child(&["content"])? {
-            parts.extend(content.children(&["parts"])?.unwrap_or_default());
-        }
+        parts.extend(parts_in(candidate, CONTENT)?);
     }
     Ok(parts)
 }
 
 impl LastChoice {
-    fn read(
-        index: u64,
-        held: HeldChoice,
-        before: &[Document],
-        after: &[Document],
-    ) -> Result<Self, DialectError> {
+    fn read(index: u64, held: HeldChoice, before: &[Document], after: &[Document]) -> Result<Self> {
         let read = held.parts()?;
         let (old, new) = (parts_of(before)?, parts_of(after)?);
         let answer = EditedParts::new(&read, 0, &old, &new);
-        let reason = |candidates: &[Document]| -> Result<Option<String>, DialectError> {
+        let reason = |candidates: &[Document]| -> Result<Option<String>> {
             let reasons = candidates.iter().map(|one| one.string(&["finishReason"]));
             let reasons: Vec<Option<String>> = reasons.collect::<Result<_, _>>()?;
             Ok(reasons.into_iter().flatten().next())
@@ -165,7 +159,7 @@ impl LastChoice {
 
     /// Adds the details of thoughts that wait for the end of these. Details of changed thoughts
     /// lose their texts.
-    pub fn add_details(&mut self, waiting: WaitingDetails) -> Result<(), DialectError> {
+    pub fn add_details(&mut self, waiting: WaitingDetails) -> Result<()> {
         self.thought_name = self.thought_name.or(waiting.name);
         let last = waiting.finish(&self.read_thought, &self.thought);
         if !last.has_texts {
@@ -178,7 +172,7 @@ impl LastChoice {
     }
 
     /// Adds the texts of blocks, in the order of the parts.
-    fn add_blocks(&mut self, answer: &EditedParts<'_>) -> Result<(), DialectError> {
+    fn add_blocks(&mut self, answer: &EditedParts<'_>) -> Result<()> {
         for EditedPart { origin, part } in &answer.parts {
             if let Some((PartPlace::Block(_), _)) = origin {
                 self.content.extend(part.string(&["text"])?);
@@ -187,11 +181,7 @@ impl LastChoice {
         Ok(())
     }
 
-    fn add_calls(
-        &mut self,
-        held: &HeldChoice,
-        answer: &EditedParts<'_>,
-    ) -> Result<(), DialectError> {
+    fn add_calls(&mut self, held: &HeldChoice, answer: &EditedParts<'_>) -> Result<()> {
         let calls = held.collector.calls()?;
         for EditedPart { origin, part } in &answer.parts {
             match origin {
@@ -248,7 +238,7 @@ impl LastChoice {
 
 impl LastFinish {
     /// Returns the event that ends the choice.
-    pub fn to_event(&self, index: u64, has_calls: bool) -> Result<Document, DialectError> {
+    pub fn to_event(&self, index: u64, has_calls: bool) -> Result<Document> {
         let mut event = self.event.clone();
         let choices = read_choices(&event)?;
         let count = choices.len();
@@ -287,12 +277,10 @@ pub fn thought_name(read: &[PlacedPart]) -> Option<&'static str> {
 
 /// Returns the texts of all thoughts.
 pub fn text_of_thoughts(read: &[PlacedPart]) -> String {
-    let thoughts = read
-        .iter()
-        .filter(|(place, _)| matches!(place, PartPlace::Thought(_)));
-    thoughts
-        .filter_map(|(_, part)| part.get("text")?.as_str())
-        .collect()
+    let is_thought = |place: &PartPlace| matches!(place, PartPlace::Thought(_));
+    let thoughts = read.iter().filter(|(place, _)| is_thought(place));
+    let texts = thoughts.filter_map(|(_, part)| part.get("text")?.as_str());
+    texts.collect()
 }
 
 /// Removes the details of a thought that repeat its text.

@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::{AnswerLabels, TextTemplate, remove_labels},
     document::{Document, add_list, is_set},
-    error::{DialectError, field_error},
+    error::{DialectError, Result, field_error},
     google::response::document::ResponseDocument,
     openai_chat::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
-        message_parts::PartPlace,
+        message_parts::{PartPlace, has_refusal},
         response::{
             answer_objects::{RESPONSE_FIELDS, visit_event},
-            envelope::{numbered_parts, read_envelope},
+            envelope::{candidate, numbered_parts, read_envelope},
             preceding::Thoughts,
             whole::read_whole,
         },
@@ -83,7 +83,7 @@ impl ChatChunkReader {
     /// # Errors
     ///
     /// Fails if hooks could not see all of it.
-    pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>, DialectError> {
+    pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>> {
         if self.end == Some(AnswerEnd::Error) {
             return Ok(None);
         }
@@ -123,7 +123,7 @@ impl ChatChunkReader {
         event: &Document,
         choices: &[EventChoice],
         data: Bytes,
-    ) -> Result<ReadChunk, DialectError> {
+    ) -> Result<ReadChunk> {
         if choices.iter().any(|choice| choice.has_calls) {
             return Err(DialectError::Ambiguous("error".to_owned()));
         }
@@ -156,7 +156,7 @@ impl ChatChunkReader {
     /// # Errors
     ///
     /// Fails if the answer was cut off.
-    pub fn finish_events(&mut self) -> Result<Option<ReadChunk>, DialectError> {
+    pub fn finish_events(&mut self) -> Result<Option<ReadChunk>> {
         let mut choices = self.choices.values();
         let has_reasons = !self.choices.is_empty()
             && choices.all(|progress| *progress == ChoiceProgress::Finished);
@@ -173,28 +173,26 @@ impl ChatChunkReader {
         Ok(Some((chunk.into(), held)))
     }
 
-    fn note(&mut self, choice: &EventChoice) -> Result<(), DialectError> {
+    fn note(&mut self, choice: &EventChoice) -> Result<()> {
         let progress = self.choices.entry(choice.index).or_default();
         *progress = (*progress).max(ChoiceProgress::of(choice));
         if choice.index == 0 {
             let bytes = self.thoughts.add(&choice.delta)?;
             self.reserve(bytes)?;
         }
-        let mut texts = choice.texts.iter();
-        let has_refusal = texts.any(|(place, _)| *place == PartPlace::Refusal);
-        if has_refusal && !self.refused.contains(&choice.index) {
+        if has_refusal(&choice.texts) && !self.refused.contains(&choice.index) {
             self.refused.push(choice.index);
         }
         Ok(())
     }
 
-    fn hold(&mut self, data: Bytes) -> Result<(), DialectError> {
+    fn hold(&mut self, data: Bytes) -> Result<()> {
         self.reserve(data.len())?;
         self.held.push(data);
         Ok(())
     }
 
-    fn reserve(&mut self, bytes: usize) -> Result<(), DialectError> {
+    fn reserve(&mut self, bytes: usize) -> Result<()> {
         self.held_bytes += bytes;
         if self.held_bytes > MAX_HELD_BYTES {
             return Err(field_error("tool_calls", "shorter"));
@@ -244,7 +242,7 @@ fn new_template(
 /// # Errors
 ///
 /// Fails for messages and pieces of one in the same event.
-fn is_whole(event: &Document) -> Result<bool, DialectError> {
+fn is_whole(event: &Document) -> Result<bool> {
     let (mut has_message, mut has_piece) = (false, false);
     for choice in event.children(CHOICES)?.unwrap_or_default() {
         let is_piece = is_set(&choice, DELTA)?;
@@ -266,17 +264,11 @@ fn is_blank(message: &Document) -> bool {
 }
 
 /// Returns the chunk of an event that does not wait. Without text it has no candidates.
-fn read_chunk(
-    event: &Document,
-    choices: &[EventChoice],
-    labels: &AnswerLabels,
-) -> Result<Value, DialectError> {
+fn read_chunk(event: &Document, choices: &[EventChoice], labels: &AnswerLabels) -> Result<Value> {
     let mut chunk = read_envelope(event)?;
     let mut candidates = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.texts.is_empty()) {
-        let parts = numbered_parts(&choice.texts);
-        let content = json!({ "role": "model", "parts": parts });
-        candidates.push(json!({ "index": choice.index, "content": content }));
+        candidates.push(candidate(choice.index, numbered_parts(&choice.texts), None));
     }
     add_list(&mut chunk, "candidates", candidates);
     chunk.extend(labels.to_fields());
@@ -284,7 +276,7 @@ fn read_chunk(
 }
 
 impl ReadChunks for ChatChunkReader {
-    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>> {
         if let Some(chunk) = self.read_alike(&data) {
             return Ok(Some(chunk));
         }
@@ -293,7 +285,7 @@ impl ReadChunks for ChatChunkReader {
 
     /// Ends the texts without a finish reason, which some servers do not send. Calls need one: their
     /// arguments may be cut off.
-    fn read_terminator(&mut self) -> Result<(), DialectError> {
+    fn read_terminator(&mut self) -> Result<()> {
         let Some(mut template) = self.opening.take() else {
             return Ok(());
         };
@@ -308,12 +300,12 @@ impl ReadChunks for ChatChunkReader {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+    fn finish(&mut self) -> Result<Option<ResponseDocument>> {
         self.finish_events()?.map(to_document).transpose()
     }
 }
 
-fn to_document((form, events): ReadChunk) -> Result<ResponseDocument, DialectError> {
+fn to_document((form, events): ReadChunk) -> Result<ResponseDocument> {
     if events.is_empty() {
         return ResponseDocument::parse(form.to_string().into());
     }

@@ -81,11 +81,8 @@ impl WaitingDetails {
     }
 
     fn add(&mut self, details: Vec<Bytes>, read: &str) {
-        let texts: Vec<String> = details
-            .iter()
-            .map(text_of)
-            .map(Option::unwrap_or_default)
-            .collect();
+        let texts = details.iter().map(text_of);
+        let texts: Vec<String> = texts.map(Option::unwrap_or_default).collect();
         let repeats_thought = texts.concat() == read;
         let mut end = self.read;
         self.read += read.len();
@@ -125,9 +122,8 @@ impl WaitingDetails {
 impl WaitingDetail {
     /// Splits off the text before a place in the thoughts, as a detail of its own.
     fn split_off(&mut self, place: usize) -> Option<Bytes> {
-        let length = place
-            .checked_sub(self.place.start)
-            .filter(|length| *length > 0)?;
+        let length = place.checked_sub(self.place.start);
+        let length = length.filter(|length| *length > 0)?;
         let text = text_of(&self.json)?;
         let (sent, rest) = text.split_at_checked(length)?;
         let (sent, rest) = (self.with_text(sent)?, self.with_text(rest)?);

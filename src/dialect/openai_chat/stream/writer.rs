@@ -9,7 +9,7 @@ use crate::dialect::{
     api_dialect::WriteChunks,
     content_form::{AnswerLabels, TextEvent},
     document::{Document, is_set},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     google::response::document::ResponseDocument,
     openai_chat::{
         fields::{CHOICES, ERROR, parse},
@@ -61,7 +61,7 @@ impl ChatChunkWriter {
         out: &mut BytesMut,
         events: &[Bytes],
         edit: ChunkEdit<'_>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let events = &with_labels(events, edit)?;
         if let [data] = events.as_slice() {
             let event = parse(data.clone())?;
@@ -82,7 +82,7 @@ impl ChatChunkWriter {
         mut event: Document,
         choices: &mut [EventChoice],
         edit: ChunkEdit<'_>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         self.events.note_answer(&event, choices)?;
         let is_left = self.events.continue_message(&mut event, choices)?;
         if !is_left && !edit.is_edited() && !self.has_failed {
@@ -137,7 +137,7 @@ impl ChatChunkWriter {
         &mut self,
         out: &mut BytesMut,
         candidates: BTreeMap<u64, Vec<Document>>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         for (index, candidates) in candidates {
             for candidate in candidates {
                 let choice = OwnChoice::read(&candidate)?;
@@ -148,11 +148,7 @@ impl ChatChunkWriter {
     }
 
     /// Writes a choice of our own. Its thought has the name of those before it.
-    fn write_own_choice(
-        &mut self,
-        out: &mut BytesMut,
-        mut choice: OwnChoice,
-    ) -> Result<(), DialectError> {
+    fn write_own_choice(&mut self, out: &mut BytesMut, mut choice: OwnChoice) -> Result<()> {
         let details = self.details.get(&choice.index);
         choice.thought_name = details.and_then(|details| details.name);
         self.events.write_own_choice(out, &choice)
@@ -199,7 +195,7 @@ impl ChatChunkWriter {
         out: &mut BytesMut,
         events: &[Bytes],
         edit: ChunkEdit<'_>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let mut last = last_chunk(events, edit)?;
         let mut waits = false;
         for choice in &mut last.choices {
@@ -251,11 +247,7 @@ impl ChatChunkWriter {
         written.add(&choice.calls)
     }
 
-    fn write_last_choice(
-        &mut self,
-        out: &mut BytesMut,
-        choice: &LastChoice,
-    ) -> Result<(), DialectError> {
+    fn write_last_choice(&mut self, out: &mut BytesMut, choice: &LastChoice) -> Result<()> {
         let index = choice.index;
         let texts = choice.text_delta();
         if !texts.is_empty() || !choice.others.is_empty() || !choice.calls.is_empty() {
@@ -279,7 +271,7 @@ impl ChatChunkWriter {
     }
 
     /// Writes an event of the last chunk.
-    fn write_held(&mut self, out: &mut BytesMut, mut event: Document) -> Result<(), DialectError> {
+    fn write_held(&mut self, out: &mut BytesMut, mut event: Document) -> Result<()> {
         let mut choices = read_choices(&event)?;
         if self.events.continue_message(&mut event, &mut choices)? {
             self.events.write_model_event(out, event)?;
@@ -292,11 +284,7 @@ impl ChatChunkWriter {
     /// # Errors
     ///
     /// Fails if the chunk cannot be written.
-    pub fn write_own(
-        &mut self,
-        out: &mut BytesMut,
-        document: &Document,
-    ) -> Result<(), DialectError> {
+    pub fn write_own(&mut self, out: &mut BytesMut, document: &Document) -> Result<()> {
         if self.events.template.is_none() {
             let mut envelope = own_envelope(document, CHUNK_OBJECT)?;
             envelope.insert("choices".to_owned(), json!([]));
@@ -323,7 +311,7 @@ impl ChatChunkWriter {
 }
 
 impl WriteChunks for ChatChunkWriter {
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         if self.has_failed || self.write_alike(out, chunk).is_some() {
             return Ok(());
         }
@@ -340,7 +328,7 @@ impl WriteChunks for ChatChunkWriter {
     }
 
     /// Ends every choice, and writes token counts that were kept.
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<()> {
         if self.has_failed {
             return Ok(());
         }
@@ -361,7 +349,7 @@ impl WriteChunks for ChatChunkWriter {
 }
 
 /// Returns events with the labels of an edited chunk.
-fn with_labels(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<Vec<Bytes>, DialectError> {
+fn with_labels(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<Vec<Bytes>> {
     if !edit.is_edited() {
         return Ok(events.to_vec());
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, first_byte},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     google::fields::TOOL_CONFIG,
     openai_responses::{
         calls::ToolCallKind,
@@ -18,7 +18,7 @@ const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames"];
 const MODE: &[&str] = &["mode"];
 
 /// Returns the tool config of the content form; `None` if the request selects nothing.
-pub fn read_choice(body: &Document) -> Result<Option<Value>, DialectError> {
+pub fn read_choice(body: &Document) -> Result<Option<Value>> {
     let config = match first_byte(body, TOOL_CHOICE)? {
         None => return Ok(None),
         Some(b'"') => json!({ "mode": read_mode(body.string(TOOL_CHOICE)?.as_deref())? }),
@@ -27,7 +27,7 @@ pub fn read_choice(body: &Document) -> Result<Option<Value>, DialectError> {
     Ok(Some(json!({ "functionCallingConfig": config })))
 }
 
-fn read_mode(mode: Option<&str>) -> Result<&'static str, DialectError> {
+fn read_mode(mode: Option<&str>) -> Result<&'static str> {
     match mode {
         None | Some("auto") => Ok("AUTO"),
         Some("none") => Ok("NONE"),
@@ -37,7 +37,7 @@ fn read_mode(mode: Option<&str>) -> Result<&'static str, DialectError> {
 }
 
 /// Returns the config of a choice of single tools.
-fn read_selection(body: &Document) -> Result<Value, DialectError> {
+fn read_selection(body: &Document) -> Result<Value> {
     let Some(choice) = body.child(TOOL_CHOICE)? else {
         return Ok(json!({ "mode": "AUTO" }));
     };
@@ -51,7 +51,7 @@ fn read_selection(body: &Document) -> Result<Value, DialectError> {
 }
 
 /// Returns the name of a chosen tool, as it is declared in the content form.
-fn chosen_name(choice: &Document) -> Result<String, DialectError> {
+fn chosen_name(choice: &Document) -> Result<String> {
     if let Some(kind) = ToolCallKind::of_declaration(choice)? {
         return kind.name(choice);
     }
@@ -74,7 +74,7 @@ pub fn write_choice(
     has_tools: bool,
     before: &Document,
     after: &Document,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     if !has_tools {
         body.remove(TOOL_CHOICE)?;
         return body.remove(&["parallel_tool_calls"]);
@@ -90,7 +90,7 @@ pub fn write_choice(
     body.set(TOOL_CHOICE, &choice)
 }
 
-fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value, DialectError> {
+fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value> {
     let mode = match config.string(MODE)?.as_deref() {
         Some("NONE") => return Ok(json!("none")),
         Some("ANY") => "required",

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::{SOURCE, splice_list, with_source},
     document::{Document, first_byte, write_array},
-    error::DialectError,
+    error::Result,
     openai_responses::{
-        fields::{CONTENT, TEXT, TYPE},
-        marks::clear_marks,
+        fields::{CONTENT, TEXT, TYPE, clear_marks},
         request::media::read_medium,
         visible_fields::{visible_fields, write_visible_fields},
     },
@@ -20,7 +19,7 @@ use crate::dialect::{
 const PARAGRAPH: &str = "\n\n";
 
 /// Returns the parts of a message.
-pub fn read_blocks(message: &Document) -> Result<Vec<Value>, DialectError> {
+pub fn read_blocks(message: &Document) -> Result<Vec<Value>> {
     if first_byte(message, CONTENT)? == Some(b'"') {
         let text = message.string(CONTENT)?;
         return Ok(vec![json!({ "text": text, SOURCE: 0 })]);
@@ -33,7 +32,7 @@ pub fn read_blocks(message: &Document) -> Result<Vec<Value>, DialectError> {
     parts.collect()
 }
 
-fn read_block(block: &Document) -> Result<Value, DialectError> {
+fn read_block(block: &Document) -> Result<Value> {
     if let Some(field) = text_field(block)? {
         return Ok(json!({ "text": block.string(&[field])? }));
     }
@@ -44,7 +43,7 @@ fn read_block(block: &Document) -> Result<Value, DialectError> {
 }
 
 /// Returns the field of a block that holds its text, if the block is one text.
-pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
+pub fn text_field(block: &Document) -> Result<Option<&'static str>> {
     let named = block.string(TYPE)?;
     Ok(match named.as_deref() {
         Some("refusal") => Some("refusal"),
@@ -62,7 +61,7 @@ pub fn write_blocks(
     message: &Document,
     before: &[Document],
     after: &[Document],
-) -> Result<Option<Document>, DialectError> {
+) -> Result<Option<Document>> {
     let mut edited = message.clone();
     if after.is_empty() {
         return Ok(None);
@@ -96,17 +95,15 @@ pub fn write_blocks(
 }
 
 /// Returns the texts as one; `None` if any part is no text.
-fn join_texts(parts: &[Document]) -> Result<Option<String>, DialectError> {
-    let texts: Vec<Option<String>> = parts
-        .iter()
-        .map(|part| part.string(TEXT))
-        .collect::<Result<_, _>>()?;
+fn join_texts(parts: &[Document]) -> Result<Option<String>> {
+    let texts = parts.iter().map(|part| part.string(TEXT));
+    let texts: Vec<Option<String>> = texts.collect::<Result<_>>()?;
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     Ok(texts.map(|texts| texts.join(PARAGRAPH)))
 }
 
 /// Returns the texts of parts as one; `None` if they have none.
-pub fn text_of(parts: &[Document]) -> Result<Option<String>, DialectError> {
+pub fn text_of(parts: &[Document]) -> Result<Option<String>> {
     let texts = parts.iter();
     let texts = texts.filter_map(|part| part.string(TEXT).transpose());
     let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
@@ -114,7 +111,7 @@ pub fn text_of(parts: &[Document]) -> Result<Option<String>, DialectError> {
 }
 
 /// Returns the type of the text blocks of a message.
-fn text_type(message: &Document) -> Result<&'static str, DialectError> {
+fn text_type(message: &Document) -> Result<&'static str> {
     let role = message.string(&["role"])?;
     Ok(match role.as_deref() {
         Some("assistant") => "output_text",
@@ -123,11 +120,7 @@ fn text_type(message: &Document) -> Result<&'static str, DialectError> {
 }
 
 /// Returns a block with the edits of its part.
-fn edit_block(
-    mut block: Document,
-    before: &Document,
-    after: &Document,
-) -> Result<Vec<Bytes>, DialectError> {
+fn edit_block(mut block: Document, before: &Document, after: &Document) -> Result<Vec<Bytes>> {
     if let Some(field) = text_field(&block)? {
         let text = after.string(TEXT)?.unwrap_or_default();
         block.set(&[field], &text.into())?;
@@ -141,7 +134,7 @@ fn edit_block(
 }
 
 /// Creates the block of a new part; `None` for parts that messages cannot hold.
-pub fn new_block(text_type: &str, part: &Document) -> Result<Option<Value>, DialectError> {
+pub fn new_block(text_type: &str, part: &Document) -> Result<Option<Value>> {
     let text = part.string(TEXT)?;
     Ok(text.map(|text| json!({ "type": text_type, "text": text })))
 }

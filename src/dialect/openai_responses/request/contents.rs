@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::{SOURCE, source_of, with_source},
-    document::Document,
-    error::DialectError,
+    document::{Document, try_any},
+    error::Result,
     google::fields::{CONTENTS, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
         calls::{ToolCallKind, call_id},
@@ -27,7 +27,7 @@ use crate::dialect::{
 };
 
 /// Returns the contents of a request.
-pub fn read_contents(input: &Input) -> Result<Value, DialectError> {
+pub fn read_contents(input: &Input) -> Result<Value> {
     let names = call_names(input)?;
     let mut contents = Vec::new();
     for (index, item) in input.items.iter().enumerate() {
@@ -49,7 +49,7 @@ pub fn read_contents(input: &Input) -> Result<Value, DialectError> {
 }
 
 /// Returns the names of the called tools by the ids of the calls.
-fn call_names(input: &Input) -> Result<HashMap<String, String>, DialectError> {
+fn call_names(input: &Input) -> Result<HashMap<String, String>> {
     let mut names = HashMap::new();
     for item in &input.items {
         if let InputKind::Call(kind) = item.kind
@@ -65,7 +65,7 @@ fn read_tool_result(
     kind: ToolCallKind,
     item: &Document,
     names: &HashMap<String, String>,
-) -> Result<Value, DialectError> {
+) -> Result<Value> {
     let id = call_id(item)?;
     let name = match id.as_ref().and_then(|id| names.get(id)) {
         Some(name) => name.clone(),
@@ -81,7 +81,7 @@ pub fn write_contents(
     declarations: &Declarations,
     before: &Document,
     after: &Document,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     if before.bytes_of(CONTENTS)? == after.bytes_of(CONTENTS)? {
         return Ok(());
     }
@@ -91,10 +91,10 @@ pub fn write_contents(
     }
     let contents = after.children(CONTENTS)?.unwrap_or_default();
     let mut returned = Vec::new();
-    for content in contents
+    let new = contents
         .iter()
-        .filter(|content| source_of(content).is_none())
-    {
+        .filter(|content| source_of(content).is_none());
+    for content in new {
         for part in content.children(PARTS)?.unwrap_or_default() {
             returned.extend(reasoning_of(&part)?);
         }
@@ -129,7 +129,7 @@ fn calls_without_result(
     items: &[InputItem],
     originals: &HashMap<usize, Document>,
     contents: &[Document],
-) -> Result<HashSet<String>, DialectError> {
+) -> Result<HashSet<String>> {
     let mut ids = HashSet::new();
     for content in contents {
         let index = source_of(content);
@@ -177,7 +177,7 @@ struct ItemWriter<'a> {
 
 impl ItemWriter<'_> {
     /// Writes the item of a content, edited or not.
-    fn write(&mut self, index: usize, content: &Document) -> Result<(), DialectError> {
+    fn write(&mut self, index: usize, content: &Document) -> Result<()> {
         self.pass_until(index)?;
         self.next = index + 1;
         let (Some(item), Some(original)) = (self.items.get(index), self.originals.get(&index))
@@ -211,7 +211,7 @@ impl ItemWriter<'_> {
     }
 
     /// Returns whether an item is a call of which the result goes.
-    fn has_no_result(&self, item: &InputItem) -> Result<bool, DialectError> {
+    fn has_no_result(&self, item: &InputItem) -> Result<bool> {
         let is_call = item.kind == InputKind::Call(ToolCallKind::Computer);
         let id = if is_call {
             call_id(&item.document)?
@@ -226,7 +226,7 @@ impl ItemWriter<'_> {
     }
 
     /// Inserts the items of a new content, behind hidden items that follow the last one.
-    fn insert(&mut self, content: &Document) -> Result<(), DialectError> {
+    fn insert(&mut self, content: &Document) -> Result<()> {
         self.write_added();
         if self.waiting.is_empty() {
             let following = self.items.get(self.next..).unwrap_or_default();
@@ -241,7 +241,7 @@ impl ItemWriter<'_> {
     }
 
     /// Passes the items before `end`: shown ones were removed, others are kept.
-    fn pass_until(&mut self, end: usize) -> Result<(), DialectError> {
+    fn pass_until(&mut self, end: usize) -> Result<()> {
         let passed = self.items.get(self.next..end).unwrap_or_default();
         for (index, item) in (self.next..).zip(passed) {
             match item.kind {
@@ -262,20 +262,14 @@ impl ItemWriter<'_> {
     }
 
     /// Returns whether a new content holds a reasoning item, too.
-    fn is_returned(&self, item: &Document) -> Result<bool, DialectError> {
-        for returned in &self.returned {
-            if is_same_reasoning(item, returned)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    fn is_returned(&self, item: &Document) -> Result<bool> {
+        try_any(&self.returned, |returned| is_same_reasoning(item, returned))
     }
 
     fn keep_waiting(&mut self) {
         for index in std::mem::take(&mut self.waiting) {
-            let item = self.items.get(index);
-            self.written
-                .extend(item.map(InputItem::written).unwrap_or_default());
+            let item = self.items.get(index).map(InputItem::written);
+            self.written.extend(item.unwrap_or_default());
         }
     }
 
@@ -297,7 +291,7 @@ fn edit_item(
     before: &Document,
     after: &Document,
     new_items: &mut NewItems<'_>,
-) -> Result<Vec<Bytes>, DialectError> {
+) -> Result<Vec<Bytes>> {
     let before = before.children(PARTS)?.unwrap_or_default();
     let after = after.children(PARTS)?.unwrap_or_default();
     if matches!(item.kind, InputKind::User | InputKind::Assistant) {
@@ -335,6 +329,6 @@ fn edit_item(
 }
 
 /// Returns the result in a part.
-fn result_of(part: &Document) -> Result<Document, DialectError> {
+fn result_of(part: &Document) -> Result<Document> {
     Ok(part.child(FUNCTION_RESPONSE)?.unwrap_or_default())
 }

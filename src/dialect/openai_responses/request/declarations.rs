@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::{SOURCE, hosted_tool, source_of, with_source},
     document::{Document, insert, write_array},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     openai::hosted_search::{SEARCH_TOOL, has_search, remove_search},
     openai_responses::{
         calls::ToolCallKind,
@@ -68,12 +68,10 @@ struct AgentTool {
 }
 
 impl AgentTool {
-    fn read(kind: ToolCallKind, tool: &Document) -> Result<Self, DialectError> {
+    fn read(kind: ToolCallKind, tool: &Document) -> Result<Self> {
         if tool.has(&["function"]) {
-            return Err(field_error(
-                "function",
-                "absent, because the name is beside it",
-            ));
+            let expected = "absent, because the name is beside it";
+            return Err(field_error("function", expected));
         }
         Ok(Self {
             kind,
@@ -98,7 +96,7 @@ impl AgentTool {
 }
 
 impl DeclarationForm {
-    fn read(tool: &Document) -> Result<Self, DialectError> {
+    fn read(tool: &Document) -> Result<Self> {
         let Some(named) = tool.string(TYPE)? else {
             return Err(field_error("type", "the type of a tool"));
         };
@@ -120,7 +118,7 @@ impl DeclarationForm {
                 });
                 Self::Agent {
                     namespace: Some(tool.string(NAME)?.unwrap_or_default()),
-                    tools: tools.collect::<Result<_, DialectError>>()?,
+                    tools: tools.collect::<Result<_>>()?,
                 }
             }
             "mcp" => Self::Hosted(server_name(tool)?),
@@ -128,7 +126,7 @@ impl DeclarationForm {
         })
     }
 
-    fn form(&self, tool: &Document, number: usize) -> Result<Value, DialectError> {
+    fn form(&self, tool: &Document, number: usize) -> Result<Value> {
         Ok(match self {
             Self::Agent { tools, .. } => {
                 let tools = tools.iter().enumerate();
@@ -141,7 +139,7 @@ impl DeclarationForm {
 }
 
 /// Returns the name by which policies select the tools of an MCP server.
-fn server_name(tool: &Document) -> Result<String, DialectError> {
+fn server_name(tool: &Document) -> Result<String> {
     let label = tool.string(&["server_label"])?;
     let label = label.ok_or_else(|| field_error("server_label", "the label of a server"))?;
     Ok(format!("mcp:{label}"))
@@ -149,7 +147,7 @@ fn server_name(tool: &Document) -> Result<String, DialectError> {
 
 impl Declarations {
     /// Reads every declaration of a request.
-    pub fn read(body: &Document, input: &Input) -> Result<Self, DialectError> {
+    pub fn read(body: &Document, input: &Input) -> Result<Self> {
         let mut declarations = Self::default();
         let tools = body.children(TOOLS)?.unwrap_or_default();
         declarations.add(DeclarationPlace::Request, tools)?;
@@ -178,7 +176,7 @@ impl Declarations {
         Ok(declarations)
     }
 
-    fn add(&mut self, place: DeclarationPlace, tools: Vec<Document>) -> Result<(), DialectError> {
+    fn add(&mut self, place: DeclarationPlace, tools: Vec<Document>) -> Result<()> {
         for tool in tools {
             let form = DeclarationForm::read(&tool)?;
             self.entries.push(Declaration { place, tool, form });
@@ -194,7 +192,7 @@ impl Declarations {
     }
 
     /// Returns the tools of the content form; `None` if there are none.
-    pub fn form(&self) -> Result<Option<Value>, DialectError> {
+    pub fn form(&self) -> Result<Option<Value>> {
         let entries = self.entries.iter().enumerate();
         let tools = entries.map(|(number, entry)| entry.form.form(&entry.tool, number));
         let tools: Vec<Value> = tools.collect::<Result<_, _>>()?;
@@ -226,7 +224,7 @@ impl Declarations {
         input: &mut Input,
         before: &Document,
         after: &Document,
-    ) -> Result<bool, DialectError> {
+    ) -> Result<bool> {
         if before.bytes_of(TOOLS)? == after.bytes_of(TOOLS)? {
             return Ok(!self.entries.is_empty());
         }
@@ -261,11 +259,7 @@ impl Declarations {
 }
 
 /// Writes the tools of an item. A list that answers no search is removed with its item.
-fn write_item(
-    item: &mut InputItem,
-    place: DeclarationPlace,
-    list: &[Bytes],
-) -> Result<(), DialectError> {
+fn write_item(item: &mut InputItem, place: DeclarationPlace, list: &[Bytes]) -> Result<()> {
     let mut document = item.document.clone();
     let is_whole = matches!(place, DeclarationPlace::WholeItem(_));
     let is_additional = document.string(TYPE)?.as_deref() == Some("additional_tools");
@@ -280,7 +274,7 @@ fn write_item(
 
 /// Returns an entry of which `kept` is left in the content form, without the tools that were
 /// removed; `None` if none is left.
-fn edit(entry: &Declaration, kept: Option<&Document>) -> Result<Option<Bytes>, DialectError> {
+fn edit(entry: &Declaration, kept: Option<&Document>) -> Result<Option<Bytes>> {
     let Some(kept) = kept else {
         return Ok(None);
     };
@@ -292,10 +286,8 @@ fn edit(entry: &Declaration, kept: Option<&Document>) -> Result<Option<Bytes>, D
         } => !declared.is_empty(),
         DeclarationForm::Agent { tools, .. } => {
             let listed = entry.tool.list(TOOLS)?.unwrap_or_default();
-            let left = declared
-                .iter()
-                .filter_map(|tool| listed.get(source_of(tool)?));
-            let left: Vec<&Bytes> = left.collect();
+            let sources = declared.iter().filter_map(source_of);
+            let left: Vec<&Bytes> = sources.filter_map(|source| listed.get(source)).collect();
             if left.len() != tools.len() && !left.is_empty() {
                 let mut edited = entry.tool.clone();
                 edited.set_bytes(TOOLS, write_array(left))?;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::dialect::{
     document::{Document, first_byte, to_document, write_array},
-    error::{DialectError, field_error},
+    error::{DialectError, Result, field_error},
     openai_responses::{
         calls::ToolCallKind,
         fields::{CONTENT, INPUT, ROLE, TYPE},
@@ -39,7 +39,7 @@ impl InputKind {
     /// # Errors
     ///
     /// Fails for items that refer to content which hooks cannot see.
-    pub fn of(item: &Document) -> Result<Self, DialectError> {
+    pub fn of(item: &Document) -> Result<Self> {
         let named = item.string(TYPE)?;
         if let Some(kind) = ToolCallKind::of_call(item)? {
             return Ok(Self::Call(kind));
@@ -68,7 +68,7 @@ impl InputKind {
         })
     }
 
-    fn of_message(item: &Document) -> Result<Self, DialectError> {
+    fn of_message(item: &Document) -> Result<Self> {
         match item.string(ROLE)?.as_deref() {
             Some("user") => Ok(Self::User),
             Some("assistant") => Ok(Self::Assistant),
@@ -82,10 +82,8 @@ impl InputKind {
 }
 
 fn unseen_reference() -> DialectError {
-    field_error(
-        "item_reference",
-        "absent, because hooks cannot see the item that it names",
-    )
+    let expected = "absent, because hooks cannot see the item that it names";
+    field_error("item_reference", expected)
 }
 
 /// An item, and what becomes of it.
@@ -117,7 +115,7 @@ pub struct Input {
 
 impl Input {
     /// Reads the input of a request.
-    pub fn read(body: &Document) -> Result<Self, DialectError> {
+    pub fn read(body: &Document) -> Result<Self> {
         let is_text = first_byte(body, INPUT)? == Some(b'"');
         let documents = if is_text {
             let text = body.string(INPUT)?.unwrap_or_default();
@@ -133,14 +131,14 @@ impl Input {
             })
         });
         Ok(Self {
-            items: items.collect::<Result<_, DialectError>>()?,
+            items: items.collect::<Result<_>>()?,
             is_text,
             list: None,
         })
     }
 
     /// Writes the edited items into a request. A text stays a text where that is possible.
-    pub fn write(self, body: &mut Document) -> Result<(), DialectError> {
+    pub fn write(self, body: &mut Document) -> Result<()> {
         let is_edited = self.items.iter().any(|item| item.edit.is_some());
         if !is_edited && self.list.is_none() {
             return Ok(());

@@ -3,7 +3,7 @@
 use crate::dialect::{
     content_form::{ActOnObject, RequestLabels, keep_fields},
     document::{Document, first_byte},
-    error::DialectError,
+    error::Result,
     openai_responses::{
         calls::ToolCallKind,
         fields::{CONTENT, INPUT, OUTPUT},
@@ -60,7 +60,7 @@ pub const MEDIUM_FIELDS: &[&str] = &[
 ];
 
 /// Visits the objects in the items of a request.
-fn visit_items(body: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_items(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     if first_byte(body, INPUT)? != Some(b'[') {
         return Ok(());
     }
@@ -68,7 +68,7 @@ fn visit_items(body: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectE
 }
 
 /// Visits an item. Of items of other kinds, hooks see all fields.
-fn visit_item(item: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_item(item: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let known: &[&str] = match InputKind::of(item)? {
         InputKind::User | InputKind::Assistant | InputKind::System => {
             visit_blocks(item, CONTENT, act)?;
@@ -96,11 +96,7 @@ fn visit_item(item: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectEr
     act(item, &[OPAQUE, known].concat())
 }
 
-fn visit_blocks(
-    item: &mut Document,
-    field: &[&str],
-    act: ActOnObject<'_>,
-) -> Result<(), DialectError> {
+fn visit_blocks(item: &mut Document, field: &[&str], act: ActOnObject<'_>) -> Result<()> {
     if first_byte(item, field)? != Some(b'[') {
         return Ok(());
     }
@@ -108,7 +104,7 @@ fn visit_blocks(
 }
 
 /// Visits a block. Of one that is neither a text nor a medium, hooks see all fields.
-fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     if let Some(field) = text_field(block)? {
         return act(block, &[OPAQUE, &[field]].concat());
     }
@@ -119,14 +115,7 @@ fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), Dialect
 }
 
 /// Removes what a tool returned beside its output.
-pub fn remove_result_labels(item: &mut Document) -> Result<(), DialectError> {
-    keep_fields(
-        item,
-        &[
-            OPAQUE,
-            RESULT_FIELDS,
-            &["agent", "caller", "max_output_length"],
-        ]
-        .concat(),
-    )
+pub fn remove_result_labels(item: &mut Document) -> Result<()> {
+    let others: &[&str] = &["agent", "caller", "max_output_length"];
+    keep_fields(item, &[OPAQUE, RESULT_FIELDS, others].concat())
 }

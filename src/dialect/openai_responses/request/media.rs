@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, insert},
-    error::DialectError,
+    error::{DialectError, Result},
     openai_responses::fields::TYPE,
 };
 
 /// Returns the part of a medium; `None` for other blocks.
-pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
+pub fn read_medium(block: &Document) -> Result<Option<Value>> {
     let named = block.string(TYPE)?;
     let location = match named.as_deref() {
         Some("input_image" | "computer_screenshot") => first_of(block, &["image_url", "file_id"])?,
@@ -34,7 +34,7 @@ pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
     Ok(Some(json!({ key: medium })))
 }
 
-fn read_audio(block: &Document) -> Result<Option<Value>, DialectError> {
+fn read_audio(block: &Document) -> Result<Option<Value>> {
     let Some(audio) = block.child(&["input_audio"])? else {
         return Ok(None);
     };
@@ -44,7 +44,7 @@ fn read_audio(block: &Document) -> Result<Option<Value>, DialectError> {
     Ok(Some(json!({ "inlineData": inline })))
 }
 
-fn first_of(block: &Document, fields: &[&str]) -> Result<Option<String>, DialectError> {
+fn first_of(block: &Document, fields: &[&str]) -> Result<Option<String>> {
     let mut found = None;
     for field in fields {
         let value = block.string(&[field])?;

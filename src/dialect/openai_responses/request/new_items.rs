@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, to_value},
-    error::DialectError,
+    error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
     openai_responses::{
         calls::{ToolCallKind, arguments_text, call_id, input_text},
@@ -33,7 +33,7 @@ pub struct NewItems<'a> {
 
 impl<'a> NewItems<'a> {
     /// Prepares new items for a request.
-    pub fn new(declarations: &'a Declarations, input: &Input) -> Result<Self, DialectError> {
+    pub fn new(declarations: &'a Declarations, input: &Input) -> Result<Self> {
         let mut kinds = HashMap::new();
         for item in &input.items {
             if let InputKind::Call(kind) = item.kind {
@@ -48,18 +48,14 @@ impl<'a> NewItems<'a> {
     }
 
     /// Creates the items of a content.
-    pub fn of_content(&mut self, content: &Document) -> Result<Vec<Bytes>, DialectError> {
+    pub fn of_content(&mut self, content: &Document) -> Result<Vec<Bytes>> {
         let is_model = content.string(ROLE)?.as_deref() == Some("model");
         let parts = content.children(PARTS)?.unwrap_or_default();
         self.of_parts(is_model, &parts)
     }
 
     /// Creates the items of parts. Neighbouring texts become one message.
-    pub fn of_parts(
-        &mut self,
-        is_model: bool,
-        parts: &[Document],
-    ) -> Result<Vec<Bytes>, DialectError> {
+    pub fn of_parts(&mut self, is_model: bool, parts: &[Document]) -> Result<Vec<Bytes>> {
         let (role, text_type) = if is_model {
             ("assistant", "output_text")
         } else {
@@ -92,7 +88,7 @@ impl<'a> NewItems<'a> {
 
     /// Returns the items of a call: the model's own, with the reasoning in front of it, or
     /// one in the form in which the tool is declared.
-    fn call(&mut self, part: &Document, call: &Document) -> Result<Vec<Value>, DialectError> {
+    fn call(&mut self, part: &Document, call: &Document) -> Result<Vec<Value>> {
         let items = current_items(part)?;
         let Some(last) = items.last() else {
             return Ok(vec![self.new_call(call)?]);
@@ -107,7 +103,7 @@ impl<'a> NewItems<'a> {
         items.iter().map(to_value).collect()
     }
 
-    fn new_call(&mut self, call: &Document) -> Result<Value, DialectError> {
+    fn new_call(&mut self, call: &Document) -> Result<Value> {
         let name = call.string(NAME)?.unwrap_or_default();
         let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
         let id = self.id(call)?;
@@ -143,7 +139,7 @@ impl<'a> NewItems<'a> {
         Ok(Value::Object(item))
     }
 
-    fn result(&mut self, response: &Document) -> Result<Value, DialectError> {
+    fn result(&mut self, response: &Document) -> Result<Value> {
         let id = self.id(response)?;
         let kind = self.kinds.get(&id).copied();
         let inner = response.child(&["response"])?.unwrap_or_default();
@@ -152,7 +148,7 @@ impl<'a> NewItems<'a> {
 
     /// Returns the id of a call or a result. The n-th call without an id has the id of the
     /// n-th result without one.
-    fn id(&mut self, element: &Document) -> Result<String, DialectError> {
+    fn id(&mut self, element: &Document) -> Result<String> {
         if let Some(id) = element.string(ID)? {
             return Ok(id);
         }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    document::Document,
-    error::DialectError,
+    document::{Document, set_or_remove},
+    error::Result,
     google::fields::GENERATION_CONFIG,
     openai_responses::fields::{TEXT, TYPE},
 };
@@ -17,7 +17,7 @@ const PARAMETERS: &[(&str, &str)] = &[
 ];
 
 /// Returns the generation config of the content form.
-pub fn read_parameters(body: &Document) -> Result<Option<Value>, DialectError> {
+pub fn read_parameters(body: &Document) -> Result<Option<Value>> {
     let mut config = Map::new();
     for (name, field) in PARAMETERS {
         let value = body.get(&[field])?.filter(|value| !value.is_null());
@@ -30,27 +30,19 @@ pub fn read_parameters(body: &Document) -> Result<Option<Value>, DialectError> {
 }
 
 /// Writes changed parameters. Ones that the API lacks are dropped.
-pub fn write_parameters(
-    edited: &mut Document,
-    before: &Document,
-    after: &Document,
-) -> Result<(), DialectError> {
+pub fn write_parameters(edited: &mut Document, before: &Document, after: &Document) -> Result<()> {
     let before = before.child(GENERATION_CONFIG)?.unwrap_or_default();
     let after = after.child(GENERATION_CONFIG)?.unwrap_or_default();
     for (name, field) in PARAMETERS {
         let value = after.get(&[name])?.filter(|value| !value.is_null());
-        if value == before.get(&[name])? {
-            continue;
-        }
-        match value {
-            Some(value) => edited.set(&[field], &value)?,
-            None => edited.remove(&[field])?,
+        if value != before.get(&[name])? {
+            set_or_remove(edited, &[field], value)?;
         }
     }
     Ok(())
 }
 
-fn wants_json(body: &Document) -> Result<bool, DialectError> {
+fn wants_json(body: &Document) -> Result<bool> {
     let format = match body.child(TEXT)? {
         Some(text) => text.child(&["format"])?,
         None => body.child(&["response_format"])?,

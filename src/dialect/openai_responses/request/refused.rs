@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::dialect::{
     content_form::{any_object, any_object_with},
     document::{Document, is_set, refuse_pair, to_value},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     method::Api,
     openai_responses::{
         fields::INPUT,
@@ -65,7 +65,7 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Refuses fields that refer to content which hooks cannot see, unless they are allowed.
-pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<(), DialectError> {
+pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<()> {
     let check = |field| allowed.check(Api::OpenAiResponses, field);
     for (field, kind) in REFERENCES {
         if is_set(body, &[field])? {
@@ -84,7 +84,7 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<(), 
 }
 
 /// Returns what the tools that run upstream use of what is stored there.
-fn stored_in_tools(body: &Document) -> Result<Vec<RequestField>, DialectError> {
+fn stored_in_tools(body: &Document) -> Result<Vec<RequestField>> {
     // Most bodies have no such key, and need no search. Keys may be escaped.
     let bytes = body.to_bytes();
     let mut keys = ["file_id", "skill_id", "container", "\\u"].iter();
@@ -128,7 +128,7 @@ fn is_stored_file(fields: &Map<String, Value>) -> bool {
 }
 
 /// Refuses a request that parsers could read differently.
-pub fn refuse_unseen(body: &Document) -> Result<(), DialectError> {
+pub fn refuse_unseen(body: &Document) -> Result<()> {
     for (field, expected) in REFUSED {
         if is_set(body, &[field])? {
             return Err(field_error(field, expected));
@@ -137,7 +137,6 @@ pub fn refuse_unseen(body: &Document) -> Result<(), DialectError> {
     for (field, other) in SYNONYMS {
         refuse_pair(body, &[field], &[other])?;
     }
-    KNOWN
-        .iter()
-        .try_for_each(|field| body.bytes_of(&[field]).map(drop))
+    let mut known = KNOWN.iter();
+    known.try_for_each(|field| body.bytes_of(&[field]).map(drop))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, first_byte, insert, to_value, write_array},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     openai_responses::{
         calls::ToolCallKind,
         fields::{OUTPUT, STATUS, TEXT},
@@ -24,7 +24,7 @@ pub fn read_result(
     item: &Document,
     id: Option<&str>,
     name: &str,
-) -> Result<Value, DialectError> {
+) -> Result<Value> {
     let (output, media) = match kind {
         ToolCallKind::Computer => {
             let screenshot = item.child(OUTPUT)?.unwrap_or_default();
@@ -43,7 +43,7 @@ pub fn read_result(
 }
 
 /// Returns what hooks see of a list of blocks, a single text as a string, and its media.
-fn read_output_blocks(item: &Document) -> Result<(Value, Vec<Value>), DialectError> {
+fn read_output_blocks(item: &Document) -> Result<(Value, Vec<Value>)> {
     let (mut shown, mut media) = (Vec::new(), Vec::new());
     for block in item.children(OUTPUT)?.unwrap_or_default() {
         match shown_block(&block)? {
@@ -59,7 +59,7 @@ fn read_output_blocks(item: &Document) -> Result<(Value, Vec<Value>), DialectErr
 }
 
 /// Returns the text of a block, or all of one that holds none; `None` for a medium.
-fn shown_block(block: &Document) -> Result<Option<Value>, DialectError> {
+fn shown_block(block: &Document) -> Result<Option<Value>> {
     if let Some(text) = block.string(TEXT)? {
         return Ok(Some(text.into()));
     }
@@ -75,7 +75,7 @@ pub fn write_result(
     item: &Document,
     before: &Document,
     after: &Document,
-) -> Result<Document, DialectError> {
+) -> Result<Document> {
     let mut edited = item.clone();
     let response = after.child(RESPONSE)?.unwrap_or_default();
     let is_hidden = response.has(&["error"]);
@@ -121,7 +121,7 @@ pub fn write_screenshot(
     item: &Document,
     before: &Document,
     after: &Document,
-) -> Result<Vec<Bytes>, DialectError> {
+) -> Result<Vec<Bytes>> {
     let response = after.child(RESPONSE)?.unwrap_or_default();
     let text = response_text(&response)?;
     let message = user_message(text.trim_start()).to_string().into();
@@ -136,7 +136,7 @@ pub fn write_screenshot(
 }
 
 /// Returns whether hooks replaced a screenshot by a text.
-pub fn hides_screenshot(after: &Document) -> Result<bool, DialectError> {
+pub fn hides_screenshot(after: &Document) -> Result<bool> {
     let response = after.child(RESPONSE)?;
     let has_error = response.is_some_and(|response| response.has(&["error"]));
     Ok(has_error || !after.has(MEDIA))
@@ -155,11 +155,7 @@ fn user_message(text: &str) -> Value {
 }
 
 /// Creates the result of a call that the agent did not run.
-pub fn new_result(
-    kind: ToolCallKind,
-    id: &str,
-    response: &Document,
-) -> Result<Value, DialectError> {
+pub fn new_result(kind: ToolCallKind, id: &str, response: &Document) -> Result<Value> {
     let text = response_text(response)?;
     let result_type = format!("{}_output", kind.call_type());
     Ok(match kind {
@@ -190,7 +186,7 @@ pub fn new_result(
 
 /// Returns a function response as a text: its error, its output with a text that hooks
 /// added, or else its JSON.
-fn response_text(response: &Document) -> Result<String, DialectError> {
+fn response_text(response: &Document) -> Result<String> {
     let error = response.get(&["error"])?;
     let output = response.get(OUTPUT)?;
     let text = match error.or(output) {
@@ -212,7 +208,7 @@ fn response_text(response: &Document) -> Result<String, DialectError> {
 }
 
 /// Returns the text that hooks added to a result whose output is no text.
-fn hook_context(response: &Document) -> Result<Option<String>, DialectError> {
+fn hook_context(response: &Document) -> Result<Option<String>> {
     if !response.has(OUTPUT) {
         return Ok(None);
     }
@@ -221,7 +217,7 @@ fn hook_context(response: &Document) -> Result<Option<String>, DialectError> {
 
 /// Writes what hooks see of the blocks of a result. Blocks of which nothing is left go, values
 /// without a block get a new one, and media stay.
-fn write_blocks(item: &Document, values: &[Value]) -> Result<Vec<Bytes>, DialectError> {
+fn write_blocks(item: &Document, values: &[Value]) -> Result<Vec<Bytes>> {
     let mut values = values.iter();
     let mut written = Vec::new();
     for mut block in item.children(OUTPUT)?.unwrap_or_default() {

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::{SOURCE, source_of, with_source},
-    document::{Document, to_document},
-    error::DialectError,
-    google::fields::{PARTS, SYSTEM_INSTRUCTION},
+    content_form::{SOURCE, parts_in, source_of, with_source},
+    document::{Document, same_bytes, to_document},
+    error::Result,
+    google::fields::SYSTEM_INSTRUCTION,
     openai_responses::{
         fields::INSTRUCTIONS,
         request::{
@@ -23,17 +23,14 @@ use crate::dialect::{
 type SystemPlace = Option<(usize, usize)>;
 
 /// Returns the system instruction of the content form; `None` if there is none.
-pub fn read_system(body: &Document, input: &Input) -> Result<Option<Value>, DialectError> {
+pub fn read_system(body: &Document, input: &Input) -> Result<Option<Value>> {
     let parts = numbered_parts(body, input)?;
     let parts: Vec<Value> = parts.into_iter().map(|(_, part)| part).collect();
     Ok((!parts.is_empty()).then(|| json!({ "parts": parts })))
 }
 
 /// Returns every part with its origin. Its source is its position.
-fn numbered_parts(
-    body: &Document,
-    input: &Input,
-) -> Result<Vec<(SystemPlace, Value)>, DialectError> {
+fn numbered_parts(body: &Document, input: &Input) -> Result<Vec<(SystemPlace, Value)>> {
     let mut parts = Vec::new();
     if let Some(text) = body.string(INSTRUCTIONS)? {
         parts.push((None, json!({ "text": text, SOURCE: 0 })));
@@ -56,7 +53,7 @@ pub fn write_system(
     input: &mut Input,
     before: &Document,
     after: &Document,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     if before.bytes_of(SYSTEM_INSTRUCTION)? == after.bytes_of(SYSTEM_INSTRUCTION)? {
         return Ok(());
     }
@@ -64,19 +61,16 @@ pub fn write_system(
     let places: Vec<SystemPlace> = places.into_iter().map(|(place, _)| place).collect();
     // Edited parts by the indexes of their items; `None` for those of `instructions`.
     let mut edited: BTreeMap<Option<usize>, Vec<Document>> = BTreeMap::new();
-    let after = after.child(SYSTEM_INSTRUCTION)?.unwrap_or_default();
     let mut last = None;
-    for mut part in after.children(PARTS)?.unwrap_or_default() {
+    for mut part in parts_in(after, SYSTEM_INSTRUCTION)? {
         if let Some(number) = source_of(&part) {
             last = places.get(number).copied().flatten();
             if let Some((_, block)) = last {
                 part.set(&[SOURCE], &block.into())?;
             }
         }
-        edited
-            .entry(last.map(|(item, _)| item))
-            .or_default()
-            .push(part);
+        let item = last.map(|(item, _)| item);
+        edited.entry(item).or_default().push(part);
     }
     write_instructions(body, &edited.remove(&None).unwrap_or_default())?;
     for (index, item) in input.items.iter_mut().enumerate() {
@@ -87,7 +81,7 @@ pub fn write_system(
     Ok(())
 }
 
-fn write_instructions(body: &mut Document, parts: &[Document]) -> Result<(), DialectError> {
+fn write_instructions(body: &mut Document, parts: &[Document]) -> Result<()> {
     let old = body.string(INSTRUCTIONS)?;
     match text_of(parts)? {
         new if new == old => Ok(()),
@@ -97,12 +91,11 @@ fn write_instructions(body: &mut Document, parts: &[Document]) -> Result<(), Dia
 }
 
 /// Writes the parts of one message, which is removed if none is left.
-fn write_message(item: &mut InputItem, after: &[Document]) -> Result<(), DialectError> {
+fn write_message(item: &mut InputItem, after: &[Document]) -> Result<()> {
     let before = read_blocks(&item.document)?;
     let before = before.iter().map(to_document);
     let before: Vec<Document> = before.collect::<Result<_, _>>()?;
-    let unedited = before.iter().map(Document::to_bytes);
-    if unedited.eq(after.iter().map(Document::to_bytes)) {
+    if same_bytes(&before, after) {
         return Ok(());
     }
     let edited = write_blocks(&item.document, &before, after)?;

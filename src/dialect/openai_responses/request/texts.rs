@@ -5,10 +5,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
-    content_form::{ActOnObject, RequestLabels, SOURCE},
-    document::{Document, first_byte, to_document, write_array},
-    error::{DialectError, field_error},
-    google::fields::PARTS,
+    content_form::{ActOnObject, RequestLabels, SOURCE, parts_in},
+    document::{Document, add_field, first_byte, to_document, write_array},
+    error::{DialectError, Result, field_error},
     method::Operation,
     openai_responses::{
         fields::{INPUT, TEXT},
@@ -46,22 +45,17 @@ fn texts_field(body: &Document) -> &'static [&'static str] {
 /// # Errors
 ///
 /// Fails for tokens, which hooks cannot read, and for both fields at once.
-pub fn open_texts(body: &Document) -> Result<(Operation, Document), DialectError> {
+pub fn open_texts(body: &Document) -> Result<(Operation, Document)> {
     if body.has(PROMPT) && body.has(INPUT) {
         return Err(DialectError::Ambiguous("input".to_owned()));
     }
     let field = texts_field(body);
-    if body
-        .string(&["suffix"])?
-        .is_some_and(|text| !text.is_empty())
-    {
+    let suffix = body.string(&["suffix"])?;
+    if suffix.is_some_and(|text| !text.is_empty()) {
         return Err(field_error("suffix", "absent, because hooks do not see it"));
     }
     let mut form = Map::new();
-    let labels = REQUEST_LABELS.read(body)?;
-    if !labels.is_empty() {
-        form.insert("labels".to_owned(), labels.into());
-    }
+    add_field(&mut form, "labels", REQUEST_LABELS.read(body)?);
     let operation = match first_byte(body, field)? {
         Some(b'"') => {
             let text = body.string(field)?;
@@ -86,7 +80,7 @@ pub fn open_texts(body: &Document) -> Result<(Operation, Document), DialectError
 }
 
 /// Visits the elements of a list of texts that are objects.
-fn visit_elements(body: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+fn visit_elements(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let field = texts_field(body);
     if first_byte(body, field)? != Some(b'[') {
         return Ok(());
@@ -107,13 +101,11 @@ fn visit_elements(body: &mut Document, act: ActOnObject<'_>) -> Result<(), Diale
 }
 
 fn texts_expected() -> DialectError {
-    field_error(
-        "input",
-        "a text or a list of texts, because hooks cannot read tokens",
-    )
+    let expected = "a text or a list of texts, because hooks cannot read tokens";
+    field_error("input", expected)
 }
 
-fn read_element(element: &Bytes) -> Result<Value, DialectError> {
+fn read_element(element: &Bytes) -> Result<Value> {
     match element.first() {
         Some(b'"') => Ok(json!({ "text": unquoted(element)? })),
         Some(b'{') => {
@@ -131,20 +123,19 @@ fn read_element(element: &Bytes) -> Result<Value, DialectError> {
     }
 }
 
-fn unquoted(element: &[u8]) -> Result<String, DialectError> {
+fn unquoted(element: &[u8]) -> Result<String> {
     let text = strict_json::unquote(element);
-    text.map(std::borrow::Cow::into_owned)
-        .ok_or_else(texts_expected)
+    let text = text.ok_or_else(texts_expected)?;
+    Ok(text.into_owned())
 }
 
 /// Writes edited texts into a request.
-pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectError> {
+pub fn close_texts(body: &mut Document, form: &Document) -> Result<()> {
     let (_, before) = open_texts(body)?;
     REQUEST_LABELS.write(body, &before, form)?;
     let field = texts_field(body);
-    if let Some(content) = form.child(CONTENT)? {
-        let parts = content.children(PARTS)?.unwrap_or_default();
-        let text = text_of(&parts)?.unwrap_or_default();
+    if form.child(CONTENT)?.is_some() {
+        let text = text_of(&parts_in(form, CONTENT)?)?.unwrap_or_default();
         if body.string(field)?.as_ref() != Some(&text) {
             body.set(field, &text.into())?;
         }
@@ -155,9 +146,8 @@ pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectEr
     let mut is_edited = false;
     let requests = form.children(REQUESTS)?.unwrap_or_default();
     for (request, element) in requests.iter().zip(&elements) {
-        let content = request.child(CONTENT)?.unwrap_or_default();
-        let parts = content.children(PARTS)?.unwrap_or_default();
-        let new = write_element(element, text_of(&parts)?)?;
+        let text = text_of(&parts_in(request, CONTENT)?)?;
+        let new = write_element(element, text)?;
         is_edited |= new != element;
         written.push(new);
     }
@@ -167,7 +157,7 @@ pub fn close_texts(body: &mut Document, form: &Document) -> Result<(), DialectEr
     Ok(())
 }
 
-fn write_element(element: &Bytes, text: Option<String>) -> Result<Bytes, DialectError> {
+fn write_element(element: &Bytes, text: Option<String>) -> Result<Bytes> {
     let Some(text) = text else {
         return Ok(element.clone());
     };

@@ -5,20 +5,19 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::{AnswerLabels, with_source},
     document::{Document, insert},
-    error::DialectError,
+    error::{DialectError, Result},
     openai_responses::{
         fields::{ERROR, ID, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             item::{OutputKind, item_parts_with, item_texts},
-            object::finish_reason,
+            object::{COUNTS, finish_reason},
             response_labels::visit_response,
-            usage::COUNTS,
         },
     },
 };
 
 /// Returns the content form of a response.
-pub fn read_form(body: &Document) -> Result<Value, DialectError> {
+pub fn read_form(body: &Document) -> Result<Value> {
     check_copy(body)?;
     let mut parts = Vec::new();
     let mut reasoning = Vec::new();
@@ -53,7 +52,7 @@ pub fn read_form(body: &Document) -> Result<Value, DialectError> {
 }
 
 /// Reads the model and the id of a response into its content form.
-pub fn read_envelope(form: &mut Value, response: &Document) -> Result<(), DialectError> {
+pub fn read_envelope(form: &mut Value, response: &Document) -> Result<()> {
     for (key, field) in [("modelVersion", MODEL), ("responseId", ID)] {
         if let Some(value) = response.string(field)? {
             insert(form, key, value);
@@ -67,7 +66,7 @@ pub fn read_envelope(form: &mut Value, response: &Document) -> Result<(), Dialec
 /// # Errors
 ///
 /// Fails if it holds another text than the items.
-pub fn check_copy(body: &Document) -> Result<(), DialectError> {
+pub fn check_copy(body: &Document) -> Result<()> {
     let Some(copy) = body.string(OUTPUT_TEXT)? else {
         return Ok(());
     };

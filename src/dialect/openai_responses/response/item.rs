@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, first_byte, insert},
-    error::DialectError,
+    error::Result,
     openai_responses::{
         calls::{ToolCallKind, call_id},
         fields::{CONTENT, SUMMARY, TEXT, TYPE},
@@ -28,7 +28,7 @@ pub enum OutputKind {
 
 impl OutputKind {
     /// Returns the kind of an item.
-    pub fn of(item: &Document) -> Result<Self, DialectError> {
+    pub fn of(item: &Document) -> Result<Self> {
         Ok(match item.string(TYPE)?.as_deref() {
             Some("message") => Self::Message,
             Some("reasoning") => Self::Reasoning,
@@ -72,7 +72,7 @@ pub const BLOCK_LISTS: [BlockList; 2] =
 pub const TEXT_FIELDS: [&str; 3] = ["text", "refusal", "transcript"];
 
 /// Returns the field of a block that holds its text; `None` if the block is no text.
-pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
+pub fn text_field(block: &Document) -> Result<Option<&'static str>> {
     for field in TEXT_FIELDS {
         if first_byte(block, &[field])? == Some(b'"') {
             return Ok(Some(field));
@@ -82,7 +82,7 @@ pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError
 }
 
 /// Returns the parts of an item, without sources.
-pub fn item_parts(item: &Document) -> Result<Vec<Value>, DialectError> {
+pub fn item_parts(item: &Document) -> Result<Vec<Value>> {
     Ok(match OutputKind::of(item)? {
         OutputKind::Message => block_parts(item, CONTENT)?,
         OutputKind::Reasoning => {
@@ -99,7 +99,7 @@ pub fn item_parts(item: &Document) -> Result<Vec<Value>, DialectError> {
 }
 
 /// Returns whether two copies of an item hold the same texts and calls.
-pub fn agree(one: &Document, other: &Document) -> Result<bool, DialectError> {
+pub fn agree(one: &Document, other: &Document) -> Result<bool> {
     let is_equal = one.to_bytes() == other.to_bytes();
     Ok(
         is_equal
@@ -109,10 +109,7 @@ pub fn agree(one: &Document, other: &Document) -> Result<bool, DialectError> {
 
 /// Returns the parts of an item as [`item_parts`] does. That of a call carries the reasoning
 /// in front of it.
-pub fn item_parts_with(
-    reasoning: &[Document],
-    item: &Document,
-) -> Result<Vec<Value>, DialectError> {
+pub fn item_parts_with(reasoning: &[Document], item: &Document) -> Result<Vec<Value>> {
     let mut parts = item_parts(item)?;
     if let (OutputKind::Call(_), Some(part)) = (OutputKind::of(item)?, parts.first_mut()) {
         add_items(part, reasoning, item)?;
@@ -120,7 +117,7 @@ pub fn item_parts_with(
     Ok(parts)
 }
 
-fn block_parts(item: &Document, field: &[&str]) -> Result<Vec<Value>, DialectError> {
+fn block_parts(item: &Document, field: &[&str]) -> Result<Vec<Value>> {
     let blocks = item.children(field)?.unwrap_or_default();
     let parts = blocks.iter().map(|block| {
         Ok(match text_field(block)? {
@@ -132,7 +129,7 @@ fn block_parts(item: &Document, field: &[&str]) -> Result<Vec<Value>, DialectErr
 }
 
 /// Returns the part of a call.
-pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError> {
+pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value> {
     let call = json!({
         "id": call_id(item)?,
         "name": kind.name(item)?,
@@ -142,7 +139,7 @@ pub fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value, DialectEr
 }
 
 /// Returns the texts of an item with their slots.
-pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>, DialectError> {
+pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>> {
     let mut texts = Vec::new();
     for (field, slot) in BLOCK_LISTS {
         for (index, block) in (0..).zip(item.children(field)?.unwrap_or_default()) {
@@ -156,11 +153,8 @@ pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>, DialectErr
 }
 
 /// Returns whether any text of a message is a refusal of the model.
-pub fn has_refusal(item: &Document) -> Result<bool, DialectError> {
-    for block in item.children(CONTENT)?.unwrap_or_default() {
-        if block.has(&["refusal"]) && !block.has(TEXT) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+pub fn has_refusal(item: &Document) -> Result<bool> {
+    let blocks = item.children(CONTENT)?.unwrap_or_default();
+    let is_refusal = |block: &Document| block.has(&["refusal"]) && !block.has(TEXT);
+    Ok(blocks.iter().any(is_refusal))
 }

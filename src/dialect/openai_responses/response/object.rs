@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use crate::{
     dialect::{
         content_form::remove_labels,
-        document::{Document, to_document, to_value},
-        error::DialectError,
+        document::{Document, to_document, to_value, try_any},
+        error::Result,
         google::part::Part,
+        openai::usage::CountFields,
         openai_responses::{
             calls::arguments_text,
             chunk_view::ChunkView,
@@ -16,12 +17,14 @@ use crate::{
             response::{
                 item::{OutputKind, has_refusal},
                 response_labels::visit_item,
-                usage::new_usage,
             },
         },
     },
     timestamp::now_ms,
 };
+
+/// Names of the token counts.
+pub const COUNTS: CountFields = CountFields(["input_tokens", "output_tokens", "total_tokens"]);
 
 const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
 
@@ -30,17 +33,15 @@ const INCOMPLETE_DETAILS: &[&str] = &["incomplete_details"];
 const MAX_BASE_CHARS: usize = 40;
 
 /// Returns the finish reason of a response; `None` if it has not ended.
-pub fn finish_reason(response: &Document) -> Result<Option<&'static str>, DialectError> {
+pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
     let details = response.child(INCOMPLETE_DETAILS)?.unwrap_or_default();
     let reason = details.string(&["reason"])?;
     Ok(match response.string(STATUS)?.as_deref() {
         Some("completed") | None => {
-            for item in response.children(OUTPUT)?.unwrap_or_default() {
-                if OutputKind::of(&item)? == OutputKind::Message && has_refusal(&item)? {
-                    return Ok(Some("SAFETY"));
-                }
-            }
-            Some("STOP")
+            let is_refused = try_any(response.children(OUTPUT)?.unwrap_or_default(), |item| {
+                Ok(OutputKind::of(&item)? == OutputKind::Message && has_refusal(&item)?)
+            })?;
+            Some(if is_refused { "SAFETY" } else { "STOP" })
         }
         Some("incomplete") => Some(match reason.as_deref() {
             Some("max_output_tokens") => "MAX_TOKENS",
@@ -62,10 +63,7 @@ fn status_of(reason: Option<&str>) -> (&'static str, Value) {
 }
 
 /// Writes the end of a response.
-pub fn set_finish_reason(
-    response: &mut Document,
-    reason: Option<&str>,
-) -> Result<(), DialectError> {
+pub fn set_finish_reason(response: &mut Document, reason: Option<&str>) -> Result<()> {
     let (status, details) = status_of(reason);
     response.set(STATUS, &status.into())?;
     response.set(INCOMPLETE_DETAILS, &details)
@@ -90,7 +88,7 @@ impl NewIds {
     }
 
     /// Creates ids for items of a response.
-    pub fn of_response(response: &Document) -> Result<Self, DialectError> {
+    pub fn of_response(response: &Document) -> Result<Self> {
         Ok(Self::new(&response.string(ID)?.unwrap_or_default()))
     }
 
@@ -104,7 +102,7 @@ impl NewIds {
 
 /// Returns the items of a part of our own; none for thoughts, which no item can hold without
 /// a signature of the model.
-pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>, DialectError> {
+pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     if let Some(text) = part.plain_text() {
         let block =
             json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text });
@@ -138,7 +136,7 @@ pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>, Dialect
 
 /// Removes what hooks did not see of an item as it came from upstream: fields that hookgate does
 /// not interpret, and texts of reasoning, which they saw and may have edited as parts of their own.
-fn remove_unseen(item: &mut Document) -> Result<(), DialectError> {
+fn remove_unseen(item: &mut Document) -> Result<()> {
     if OutputKind::of(item)? == OutputKind::Reasoning {
         item.set(SUMMARY, &json!([]))?;
         item.remove(CONTENT)?;
@@ -147,7 +145,7 @@ fn remove_unseen(item: &mut Document) -> Result<(), DialectError> {
 }
 
 /// Returns the response of a view without an original.
-pub fn new_response(view: &ChunkView) -> Result<Value, DialectError> {
+pub fn new_response(view: &ChunkView) -> Result<Value> {
     let id = match view.response_id.as_deref().unwrap_or("hookgate") {
         id if id.starts_with("resp_") => id.to_owned(),
         id => format!("resp_{id}"),
@@ -186,4 +184,16 @@ pub fn new_response(view: &ChunkView) -> Result<Value, DialectError> {
         "user": null,
         "metadata": {},
     }))
+}
+
+/// Returns the usage of a response of our own.
+pub fn new_usage(counts: &Document) -> Result<Value> {
+    let mut usage = COUNTS.create(counts)?;
+    for (field, detail) in [
+        ("input_tokens_details", "cached_tokens"),
+        ("output_tokens_details", "reasoning_tokens"),
+    ] {
+        usage.insert(field.to_owned(), json!({ detail: 0 }));
+    }
+    Ok(Value::Object(usage))
 }

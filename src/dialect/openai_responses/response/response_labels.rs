@@ -3,7 +3,7 @@
 use crate::dialect::{
     content_form::ActOnObject,
     document::Document,
-    error::DialectError,
+    error::Result,
     openai_responses::{
         fields::{OUTPUT, USAGE},
         response::item::{BLOCK_LISTS, OutputKind, text_field},
@@ -72,7 +72,7 @@ const CALL_FIELDS: &[&str] = &[
 ];
 
 /// Visits the objects of a response.
-pub fn visit_response(response: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_response(response: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     response.edit_children(OUTPUT, |item| visit_item(item, act))?;
     response.edit_child(USAGE, |usage| act(usage, &[]))?;
     act(response, RESPONSE_FIELDS)
@@ -80,7 +80,7 @@ pub fn visit_response(response: &mut Document, act: ActOnObject<'_>) -> Result<(
 
 /// Visits the objects of an item. Of items other than messages, reasoning and calls, hooks see all
 /// fields.
-pub fn visit_item(item: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_item(item: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     match OutputKind::of(item)? {
         OutputKind::Message | OutputKind::Reasoning => {
             for (field, _) in BLOCK_LISTS {
@@ -94,7 +94,7 @@ pub fn visit_item(item: &mut Document, act: ActOnObject<'_>) -> Result<(), Diale
 }
 
 /// Visits a block. Of one without a text, hooks see all fields.
-pub fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_block(block: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     match text_field(block)? {
         // The sound of a transcript.
         Some(field @ "transcript") => act(block, &[field, "data", "logprobs", "type"]),

@@ -7,11 +7,10 @@ use bytes::Bytes;
 use crate::dialect::{
     content_form::source_of,
     document::{Document, to_document, write_array},
-    error::DialectError,
+    error::Result,
     google::part::Part,
     openai_responses::{
-        fields::CONTENT,
-        marks::clear_marks,
+        fields::{CONTENT, clear_marks},
         response::{
             item::{BLOCK_LISTS, OutputKind, item_parts, text_field},
             object::{NewIds, new_items},
@@ -33,11 +32,7 @@ struct SplicedItem<'a> {
 }
 
 /// Writes the parts of an edited response into its items.
-pub fn splice_output(
-    items: &[Document],
-    parts: &[Part],
-    ids: &mut NewIds,
-) -> Result<Vec<Bytes>, DialectError> {
+pub fn splice_output(items: &[Document], parts: &[Part], ids: &mut NewIds) -> Result<Vec<Bytes>> {
     let mut spliced = Vec::with_capacity(items.len());
     let mut owners = Vec::new();
     for item in items {
@@ -75,7 +70,7 @@ pub fn splice_output(
 }
 
 /// Creates the items of new parts.
-fn create(parts: &[&Part], ids: &mut NewIds) -> Result<Vec<Bytes>, DialectError> {
+fn create(parts: &[&Part], ids: &mut NewIds) -> Result<Vec<Bytes>> {
     let mut created = Vec::new();
     for part in parts {
         let items = new_items(ids, part)?;
@@ -121,7 +116,7 @@ fn removed_text(items: &[SplicedItem<'_>], numbers: &Range<usize>) -> Option<usi
 }
 
 /// Returns an item with its edits; `None` if all its parts were removed.
-fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>, DialectError> {
+fn edit_item(spliced: &SplicedItem<'_>) -> Result<Option<Bytes>> {
     let is_kept = spliced.before.is_empty()
         || !spliced.kept.is_empty()
         || spliced.kind == OutputKind::Reasoning;
@@ -153,7 +148,7 @@ fn edit_blocks(
     field: &[&str],
     parts: &mut Iter<'_, (usize, Document)>,
     kept: &BTreeMap<usize, &Part>,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let mut is_edited = false;
     let mut written = Vec::new();
     let blocks = item.children(field)?.unwrap_or_default();
@@ -170,10 +165,8 @@ fn edit_blocks(
             }
             Some(_) => (),
             None => {
-                let pair = before
-                    .child(&["block"])?
-                    .zip(part.document.child(&["block"])?);
-                if let Some((before, after)) = pair {
+                let after = part.document.child(&["block"])?;
+                if let Some((before, after)) = before.child(&["block"])?.zip(after) {
                     write_visible_fields(&mut block, &before, &after)?;
                 }
             }

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::dialect::{
     content_form::{SOURCE, source_of},
     document::{Document, to_value, write_array},
-    error::DialectError,
+    error::Result,
     google::part::Part,
     openai_responses::{
         chunk_view::ChunkView,
@@ -14,25 +14,20 @@ use crate::dialect::{
         response::{
             form::check_copy,
             item::{OutputKind, agree, item_parts},
-            object::{finish_reason, new_items, set_finish_reason},
+            object::{COUNTS, finish_reason, new_items, new_usage, set_finish_reason},
             splice::splice_output,
-            usage::{COUNTS, new_usage},
         },
         stream::{
-            answer::{Ending, EventWriter},
             event::{RESPONSE, StreamEvent},
             item_events::send_complete,
+            writer::{Ending, EventWriter},
         },
     },
 };
 
 impl EventWriter {
     /// Writes a chunk of our own.
-    pub(super) fn write_own(
-        &mut self,
-        out: &mut BytesMut,
-        view: ChunkView,
-    ) -> Result<(), DialectError> {
+    pub(super) fn write_own(&mut self, out: &mut BytesMut, view: ChunkView) -> Result<()> {
         self.write_parts(out, view.parts.iter(), &view)?;
         if view.finish_reason.is_some() {
             self.ensure_started(out, &view)?;
@@ -47,7 +42,7 @@ impl EventWriter {
         out: &mut BytesMut,
         parts: impl Iterator<Item = &'a Part>,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         for part in parts {
             if let Some(text) = part.plain_text() {
                 self.write_text(out, text, view)?;
@@ -66,7 +61,7 @@ impl EventWriter {
         Ok(())
     }
 
-    fn send_whole_item(&mut self, out: &mut BytesMut, item: Document) -> Result<u64, DialectError> {
+    fn send_whole_item(&mut self, out: &mut BytesMut, item: Document) -> Result<u64> {
         self.close_own_items(out)?;
         let index = self.new_index();
         send_complete(&mut self.sender, out, index, &item)?;
@@ -80,7 +75,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: StreamEvent,
         view: ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         if !view.parts.is_empty() && (view.is_edited || self.sender.is_changed) {
             self.write_unseen(out, &event, &view)?;
         }
@@ -98,7 +93,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: &StreamEvent,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let response = event.document.child(RESPONSE)?.unwrap_or_default();
         let new = view.parts.iter();
         let new = new.filter(|part| source_of(&part.document).is_none());
@@ -136,7 +131,7 @@ impl EventWriter {
         out: &mut BytesMut,
         mut event: StreamEvent,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         self.close_own_items(out)?;
         let Some(mut response) = event.document.child(RESPONSE)? else {
             return self.sender.send(out, &mut event, None);
@@ -171,7 +166,7 @@ impl EventWriter {
     }
 
     /// Gives the response of a later round the id with which the stream began.
-    fn keep_id(&self, response: &mut Document) -> Result<(), DialectError> {
+    fn keep_id(&self, response: &mut Document) -> Result<()> {
         let first = self.response.as_ref();
         let first = first.map(|first| first.string(ID)).transpose()?.flatten();
         match first {
@@ -183,7 +178,7 @@ impl EventWriter {
     }
 
     /// Returns whether the items of the last event hold the same as those that were sent.
-    fn agrees(&self, output: &[Document]) -> Result<bool, DialectError> {
+    fn agrees(&self, output: &[Document]) -> Result<bool> {
         for (upstream, item) in (0..).zip(output) {
             let Some(index) = self.indexes.get(&upstream) else {
                 // The items of the last event were not sent before.
@@ -203,7 +198,7 @@ impl EventWriter {
     }
 
     /// Returns the items as sent. Items without an end are taken from the last event.
-    fn output_items(&self, output: &[Document]) -> Result<Vec<Bytes>, DialectError> {
+    fn output_items(&self, output: &[Document]) -> Result<Vec<Bytes>> {
         let mut items = self.done.clone();
         for (upstream, item) in (0..).zip(output) {
             if let Some(index) = self.indexes.get(&upstream)
@@ -216,7 +211,7 @@ impl EventWriter {
     }
 
     /// Returns a copy of an item that is still open, with the texts as sent.
-    fn open_copy(&self, index: u64, item: &Document) -> Result<Option<Document>, DialectError> {
+    fn open_copy(&self, index: u64, item: &Document) -> Result<Option<Document>> {
         let Some(open) = self.open.iter().find(|open| open.index == index) else {
             return Ok(None);
         };
@@ -224,11 +219,7 @@ impl EventWriter {
     }
 
     /// Ends a stream that upstream did not end.
-    pub(super) fn write_own_end(
-        &mut self,
-        out: &mut BytesMut,
-        view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    pub(super) fn write_own_end(&mut self, out: &mut BytesMut, view: &ChunkView) -> Result<()> {
         self.ensure_started(out, &ChunkView::default())?;
         self.close_items(out, &[])?;
         let mut response = self.response.clone().unwrap_or_default();

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::dialect::{
     document::{Document, first_byte, integer},
-    error::{DialectError, field_error},
+    error::{Result, field_error},
     openai_responses::{
         fields::{ITEM, TYPE, parse},
         response::item::{ItemSlot, item_texts, text_field},
@@ -74,7 +74,7 @@ pub enum EventClass {
 
 impl StreamEvent {
     /// Parses the data of an event.
-    pub fn parse(data: Bytes) -> Result<Self, DialectError> {
+    pub fn parse(data: Bytes) -> Result<Self> {
         let document = parse(data)?;
         let (name, class) = classify(&document)?;
         Ok(Self {
@@ -85,17 +85,17 @@ impl StreamEvent {
     }
 
     /// Returns the index of the item that the event belongs to.
-    pub fn output_index(&self) -> Result<Option<u64>, DialectError> {
+    pub fn output_index(&self) -> Result<Option<u64>> {
         integer(&self.document, OUTPUT_INDEX)
     }
 
     /// Returns the item in the event; an empty one if it has none.
-    pub fn item(&self) -> Result<Document, DialectError> {
+    pub fn item(&self) -> Result<Document> {
         Ok(self.document.child(ITEM)?.unwrap_or_default())
     }
 
     /// Returns the slot of the text or part that the event belongs to.
-    pub fn slot(&self) -> Result<ItemSlot, DialectError> {
+    pub fn slot(&self) -> Result<ItemSlot> {
         if let Some(index) = integer(&self.document, SUMMARY_INDEX)? {
             return Ok(ItemSlot::Summary(index));
         }
@@ -110,7 +110,7 @@ impl StreamEvent {
 
     /// Returns the complete texts in the event, with their slots. Each text repeats what
     /// earlier events held of it.
-    pub fn complete_texts(&self) -> Result<Vec<(ItemSlot, String)>, DialectError> {
+    pub fn complete_texts(&self) -> Result<Vec<(ItemSlot, String)>> {
         match self.class {
             EventClass::ItemAdded | EventClass::ItemDone => item_texts(&self.item()?),
             EventClass::TextDone(field) => {
@@ -151,7 +151,7 @@ impl StreamEvent {
 /// # Errors
 ///
 /// Fails if it has no type, or one that cannot be the name of an event.
-pub fn classify(document: &Document) -> Result<(String, EventClass), DialectError> {
+pub fn classify(document: &Document) -> Result<(String, EventClass)> {
     let name = document.string(TYPE)?;
     let name = name.ok_or_else(|| field_error("type", "the type of an event"))?;
     check_event_name(&name)?;
@@ -173,7 +173,7 @@ pub fn classify(document: &Document) -> Result<(String, EventClass), DialectErro
 }
 
 /// Classifies an event by its shape, so that texts of unknown events are seen, too.
-fn classify_other(name: &str, document: &Document) -> Result<EventClass, DialectError> {
+fn classify_other(name: &str, document: &Document) -> Result<EventClass> {
     if first_byte(document, PART)? == Some(b'{') {
         return Ok(match name.rsplit('.').next() {
             Some("added") => EventClass::PartAdded,

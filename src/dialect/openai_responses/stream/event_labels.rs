@@ -4,7 +4,7 @@
 use crate::dialect::{
     content_form::ActOnObject,
     document::Document,
-    error::{DialectError, field_error},
+    error::{DialectError, Result, field_error},
     openai_responses::{
         fields::{ITEM, OUTPUT},
         response::{
@@ -20,7 +20,7 @@ use crate::dialect::{
 };
 
 /// Visits the objects of an event.
-pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<(), DialectError> {
+pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     let (name, class) = classify(event)?;
     let own = match class {
         // Encoded sound, no text.
@@ -50,7 +50,7 @@ pub fn visit_event(event: &mut Document, act: ActOnObject<'_>) -> Result<(), Dia
 ///
 /// Fails for a block with several texts, of which clients read one, and for a block that is
 /// no text and whose strings hooks would not see.
-pub fn check_blocks(event: &StreamEvent) -> Result<(), DialectError> {
+pub fn check_blocks(event: &StreamEvent) -> Result<()> {
     for block in blocks_of(event)? {
         let mut texts = 0;
         for field in TEXT_FIELDS {
@@ -67,7 +67,7 @@ pub fn check_blocks(event: &StreamEvent) -> Result<(), DialectError> {
 }
 
 /// Returns the blocks of the part and of messages and reasoning in an event.
-fn blocks_of(event: &StreamEvent) -> Result<Vec<Document>, DialectError> {
+fn blocks_of(event: &StreamEvent) -> Result<Vec<Document>> {
     let items = match event.class {
         EventClass::PartAdded | EventClass::PartDone => {
             return Ok(event.document.child(PART)?.into_iter().collect());

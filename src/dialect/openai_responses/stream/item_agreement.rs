@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::dialect::{
     document::{Document, first_byte, to_value},
-    error::DialectError,
+    error::{DialectError, Result},
     openai_responses::{
         fields::{ARGUMENTS, INPUT, ITEM},
         response::item::OutputKind,
@@ -38,7 +38,7 @@ const CHANGING: &[&str] = &["status", "encrypted_content"];
 /// # Errors
 ///
 /// Fails if they do not: the agent could run another call than hooks see.
-pub fn check_pieces(item: &Document, events: &[StreamEvent]) -> Result<(), DialectError> {
+pub fn check_pieces(item: &Document, events: &[StreamEvent]) -> Result<()> {
     let OutputKind::Call(_) = OutputKind::of(item)? else {
         return Ok(());
     };
@@ -68,7 +68,7 @@ pub fn check_pieces(item: &Document, events: &[StreamEvent]) -> Result<(), Diale
 }
 
 /// Returns whether the events of an item hold no text that the complete item does not.
-pub fn events_agree(events: &[StreamEvent], item: &Document) -> Result<bool, DialectError> {
+pub fn events_agree(events: &[StreamEvent], item: &Document) -> Result<bool> {
     let complete = to_value(item)?;
     let mut known = strings_of(&complete);
     known.insert("");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, first_byte, to_document, to_value},
-    error::DialectError,
+    error::Result,
     google::part::Part,
     openai_responses::{
         calls::ToolCallKind,
@@ -20,7 +20,7 @@ use crate::dialect::{
 };
 
 /// Returns the item of a chunk with the edits of its part; `None` if there are none.
-pub fn edited_item(item: &Document, part: &Part) -> Result<Option<Document>, DialectError> {
+pub fn edited_item(item: &Document, part: &Part) -> Result<Option<Document>> {
     let Some(before) = item_parts(item)?.into_iter().next() else {
         return Ok(None);
     };
@@ -39,7 +39,7 @@ pub fn send_edited(
     events: &mut [StreamEvent],
     index: u64,
     edited: &Document,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let text = match text_input(edited)? {
         Some(field) => Some(edited.string(&[field])?.unwrap_or_default()),
         None => None,
@@ -76,7 +76,7 @@ pub fn send_edited(
 }
 
 /// Returns the field of a call that holds its arguments, if they are a text.
-pub fn text_input(item: &Document) -> Result<Option<&'static str>, DialectError> {
+pub fn text_input(item: &Document) -> Result<Option<&'static str>> {
     Ok(match OutputKind::of(item)? {
         OutputKind::Call(ToolCallKind::Function) => Some("arguments"),
         OutputKind::Call(ToolCallKind::Custom) => Some("input"),
@@ -86,12 +86,11 @@ pub fn text_input(item: &Document) -> Result<Option<&'static str>, DialectError>
 
 /// Writes the edits into the beginning of an item. Arguments that it does not hold yet
 /// follow later.
-fn write_start(start: &mut Document, edited: &Document) -> Result<(), DialectError> {
+fn write_start(start: &mut Document, edited: &Document) -> Result<()> {
     for (key, _) in start.clone().fields() {
         let field: &[&str] = &[&*key];
-        let is_pending = start
-            .string(field)
-            .is_ok_and(|text| text.as_deref() == Some(""));
+        let text = start.string(field);
+        let is_pending = text.is_ok_and(|text| text.as_deref() == Some(""));
         if key == "status" || is_pending {
             continue;
         }
@@ -112,7 +111,7 @@ pub fn send_complete(
     out: &mut BytesMut,
     index: u64,
     item: &Document,
-) -> Result<(), DialectError> {
+) -> Result<()> {
     let mut start = item.clone();
     let field = text_input(item)?;
     if let Some(field) = field {
@@ -121,7 +120,7 @@ pub fn send_complete(
     if first_byte(&start, STATUS)?.is_some() {
         start.set(STATUS, &json!("in_progress"))?;
     }
-    let with_item = |item: &Document| -> Result<Value, DialectError> {
+    let with_item = |item: &Document| -> Result<Value> {
         Ok(json!({ "output_index": index, "item": to_value(item)? }))
     };
     sender.send_own(out, "response.output_item.added", with_item(&start)?);

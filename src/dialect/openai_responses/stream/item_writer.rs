@@ -4,19 +4,19 @@ use bytes::{Bytes, BytesMut};
 
 use crate::dialect::{
     content_form::source_of,
-    error::DialectError,
+    error::Result,
     google::part::Part,
     openai_responses::{
         chunk_view::ChunkView,
-        marks::clear_marks,
+        fields::clear_marks,
         response::item::{ItemSlot, OutputKind},
         stream::{
-            answer::EventWriter,
             event::{DELTA, EventClass, OBFUSCATION, StreamEvent},
             item_agreement::events_agree,
             item_events::{edited_item, send_complete, send_edited},
             open_items::OpenItem,
             piece::WrittenPiece,
+            writer::EventWriter,
         },
     },
 };
@@ -37,7 +37,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let upstream = event.output_index()?.unwrap_or(0);
         self.close_own_items(out)?;
         let index = self.next_item(upstream);
@@ -72,7 +72,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let is_thought = event.is_thought();
         let (mut text, mut other) = (String::new(), String::new());
         for part in &view.parts {
@@ -120,7 +120,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let upstream = event.output_index()?.unwrap_or(0);
         let is_it = |item: &OpenItem| item.upstream == Some(upstream);
         let Some(position) = self.open.iter().position(is_it) else {
@@ -147,7 +147,7 @@ impl EventWriter {
         event: &mut StreamEvent,
         view: &ChunkView,
         upstream: u64,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let has_texts = !event.complete_texts()?.is_empty();
         if event.class != EventClass::ItemDone || view.parts.is_empty() && has_texts {
             self.sender.is_changed = true;
@@ -169,7 +169,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         item: &OpenItem,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let slots = item.texts.iter().map(|text| text.slot);
         let edited = slots.filter(|slot| !item.is_unedited(*slot));
         self.edited.extend(edited.map(|slot| (item.index, slot)));
@@ -183,7 +183,7 @@ impl EventWriter {
         out: &mut BytesMut,
         events: &mut [StreamEvent],
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let Some(last) = events.last() else {
             return Ok(());
         };
@@ -228,7 +228,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         let texts = view.parts.iter().filter_map(Part::plain_text);
         self.write_text(out, &texts.collect::<String>(), view)?;
         let Some(upstream) = event.output_index()? else {
@@ -262,7 +262,7 @@ fn take_texts(
     item: &mut OpenItem,
     event: &StreamEvent,
     view: &ChunkView,
-) -> Result<Option<(ItemSlot, String)>, DialectError> {
+) -> Result<Option<(ItemSlot, String)>> {
     if view.parts.is_empty() {
         return Ok(None);
     }

@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, insert},
-    error::DialectError,
+    error::Result,
     openai_responses::{
-        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY},
-        marks::clear_marks,
+        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, clear_marks},
         response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
         stream::{
             event::{EventClass, PART, StreamEvent},
@@ -62,7 +61,7 @@ pub enum TextProgress {
 
 impl OpenItem {
     /// Opens an item at an index.
-    pub fn new(index: u64, upstream: Option<u64>, item: Document) -> Result<Self, DialectError> {
+    pub fn new(index: u64, upstream: Option<u64>, item: Document) -> Result<Self> {
         Ok(Self {
             index,
             upstream,
@@ -102,7 +101,7 @@ impl OpenItem {
     }
 
     /// Takes from an event which kind of text a slot holds, and whether it has ended.
-    pub fn note(&mut self, event: &StreamEvent) -> Result<(), DialectError> {
+    pub fn note(&mut self, event: &StreamEvent) -> Result<()> {
         let is_refusal = match (event.class, event.document.child(PART)?) {
             (EventClass::PartAdded | EventClass::PartDone, Some(part)) => part.has(&["refusal"]),
             (EventClass::Delta, _) => event.name == REFUSAL_DELTA,
@@ -136,7 +135,7 @@ impl OpenItem {
     }
 
     /// Writes the texts as sent into an event that repeats them. Returns whether any differs.
-    pub fn write_copies(&self, event: &mut StreamEvent) -> Result<bool, DialectError> {
+    pub fn write_copies(&self, event: &mut StreamEvent) -> Result<bool> {
         match event.class {
             EventClass::ItemAdded | EventClass::ItemDone => {
                 event
@@ -168,7 +167,7 @@ impl OpenItem {
     }
 
     /// Writes the texts as sent into a copy of the item.
-    fn write_item(&self, item: &mut Document) -> Result<(), DialectError> {
+    fn write_item(&self, item: &mut Document) -> Result<()> {
         for (field, slot) in BLOCK_LISTS {
             let mut index = 0;
             item.edit_children(field, |block| {
@@ -181,7 +180,7 @@ impl OpenItem {
     }
 
     /// Returns a copy of the item with the texts as sent.
-    pub fn copy_of(&self, item: &Document) -> Result<Document, DialectError> {
+    pub fn copy_of(&self, item: &Document) -> Result<Document> {
         let mut copy = item.clone();
         self.write_item(&mut copy)?;
         Ok(copy)
@@ -189,7 +188,7 @@ impl OpenItem {
 
     /// Returns the complete item, built from what was sent. Reasoning keeps its encrypted
     /// content as far as upstream sent it.
-    pub fn complete(&self) -> Result<Document, DialectError> {
+    pub fn complete(&self) -> Result<Document> {
         let mut item = self.item.clone();
         let is_reasoning = self.kind == OutputKind::Reasoning;
         let is_summary = |text: &&OpenText| matches!(text.slot, ItemSlot::Summary(_));
@@ -270,7 +269,7 @@ impl OpenText {
 }
 
 /// Writes a text as sent into a block or an event that repeats it.
-fn write_text(block: &mut Document, sent: &str) -> Result<(), DialectError> {
+fn write_text(block: &mut Document, sent: &str) -> Result<()> {
     let Some(field) = text_field(block)? else {
         return Ok(());
     };

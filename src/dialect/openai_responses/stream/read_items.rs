@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::dialect::{error::DialectError, openai_responses::response::item::OutputKind};
+use crate::dialect::{
+    error::{DialectError, Result},
+    openai_responses::response::item::OutputKind,
+};
 
 /// Maximum number of items in one response.
 const MAX_ITEMS: usize = 4096;
@@ -36,7 +39,7 @@ impl ReadItems {
     /// # Errors
     ///
     /// Fails if an item with this index has not ended yet, and for too many items.
-    pub fn begin(&mut self, index: u64, kind: OutputKind) -> Result<(), DialectError> {
+    pub fn begin(&mut self, index: u64, kind: OutputKind) -> Result<()> {
         if self.is_open(index) {
             return Err(ambiguous());
         }
@@ -53,7 +56,7 @@ impl ReadItems {
     /// # Errors
     ///
     /// Fails if the first item has ended.
-    pub fn note_unindexed(&mut self) -> Result<(), DialectError> {
+    pub fn note_unindexed(&mut self) -> Result<()> {
         match self.progress.get(&0) {
             None => self.insert(0, ItemProgress::Unindexed),
             Some(_) => self.note_event(0),
@@ -65,7 +68,7 @@ impl ReadItems {
     /// # Errors
     ///
     /// Fails if the item has ended.
-    pub fn note_event(&mut self, index: u64) -> Result<(), DialectError> {
+    pub fn note_event(&mut self, index: u64) -> Result<()> {
         match self.progress.get(&index) {
             Some(ItemProgress::Done) => Err(ambiguous()),
             Some(_) => Ok(()),
@@ -79,7 +82,7 @@ impl ReadItems {
     /// # Errors
     ///
     /// Fails if the item has ended, or has begun as an item of another kind.
-    pub fn end(&mut self, index: Option<u64>, kind: OutputKind) -> Result<(), DialectError> {
+    pub fn end(&mut self, index: Option<u64>, kind: OutputKind) -> Result<()> {
         let position = index.unwrap_or(0);
         match (self.progress.get(&position), index) {
             (Some(ItemProgress::Done), Some(_)) => Err(ambiguous()),
@@ -121,7 +124,7 @@ impl ReadItems {
         self.count
     }
 
-    fn insert(&mut self, index: u64, progress: ItemProgress) -> Result<(), DialectError> {
+    fn insert(&mut self, index: u64, progress: ItemProgress) -> Result<()> {
         self.progress.insert(index, progress);
         self.count += 1;
         if self.count > MAX_ITEMS {

@@ -7,22 +7,20 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::{SOURCE, numbered, with_source},
+    content_form::{AnswerLabels, SOURCE, numbered, with_source},
     document::{Document, insert, to_value},
-    error::{DialectError, field_error},
+    error::{DialectError, Result, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
         fields::{ERROR, MODEL, OUTPUT, OUTPUT_TEXT, USAGE},
         response::{
             form::read_envelope,
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
-            object::finish_reason,
-            usage::COUNTS,
+            object::{COUNTS, finish_reason},
         },
         stream::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
-            event_chunk::{chunk_of, form_of},
-            event_labels::check_blocks,
+            event_labels::{check_blocks, visit_event},
             item_agreement::check_pieces,
             piece::ReadPiece,
             read_items::ReadItems,
@@ -60,7 +58,7 @@ impl ReadChunks for EventReader {
     /// # Errors
     ///
     /// Fails if hooks could not see all of the event, or if clients could read it differently.
-    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>> {
         if let Some(chunk) = self.read_alike(&data)? {
             return Ok(Some(chunk));
         }
@@ -93,14 +91,12 @@ impl ReadChunks for EventReader {
     /// # Errors
     ///
     /// Fails if the stream has no end: it must not look complete.
-    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+    fn finish(&mut self) -> Result<Option<ResponseDocument>> {
         let is_complete = self.collected.is_empty();
         let may_end = |end: &StreamEvent| is_complete || end.name != "response.completed";
         let Some(event) = self.end_event.take().filter(may_end) else {
-            return Err(field_error(
-                "response.completed",
-                "sent before the stream ends",
-            ));
+            let expected = "sent before the stream ends";
+            return Err(field_error("response.completed", expected));
         };
         let response = event.document.child(RESPONSE)?.unwrap_or_default();
         let parts = unseen_parts(&response, self.items.count())?;
@@ -135,7 +131,7 @@ impl ReadChunks for EventReader {
 
 impl EventReader {
     /// Reads an event about a response that has not ended.
-    fn read_progress(&mut self, event: StreamEvent) -> Result<ResponseDocument, DialectError> {
+    fn read_progress(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         if event.class == EventClass::Created && std::mem::replace(&mut self.has_begun, true) {
             return Err(DialectError::Ambiguous("response.created".to_owned()));
         }
@@ -154,10 +150,7 @@ impl EventReader {
     }
 
     /// Reads an event of an item, or one that belongs to none.
-    fn read_item_event(
-        &mut self,
-        event: StreamEvent,
-    ) -> Result<Option<ResponseDocument>, DialectError> {
+    fn read_item_event(&mut self, event: StreamEvent) -> Result<Option<ResponseDocument>> {
         let index = event.output_index()?;
         // Arguments of a call are collected even if its beginning was not sent.
         let is_of_call = event.class == EventClass::Delta && event.name.contains("_call");
@@ -182,7 +175,7 @@ impl EventReader {
     }
 
     /// Keeps an event until its item is complete.
-    fn collect(&mut self, index: u64, event: StreamEvent) -> Result<(), DialectError> {
+    fn collect(&mut self, index: u64, event: StreamEvent) -> Result<()> {
         self.collected_bytes += event.document.original_bytes().len();
         self.collected.entry(index).or_default().push(event);
         if self.collected_bytes > MAX_COLLECTED_BYTES {
@@ -192,7 +185,7 @@ impl EventReader {
     }
 
     /// Reads an event that differs in its piece only from the latest one.
-    fn read_alike(&mut self, data: &Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+    fn read_alike(&mut self, data: &Bytes) -> Result<Option<ResponseDocument>> {
         let alike = self.alike.as_ref();
         let Some((alike, chunk)) =
             alike.and_then(|alike| Some((alike, alike.template.read(data)?)))
@@ -203,7 +196,7 @@ impl EventReader {
         Ok(Some(ResponseDocument::from_text_event(chunk, data.clone())))
     }
 
-    fn begin_item(&mut self, event: StreamEvent) -> Result<Option<ResponseDocument>, DialectError> {
+    fn begin_item(&mut self, event: StreamEvent) -> Result<Option<ResponseDocument>> {
         let Some(index) = event.output_index()? else {
             return Err(field_error("output_index", "the index of an item"));
         };
@@ -218,13 +211,11 @@ impl EventReader {
     }
 
     /// Returns the chunk of an item that arrives as a whole.
-    fn end_item(&mut self, event: StreamEvent) -> Result<ResponseDocument, DialectError> {
+    fn end_item(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let (index, item) = (event.output_index()?, event.item()?);
         self.items.end(index, OutputKind::of(&item)?)?;
-        let mut events = self
-            .collected
-            .remove(&index.unwrap_or(0))
-            .unwrap_or_default();
+        let events = self.collected.remove(&index.unwrap_or(0));
+        let mut events = events.unwrap_or_default();
         events.push(event);
         let bytes = events.iter();
         let bytes = bytes.map(|event| event.document.original_bytes().len());
@@ -236,7 +227,7 @@ impl EventReader {
         chunk_of(form_of(&parts), &events)
     }
 
-    fn read_delta(&mut self, event: StreamEvent) -> Result<ResponseDocument, DialectError> {
+    fn read_delta(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
         let (index, slot) = (event.output_index()?, event.slot()?);
         match index {
@@ -256,7 +247,7 @@ impl EventReader {
 
     /// Reads an event that repeats texts, or holds none. Texts that no earlier event held
     /// are parts of the chunk; their sources are their positions in the event.
-    fn read_copies(&mut self, event: StreamEvent) -> Result<ResponseDocument, DialectError> {
+    fn read_copies(&mut self, event: StreamEvent) -> Result<ResponseDocument> {
         let index = event.output_index()?.unwrap_or(0);
         let mut is_thought = event.is_thought();
         match event.class {
@@ -314,7 +305,7 @@ impl EventReader {
 }
 
 /// Returns the error that ends an answer, for one that is written anew.
-fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>, DialectError> {
+fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>> {
     let is_failure = event.class == EventClass::Failed;
     let failed = if is_failure {
         &event.document
@@ -332,7 +323,7 @@ fn error_of(event: &StreamEvent, response: &Document) -> Result<Option<Value>, D
 
 /// Returns the parts of items that the last event holds and no event before it. Their
 /// sources are their positions among the parts of all its items.
-fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>, DialectError> {
+fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>> {
     let (mut parts, mut number) = (Vec::new(), 0);
     for (index, item) in response.children(OUTPUT)?.iter().flatten().enumerate() {
         for part in item_parts(item)? {
@@ -348,4 +339,21 @@ fn unseen_parts(response: &Document, seen: usize) -> Result<Vec<Value>, DialectE
 /// Returns the error about an event behind the end, which only some clients read.
 fn ended() -> DialectError {
     field_error("response.completed", "the last event")
+}
+
+/// Returns a chunk that was read from these events, with the labels of the last one.
+fn chunk_of(mut form: Value, events: &[StreamEvent]) -> Result<ResponseDocument> {
+    if let Some(last) = events.last() {
+        for (key, labels) in AnswerLabels::of(&last.document, visit_event)?.to_fields() {
+            insert(&mut form, &key, labels);
+        }
+    }
+    let wire = events.iter().map(|event| event.document.original_bytes());
+    ResponseDocument::from_form(&form, wire.collect())
+}
+
+/// Returns a candidate with these parts, in the content form.
+fn form_of(parts: &[Value]) -> Value {
+    let content = json!({ "role": "model", "parts": parts });
+    json!({ "candidates": [{ "index": 0, "content": content }] })
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::integer,
-    error::DialectError,
+    error::Result,
     openai_responses::stream::event::{OUTPUT_INDEX, SEQUENCE_NUMBER, StreamEvent},
     sse_event::write_named_event,
 };
@@ -28,7 +28,7 @@ impl EventSender {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         index: Option<u64>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         if let Some(number) = integer(&event.document, SEQUENCE_NUMBER)? {
             let next = self.number(number);
             if next != number {
@@ -54,9 +54,8 @@ impl EventSender {
     ) {
         let digits = data.get(place.clone()).unwrap_or_default();
         let number = std::str::from_utf8(digits).ok();
-        let number: u64 = number
-            .and_then(|digits| digits.parse().ok())
-            .unwrap_or_default();
+        let number = number.and_then(|digits| digits.parse().ok());
+        let number: u64 = number.unwrap_or_default();
         let next = self.number(number);
         if next == number {
             write_named_event(out, name, data);

@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::dialect::{error::DialectError, openai_responses::response::item::ItemSlot};
+use crate::dialect::{
+    error::{DialectError, Result},
+    openai_responses::response::item::ItemSlot,
+};
 
 /// Maximum number of bytes of all texts of one response.
 const MAX_TEXT_BYTES: usize = 64 << 20;
@@ -26,7 +29,7 @@ impl StreamedTexts {
     ///
     /// Fails if the text has ended, since only some clients read the piece, or if the texts
     /// become too long.
-    pub fn append(&mut self, item: u64, slot: ItemSlot, piece: &str) -> Result<(), DialectError> {
+    pub fn append(&mut self, item: u64, slot: ItemSlot, piece: &str) -> Result<()> {
         if self.ended.contains(&(item, slot)) {
             return Err(DialectError::Ambiguous("delta".to_owned()));
         }
@@ -45,12 +48,7 @@ impl StreamedTexts {
     /// Takes a complete text, or the beginning of one. Returns what was not seen before. A
     /// text that contradicts the pieces before it is ignored, since the agent receives the
     /// pieces in its place.
-    pub fn complete(
-        &mut self,
-        item: u64,
-        slot: ItemSlot,
-        text: &str,
-    ) -> Result<Option<String>, DialectError> {
+    pub fn complete(&mut self, item: u64, slot: ItemSlot, text: &str) -> Result<Option<String>> {
         let known = self.texts.get(&(item, slot));
         let known = known.map(String::as_str).unwrap_or_default();
         let is_open = !self.ended.contains(&(item, slot));

@@ -4,24 +4,65 @@
 //! item and of the response. Agents read different ones, so all copies are made equal to the
 //! pieces that were sent. Withheld items leave no gap: what follows is renumbered.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
 use bytes::{Bytes, BytesMut};
+use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::WriteChunks,
-    document::Document,
-    error::DialectError,
+    document::{Document, insert, to_document, to_value, try_any},
+    error::{DialectError, Result},
     google::response::document::ResponseDocument,
     openai_responses::{
         chunk_view::ChunkView,
         fields::ITEM,
-        response::{item::OutputKind, object::NewIds},
+        response::{
+            item::{ItemSlot, OutputKind},
+            object::{NewIds, new_response},
+        },
         stream::{
-            answer::{Ending, EventWriter},
             event::{EventClass, RESPONSE, StreamEvent},
             event_labels::visit_event,
+            open_items::{OpenItem, TextProgress},
+            piece::WrittenPiece,
+            sender::EventSender,
         },
     },
 };
+
+/// Writes the chunks of one answer, which may consist of several responses of the model.
+#[derive(Debug, Default)]
+pub struct EventWriter {
+    pub(super) sender: EventSender,
+    /// The response object with which the stream began.
+    pub(super) response: Option<Document>,
+    pub(super) ids: NewIds,
+    /// True if a further response of the model continues the stream.
+    pub(super) is_continued: bool,
+    /// Output indexes as sent, by those of the model's current response.
+    pub(super) indexes: HashMap<u64, u64>,
+    pub(super) next_index: u64,
+    /// Output index that the model's next item has if none was withheld.
+    pub(super) next_upstream: u64,
+    pub(super) open: Vec<OpenItem>,
+    /// Complete items as sent, by output index.
+    pub(super) done: BTreeMap<u64, Document>,
+    /// Texts of complete items that are sent otherwise than upstream sent them, by output index.
+    pub(super) edited: HashSet<(u64, ItemSlot)>,
+    pub(super) ending: Option<Ending>,
+    /// The latest piece of a text that was written as it came.
+    pub(super) alike: Option<WrittenPiece>,
+}
+
+/// The end of the answer, which is written when nothing can follow any more.
+#[derive(Debug, Default)]
+pub struct Ending {
+    /// Upstream's last event; `None` for an end of our own.
+    pub event: Option<StreamEvent>,
+    /// The last chunk of the content form.
+    pub view: ChunkView,
+}
 
 impl EventWriter {
     /// Writes a chunk. `wire` holds the data of the events that it was read from.
@@ -29,12 +70,7 @@ impl EventWriter {
     /// # Errors
     ///
     /// Fails if an edit cannot be expressed in events.
-    fn write_chunk(
-        &mut self,
-        out: &mut BytesMut,
-        wire: &[Bytes],
-        view: ChunkView,
-    ) -> Result<(), DialectError> {
+    fn write_chunk(&mut self, out: &mut BytesMut, wire: &[Bytes], view: ChunkView) -> Result<()> {
         let events = wire.iter().map(|data| StreamEvent::parse(data.clone()));
         let mut events: Vec<StreamEvent> = events.collect::<Result<_, _>>()?;
         let is_end =
@@ -66,7 +102,7 @@ impl EventWriter {
         out: &mut BytesMut,
         event: &mut StreamEvent,
         view: &ChunkView,
-    ) -> Result<(), DialectError> {
+    ) -> Result<()> {
         write_labels(event, view)?;
         match event.class {
             EventClass::Created => self.start_response(out, event),
@@ -85,11 +121,7 @@ impl EventWriter {
     }
 
     /// Begins the stream, or continues it with the model's next response.
-    fn start_response(
-        &mut self,
-        out: &mut BytesMut,
-        event: &mut StreamEvent,
-    ) -> Result<(), DialectError> {
+    fn start_response(&mut self, out: &mut BytesMut, event: &mut StreamEvent) -> Result<()> {
         if self.response.is_none() {
             let response = event.document.child(RESPONSE)?.unwrap_or_default();
             self.ids = NewIds::of_response(&response)?;
@@ -106,8 +138,143 @@ impl EventWriter {
     }
 }
 
+/// Texts of our own: the beginning of a stream, messages, and ends of open items.
+impl EventWriter {
+    /// Sends the beginning of a stream that upstream did not begin.
+    pub(super) fn ensure_started(&mut self, out: &mut BytesMut, view: &ChunkView) -> Result<()> {
+        if self.response.is_some() {
+            return Ok(());
+        }
+        let facts = ChunkView {
+            model: view.model.clone(),
+            response_id: view.response_id.clone(),
+            ..ChunkView::default()
+        };
+        let mut response = new_response(&facts)?;
+        insert(&mut response, "status", "in_progress");
+        insert(&mut response, "usage", Value::Null);
+        for name in ["response.created", "response.in_progress"] {
+            self.sender
+                .send_own(out, name, json!({ "response": response }));
+        }
+        let response = to_document(&response)?;
+        self.ids = NewIds::of_response(&response)?;
+        self.response = Some(response);
+        Ok(())
+    }
+
+    pub(super) fn new_index(&mut self) -> u64 {
+        let index = self.next_index;
+        self.next_index += 1;
+        index
+    }
+
+    /// Writes a text of our own: into the open message, or into a new one.
+    pub(super) fn write_text(
+        &mut self,
+        out: &mut BytesMut,
+        text: &str,
+        view: &ChunkView,
+    ) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.ensure_started(out, view)?;
+        if self.append(out, OutputKind::Message, text) {
+            return Ok(());
+        }
+        self.open_message(out)?;
+        self.append(out, OutputKind::Message, text);
+        Ok(())
+    }
+
+    /// Sends a text as the next piece of the open text of the latest item of a kind. Returns
+    /// whether it did.
+    pub(super) fn append(&mut self, out: &mut BytesMut, kind: OutputKind, text: &str) -> bool {
+        let open = self.open.iter_mut().rev().find_map(|item| {
+            let last = item.texts.last().filter(|_| item.kind == kind)?;
+            let slot = (last.progress == TextProgress::Open).then_some(last.slot)?;
+            Some((item, slot))
+        });
+        let Some((item, slot)) = open.filter(|_| !text.is_empty()) else {
+            return false;
+        };
+        item.append(slot, "", text);
+        item.send_piece(&mut self.sender, out, slot, text);
+        true
+    }
+
+    pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<()> {
+        let start = json!({
+            "id": self.ids.next("msg"),
+            "type": "message",
+            "status": "in_progress",
+            "content": [],
+            "role": "assistant",
+        });
+        let index = self.new_index();
+        let mut item = OpenItem::new(index, None, to_document(&start)?)?;
+        let fields = json!({ "output_index": index, "item": start });
+        self.sender
+            .send_own(out, "response.output_item.added", fields);
+        let slot = ItemSlot::Content(0);
+        let part = item.text_mut(slot).map(|text| text.block());
+        let fields = item.fields(slot, "part", &part.unwrap_or_default());
+        self.sender
+            .send_own(out, "response.content_part.added", fields);
+        self.open.push(item);
+        Ok(())
+    }
+
+    /// Completes open messages of our own.
+    pub(super) fn close_own_items(&mut self, out: &mut BytesMut) -> Result<()> {
+        let is_own = |item: &mut OpenItem| item.upstream.is_none();
+        let own: Vec<OpenItem> = self.open.extract_if(.., is_own).collect();
+        own.iter()
+            .try_for_each(|item| self.close_item(out, item, item.complete()?))
+    }
+
+    /// Completes all open items. `output` are those of the last event, if upstream sent it:
+    /// they hold what no earlier event did.
+    pub(super) fn close_items(&mut self, out: &mut BytesMut, output: &[Document]) -> Result<()> {
+        for item in std::mem::take(&mut self.open) {
+            let position = item.upstream.and_then(|index| usize::try_from(index).ok());
+            let complete = match position.and_then(|position| output.get(position)) {
+                Some(last) if OutputKind::of(last)? == item.kind => item.copy_of(last)?,
+                Some(_) | None => item.complete()?,
+            };
+            self.close_item(out, &item, complete)?;
+        }
+        Ok(())
+    }
+
+    fn close_item(
+        &mut self,
+        out: &mut BytesMut,
+        item: &OpenItem,
+        complete: Document,
+    ) -> Result<()> {
+        for text in &item.texts {
+            if text.progress == TextProgress::Open {
+                let fields = item.fields(text.slot, text.field(), &text.sent.as_str().into());
+                let name = text.delta_name.replace(".delta", ".done");
+                self.sender.send_own(out, &name, fields);
+            }
+            if text.progress != TextProgress::PartDone {
+                let fields = item.fields(text.slot, "part", &text.block());
+                self.sender.send_own(out, text.part_done_name(), fields);
+            }
+        }
+        let fields = json!({ "output_index": item.index, "item": to_value(&complete)? });
+        self.sender
+            .send_own(out, "response.output_item.done", fields);
+        self.done.insert(item.index, complete);
+        Ok(())
+    }
+}
+
 impl WriteChunks for EventWriter {
-    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
         let wire = chunk.wire().unwrap_or_default();
         let Some(text) = chunk.unparsed_text() else {
             return self.write_chunk(out, wire, ChunkView::read(chunk.document())?);
@@ -125,7 +292,7 @@ impl WriteChunks for EventWriter {
         self.write_chunk(out, wire, view)
     }
 
-    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<()> {
         let Ending { event, view } = self.ending.take().unwrap_or_default();
         match event {
             Some(event) => self.write_upstream_end(out, event, &view),
@@ -135,7 +302,7 @@ impl WriteChunks for EventWriter {
 }
 
 /// Writes the labels of an edited chunk into its event.
-fn write_labels(event: &mut StreamEvent, view: &ChunkView) -> Result<(), DialectError> {
+fn write_labels(event: &mut StreamEvent, view: &ChunkView) -> Result<()> {
     if view.is_edited {
         view.labels.write(0, &mut event.document, visit_event)?;
     }
@@ -147,12 +314,10 @@ fn write_labels(event: &mut StreamEvent, view: &ChunkView) -> Result<(), Dialect
 /// # Errors
 ///
 /// Fails if the item is in more events than its first and its last one.
-fn is_one_item(events: &[StreamEvent]) -> Result<bool, DialectError> {
+fn is_one_item(events: &[StreamEvent]) -> Result<bool> {
     let first = events.first().map(StreamEvent::output_index).transpose()?;
-    for event in events {
-        if Some(event.output_index()?) != first {
-            return Ok(false);
-        }
+    if try_any(events, |event| Ok(Some(event.output_index()?) != first))? {
+        return Ok(false);
     }
     let items = events.iter().filter(|event| event.document.has(ITEM));
     if items.count() > 2 {

@@ -1,6 +1,7 @@
 //! Whole messages, and answers of our own.
 
 use super::{masked_texts::Masker, *};
+use crate::dialect::error::Result;
 
 fn denial(text: &str) -> ResponseDocument {
     let form = json!({
@@ -75,7 +76,7 @@ fn close(response: &ResponseDocument) -> Value {
 }
 
 #[test]
-fn a_whole_message_is_read_and_edited() -> Result<(), DialectError> {
+fn a_whole_message_is_read_and_edited() -> Result<()> {
     let text = serde_json::to_string_pretty(&whole()).unwrap();
     let response = open_message(text.clone().into())?;
     assert_eq!(close_message(&response)?, text);

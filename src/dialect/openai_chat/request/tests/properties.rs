@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::tests::{close, open};
+use super::{close, open};
 use crate::dialect::{TextEditor, TextKind, edit_request_texts};
 
 /// Puts `[x]` for every `a` in a text.
