@@ -37,7 +37,7 @@ pub mod proof;
 
 pub mod state;
 
-pub mod dry_run;
+pub mod trial;
 
 pub mod bundle;
 pub mod middleware;

@@ -42,7 +42,7 @@ const LAYERS: &[&[&str]] = &[
     &["error", "hook"],
     &["proof"],
     &["state"],
-    &["dry_run"],
+    &["trial"],
     &["bundle", "middleware", "view"],
     &["proxy", "api", "console"],
     &["replay"],
