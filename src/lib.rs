@@ -6,6 +6,7 @@
 
 pub mod model;
 pub mod mutex;
+pub mod regular_file;
 pub mod resettable_timer;
 pub mod sha256;
 pub mod timestamp;

@@ -19,7 +19,7 @@ mod source;
 mod tls;
 mod upstreams;
 
-use std::{fs, mem, path::Path, sync::Arc};
+use std::{mem, path::Path, sync::Arc};
 
 use serde_json::Value;
 
@@ -38,10 +38,13 @@ use super::{
     source_span::{ConfigError, Problem},
     spanned_yaml::SpannedYaml,
 };
-use crate::sha256::sha256_hex;
+use crate::{
+    regular_file::{MAX_FILE_BYTES, PIPE_TIMEOUT, read_text_or_pipe},
+    sha256::sha256_hex,
+};
 
 impl Config {
-    /// Reads the config file at `path` and all files that it names.
+    /// Reads the config file at `path`, which may be a pipe, and all files that it names.
     ///
     /// # Errors
     ///
@@ -53,7 +56,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let text = match &overrides.stored {
             Some(stored) => Ok(stored.config.clone()),
-            None => fs::read_to_string(path),
+            None => read_text_or_pipe(path, MAX_FILE_BYTES, PIPE_TIMEOUT),
         };
         let text = text.map_err(|error| {
             let message = format!("`{}` cannot be read: {error}", path.display());

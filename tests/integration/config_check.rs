@@ -1,5 +1,7 @@
 //! `check`: errors and warnings for a config file.
 
+mod regular_files;
+
 use insta::assert_snapshot;
 use tempfile::TempDir;
 
