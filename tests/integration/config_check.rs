@@ -1,6 +1,7 @@
 //! `check`: errors and warnings for a config file.
 
 mod regular_files;
+mod unintended;
 
 use insta::assert_snapshot;
 use tempfile::TempDir;
