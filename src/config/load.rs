@@ -11,6 +11,7 @@ mod loader;
 mod overridden_upstreams;
 mod paths;
 mod pointers;
+mod programs;
 mod proofs;
 mod secrets;
 mod sections;
@@ -161,6 +162,7 @@ impl Config {
         loader.resolve_paths(&mut config);
         loader.merge_hooks(blocks, &mut config);
         loader.fail_if_problems()?;
+        loader.warn_of_missing_programs(&config);
         loader.check_layers(&config)?;
         config.warnings = loader.warnings;
         (config.version, config.files) = (version, loader.files);

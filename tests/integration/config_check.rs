@@ -63,16 +63,16 @@ hooks:
   BeforeModel:
     - matcher: gemini-2.5-pro
       hooks:
-        - { name: a, command: one, on_failure: closed }
-        - { name: a, command: two, on_failure: closed }
-        - { name: a, command: one, on_failure: closed }
-        - { name: b, command: three, mode: observe, on_failure: closed }
+        - { name: a, command: cat, on_failure: closed }
+        - { name: a, command: cut, on_failure: closed }
+        - { name: a, command: cat, on_failure: closed }
+        - { name: b, command: sleep, mode: observe, on_failure: closed }
   SessionStart:
     - matcher: start
-      hooks: [{ name: c, command: four }]
+      hooks: [{ name: c, command: head }]
   PreCompress:
     - matcher: auto
-      hooks: [{ name: d, command: five, on_failure: closed }]
+      hooks: [{ name: d, command: tail, on_failure: closed }]
 ",
     );
 

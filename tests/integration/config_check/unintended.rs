@@ -1,6 +1,11 @@
 //! Settings that are valid, and probably have another effect than intended.
 
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use tempfile::TempDir;
+
 use super::check;
+use crate::harness::run;
 
 const UPSTREAM: &str = "upstreams: { gemini: { url: https://a.example } }\n";
 
@@ -63,4 +68,54 @@ fn core_tags_have_their_effect() {
         let problem = format!("hookgate.yaml:{problem}");
         assert!(stderr.starts_with(&problem), "{setting}: {stderr}");
     }
+}
+
+#[test]
+fn missing_programs_of_hooks_are_warnings() {
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, mode| {
+        let path = folder.path().join(name);
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    fs::create_dir(folder.path().join("hooks")).unwrap();
+    write("hooks/guard.sh", 0o755);
+    write("hooks/plain.sh", 0o644);
+    let config = "\
+hook_directory: hooks
+hooks:
+  BeforeModel:
+    - hooks:
+        - { name: a, command: ./guard.sh --strict }
+        - { name: b, command: hooks/guard.sh }
+        - { name: c, command: ./plain.sh }
+        - { name: d, command: /nowhere/guard }
+        - { name: e, command: no-such-guard | cat }
+        - { name: f, command: cat; ./gone.sh }
+        - { name: g, command: 'exit 0' }
+        - { name: h, command: '\"$CLAUDE_PROJECT_DIR\"/gone.sh' }
+        - { name: i, command: no-such-guard, env: { PATH: /opt } }
+        - { name: j, type: worker, command: ./gone.py }
+";
+    fs::write(
+        folder.path().join("hookgate.yaml"),
+        format!("{UPSTREAM}{config}"),
+    )
+    .unwrap();
+
+    let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 0, "{stderr}");
+    let lines = stderr.lines().filter(|line| line.contains("program"));
+    let found: Vec<&str> = lines.collect();
+    assert_eq!(
+        found,
+        [
+            "warning: hookgate.yaml:7:11: hook `b` on BeforeModel: there is no program `hooks/guard.sh` in `hook_directory`",
+            "warning: hookgate.yaml:8:11: hook `c` on BeforeModel: the program `./plain.sh` is not executable",
+            "warning: hookgate.yaml:9:11: hook `d` on BeforeModel: there is no program `/nowhere/guard`",
+            "warning: hookgate.yaml:10:11: hook `e` on BeforeModel: there is no program `no-such-guard` in `PATH`",
+            "warning: hookgate.yaml:15:11: hook `j` on BeforeModel: there is no program `./gone.py` in `hook_directory`",
+        ]
+    );
 }
