@@ -119,3 +119,20 @@ hooks:
         ]
     );
 }
+
+#[test]
+fn an_otlp_endpoint_of_one_signal_is_a_warning() {
+    let endpoint = |path: &str| {
+        format!("telemetry: {{ otlp: {{ endpoint: 'http://127.0.0.1:4318{path}' }} }}\n")
+    };
+
+    for path in ["/v1/traces", "/v1/logs/", "/collector/v1/metrics"] {
+        let found = warnings(&endpoint(path));
+        assert_eq!(found.len(), 1, "{found:?}");
+        let start = "warning: hookgate.yaml:2:32: hookgate appends `/v1/traces` and `/v1/logs`";
+        assert!(found[0].starts_with(start), "{found:?}");
+    }
+    for path in ["", "/", "/collector", "/v1"] {
+        assert_eq!(warnings(&endpoint(path)), [""; 0], "{path}");
+    }
+}
