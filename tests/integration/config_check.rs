@@ -1,5 +1,6 @@
 //! `check`: errors and warnings for a config file.
 
+mod durations;
 mod regular_files;
 mod unintended;
 

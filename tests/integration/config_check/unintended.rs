@@ -136,3 +136,57 @@ fn an_otlp_endpoint_of_one_signal_is_a_warning() {
         assert_eq!(warnings(&endpoint(path)), [""; 0], "{path}");
     }
 }
+
+#[test]
+fn blanks_in_a_matcher_of_tools_are_warnings_where_they_count() {
+    let group = |event: &str, matcher: &str| {
+        warnings(&format!(
+            "hooks: {{ {event}: [{{ matcher: '{matcher}', hooks: [{{ command: cat }}] }}] }}\n"
+        ))
+    };
+
+    for matcher in ["read_file | write_file", "read_file| write_file", "a |b"] {
+        let found = group("BeforeTool", matcher);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let start = "warning: hookgate.yaml:2:34: the matcher has blanks beside `|`";
+        assert!(found[0].starts_with(start), "{found:?}");
+    }
+    for matcher in [
+        " read_file",
+        "read_file ",
+        "read_file|write_file",
+        "a b",
+        "[ |]a",
+    ] {
+        assert_eq!(group("BeforeTool", matcher), [""; 0], "{matcher}");
+    }
+}
+
+#[test]
+fn empty_names_have_no_effect_and_are_warnings() {
+    let config = "\
+policies: [{ policy: prompt_guard, name: '', deny: [x] }]
+hooks:
+  BeforeModel:
+    - hooks: [{ name: ' ', command: 'false' }, { name: '', command: 'exit 3' }]
+";
+    let folder = TempDir::new().unwrap();
+    let text = format!("{UPSTREAM}{config}");
+    fs::write(folder.path().join("hookgate.yaml"), text).unwrap();
+    let event = r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#;
+    fs::write(folder.path().join("event.json"), event).unwrap();
+
+    let (_, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
+    let arguments = ["explain", "--config", "hookgate.yaml", "event.json"];
+    let (code, explained, stderr) = run(&arguments, folder.path());
+
+    for position in ["2:42", "5:23", "5:56"] {
+        let warning =
+            format!("warning: hookgate.yaml:{position}: the name is empty, so it has no effect\n");
+        assert!(checked.contains(&warning), "{position}: {checked}");
+    }
+    assert_eq!(code, 0, "{stderr}");
+    for name in ["prompt_guard (", "false (", "exit 3 ("] {
+        assert!(explained.contains(name), "{name}: {explained}");
+    }
+}
