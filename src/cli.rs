@@ -1,7 +1,7 @@
 //! The commands of the `hookgate` binary, one file each.
 //!
-//! Exit codes: 0, 1 (failed), 2 (usage), 78 (invalid config), 130 and 143 (ended by SIGINT and
-//! SIGTERM).
+//! Exit codes: 0, 1 (failed), 2 (usage; `forward` decides by `--on-failure`), 78 (invalid config),
+//! 130 and 143 (ended by SIGINT and SIGTERM).
 
 mod admin;
 mod audit;
@@ -24,7 +24,7 @@ mod serve;
 mod service_url;
 mod test;
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -118,7 +118,11 @@ enum Command {
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    let result = match arguments.command {
         Command::Serve(serve) => serve.run(),
         Command::Demo => demo::run(),
         Command::Mock(mock) => mock.run(),
@@ -149,6 +153,17 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Prints why the arguments are refused, or the help that they ask for.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // There is no other output.
+    let _ignored = error.print();
+    let mut arguments = env::args_os().skip(1);
+    if error.use_stderr() && arguments.next().is_some_and(|command| command == "forward") {
+        return forward::refused_exit_code(arguments);
+    }
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 fn print_schema() -> Result<(), Failure> {

@@ -6,6 +6,7 @@
 
 pub mod model;
 pub mod mutex;
+pub mod regular_file;
 pub mod resettable_timer;
 pub mod sha256;
 pub mod timestamp;
@@ -37,7 +38,7 @@ pub mod proof;
 
 pub mod state;
 
-pub mod dry_run;
+pub mod trial;
 
 pub mod bundle;
 pub mod middleware;

@@ -283,7 +283,7 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(LISTEN_BACKLOG)
 }
 
-/// Handles one request of an agent without a connection, for dry runs.
+/// Handles one request of an agent without a connection, for trials.
 pub fn handle_agent_request(app: App, request: Request) -> BoxFuture<'static, Response> {
     Box::pin(async move {
         let (response, guard) = MiddlewareStack::new(app).handle(request).await;

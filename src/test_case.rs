@@ -6,7 +6,7 @@ mod expected_verdict;
 
 use std::{
     collections::BTreeMap,
-    fs,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -20,9 +20,12 @@ pub use self::{
     case_api::{DEFAULT_MODEL, model_path},
     expected_verdict::ExpectedVerdict,
 };
-use crate::config::{
-    Config, ConfigError, FilePathSchema, Overrides, Problem, Registry, SourceSpan, SpannedYaml,
-    UnknownKeys, escape_key, validate,
+use crate::{
+    config::{
+        Config, ConfigError, FilePathSchema, Overrides, Problem, Registry, SourceSpan, SpannedYaml,
+        UnknownKeys, escape_key, validate,
+    },
+    regular_file::{self, MAX_FILE_BYTES, PIPE_TIMEOUT},
 };
 
 /// A config and its test cases.
@@ -176,7 +179,7 @@ pub fn read_file(
 ) -> Result<Vec<TestCase>, ConfigError> {
     let document = match text {
         Some(text) => SpannedYaml::parse(text, path)?,
-        None => parse_file(path)?,
+        None => parse_text(path, regular_file::read_text(path, MAX_FILE_BYTES))?,
     };
     let mut own: Map<_, _> = serde_json::from_value(document.value()).unwrap_or_default();
     own.retain(|key, _| key == "cases");
@@ -184,7 +187,12 @@ pub fn read_file(
 }
 
 fn parse_file(path: &Path) -> Result<SpannedYaml, Problem> {
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = regular_file::read_text_or_pipe(path, MAX_FILE_BYTES, PIPE_TIMEOUT);
+    parse_text(path, text)
+}
+
+fn parse_text(path: &Path, text: io::Result<String>) -> Result<SpannedYaml, Problem> {
+    let text = text.map_err(|error| {
         Problem::without_span(format!("`{}` cannot be read: {error}", path.display()))
     })?;
     SpannedYaml::parse(&text, path)

@@ -54,7 +54,7 @@ impl ApiKeys {
 }
 
 /// Lets the caller of a request that presents its name as its key authenticate by that, with the
-/// grant of callers that have a token or certificate. For dry runs, which have neither.
+/// grant of callers that have a token or certificate. For trials, which have neither.
 pub fn add_named_caller(auth: &mut Auth, headers: &HeaderMap, query: &str) {
     let Some(name) = presented_key(headers, query) else {
         return;

@@ -7,10 +7,10 @@ use thiserror::Error;
 
 use crate::{
     config::{Config, ConfigError, Overrides, PolicyLayer, Problem},
-    dry_run::{self, AgentHandler, DryRunError, run_case},
     hook,
     state::{AppResources, BuildError, Snapshot, end_tasks},
     test_case::{self, TestCase},
+    trial::{self, AgentHandler, TrialError, run_case},
 };
 
 /// Folder with the test cases of a bundle.
@@ -30,7 +30,7 @@ pub enum BundleCheckError {
     Build(#[from] BuildError),
     /// A case cannot be run.
     #[error(transparent)]
-    DryRun(#[from] DryRunError),
+    Trial(#[from] TrialError),
     /// The test cases cannot be read.
     #[error(transparent)]
     Files(#[from] BundleError),
@@ -47,7 +47,7 @@ pub enum BundleCheckError {
 pub fn load_layers(layers: Vec<PolicyLayer>) -> Result<Config, ConfigError> {
     let overrides = Overrides {
         layers,
-        ..dry_run::overrides()
+        ..trial::overrides()
     };
     Config::without_file(&overrides, &hook::registry())
 }
@@ -88,7 +88,7 @@ async fn run_cases(
     config: &Config,
     cases: &[TestCase],
     handler: AgentHandler,
-) -> Result<Vec<Problem>, DryRunError> {
+) -> Result<Vec<Problem>, TrialError> {
     let mut problems = Vec::new();
     for case in cases {
         let differences = run_case(config, case, handler).await?;

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 use super::replica::Replica;
 use crate::{
     config::{BundleOrigin, SourceSettings},
-    dry_run::AgentHandler,
     observe::BundleFetch,
     sha256::sha256,
     state::App,
+    trial::AgentHandler,
 };
 
 /// Shortest time for which a server that holds requests holds one without a new bundle.

@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     config::{BundleOrigin, CommandHooks, Config, PolicyLayer, PollRange, SourceSettings},
-    dry_run::AgentHandler,
     mutex::Mutex,
     observe::{BundleFetch, BundleStatuses},
     state::{App, ConfigSource, SourceError},
+    trial::AgentHandler,
 };
 
 /// Time for the first bundles, without which a gateway does not start.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{failure::Failure, output::print};
-use crate::{dialect::HookCoverage, dry_run::load_config, state::MethodPolicy};
+use crate::{dialect::HookCoverage, state::MethodPolicy, trial::load_config};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate coverage --config config/hookgate.yaml

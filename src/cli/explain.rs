@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{
     config::BUILTIN,
-    dry_run::{DryRunReport, ExtraKeys, differences, display_value, dry_run},
     event::{EventName, SkipReason},
     hook::{EventTrace, HookExecution, HookTrace},
     observe::trace::{RulePosition, RunOutcome, TracedEvent, TracedRun},
     server,
     test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall},
+    trial::{ExtraKeys, TrialReport, differences, display_value, run_trial},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -59,7 +59,7 @@ impl ExplainArgs {
             HookExecution::Executed
         };
         block_on(until_signal(async {
-            let run = dry_run(&config, &action, execution, server::handle_agent_request);
+            let run = run_trial(&config, &action, execution, server::handle_agent_request);
             let report = Box::pin(run).await?;
             if self.json {
                 return Ok(print(&format!("{:#}", json!(report)))?);
@@ -84,10 +84,10 @@ fn read_action(file: &Path, model: &str) -> Result<AgentAction, Failure> {
     AgentAction::from_json(&text, model).map_err(|error| Failure::at(file, error))
 }
 
-/// Prints the report of a dry run.
+/// Prints the report of a trial.
 struct ExplainPrinter<'a> {
     action: &'a AgentAction,
-    report: &'a DryRunReport,
+    report: &'a TrialReport,
     execution: HookExecution,
 }
 

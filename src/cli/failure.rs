@@ -8,10 +8,10 @@ use super::output::print_error;
 use crate::{
     bundle::ReplicaError,
     config::{ConfigError, Problem},
-    dry_run::DryRunError,
     replay::ReplayError,
     server::ServerError,
     state::{BuildError, SourceError},
+    trial::TrialError,
 };
 
 /// The exit code for an invalid config: `EX_CONFIG` of sysexits.h.
@@ -77,7 +77,7 @@ macro_rules! from_errors {
 }
 
 from_errors! {
-    DryRunError::Build,
+    TrialError::Build,
     ReplayError::Build,
     ReplicaError::Source,
     ServerError::Build,

@@ -2,6 +2,7 @@
 //! stdin to the events endpoint of a gateway, and prints the response.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -83,6 +84,28 @@ enum OnFailure {
     Open,
     /// Deny the event: exit code 2
     Closed,
+}
+
+/// Returns the exit code of `forward` with refused arguments: that of a denial, unless
+/// `--on-failure` is absent or `open`.
+pub(super) fn refused_exit_code(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.collect();
+    let modes = arguments
+        .iter()
+        .enumerate()
+        .filter_map(|(index, argument)| {
+            let argument = argument.as_encoded_bytes();
+            match argument.strip_prefix(b"--on-failure")? {
+                [] => Some(arguments.get(index + 1).map(|mode| mode.as_encoded_bytes())),
+                [b'=', mode @ ..] => Some(Some(mode)),
+                _ => None,
+            }
+        });
+    if modes.into_iter().all(|mode| mode == Some(b"open")) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::from(EXIT_BLOCK)
+    }
 }
 
 impl ForwardArgs {

@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{
     config::Config,
-    dry_run::load_config,
     replay::{
         FailCondition, FailOn, Progress, RecordingSource, ReplayConfigs, ReplayReport,
         ReplayedHooks, ReportFormat, render, replay, replay_names,
     },
+    trial::load_config,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:

@@ -65,7 +65,7 @@ impl ServeArgs {
             ..Overrides::default()
         };
         let registry = hook::registry();
-        for file in self.config.iter().chain(&overrides.hooks) {
+        for file in &overrides.hooks {
             check_regular(file)?;
         }
         let first = read_file(self.config.as_deref(), &overrides, &registry)?;
@@ -232,7 +232,13 @@ fn read_file(
     registry: &Registry,
 ) -> Result<Config, ConfigError> {
     match file {
-        Some(file) => Config::load(file, overrides, registry),
+        Some(file) => {
+            // It may have been replaced since the start.
+            if overrides.stored.is_none() {
+                check_regular(file)?;
+            }
+            Config::load(file, overrides, registry)
+        }
         None => Config::without_file(overrides, registry),
     }
 }

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     config::ConfigError,
-    dry_run::{self, run_case},
     hook, server,
     test_case::{CaseFile, TestCase},
+    trial::{self, run_case},
 };
 
 pub(super) const EXAMPLES: &str = "Example: hookgate test config/examples/tests/*.yaml";
@@ -54,7 +54,7 @@ impl TestArgs {
 
 /// Loads all files, or returns the problems of all of them.
 fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
-    let (overrides, registry) = (dry_run::overrides(), hook::registry());
+    let (overrides, registry) = (trial::overrides(), hook::registry());
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
         match CaseFile::load(path, &overrides, &registry) {

@@ -11,6 +11,7 @@ mod loader;
 mod overridden_upstreams;
 mod paths;
 mod pointers;
+mod programs;
 mod proofs;
 mod secrets;
 mod sections;
@@ -19,7 +20,7 @@ mod source;
 mod tls;
 mod upstreams;
 
-use std::{fs, mem, path::Path, sync::Arc};
+use std::{mem, path::Path, sync::Arc};
 
 use serde_json::Value;
 
@@ -38,10 +39,13 @@ use super::{
     source_span::{ConfigError, Problem},
     spanned_yaml::SpannedYaml,
 };
-use crate::sha256::sha256_hex;
+use crate::{
+    regular_file::{MAX_FILE_BYTES, PIPE_TIMEOUT, read_text_or_pipe},
+    sha256::sha256_hex,
+};
 
 impl Config {
-    /// Reads the config file at `path` and all files that it names.
+    /// Reads the config file at `path`, which may be a pipe, and all files that it names.
     ///
     /// # Errors
     ///
@@ -53,7 +57,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let text = match &overrides.stored {
             Some(stored) => Ok(stored.config.clone()),
-            None => fs::read_to_string(path),
+            None => read_text_or_pipe(path, MAX_FILE_BYTES, PIPE_TIMEOUT),
         };
         let text = text.map_err(|error| {
             let message = format!("`{}` cannot be read: {error}", path.display());
@@ -158,6 +162,7 @@ impl Config {
         loader.resolve_paths(&mut config);
         loader.merge_hooks(blocks, &mut config);
         loader.fail_if_problems()?;
+        loader.warn_of_missing_programs(&config);
         loader.check_layers(&config)?;
         config.warnings = loader.warnings;
         (config.version, config.files) = (version, loader.files);

@@ -33,6 +33,13 @@ impl Matcher {
         matches!(self.rule, Rule::All)
     }
 
+    /// Checks whether an alternative of an expression begins or ends with a blank.
+    pub(crate) fn has_blank_alternative(&self) -> bool {
+        let is_alternation = matches!(self.rule, Rule::Pattern(_)) && !self.text.contains('[');
+        let mut alternatives = self.text.split('|');
+        is_alternation && alternatives.any(|alternative| alternative.trim() != alternative)
+    }
+
     /// Parses `text` as a JavaScript regular expression. Never fails: an invalid one is
     /// a glob or a literal. A valid one that cannot be translated matches everything,
     /// since a guard that runs too often is safer than one that never runs. Both

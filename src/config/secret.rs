@@ -3,8 +3,6 @@
 use std::{
     borrow::Cow,
     fmt,
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -14,6 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::overrides::MissingSecrets;
+use crate::regular_file;
 
 /// The text of a secret that the config refers to. `Debug` does not show it.
 ///
@@ -79,14 +78,8 @@ impl SecretReference {
         match self {
             Self::Env(name) => std::env::var(name).map_err(|_| format!("{self} is not set")),
             Self::File(path) => {
-                let mut text = String::new();
-                let read = File::open(directory.join(path))
-                    .and_then(|file| file.take(MAX_SECRET_BYTES + 1).read_to_string(&mut text));
-                let bytes = read.map_err(|error| format!("{self} cannot be read: {error}"))?;
-                if bytes as u64 > MAX_SECRET_BYTES {
-                    return Err(format!("{self} is larger than {MAX_SECRET_BYTES} bytes"));
-                }
-                Ok(text)
+                let text = regular_file::read_text(&directory.join(path), MAX_SECRET_BYTES);
+                text.map_err(|error| format!("{self} cannot be read: {error}"))
             }
         }
     }

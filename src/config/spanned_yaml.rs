@@ -1,6 +1,7 @@
 //! YAML documents with the position of every key and value.
 
 mod append;
+mod tags;
 
 use std::{
     borrow::Cow,
@@ -14,7 +15,9 @@ use serde::{
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value, json};
-use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, Spanned, UserMessageFormatter};
+use serde_saphyr::{
+    DuplicateKeyPolicy, Location, MessageFormatter, Spanned, Tagged, UserMessageFormatter,
+};
 
 use super::source_span::{Problem, SourceSpan};
 
@@ -35,6 +38,8 @@ pub(crate) struct SpannedYaml {
 struct YamlNode {
     content: YamlContent,
     position: Position,
+    /// The tag that is written, in its full form.
+    tag: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -48,6 +53,7 @@ enum YamlContent {
 struct YamlEntry {
     key: String,
     key_position: Position,
+    key_tag: Option<String>,
     value: YamlNode,
 }
 
@@ -277,10 +283,12 @@ pub(crate) fn unescape_key(segment: &str) -> String {
 
 impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<YamlContent>::deserialize(deserializer)?;
+        let spanned = Spanned::<Tagged<YamlContent>>::deserialize(deserializer)?;
+        let Tagged(content, tag) = spanned.value;
         Ok(Self {
-            content: spanned.value,
+            content,
             position: spanned.referenced.into(),
+            tag,
         })
     }
 }
@@ -348,10 +356,12 @@ impl<'de> Visitor<'de> for YamlVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlContent, A::Error> {
         let mut entries = Vec::new();
-        while let Some(key) = access.next_key::<Spanned<String>>()? {
+        while let Some(key) = access.next_key::<Spanned<Tagged<String>>>()? {
+            let Tagged(text, key_tag) = key.value;
             entries.push(YamlEntry {
-                key: key.value,
+                key: text,
                 key_position: key.referenced.into(),
+                key_tag,
                 value: access.next_value()?,
             });
         }

@@ -28,7 +28,7 @@ pub enum SkipReason {
     InspectsCalls,
     /// The policy does not inspect responses.
     NoResponses,
-    /// Policies and hooks are only listed.
+    /// A dry run: policies and hooks are only listed.
     DryRun,
 }
 

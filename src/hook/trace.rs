@@ -18,7 +18,7 @@ pub enum HookExecution {
     /// Policies and hooks run.
     #[default]
     Executed,
-    /// Policies and hooks are listed only, and have no output.
+    /// A dry run: policies and hooks are listed only, and have no output.
     Skipped,
 }
 

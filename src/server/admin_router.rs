@@ -22,12 +22,12 @@ use crate::{
     api::admin,
     console,
     dialect::{self, Api},
-    dry_run::AgentHandler,
     error::{ApiError, ErrorReason},
     middleware::{
         ListenerKind, RejectedRequest, RequestId, check_origin, panic_response, render_error,
     },
     state::App,
+    trial::AgentHandler,
     view::trial::Trials,
 };
 

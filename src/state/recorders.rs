@@ -54,7 +54,7 @@ impl Snapshot {
     ) -> Vec<Box<dyn Sink>> {
         let metrics = MetricsSink(Arc::clone(&self.metrics));
         let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(metrics)];
-        // The calls of a dry run are not those of an agent.
+        // The calls of a trial are not those of an agent.
         match &self.tracer {
             Some(tracer) => sinks.push(Box::new(Arc::clone(tracer))),
             None => sinks.push(Box::new(LogSink)),

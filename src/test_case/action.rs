@@ -1,4 +1,4 @@
-//! Actions of agents in test cases and dry runs.
+//! Actions of agents in test cases and trials.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::case_api::model_path;
 
-/// Action of an agent in a test case or dry run.
+/// Action of an agent in a test case or trial.
 #[derive(Debug, Clone)]
 pub enum AgentAction {
     /// Reports an event: the input of a hook.
@@ -17,7 +17,7 @@ pub enum AgentAction {
     Call(Box<SimulatedCall>),
 }
 
-/// A model call of a dry run.
+/// A model call of a trial.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedCall {

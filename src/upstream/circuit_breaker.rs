@@ -23,7 +23,7 @@ enum CircuitState {
     Closed(VecDeque<Instant>),
     /// Calls are rejected until then.
     Open(Instant),
-    /// A trial call is under way. If it has no outcome by then, another one is let
+    /// A probe is under way. If it has no outcome by then, another one is let
     /// through: a model may take its time.
     HalfOpen(Instant),
 }
@@ -33,7 +33,7 @@ enum CircuitState {
 pub(super) struct CallGuard {
     circuit_breaker: Arc<CircuitBreaker>,
     /// True if the call tests whether upstream has recovered, until its outcome is recorded.
-    is_trial: bool,
+    is_probe: bool,
 }
 
 impl CircuitBreaker {
@@ -51,11 +51,11 @@ impl CircuitBreaker {
     ///
     /// # Errors
     ///
-    /// [`UpstreamError::CircuitOpen`] with the time until the next trial.
+    /// [`UpstreamError::CircuitOpen`] with the time until the next probe.
     pub(super) fn start_call(self: &Arc<Self>) -> Result<CallGuard, UpstreamError> {
         let now = Instant::now();
         let mut state = self.state.lock();
-        let is_trial = match *state {
+        let is_probe = match *state {
             CircuitState::Closed(_) => false,
             CircuitState::Open(until) | CircuitState::HalfOpen(until) if until > now => {
                 let retry_after = until - now;
@@ -68,7 +68,7 @@ impl CircuitBreaker {
         };
         Ok(CallGuard {
             circuit_breaker: Arc::clone(self),
-            is_trial,
+            is_probe,
         })
     }
 
@@ -77,8 +77,8 @@ impl CircuitBreaker {
         !matches!(*self.state.lock(), CircuitState::Closed(_))
     }
 
-    /// Makes the next call a trial, since this one was dropped without an outcome.
-    fn abandon_trial(&self) {
+    /// Makes the next call a probe, since this one was dropped without an outcome.
+    fn abandon_probe(&self) {
         let mut state = self.state.lock();
         if matches!(*state, CircuitState::HalfOpen(_)) {
             *state = CircuitState::Open(Instant::now());
@@ -89,12 +89,12 @@ impl CircuitBreaker {
 impl CallGuard {
     /// Records that upstream answered.
     pub(super) fn record_success(mut self) {
-        let is_trial = mem::take(&mut self.is_trial);
+        let is_probe = mem::take(&mut self.is_probe);
         let circuit = &self.circuit_breaker;
         let mut state = circuit.state.lock();
         match &mut *state {
             CircuitState::Closed(failures) => failures.clear(),
-            CircuitState::Open(_) | CircuitState::HalfOpen(_) if is_trial => {
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) if is_probe => {
                 *state = CircuitState::Closed(VecDeque::new());
                 circuit.metrics.circuit_breaker_closed(&circuit.name);
                 tracing::info!(upstream = circuit.name, "circuit breaker closed");
@@ -106,7 +106,7 @@ impl CallGuard {
 
     /// Records that upstream failed, for this reason in metrics and logs.
     pub(super) fn record_failure(mut self, reason: &'static str) {
-        let is_trial = mem::take(&mut self.is_trial);
+        let is_probe = mem::take(&mut self.is_probe);
         let circuit = &self.circuit_breaker;
         circuit
             .metrics
@@ -124,7 +124,7 @@ impl CallGuard {
                 let (upstream, failures) = (&circuit.name, failures.len());
                 tracing::warn!(upstream, reason, failures, "circuit breaker opened");
             }
-            CircuitState::Open(_) | CircuitState::HalfOpen(_) if is_trial => (),
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) if is_probe => (),
             CircuitState::Open(_) | CircuitState::HalfOpen(_) => return,
         }
         *state = CircuitState::Open(now + circuit.settings.open);
@@ -133,8 +133,8 @@ impl CallGuard {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        if self.is_trial {
-            self.circuit_breaker.abandon_trial();
+        if self.is_probe {
+            self.circuit_breaker.abandon_probe();
         }
     }
 }
@@ -203,21 +203,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_trial_call_decides_whether_the_circuit_closes() {
+    async fn one_probe_decides_whether_the_circuit_closes() {
         pause();
         let circuit = circuit();
         fail(&circuit, 3);
         advance(OPEN).await;
 
-        let trial = circuit.start_call().unwrap();
+        let probe = circuit.start_call().unwrap();
         assert!(circuit.start_call().is_err(), "one at a time");
-        trial.record_failure("connect");
+        probe.record_failure("connect");
 
         assert_eq!(retry_after(&circuit), OPEN);
     }
 
     #[tokio::test]
-    async fn a_slow_or_dropped_trial_is_followed_by_another() {
+    async fn a_slow_or_dropped_probe_is_followed_by_another() {
         pause();
         let circuit = circuit();
         fail(&circuit, 3);

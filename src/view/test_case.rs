@@ -50,7 +50,7 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     Some(file(app, case))
 }
 
-/// Returns the verdict that a dry run of the call has: the strictest of its events, and `deny` if
+/// Returns the verdict that a trial of the call has: the strictest of its events, and `deny` if
 /// a policy removed a call of a tool.
 fn verdict(call: &CallRecord) -> Action {
     let verdicts = call.events().iter().map(|event| event.verdict);

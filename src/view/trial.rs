@@ -10,11 +10,11 @@ use utoipa::ToSchema;
 use crate::{
     auth::AdminPrincipal,
     config::{AdminRole, Config},
-    dry_run::{AgentHandler, DryRunError, DryRunReport, dry_run},
     error::{ApiError, ErrorReason},
     hook::HookExecution,
     state::App,
     test_case::{AgentAction, DEFAULT_MODEL},
+    trial::{AgentHandler, TrialError, TrialReport, run_trial},
 };
 
 /// Trials that may run at the same time.
@@ -31,9 +31,10 @@ pub struct Trials {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TrialMode {
-    /// They are listed only.
+    /// A dry run: they are listed only.
     #[default]
-    Plan,
+    #[serde(rename = "plan")]
+    DryRun,
     /// They run, with their real transports and environment.
     Run,
 }
@@ -69,9 +70,9 @@ impl Trials {
         app: &App,
         principal: &AdminPrincipal,
         trial: Trial<'_>,
-    ) -> Result<(AgentAction, DryRunReport), ApiError> {
+    ) -> Result<(AgentAction, TrialReport), ApiError> {
         let execution = match trial.mode {
-            TrialMode::Plan => HookExecution::Skipped,
+            TrialMode::DryRun => HookExecution::Skipped,
             TrialMode::Run if principal.has(AdminRole::Operator) => HookExecution::Executed,
             TrialMode::Run => {
                 let message = "the role `operator` is required to run hooks";
@@ -87,7 +88,7 @@ impl Trials {
             ApiError::new(ErrorReason::BadDocument, message)
         })?;
         let config = config(app, trial.version)?;
-        let run = dry_run(&config, &action, execution, self.handler);
+        let run = run_trial(&config, &action, execution, self.handler);
         let report = Box::pin(run).await?;
         Ok((action, report))
     }
@@ -106,13 +107,11 @@ fn config(app: &App, version: Option<&str>) -> Result<Arc<Config>, ApiError> {
     })
 }
 
-impl From<DryRunError> for ApiError {
-    fn from(error: DryRunError) -> Self {
+impl From<TrialError> for ApiError {
+    fn from(error: TrialError) -> Self {
         let reason = match &error {
-            DryRunError::Answer(_) | DryRunError::Request(_) => ErrorReason::BadDocument,
-            DryRunError::Build(_) | DryRunError::Io(_) | DryRunError::Timeout => {
-                ErrorReason::Internal
-            }
+            TrialError::Answer(_) | TrialError::Request(_) => ErrorReason::BadDocument,
+            TrialError::Build(_) | TrialError::Io(_) | TrialError::Timeout => ErrorReason::Internal,
         };
         Self::new(reason, error.to_string())
     }

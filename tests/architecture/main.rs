@@ -25,7 +25,14 @@ use self::{
 
 /// The top-level modules, lowest layer first. A module imports from lower layers only.
 const LAYERS: &[&[&str]] = &[
-    &["model", "mutex", "resettable_timer", "sha256", "timestamp"],
+    &[
+        "model",
+        "mutex",
+        "regular_file",
+        "resettable_timer",
+        "sha256",
+        "timestamp",
+    ],
     &["event", "http_client", "service_client"],
     &["condition", "config", "dialect", "protocol"],
     &["fleet", "observe"],
@@ -42,7 +49,7 @@ const LAYERS: &[&[&str]] = &[
     &["error", "hook"],
     &["proof"],
     &["state"],
-    &["dry_run"],
+    &["trial"],
     &["bundle", "middleware", "view"],
     &["proxy", "api", "console"],
     &["replay"],

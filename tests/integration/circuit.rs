@@ -67,7 +67,7 @@ async fn switchable_upstream() -> (Upstream, Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn the_circuit_breaker_opens_and_allows_one_trial_call() {
+async fn the_circuit_breaker_opens_and_allows_one_probe() {
     let (upstream, is_healthy) = switchable_upstream().await;
     for hooks in ["", HOOKED] {
         is_healthy.store(false, Ordering::SeqCst);
@@ -104,7 +104,7 @@ async fn the_circuit_breaker_opens_and_allows_one_trial_call() {
             "{}",
             ready.text()
         );
-        // The trial call fails, and the circuit breaker opens again.
+        // The probe fails, and the circuit breaker opens again.
         sleep(Duration::from_millis(1050)).await;
         assert_eq!(call(&gate).await.header("retry-after"), "");
         assert_eq!(call(&gate).await.header("retry-after"), "1");

@@ -309,8 +309,8 @@ policies:
 hooks:
   BeforeTool:
     - hooks:
-        - { name: a, command: a, when: request.model == 'a' }
-        - { name: b, command: b, when: event == 'BeforeModel' }
+        - { name: a, command: cat, when: request.model == 'a' }
+        - { name: b, command: cut, when: event == 'BeforeModel' }
 ",
     );
     assert_eq!(code, 78);
@@ -318,8 +318,8 @@ hooks:
     warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: its failure allows what it would deny
     warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: its failure allows what it would deny
     hookgate.yaml:3:47: policy `model_allow`: `when` refers to `tool.name`, which BeforeModel or AfterModel does not have
-    hookgate.yaml:7:40: hook `a` on BeforeTool: `when` refers to `request.model`, which BeforeTool does not have
-    hookgate.yaml:8:40: hook `b` on BeforeTool: `when` is always false on BeforeTool
+    hookgate.yaml:7:42: hook `a` on BeforeTool: `when` refers to `request.model`, which BeforeTool does not have
+    hookgate.yaml:8:42: hook `b` on BeforeTool: `when` is always false on BeforeTool
     ");
 
     let (code, _, uncertain) = check(

@@ -1,5 +1,9 @@
 //! `check`: errors and warnings for a config file.
 
+mod durations;
+mod regular_files;
+mod unintended;
+
 use insta::assert_snapshot;
 use tempfile::TempDir;
 
@@ -60,16 +64,16 @@ hooks:
   BeforeModel:
     - matcher: gemini-2.5-pro
       hooks:
-        - { name: a, command: one, on_failure: closed }
-        - { name: a, command: two, on_failure: closed }
-        - { name: a, command: one, on_failure: closed }
-        - { name: b, command: three, mode: observe, on_failure: closed }
+        - { name: a, command: cat, on_failure: closed }
+        - { name: a, command: cut, on_failure: closed }
+        - { name: a, command: cat, on_failure: closed }
+        - { name: b, command: sleep, mode: observe, on_failure: closed }
   SessionStart:
     - matcher: start
-      hooks: [{ name: c, command: four }]
+      hooks: [{ name: c, command: head }]
   PreCompress:
     - matcher: auto
-      hooks: [{ name: d, command: five, on_failure: closed }]
+      hooks: [{ name: d, command: tail, on_failure: closed }]
 ",
     );
 

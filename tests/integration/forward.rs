@@ -280,3 +280,68 @@ async fn forward_authenticates_with_the_key_in_a_file() {
     let without = forward(&url, &["--on-failure", "closed"], &shell("ls")).await;
     assert_eq!(without.status.code(), Some(2));
 }
+
+/// The exit code of `forward` with these arguments. A denial is a block for the agent.
+fn refused(arguments: &[&str], configure: impl FnOnce(&mut std::process::Command)) -> Option<i32> {
+    let mut command = hookgate(&["forward"]);
+    command.args(arguments);
+    command.stdin(Stdio::null());
+    configure(&mut command);
+    let output = command.output().unwrap();
+    assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
+    assert!(!output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    output.status.code()
+}
+
+#[test]
+fn refused_arguments_fail_by_failure_mode() {
+    for wrong in [
+        &["--url", "hookgate.example"][..],
+        &["--url", "http://a b"],
+        &["--url=ftp://a.example"],
+        &["--timeout", "soon"],
+        &["--protocol", "other"],
+        &["--no-such-option"],
+        &["--key-file"],
+        &["an-argument"],
+    ] {
+        let with = |mode: &[&str]| refused(&[mode, wrong].concat(), |_| ());
+
+        assert_eq!(with(&[]), Some(1), "{wrong:?}");
+        assert_eq!(with(&["--on-failure", "open"]), Some(1), "{wrong:?}");
+        assert_eq!(with(&["--on-failure", "closed"]), Some(2), "{wrong:?}");
+        assert_eq!(with(&["--on-failure=closed"]), Some(2), "{wrong:?}");
+    }
+    // Such as a misspelled `closed`.
+    for unknown in [
+        &["--on-failure", "close"][..],
+        &["--on-failure="],
+        &["--on-failure"],
+    ] {
+        assert_eq!(refused(unknown, |_| ()), Some(2), "{unknown:?}");
+    }
+}
+
+#[test]
+fn input_and_certificates_that_cannot_be_read_fail_by_failure_mode() {
+    let folder = fs::File::open("/").unwrap();
+    let unreadable = |mode: &[&str]| {
+        let stdin = folder.try_clone().unwrap();
+        refused(mode, |command| {
+            command.stdin(stdin);
+        })
+    };
+    assert_eq!(unreadable(&[]), Some(1));
+    assert_eq!(unreadable(&["--on-failure", "closed"]), Some(2));
+
+    let without_authorities = |mode: &[&str]| {
+        refused(
+            &[&["--url", "https://127.0.0.1:1"], mode].concat(),
+            |command| {
+                command.env("SSL_CERT_FILE", "/nowhere/ca.pem");
+            },
+        )
+    };
+    assert_eq!(without_authorities(&[]), Some(1));
+    assert_eq!(without_authorities(&["--on-failure", "closed"]), Some(2));
+}

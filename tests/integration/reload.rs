@@ -205,6 +205,29 @@ async fn a_file_that_cannot_be_read_to_its_end_stops_no_operator_and_no_signal()
 }
 
 #[tokio::test]
+async fn a_file_that_became_a_pipe_is_refused_by_a_reload() {
+    for name in ["hookgate.yaml", "s.json"] {
+        let gate = Reloadable::start(|folder, text| {
+            fs::write(folder.join("s.json"), r#"{"hooks": {}}"#).unwrap();
+            write_config_file(folder, &format!("{text}hook_files: [{{ path: s.json }}]\n"));
+        })
+        .await;
+        let file = gate.folder.path().join(name);
+        fs::remove_file(&file).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&file).status();
+        assert!(made.unwrap().success());
+
+        let reloaded = gate.operator.post("/reload", "").await;
+
+        assert_eq!(reloaded.status, 400, "{name}: {}", reloaded.text());
+        let (text, path) = (reloaded.text(), file.display());
+        let names_file = text.contains(&format!("`{path}`"));
+        assert!(names_file && text.contains("not a regular file"), "{text}");
+        assert_eq!(gate.generate().await.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn a_settings_file_that_became_empty_keeps_its_guards() {
     let guard = r#"{"hooks": {"BeforeModel": [{"hooks": [
         {"name": "guard", "command": "echo not now >&2; exit 2", "on_failure": "closed"}

@@ -8,18 +8,21 @@ use super::{
     loader::Loader,
     pointers::{fill_in, matching},
 };
-use crate::config::{
-    settings::{
-        auth::{Auth, CERTIFICATE_PREFIX, Grant, KeySpec, TOKEN_PREFIX},
-        config_file::Config,
-        limits::Limits,
-        listeners::ListenerSpans,
-        policies::{HookMode, HookSettings, PolicySpec, When},
-        proofs::ProofCases,
-        upstreams::UpstreamsConfig,
+use crate::{
+    config::{
+        settings::{
+            auth::{Auth, CERTIFICATE_PREFIX, Grant, KeySpec, TOKEN_PREFIX},
+            config_file::Config,
+            limits::Limits,
+            listeners::ListenerSpans,
+            policies::{HookMode, HookSettings, PolicySpec, When},
+            proofs::ProofCases,
+            upstreams::UpstreamsConfig,
+        },
+        source_span::{ConfigError, Problem, SourceSpan},
+        spanned_yaml::span_to_value,
     },
-    source_span::{ConfigError, Problem, SourceSpan},
-    spanned_yaml::span_to_value,
+    regular_file::{self, MAX_FILE_BYTES},
 };
 
 /// The settings of `auth.limits` that are defaults for callers.
@@ -111,7 +114,7 @@ impl Loader {
             return;
         };
         let file = self.file(&path);
-        let content = std::fs::read_to_string(&file).unwrap_or_else(|error| {
+        let content = regular_file::read_text(&file, MAX_FILE_BYTES).unwrap_or_else(|error| {
             let message = format!("file `{}` cannot be read: {error}", path.display());
             self.problem(pointer, message);
             String::new()

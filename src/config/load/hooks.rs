@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{
     foreign_settings,
     layers::disabled_upper_hooks,
-    lints::{duplicate_hooks, no_hooks, unused_settings},
+    lints::{duplicate_hooks, empty_names, has_empty_name, no_hooks, unused_settings},
     loader::Loader,
     pointers::{fill_in, matching},
     settings_json::blank_comments,
@@ -250,6 +250,8 @@ impl Loader {
 
     /// Completes the policies for deserialization.
     pub(super) fn annotate_policies(&mut self) {
+        let names = empty_names(&self.document, &self.value, "/policies/*");
+        self.warnings.extend(names);
         for pointer in matching(&self.value, "/policies/*") {
             annotate(&self.document, &mut self.value, &pointer);
         }
@@ -262,7 +264,8 @@ impl HookBlock {
         mut value: Value,
         defaults: &Map<String, Value>,
     ) -> Result<Self, serde_json::Error> {
-        let warnings = unused_settings(&document, &value);
+        let mut warnings = unused_settings(&document, &value);
+        warnings.extend(empty_names(&document, &value, "/hooks/*/*/hooks/*"));
         for pointer in matching(&value, "/hooks/*/*/hooks/*") {
             if let Some(hook) = annotate(&document, &mut value, &pointer) {
                 fill_in(hook, defaults);
@@ -335,6 +338,9 @@ fn annotate<'a>(
 ) -> Option<&'a mut Map<String, Value>> {
     let fields = value.pointer_mut(pointer)?.as_object_mut()?;
     fields.shift_remove("description");
+    if has_empty_name(fields) {
+        fields.shift_remove("name");
+    }
     fields.insert("span".to_owned(), span_to_value(&document.span(pointer)));
     if let Some(text) = fields.get("when").cloned() {
         let span = document.span(&format!("{pointer}/when"));

@@ -1,17 +1,18 @@
 //! Settings of policy bundles: read, joined with those of the config, and locked against those
 //! below them.
 
-use std::fs;
-
 use serde_json::{Map, Value};
 
 use super::loader::Loader;
-use crate::config::{
-    overrides::Overrides,
-    policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, CommandHooks, LOWER_SETTINGS, PolicyLayer},
-    settings::{config_file::Config, hooks::HookSpec},
-    source_span::{ConfigError, Problem, SourceSpan},
-    spanned_yaml::SpannedYaml,
+use crate::{
+    config::{
+        overrides::Overrides,
+        policy_layer::{BUNDLE_CONFIG, BUNDLE_SETTINGS, CommandHooks, LOWER_SETTINGS, PolicyLayer},
+        settings::{config_file::Config, hooks::HookSpec},
+        source_span::{ConfigError, Problem, SourceSpan},
+        spanned_yaml::SpannedYaml,
+    },
+    regular_file::{self, MAX_FILE_BYTES},
 };
 
 /// Appends the settings of bundles to a config.
@@ -34,7 +35,7 @@ pub(super) fn add_layers(
             let message = format!("the files of bundle `{}`: {error}", layer.name);
             Problem::without_span(message)
         })?;
-        let text = fs::read_to_string(&file).map_err(|error| {
+        let text = regular_file::read_text(&file, MAX_FILE_BYTES).map_err(|error| {
             Problem::without_span(format!("`{}` cannot be read: {error}", file.display()))
         })?;
         let bundle = SpannedYaml::parse(&text, &file)?;

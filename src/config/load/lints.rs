@@ -56,11 +56,36 @@ pub(super) fn no_hooks(document: &SpannedYaml, registry: &Registry) -> Problem {
     }
 }
 
+/// Returns warnings about hooks or policies, at the pointers that match `pattern`, whose names
+/// are empty.
+pub(super) fn empty_names(document: &SpannedYaml, value: &Value, pattern: &str) -> Vec<Problem> {
+    let rules = matching(value, pattern).into_iter();
+    let unnamed = rules.filter(|rule| {
+        let fields = value.pointer(rule).and_then(Value::as_object);
+        fields.is_some_and(has_empty_name)
+    });
+    let warnings = unnamed.map(|rule| {
+        let span = document.span(&format!("{rule}/name"));
+        Problem::at(&span, "the name is empty, so it has no effect")
+    });
+    warnings.collect()
+}
+
+/// Returns whether a hook or policy has a name without a visible character.
+pub(super) fn has_empty_name(fields: &Map<String, Value>) -> bool {
+    let name = fields.get("name").and_then(Value::as_str);
+    name.is_some_and(|name| name.trim().is_empty())
+}
+
 fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String, String)> {
     let at_matcher = format!("{pointer}/matcher");
     let matcher = value.pointer(&at_matcher).and_then(Value::as_str);
     let (matcher, translation_warning) = Matcher::parse(matcher.unwrap_or_default());
     let unused_matcher = unused_matcher(&matcher, event).map(|text| (at_matcher.clone(), text));
+    let blanks = (event.subjects() == SubjectKind::Tools && matcher.has_blank_alternative()).then(|| {
+        let message = "the matcher has blanks beside `|`, which no name of a tool has, so that these alternatives never match";
+        (at_matcher.clone(), message.to_owned())
+    });
     let hooks = matching(value, &format!("{pointer}/hooks/*")).into_iter();
     let failure_modes = hooks.filter_map(|pointer| {
         let message = unused_failure_mode(value.pointer(&pointer)?, event)?;
@@ -75,6 +100,7 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
         .chain(failure_modes)
         .chain(unused_settings)
         .chain(translation_warning)
+        .chain(blanks)
         .collect()
 }
 

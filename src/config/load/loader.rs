@@ -1,7 +1,7 @@
 //! The state of loading a config.
 
 use std::{
-    fs, io,
+    io,
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
@@ -10,15 +10,18 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::overridden_upstreams::add_upstreams;
-use crate::config::{
-    config_files::ConfigFiles,
-    overrides::{MissingSecrets, Overrides},
-    policy_layer::PolicyLayer,
-    registry::Registry,
-    schema::{UnknownKeys, validate},
-    settings::config_file::Config,
-    source_span::{ConfigError, Problem, SourceSpan},
-    spanned_yaml::SpannedYaml,
+use crate::{
+    config::{
+        config_files::ConfigFiles,
+        overrides::{MissingSecrets, Overrides},
+        policy_layer::PolicyLayer,
+        registry::Registry,
+        schema::{UnknownKeys, validate},
+        settings::config_file::Config,
+        source_span::{ConfigError, Problem, SourceSpan},
+        spanned_yaml::SpannedYaml,
+    },
+    regular_file::{self, MAX_FILE_BYTES},
 };
 
 /// A validated document, and what was found while loading it.
@@ -126,7 +129,7 @@ impl Loader {
                 let text = stored.get(path, &self.directory);
                 text.ok_or(io::ErrorKind::NotFound)?.to_owned()
             }
-            None => fs::read_to_string(path)?,
+            None => regular_file::read_text(path, MAX_FILE_BYTES)?,
         };
         self.texts.insert(path, &self.directory, &text);
         Ok(text)

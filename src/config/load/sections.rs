@@ -28,6 +28,9 @@ const RESERVED_HEADERS: [HeaderName; 6] = [
     header::TRANSFER_ENCODING,
 ];
 
+/// Paths of OTLP over HTTP that belong to one signal each.
+const SIGNAL_PATHS: [&str; 3] = ["/v1/traces", "/v1/logs", "/v1/metrics"];
+
 /// Memory of the live trace that its tables take.
 const MIN_TRACE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -43,6 +46,15 @@ impl Loader {
         let otlp: Option<OtlpSettings> = self.section("/telemetry/otlp");
         if otlp.is_some_and(|otlp| !otlp.traces && !otlp.logs) {
             self.problem("/telemetry/otlp", "`traces` or `logs` must be true");
+        }
+        let endpoint: Option<Url> = self.section("/telemetry/otlp/endpoint");
+        let path = endpoint.map(|url| url.path().trim_end_matches('/').to_owned());
+        let path = path.unwrap_or_default();
+        if SIGNAL_PATHS.iter().any(|signal| path.ends_with(signal)) {
+            let message = format!(
+                "hookgate appends `/v1/traces` and `/v1/logs` to the endpoint, so that it sends spans to `{path}/v1/traces`: leave out the path of the signal"
+            );
+            self.warning("/telemetry/otlp/endpoint", message);
         }
         self.check_headers("/telemetry/otlp/headers/*");
     }

@@ -73,8 +73,8 @@ const SETTINGS: &str = r#"{
 	"hooks": {
 		"BeforeTool": [
 			{ "matcher": "write_*", "sequential": true, "hooks": [
-				{ "type": "command", "command": "node a.js", "name": "first", "timeout": 5000 },
-				{ "command": "b \ud83d\ude00", "env": { "K": "v" } }
+				{ "type": "command", "command": "cat a.js", "name": "first", "timeout": 5000 },
+				{ "command": "cat \ud83d\ude00", "env": { "K": "v" } }
 			] }
 		]
 	}
@@ -88,14 +88,14 @@ fn a_settings_file_is_read_with_its_comments() {
     let hooks = hooks(&config);
     let (event, first) = hooks[0];
     assert_eq!(event, EventName::BeforeTool);
-    assert_eq!(first.identity(), ("first", "node a.js"));
+    assert_eq!(first.identity(), ("first", "cat a.js"));
     assert_eq!(first.timeout, Duration::from_secs(5));
     assert_eq!(first.protocol, "gemini");
     let path = directory.path().join("settings.json");
     assert_eq!(first.span.to_string(), format!("{}:8:5", path.display()));
     let (_, second) = hooks[1];
-    assert_eq!(second.identity(), ("", "b 😀"));
-    assert_eq!(second.label(), "b 😀");
+    assert_eq!(second.identity(), ("", "cat 😀"));
+    assert_eq!(second.label(), "cat 😀");
     assert_eq!(second.settings.0["env"], json!({ "K": "v" }));
     assert_eq!(second.timeout, Duration::from_mins(1));
     let group = &config.hooks[&EventName::BeforeTool][0];
@@ -128,15 +128,15 @@ fn errors_in_a_settings_file_have_their_position_in_it() {
 #[test]
 fn keys_of_other_products_are_warned_of() {
     let settings = r#"{ "hooks": { "AfterTool": [{ "hooks": [
-        { "command": "x", "async": true, "timeot": 5 }
+        { "command": "cat", "async": true, "timeot": 5 }
     ] }] }, "hooksConfig": { "future": 1 } }"#;
 
     assert_snapshot!(messages("", &[("s.json", settings)]), @r"
-    s.json:2:27: hook `x` on AfterTool: unknown key `async`
-    s.json:2:42: hook `x` on AfterTool: unknown key `timeot`; did you mean `timeout`?
+    s.json:2:29: hook `cat` on AfterTool: unknown key `async`
+    s.json:2:44: hook `cat` on AfterTool: unknown key `timeot`; did you mean `timeout`?
     s.json:3:30: unknown key `hooksConfig.future`
     ");
-    assert_eq!(running("", &[("s.json", settings)]), ["x"]);
+    assert_eq!(running("", &[("s.json", settings)]), ["cat"]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ hooks:
 
 #[test]
 fn a_false_in_a_settings_file_switches_off_the_hooks_of_that_file() {
-    let own = "hooks: { AfterTool: [{ hooks: [{ command: own }] }] }";
+    let own = "hooks: { AfterTool: [{ hooks: [{ command: cat }] }] }";
     let block = r#""AfterTool": [{ "hooks": [{ "command": "theirs" }] }]"#;
     let switches = [
         format!(r#"{{ "hooks": {{ "enabled": false, {block} }} }}"#),
@@ -201,7 +201,7 @@ fn a_false_in_a_settings_file_switches_off_the_hooks_of_that_file() {
         ),
     ];
     for settings in &switches {
-        assert_eq!(running(own, &[("s.json", settings)]), ["own"], "{settings}");
+        assert_eq!(running(own, &[("s.json", settings)]), ["cat"], "{settings}");
     }
 
     assert_snapshot!(messages(own, &[("s.json", &switches[1])]), @r"s.json:1:99: the hooks of this file are disabled here");
@@ -224,17 +224,17 @@ fn a_false_in_the_config_switches_off_all_hooks() {
 #[test]
 fn hooks_are_on_and_switches_are_no_events() {
     let settings = r#"{ "hooks": { "enabled": true, "notifications": false, "disabled": [],
-        "AfterTool": [{ "hooks": [{ "command": "a" }] }] },
+        "AfterTool": [{ "hooks": [{ "command": "cat" }] }] },
         "hooksConfig": { "enabled": true, "notifications": true }, "tools": { "enableHooks": true } }"#;
 
-    assert_eq!(running("", &[("s.json", settings)]), ["a"]);
+    assert_eq!(running("", &[("s.json", settings)]), ["cat"]);
     assert_eq!(messages("", &[("s.json", settings)]), "");
 }
 
 #[test]
 fn disabled_names_of_all_sources_count_for_all_hooks() {
     let settings = r#"{ "hooks": { "disabled": ["own"],
-        "AfterTool": [{ "hooks": [{ "command": "a", "name": "named" }, { "command": "b" }] }],
+        "AfterTool": [{ "hooks": [{ "command": "a", "name": "named" }, { "command": "cut" }] }],
         "SessionEnd": [{ "hooks": [{ "command": "c" }] }] },
         "hooksConfig": { "disabled": ["c"] } }"#;
     let text = "\
@@ -243,7 +243,7 @@ hooksConfig: { disabled: [named, a, typo] }
 ";
     let settings = [("s.json", settings)];
 
-    assert_eq!(running(text, &settings), ["b"]);
+    assert_eq!(running(text, &settings), ["cut"]);
     let (_directory, config) = load(text, &settings);
     let events: Vec<_> = config.unwrap().hooks.into_keys().collect();
     assert_eq!(events, [EventName::AfterTool]);
@@ -258,8 +258,8 @@ fn a_matcher_that_is_no_expression_is_warned_of() {
     let text = "\
 hooks:
   BeforeTool:
-    - { matcher: '*_file', hooks: [{ command: a }] }
-    - { matcher: 'write_*', hooks: [{ command: b }] }
+    - { matcher: '*_file', hooks: [{ command: cat }] }
+    - { matcher: 'write_*', hooks: [{ command: cut }] }
 ";
     assert_snapshot!(messages(text, &[]), @"hookgate.yaml:4:18: matcher `*_file` is not a JavaScript regular expression (nothing to repeat), so it is a glob");
 }
@@ -325,11 +325,11 @@ fn equal_hooks_with_other_strictness_are_warned_of_in_all_groups_and_files() {
     let text = "\
 hooks:
   BeforeTool:
-    - hooks: [{ name: g, command: x, mode: observe }, { name: h, command: y }]
-    - { matcher: rm, hooks: [{ name: g, command: x, on_failure: closed }, { name: h, command: y }] }
+    - hooks: [{ name: g, command: cat, mode: observe }, { name: h, command: cut }]
+    - { matcher: rm, hooks: [{ name: g, command: cat, on_failure: closed }, { name: h, command: cut }] }
 ";
     let file = r#"{ "hooks": { "BeforeTool": [{ "hooks": [
-        { "name": "g", "command": "x", "on_failure": "closed" }
+        { "name": "g", "command": "cat", "on_failure": "closed" }
     ] }] } }"#;
     let with_file = messages(text, &[("s.json", file)]);
 

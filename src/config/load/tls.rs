@@ -18,9 +18,12 @@ use tokio_rustls::rustls::{
 use x509_cert::{Certificate, der::Decode};
 
 use super::loader::Loader;
-use crate::config::{
-    overrides::MissingSecrets,
-    settings::listeners::{ClientCertificates, Tls, TlsSection},
+use crate::{
+    config::{
+        overrides::MissingSecrets,
+        settings::listeners::{ClientCertificates, Tls, TlsSection},
+    },
+    regular_file::{self, MAX_FILE_BYTES},
 };
 
 /// Protocols spoken over TLS, the preferred one first. A listener without HTTP/2 removes that.
@@ -155,12 +158,15 @@ fn verifier(
 }
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_file(file).map_err(|error| unreadable("private key", &error))
+    let pem = regular_file::read(file, MAX_FILE_BYTES).map_err(pem::Error::Io);
+    let key = pem.and_then(|pem| PrivateKeyDer::from_pem_slice(&pem));
+    key.map_err(|error| unreadable("private key", &error))
 }
 
 /// Returns the certificates of a PEM file, at least one.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let pem = regular_file::read(file, MAX_FILE_BYTES).map_err(pem::Error::Io);
+    let found = pem.and_then(|pem| CertificateDer::pem_slice_iter(&pem).collect());
     let found: Vec<_> = found.map_err(|error| unreadable("certificate", &error))?;
     if found.is_empty() {
         return Err("the file contains no certificate in PEM".to_owned());

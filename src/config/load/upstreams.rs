@@ -119,8 +119,9 @@ impl Loader {
                 continue;
             }
             let mut methods = registry.methods.iter();
-            let is_effective = methods
-                .any(|method| covers(entry, method.name) && is_called(upstreams, method.upstream));
+            let is_effective = methods.any(|method| {
+                covers(entry, method.name) && is_configured(upstreams, method.upstream)
+            });
             if !is_effective {
                 let message = format!("no API of `upstreams` has `{entry}`, so it has no effect");
                 self.warning(&format!("/coverage/allow/{index}"), message);
@@ -155,16 +156,16 @@ impl Loader {
                 ("anthropic", keys.anthropic.is_some()),
                 ("openai", keys.openai.is_some()),
             ];
-            let is_called = |api: &str| is_called(upstreams, api);
+            let is_configured = |api: &str| is_configured(upstreams, api);
             for (api, _) in own
                 .iter()
-                .filter(|(api, has_key)| *has_key && !is_called(api))
+                .filter(|(api, has_key)| *has_key && !is_configured(api))
             {
                 let message = format!("`upstreams.{api}` is missing, so the key is never sent");
                 self.warning(&format!("{pointer}/upstream_keys/{api}"), message);
             }
             let mut google = own.iter().take(2);
-            let is_used = google.any(|(api, has_key)| !has_key && is_called(api));
+            let is_used = google.any(|(api, has_key)| !has_key && is_configured(api));
             if grant.upstream_key.is_some() && !is_used {
                 let message = "the key is never sent: it is for `gemini` and `vertex`, which are not in `upstreams` or have their own in `upstream_keys`";
                 self.warning(&format!("{pointer}/upstream_key"), message);
@@ -223,9 +224,9 @@ fn is_reserved(name: &str) -> bool {
     is_listed || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns whether the config has an API.
-fn is_called(upstreams: &UpstreamsConfig, api: &str) -> bool {
-    upstreams.iter().any(|(called, _)| called == api)
+/// Returns whether `upstreams` has an API.
+fn is_configured(upstreams: &UpstreamsConfig, api: &str) -> bool {
+    upstreams.iter().any(|(configured, _)| configured == api)
 }
 
 /// Checks whether requests to `url` leave this machine without TLS.

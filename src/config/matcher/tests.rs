@@ -22,6 +22,7 @@ fn the_vectors_of_the_hook_protocol_hold() {
     check("*_file", MatcherSubject::Tool("read_file"), true); // G06
     check("write_*", MatcherSubject::Tool("overwrite"), true); // G08
     check(" * ", MatcherSubject::Tool("x"), true); // G09
+    check(" read_file\t", MatcherSubject::Tool("read_file"), true);
     check("startup", MatcherSubject::Keyword("startup"), true); // G11
     check("start", MatcherSubject::Keyword("startup"), false); // G12
     check("Startup", MatcherSubject::Keyword("startup"), false); // G15

@@ -34,7 +34,7 @@ pub struct Validated {
     pub value: Value,
     /// Everything that is wrong.
     pub problems: Vec<Problem>,
-    /// A warning for each ignored key.
+    /// A warning for each ignored key and tag.
     pub warnings: Vec<Problem>,
 }
 
@@ -54,7 +54,7 @@ pub fn validate<T: JsonSchema + 'static>(
     let mut validated = Validated {
         value,
         problems: document.duplicates(),
-        warnings: Vec::new(),
+        warnings: document.ignored_tags(),
     };
     let schema = match &*compiled {
         Ok(schema) => schema,

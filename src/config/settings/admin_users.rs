@@ -35,7 +35,7 @@ pub enum AdminRole {
     Viewer,
     /// Also sees kept content of requests and responses.
     Investigator,
-    /// May also reload the config and run hooks on trial requests.
+    /// May also reload the config and run hooks in trials.
     Operator,
 }
 

@@ -293,6 +293,17 @@ impl HookSpec {
         self.name.as_deref().unwrap_or_else(|| self.address())
     }
 
+    /// Returns the command of a hook that is a process.
+    pub(crate) fn command(&self) -> Option<&str> {
+        self.setting("command")
+    }
+
+    /// Returns whether the process has this environment variable of its own.
+    pub(crate) fn sets_variable(&self, name: &str) -> bool {
+        let variables = self.settings.0.get("env");
+        variables.is_some_and(|variables| variables.get(name).is_some())
+    }
+
     fn address(&self) -> &str {
         let address = self.setting("command").or_else(|| self.setting("url"));
         let address = address.or_else(|| self.setting("policy"));

@@ -152,10 +152,10 @@ fn guards_that_fail_open_are_those_that_could_refuse() {
     let hooks = "\
 hook_defaults: { on_failure: open }
 hooks:
-  BeforeModel: [{ hooks: [{ command: a }, { command: b, on_failure: closed }] }]
-  AfterModel: [{ hooks: [{ command: c, mode: observe }, { command: d }] }]
-  SessionEnd: [{ hooks: [{ command: e }] }]
-  BeforeToolSelection: [{ hooks: [{ command: f, on_failure: closed }] }]
+  BeforeModel: [{ hooks: [{ command: cat }, { command: cut, on_failure: closed }] }]
+  AfterModel: [{ hooks: [{ command: head, mode: observe }, { command: tail }] }]
+  SessionEnd: [{ hooks: [{ command: sort }] }]
+  BeforeToolSelection: [{ hooks: [{ command: wc, on_failure: closed }] }]
 ";
     let config = parse_more(hooks).unwrap();
 
@@ -163,6 +163,6 @@ hooks:
     let guards: Vec<_> = guards
         .map(|(event, hook)| format!("{event} {}", hook.label()))
         .collect();
-    assert_eq!(guards, ["BeforeModel a", "AfterModel d"]);
-    assert_snapshot!(warnings(&config), @r"hookgate.yaml:7:61: hooks cannot deny BeforeToolSelection, so `closed` has no effect");
+    assert_eq!(guards, ["BeforeModel cat", "AfterModel tail"]);
+    assert_snapshot!(warnings(&config), @r"hookgate.yaml:7:62: hooks cannot deny BeforeToolSelection, so `closed` has no effect");
 }

@@ -15,11 +15,11 @@ use crate::{
         page::{BadgeKind, Page, badge, table},
         timeline::timeline,
     },
-    dry_run::{DryRunReport, ExtraKeys, differences, display_value},
     error::ApiError,
     hook::{EventTrace, HookTrace},
     state::App,
     test_case::AgentAction,
+    trial::{ExtraKeys, TrialReport, differences, display_value},
     view::{
         config::{self, RevisionView},
         content::view_content,
@@ -57,7 +57,7 @@ pub(in crate::console) async fn show(
     };
     let trial = Trial {
         input: input.as_deref().unwrap_or(EXAMPLE),
-        mode: TrialMode::Plan,
+        mode: TrialMode::DryRun,
         version: None,
     };
     let body = html! {
@@ -87,7 +87,7 @@ pub(in crate::console) async fn submit(
         input: fields.get("input"),
         mode: match fields.get("mode") {
             "run" => TrialMode::Run,
-            _ => TrialMode::Plan,
+            _ => TrialMode::DryRun,
         },
         version: Some(fields.get("version")).filter(|version| !version.is_empty()),
     };
@@ -135,7 +135,7 @@ fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
             textarea #input name="input" spellcheck="false" { (input) }
             (revision_choice(&config::revisions(app), trial.version))
             p {
-                label { input type="radio" name="mode" value="plan" checked[mode == TrialMode::Plan]; " List policies and hooks" }
+                label { input type="radio" name="mode" value="plan" checked[mode == TrialMode::DryRun]; " List policies and hooks" }
                 " "
                 label { input type="radio" name="mode" value="run" checked[mode == TrialMode::Run] disabled[!may_run]; " Run them" }
             }
@@ -164,7 +164,7 @@ fn revision_choice(revisions: &[RevisionView], chosen: Option<&str>) -> Markup {
     }
 }
 
-fn result(action: &AgentAction, report: &DryRunReport, trial: Trial<'_>) -> Markup {
+fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Markup {
     let mode = trial.mode;
     html! {
         h2 {
@@ -226,7 +226,7 @@ fn hook_row(hook: &HookTrace) -> Markup {
     }
 }
 
-fn upstream(action: &AgentAction, report: &DryRunReport) -> Markup {
+fn upstream(action: &AgentAction, report: &TrialReport) -> Markup {
     let AgentAction::Call(call) = action else {
         return html! {};
     };

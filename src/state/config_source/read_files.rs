@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,7 +9,10 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::mutex::Mutex;
+use crate::{
+    mutex::Mutex,
+    regular_file::{self, MAX_FILE_BYTES},
+};
 
 /// Files of the config in use, and of the last config if it was refused. Clones share their state.
 #[derive(Debug, Clone, Default)]
@@ -74,6 +76,7 @@ impl ReadFiles {
 /// Hashes the content of a file, which may be secret.
 fn fingerprint(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    fs::read(file).ok().hash(&mut hasher);
+    let content = regular_file::read(file, MAX_FILE_BYTES);
+    content.ok().hash(&mut hasher);
     hasher.finish()
 }

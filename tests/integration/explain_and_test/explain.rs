@@ -3,10 +3,10 @@
 use std::process::Stdio;
 
 use hookgate::{
-    dry_run::{self, dry_run},
     hook::HookExecution,
     server::handle_agent_request,
     test_case::{AgentAction, DEFAULT_MODEL},
+    trial::{self, run_trial},
 };
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -229,17 +229,17 @@ fn a_dry_run_starts_no_hook() {
 }
 
 #[tokio::test]
-async fn an_aborted_dry_run_leaves_no_task() {
+async fn an_aborted_trial_leaves_no_task() {
     let config = "hooks: { BeforeModel: [{ hooks: [{ command: 'touch ran; sleep 60' }] }] }\n";
     let folder = folder(&[("hookgate.yaml", config)]);
-    let config = dry_run::load_config(Some(&folder.path().join("hookgate.yaml"))).unwrap();
+    let config = trial::load_config(Some(&folder.path().join("hookgate.yaml"))).unwrap();
     let call = json!({ "contents": [{ "parts": [{ "text": "Hello" }] }] });
     let action = AgentAction::from_json(&call.to_string(), DEFAULT_MODEL).unwrap();
     let tasks = Handle::current().metrics();
     let before = tasks.num_alive_tasks();
 
     let execution = HookExecution::Executed;
-    let run = Box::pin(dry_run(&config, &action, execution, handle_agent_request));
+    let run = Box::pin(run_trial(&config, &action, execution, handle_agent_request));
     let ran = || folder.path().join("ran").exists();
     tokio::select! {
         _ = run => panic!("the hook does not sleep"),

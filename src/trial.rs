@@ -1,4 +1,4 @@
-//! Dry runs: one action of an agent on a gateway of its own in this process, with the mock
+//! Trials: one action of an agent on a gateway of its own in this process, with the mock
 //! model API as its upstream. Only hooks are called outside.
 
 mod expectation;
@@ -32,7 +32,7 @@ use url::Url;
 use self::expectation::compare;
 pub use self::{
     json_diff::{ExtraKeys, differences, display_value},
-    report::{DryRunReport, RecordedRequest},
+    report::{RecordedRequest, TrialReport},
 };
 use crate::{
     auth,
@@ -59,9 +59,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_hours(1);
 /// parameter, because that is on a higher layer.
 pub type AgentHandler = fn(App, Request) -> BoxFuture<'static, Response>;
 
-/// Reason why a dry run has no result.
+/// Reason why a trial has no result.
 #[derive(Debug, Error)]
-pub enum DryRunError {
+pub enum TrialError {
     /// Something that the config asks for cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -75,7 +75,7 @@ pub enum DryRunError {
     #[error("invalid request: {0}")]
     Request(#[from] http::Error),
     /// The gateway did not respond in time.
-    #[error("the gateway of the dry run does not respond")]
+    #[error("the gateway of the trial does not respond")]
     Timeout,
 }
 
@@ -106,12 +106,12 @@ pub fn load_config(file: Option<&Path>) -> Result<Config, ConfigError> {
 /// # Errors
 ///
 /// Returns an error if the gateway cannot be built or does not respond.
-pub async fn dry_run(
+pub async fn run_trial(
     config: &Config,
     action: &AgentAction,
     execution: HookExecution,
     handler: AgentHandler,
-) -> Result<DryRunReport, DryRunError> {
+) -> Result<TrialReport, TrialError> {
     let mock = mock_model_api::router(mock_config(action)?);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let tracer = Arc::new(Tracer::new(execution));
@@ -140,13 +140,13 @@ pub async fn dry_run(
             response
         },
     );
-    let (status, answer) = response.map_err(|_elapsed| DryRunError::Timeout)?;
+    let (status, answer) = response.map_err(|_elapsed| TrialError::Timeout)?;
     let events = tracer.take_events();
     let (verdict, reason) = report::verdict(&events, &answer);
     // Policies and hooks that are listed only have not been asked.
     let is_known = execution == HookExecution::Executed || verdict == report::ERROR;
     let records = trace.list(&TraceFilter::default(), None, 1);
-    Ok(DryRunReport {
+    Ok(TrialReport {
         verdict: is_known.then_some(verdict),
         reason,
         events,
@@ -168,8 +168,8 @@ pub async fn run_case(
     config: &Config,
     case: &TestCase,
     handler: AgentHandler,
-) -> Result<Vec<String>, DryRunError> {
-    let run = dry_run(config, &case.action, HookExecution::Executed, handler);
+) -> Result<Vec<String>, TrialError> {
+    let run = run_trial(config, &case.action, HookExecution::Executed, handler);
     Ok(compare(&case.expected, &Box::pin(run).await?))
 }
 
@@ -210,7 +210,7 @@ fn authenticate_by_name(auth: &mut Auth) {
 }
 
 /// Returns a mock with the responses of the action, if it has any.
-fn mock_config(action: &AgentAction) -> Result<MockConfig, DryRunError> {
+fn mock_config(action: &AgentAction) -> Result<MockConfig, TrialError> {
     let answers: Vec<&Value> = match action {
         AgentAction::Call(call) => call.answer.iter().chain(&call.then).collect(),
         AgentAction::Report(_) => Vec::new(),
@@ -232,7 +232,7 @@ fn mock_config(action: &AgentAction) -> Result<MockConfig, DryRunError> {
     }
     let script = Script::parse(&lines.join("\n"));
     Ok(MockConfig {
-        script: Some(script.map_err(DryRunError::Answer)?),
+        script: Some(script.map_err(TrialError::Answer)?),
         ..MockConfig::default()
     })
 }
@@ -325,7 +325,7 @@ mod tests {
     use crate::test_case::DEFAULT_MODEL;
 
     #[test]
-    fn a_dry_run_uses_no_shared_store() {
+    fn a_trial_uses_no_shared_store() {
         let redis = || StoreSettings::Redis {
             url: Secret::from("redis://127.0.0.1:9"),
         };

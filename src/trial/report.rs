@@ -1,4 +1,4 @@
-//! The result of a dry run.
+//! The result of a trial.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,9 +15,9 @@ use crate::{
 /// The verdict on an action that ends with an error outside of hooks.
 pub(super) const ERROR: &str = "error";
 
-/// The result of a dry run.
+/// The result of a trial.
 #[derive(Debug, Serialize)]
-pub struct DryRunReport {
+pub struct TrialReport {
     /// `proceed`, `ask`, `respond`, `deny`, `stop` or `error`; `None` if policies and hooks are
     /// listed only, and there is no error.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,11 @@
-//! Comparison of a dry run with the expected outcome.
+//! Comparison of a trial with the expected outcome.
 
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{
     json_diff::{ExtraKeys, differences, display_value},
-    report::{DryRunReport, RecordedRequest},
+    report::{RecordedRequest, TrialReport},
 };
 use crate::{
     config::BUILTIN,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Returns the differences of a report from the expected outcome.
-pub(super) fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {
+pub(super) fn compare(expected: &Expected, found: &TrialReport) -> Vec<String> {
     let mut mismatches = Mismatches::default();
     mismatches.verdict(expected, found);
     if let Some(reason) = &expected.reason {
@@ -57,7 +57,7 @@ impl Mismatches {
     }
 
     /// Compares the verdict. An error fails every case that does not expect it.
-    fn verdict(&mut self, expected: &Expected, found: &DryRunReport) {
+    fn verdict(&mut self, expected: &Expected, found: &TrialReport) {
         let wanted = match expected.verdict.map(ExpectedVerdict::as_str) {
             Some(verdict) if Some(verdict) == found.verdict => return,
             None if found.verdict != Some("error") || expected.status.is_some() => return,
@@ -117,7 +117,7 @@ impl Mismatches {
 
 /// Returns the hooks that ran, each once. A policy counts on an answer of the model API only if it
 /// acted, because it inspects every one.
-fn ran(found: &DryRunReport) -> Vec<&str> {
+fn ran(found: &TrialReport) -> Vec<&str> {
     let hooks = found.events.iter().flat_map(|event| {
         let is_answer = event.event == EventName::AfterModel && !found.upstream.is_empty();
         let counts =

@@ -1,0 +1,192 @@
+//! Settings that are valid, and probably have another effect than intended.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use tempfile::TempDir;
+
+use super::check;
+use crate::harness::run;
+
+const UPSTREAM: &str = "upstreams: { gemini: { url: https://a.example } }\n";
+
+/// Lines of stderr of a `check` that succeeds, but for hooks that fail open.
+fn warnings(config: &str) -> Vec<String> {
+    let (code, _, stderr) = check(&format!("{UPSTREAM}{config}"));
+    assert_eq!(code, 0, "{config}: {stderr}");
+    let lines = stderr.lines().filter(|line| !line.contains("fails open"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn yaml_tags_without_an_effect_are_warnings() {
+    let found = warnings(
+        "\
+log: !settings
+  level: !env info
+!key denials: error
+coverage: { allow: [!!python/name files.create] }
+",
+    );
+
+    assert_eq!(
+        found,
+        [
+            "warning: hookgate.yaml:4:6: the YAML tag `!key` is unknown, and has no effect",
+            "warning: hookgate.yaml:3:3: the YAML tag `!settings` is unknown, and has no effect",
+            "warning: hookgate.yaml:3:15: the YAML tag `!env` is unknown, and has no effect",
+            "warning: hookgate.yaml:5:35: the YAML tag `!!python/name` is unknown, and has no effect",
+        ]
+    );
+}
+
+#[test]
+fn core_tags_have_their_effect() {
+    let tagged = "listen: !!str 127.0.0.1:8787\nlimits: !!map { in_flight: !!int \"3\" }\ncoverage: { allow: !!seq [! files.create] }\n";
+    assert_eq!(warnings(tagged), [""; 0]);
+
+    for (setting, problem) in [
+        (
+            "limits: { in_flight: !!str 3 }",
+            "2:28: `limits.in_flight` must be a number",
+        ),
+        (
+            "limits: { in_flight: !!int x }",
+            "2:28: neither YAML nor JSON",
+        ),
+        (
+            "limits: !!seq { in_flight: 3 }",
+            "2:15: neither YAML nor JSON",
+        ),
+        (
+            "listen: !!timestamp 2026-01-01",
+            "2:21: neither YAML nor JSON",
+        ),
+    ] {
+        let (code, _, stderr) = check(&format!("{UPSTREAM}{setting}\n"));
+
+        assert_eq!(code, 78, "{setting}");
+        let problem = format!("hookgate.yaml:{problem}");
+        assert!(stderr.starts_with(&problem), "{setting}: {stderr}");
+    }
+}
+
+#[test]
+fn missing_programs_of_hooks_are_warnings() {
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, mode| {
+        let path = folder.path().join(name);
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    fs::create_dir(folder.path().join("hooks")).unwrap();
+    write("hooks/guard.sh", 0o755);
+    write("hooks/plain.sh", 0o644);
+    let config = "\
+hook_directory: hooks
+hooks:
+  BeforeModel:
+    - hooks:
+        - { name: a, command: ./guard.sh --strict }
+        - { name: b, command: hooks/guard.sh }
+        - { name: c, command: ./plain.sh }
+        - { name: d, command: /nowhere/guard }
+        - { name: e, command: no-such-guard | cat }
+        - { name: f, command: cat; ./gone.sh }
+        - { name: g, command: 'exit 0' }
+        - { name: h, command: '\"$CLAUDE_PROJECT_DIR\"/gone.sh' }
+        - { name: i, command: no-such-guard, env: { PATH: /opt } }
+        - { name: j, type: worker, command: ./gone.py }
+";
+    fs::write(
+        folder.path().join("hookgate.yaml"),
+        format!("{UPSTREAM}{config}"),
+    )
+    .unwrap();
+
+    let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 0, "{stderr}");
+    let lines = stderr.lines().filter(|line| line.contains("program"));
+    let found: Vec<&str> = lines.collect();
+    assert_eq!(
+        found,
+        [
+            "warning: hookgate.yaml:7:11: hook `b` on BeforeModel: there is no program `hooks/guard.sh` in `hook_directory`",
+            "warning: hookgate.yaml:8:11: hook `c` on BeforeModel: the program `./plain.sh` is not executable",
+            "warning: hookgate.yaml:9:11: hook `d` on BeforeModel: there is no program `/nowhere/guard`",
+            "warning: hookgate.yaml:10:11: hook `e` on BeforeModel: there is no program `no-such-guard` in `PATH`",
+            "warning: hookgate.yaml:15:11: hook `j` on BeforeModel: there is no program `./gone.py` in `hook_directory`",
+        ]
+    );
+}
+
+#[test]
+fn an_otlp_endpoint_of_one_signal_is_a_warning() {
+    let endpoint = |path: &str| {
+        format!("telemetry: {{ otlp: {{ endpoint: 'http://127.0.0.1:4318{path}' }} }}\n")
+    };
+
+    for path in ["/v1/traces", "/v1/logs/", "/collector/v1/metrics"] {
+        let found = warnings(&endpoint(path));
+        assert_eq!(found.len(), 1, "{found:?}");
+        let start = "warning: hookgate.yaml:2:32: hookgate appends `/v1/traces` and `/v1/logs`";
+        assert!(found[0].starts_with(start), "{found:?}");
+    }
+    for path in ["", "/", "/collector", "/v1"] {
+        assert_eq!(warnings(&endpoint(path)), [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn blanks_in_a_matcher_of_tools_are_warnings_where_they_count() {
+    let group = |event: &str, matcher: &str| {
+        warnings(&format!(
+            "hooks: {{ {event}: [{{ matcher: '{matcher}', hooks: [{{ command: cat }}] }}] }}\n"
+        ))
+    };
+
+    for matcher in ["read_file | write_file", "read_file| write_file", "a |b"] {
+        let found = group("BeforeTool", matcher);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let start = "warning: hookgate.yaml:2:34: the matcher has blanks beside `|`";
+        assert!(found[0].starts_with(start), "{found:?}");
+    }
+    for matcher in [
+        " read_file",
+        "read_file ",
+        "read_file|write_file",
+        "a b",
+        "[ |]a",
+    ] {
+        assert_eq!(group("BeforeTool", matcher), [""; 0], "{matcher}");
+    }
+}
+
+#[test]
+fn empty_names_have_no_effect_and_are_warnings() {
+    let config = "\
+policies: [{ policy: prompt_guard, name: '', deny: [x] }]
+hooks:
+  BeforeModel:
+    - hooks: [{ name: ' ', command: 'false' }, { name: '', command: 'exit 3' }]
+";
+    let folder = TempDir::new().unwrap();
+    let text = format!("{UPSTREAM}{config}");
+    fs::write(folder.path().join("hookgate.yaml"), text).unwrap();
+    let event = r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#;
+    fs::write(folder.path().join("event.json"), event).unwrap();
+
+    let (_, _, checked) = run(&["check", "hookgate.yaml"], folder.path());
+    let arguments = ["explain", "--config", "hookgate.yaml", "event.json"];
+    let (code, explained, stderr) = run(&arguments, folder.path());
+
+    for position in ["2:42", "5:23", "5:56"] {
+        let warning =
+            format!("warning: hookgate.yaml:{position}: the name is empty, so it has no effect\n");
+        assert!(checked.contains(&warning), "{position}: {checked}");
+    }
+    assert_eq!(code, 0, "{stderr}");
+    for name in ["prompt_guard (", "false (", "exit 3 ("] {
+        assert!(explained.contains(name), "{name}: {explained}");
+    }
+}
