@@ -216,6 +216,12 @@ impl App {
         self.reloads.source.as_ref()?.active()
     }
 
+    /// Returns the settings of the config in use that take effect at the next start only.
+    pub fn settings_for_restart(&self) -> Vec<&'static str> {
+        let snapshot = self.snapshot();
+        snapshot.config.settings_for_restart(&self.reloads.start)
+    }
+
     /// Returns the config of a version that is or was in use. Blocks.
     ///
     /// # Errors
