@@ -68,6 +68,10 @@ impl MiddlewareStack {
             Ok(Err(response)) => (response, None),
             Err(panic) => (panic_response(&*panic), None),
         };
+        if let Some(error) = response.extensions().get::<ApiError>() {
+            let metrics = &self.app.resources.metrics;
+            metrics.record_error(error.reason().as_str());
+        }
         if let Some((audit, rejected)) = rejected {
             rejected.record(&audit, ListenerKind::Agents, &id, &response);
         }
