@@ -21,7 +21,7 @@ use prometheus_client::{
 };
 use serde::Serialize;
 
-use super::kept_series::KeptSeries;
+use super::{export_failures::ExportFailures, kept_series::KeptSeries};
 use crate::{
     event::{EventName, HookStatus},
     mutex::Mutex,
@@ -45,6 +45,8 @@ macro_rules! metrics {
             scrape: Mutex<()>,
             /// Series that each call counts.
             kept: FrequentSeries,
+            /// Last failures of exports, for the overview.
+            pub export_failures: ExportFailures,
             $($(#[doc = $help])+ $vis $field: $kind,)+
         }
 
@@ -61,6 +63,7 @@ macro_rules! metrics {
                     registry,
                     scrape: Mutex::default(),
                     kept: FrequentSeries::default(),
+                    export_failures: ExportFailures::default(),
                     $($field,)+
                 };
                 metrics.create_fixed_series();
