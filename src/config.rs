@@ -27,6 +27,7 @@ mod setting_origins;
 mod settings;
 mod source_span;
 mod spanned_yaml;
+mod start_settings;
 mod units;
 
 pub use self::{

@@ -6,6 +6,7 @@
 //! request goes through its [`recorder::Recorder`] to sinks for all of these.
 
 mod bundle_status;
+mod export_failures;
 mod kept_series;
 mod log;
 mod log_format;
@@ -22,6 +23,7 @@ mod truncated;
 
 pub use self::{
     bundle_status::{BundleStatus, BundleStatuses},
+    export_failures::{Export, ExportFailure},
     log::{LogGuard, init},
     metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
     model_reader::ModelReader,

@@ -112,6 +112,8 @@ impl Server {
         let trigger = ReloadTrigger::new(source.files().clone()).map_err(ServerError::Signal)?;
         let app = Box::pin(App::with_reloads(config, resources, source)).await?;
         let mut server = Self::new(app)?;
+        // INVARIANT: a start that fails leaves the revision that was in use before.
+        server.app.store_start()?;
         server.reload_trigger = Some(trigger);
         Ok(server)
     }

@@ -88,6 +88,7 @@ impl Upstream {
         let old = old.and_then(|old| Some(&old.fallback.as_ref()?.endpoint));
         let fallback = config.fallback.as_ref().map(|fallback| {
             let endpoint = endpoint(&fallback.url, format!("{name}.fallback"), old)?;
+            metrics.create_fallback(name);
             let credential = fallback.credential.clone();
             Ok::<_, UpstreamError>(FallbackEndpoint {
                 endpoint,

@@ -14,6 +14,7 @@ use crate::{
     auth::{AdminCredential, AdminPrincipal, AuthError},
     config::{AdminRole, AdminSettings},
     error::{ApiError, ErrorReason},
+    event::Caller,
     state::App,
 };
 
@@ -21,7 +22,8 @@ use crate::{
 const CSRF_HEADER: HeaderName = HeaderName::from_static("x-hookgate-csrf");
 
 /// Adds the [`AdminPrincipal`] of a request to its extensions, if it has a valid credential:
-/// a bearer token, or the cookie of a login. Rejects an invalid bearer token.
+/// a bearer token, or the cookie of a login. Rejects an invalid bearer token. The response has the
+/// user as its [`Caller`], for the decision log.
 pub async fn identify_admin_user(
     State(app): State<App>,
     mut request: Request,
@@ -29,10 +31,19 @@ pub async fn identify_admin_user(
 ) -> Response {
     match identify(&app, &request) {
         Ok(principal) => {
+            let user = principal.as_ref().and_then(user_name);
             if let Some(principal) = principal {
                 request.extensions_mut().insert(principal);
             }
-            next.run(request).await
+            let mut response = next.run(request).await;
+            if let Some(name) = user {
+                let caller = Caller {
+                    name,
+                    ..Caller::default()
+                };
+                response.extensions_mut().insert(caller);
+            }
+            response
         }
         Err(error) => {
             app.resources.metrics.record_auth_failure(error.as_str());
@@ -137,6 +148,16 @@ fn identify(app: &App, request: &Request) -> Result<Option<AdminPrincipal>, Auth
     }
     let session = session_id(headers, settings);
     Ok(session.and_then(|id| access.resume(settings, id)))
+}
+
+/// Returns the name of a user; `None` if the config has no credential.
+fn user_name(principal: &AdminPrincipal) -> Option<String> {
+    match principal.credential {
+        AdminCredential::Open { .. } => None,
+        AdminCredential::Bearer | AdminCredential::Session { .. } => {
+            Some(principal.name.to_string())
+        }
+    }
 }
 
 fn auth_error(error: AuthError) -> ApiError {

@@ -82,7 +82,10 @@ impl RejectedRequest {
         let mut record = self.into_record(listener);
         record.request = id.0.to_string();
         if let Some(caller) = extensions.get::<Caller>() {
-            record.caller = CallerRecord::from(caller);
+            record.caller = CallerRecord {
+                agent: record.caller.agent,
+                ..CallerRecord::from(caller)
+            };
         }
         record.error = error.reason().as_str();
         record.status = error.status().as_u16();

@@ -1,7 +1,9 @@
 //! Prometheus metrics. Names, labels and help texts of all of them are in this file.
 
 pub(super) mod bundles;
+mod errors;
 mod exports;
+mod initial_series;
 mod shadow;
 mod upstreams;
 
@@ -19,7 +21,7 @@ use prometheus_client::{
 };
 use serde::Serialize;
 
-use super::kept_series::KeptSeries;
+use super::{export_failures::ExportFailures, kept_series::KeptSeries};
 use crate::{
     event::{EventName, HookStatus},
     mutex::Mutex,
@@ -43,6 +45,8 @@ macro_rules! metrics {
             scrape: Mutex<()>,
             /// Series that each call counts.
             kept: FrequentSeries,
+            /// Last failures of exports, for the overview.
+            pub export_failures: ExportFailures,
             $($(#[doc = $help])+ $vis $field: $kind,)+
         }
 
@@ -55,8 +59,15 @@ macro_rules! metrics {
                     let help = concat!($($help),+).trim().trim_end_matches('.');
                     registry.register($name, help, $field.clone());
                 )+
-                let (scrape, kept) = (Mutex::default(), FrequentSeries::default());
-                Self { registry, scrape, kept, $($field,)+ }
+                let metrics = Self {
+                    registry,
+                    scrape: Mutex::default(),
+                    kept: FrequentSeries::default(),
+                    export_failures: ExportFailures::default(),
+                    $($field,)+
+                };
+                metrics.create_fixed_series();
+                metrics
             }
         }
     };
@@ -67,6 +78,8 @@ metrics! {
     requests: Family<Labels<3>, Counter> = "requests";
     /// Time from a request's head to the end of its response.
     request_duration: Family<Labels<1>, Histogram> = "request_duration_seconds", duration_histograms();
+    /// Errors of hookgate's own that agents received, by reason.
+    errors: Family<Labels<1>, Counter> = "errors";
     /// Hook runs, by event, hook and status.
     hook_runs: Family<Labels<3>, Counter> = "hook_runs";
     /// Duration of hook runs, by event and hook.

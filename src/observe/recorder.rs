@@ -5,6 +5,7 @@
 //! that happens is one [`ExchangeEvent`]. To add a sink, implement [`Sink`] and add it in
 //! `state/recorders.rs`.
 
+mod asked_hooks;
 mod event;
 mod exchange;
 mod header_summary;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Weak};
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
+    asked_hooks::{AskedHooks, PendingEvent},
     event::{
         BodyPart, BodySide, ChunkFacts, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent,
         PlanSummary, PlannedRule,

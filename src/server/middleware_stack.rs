@@ -15,6 +15,7 @@ use http::{HeaderValue, Version, header};
 use super::handler::{Handler, HandlerResponse, route};
 use crate::{
     api::events,
+    auth::Identity,
     dialect::{self, RequestLine},
     error::{ApiError, ErrorReason},
     middleware::{
@@ -67,6 +68,10 @@ impl MiddlewareStack {
             Ok(Err(response)) => (response, None),
             Err(panic) => (panic_response(&*panic), None),
         };
+        if let Some(error) = response.extensions().get::<ApiError>() {
+            let metrics = &self.app.resources.metrics;
+            metrics.record_error(error.reason().as_str());
+        }
         if let Some((audit, rejected)) = rejected {
             rejected.record(&audit, ListenerKind::Agents, &id, &response);
         }
@@ -105,18 +110,30 @@ impl MiddlewareStack {
         };
         let (authenticated, caller) = authenticate(resources, snapshot, kind, &mut request).await?;
         let admitted = in_flight.admit(&request);
-        admitted.map_err(IntoResponse::into_response)?;
+        admitted.map_err(|error| error_of_caller(error, &authenticated.identity))?;
         let caller = caller.map(Arc::new);
         let response = if kind == RequestKind::Event {
+            let identity = Arc::clone(&authenticated.identity);
             request.extensions_mut().insert(authenticated);
             request.extensions_mut().insert(caller.clone());
             // Boxed, so that the future of a model call has no space for it.
-            Box::pin(route(self.events.clone(), *request)).await
+            let mut response = Box::pin(route(self.events.clone(), *request)).await;
+            if response.extensions().get::<ApiError>().is_some() {
+                response.extensions_mut().insert(identity.caller());
+            }
+            response
         } else {
             proxy::handle(&self.app, authenticated, request).await
         };
         Ok((response, Some((in_flight, caller))))
     }
+}
+
+/// Returns the response for an error, with the caller for the decision log.
+fn error_of_caller(error: ApiError, identity: &Identity) -> Response {
+    let mut response = error.into_response();
+    response.extensions_mut().insert(identity.caller());
+    response
 }
 
 /// Checks for HTTP/1.1 or HTTP/2. With older versions, a stream that breaks off looks

@@ -54,16 +54,17 @@ impl App {
     }
 
     /// Builds an application like [`Self::new`], whose config can be reloaded from `source`, which
-    /// has read it. Stores its revision.
+    /// has read it.
     ///
     /// # Errors
     ///
-    /// Returns an error like [`Self::new`], or if the revision cannot be stored.
+    /// Returns an error like [`Self::new`].
     pub async fn with_reloads(
         config: Config,
         resources: AppResources,
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
+        tracing::info!(config.version = config.version, "config loaded");
         revisions::log_warnings(&config);
         Box::pin(Self::build(config, resources, Some(source))).await
     }
@@ -79,9 +80,6 @@ impl App {
             end_tasks(&resources.tasks).await;
         }
         let snapshot = snapshot?;
-        if let Some(source) = &source {
-            source.store(&snapshot.config, &ReloadCause::Start.to_string(), None)?;
-        }
         let mut revisions = Revisions::default();
         revisions.add(revision(&snapshot, ReloadCause::Start));
         let reloads = ReloadState {
@@ -95,6 +93,18 @@ impl App {
             resources: Arc::new(resources),
             reloads: Arc::new(reloads),
         })
+    }
+
+    /// Stores the revision of the config of the start, once nothing else can refuse the start.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be stored; the one that was in use before stays.
+    pub fn store_start(&self) -> Result<(), BuildError> {
+        if let Some(source) = &self.reloads.source {
+            source.store(&self.reloads.start, &ReloadCause::Start.to_string(), None)?;
+        }
+        Ok(())
     }
 
     /// Starts background tasks and prewarmed hook processes. Needs a runtime.
@@ -216,6 +226,12 @@ impl App {
         self.reloads.source.as_ref()?.active()
     }
 
+    /// Returns the settings of the config in use that take effect at the next start only.
+    pub fn settings_for_restart(&self) -> Vec<&'static str> {
+        let snapshot = self.snapshot();
+        snapshot.config.settings_for_restart(&self.reloads.start)
+    }
+
     /// Returns the config of a version that is or was in use. Blocks.
     ///
     /// # Errors
@@ -314,7 +330,8 @@ impl App {
     fn record_reload(&self, cause: ReloadCause, reloaded: &Result<(), ReloadError>) {
         let outcome = match reloaded {
             Ok(()) => {
-                tracing::info!("config reloaded");
+                let version = &self.snapshot().config.version;
+                tracing::info!(config.version = version, "config reloaded");
                 ReloadOutcome::Applied
             }
             Err(error) => {

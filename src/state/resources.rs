@@ -9,6 +9,7 @@ use crate::{
     audit_log::OpenLogs,
     auth::{AdminAccess, AuthState},
     config::TraceSettings,
+    error::ErrorReason,
     hook::Tracer,
     observe::{BundleStatuses, Metrics, trace::TraceStore},
     policy::SessionCounters,
@@ -66,6 +67,7 @@ pub struct AppResources {
 impl Default for AppResources {
     fn default() -> Self {
         let metrics: Arc<Metrics> = Arc::default();
+        metrics.create_errors(ErrorReason::ALL.iter().map(|reason| reason.as_str()));
         let trace = TraceStore::new(&TraceSettings::default(), Arc::clone(&metrics));
         Self {
             metrics,

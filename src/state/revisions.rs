@@ -113,11 +113,10 @@ pub(super) fn check_start_settings(start: &Config, config: &Config) -> Result<()
     let bound = (start.listen, start.admin.listen);
     let checked = config.check_bound_addresses(bound.0, bound.1);
     checked.map_err(|error| ReloadError(error.to_string()))?;
-    if (config.listen, config.admin.listen) != bound {
-        tracing::warn!("listener addresses changed; restart to apply");
-    }
-    if config.log != start.log {
-        tracing::warn!("log settings changed; restart to apply");
+    let changed = config.settings_for_restart(start);
+    if !changed.is_empty() {
+        let settings = changed.join(", ");
+        tracing::warn!(settings, "settings changed; restart to apply");
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     audit_log::{AuditError, AuditLog},
     auth::Authenticator,
-    config::{Config, ConfigError, Problem, SourceSpan, StoreMode, StoreSettings},
+    config::{BUILTIN, Config, ConfigError, Problem, SourceSpan, StoreMode, StoreSettings},
     dialect::{
         Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
     },
@@ -268,7 +268,18 @@ impl Snapshot {
             resources.tasks.spawn(refresh);
         });
         self.engine.start();
+        self.create_hook_runs();
         self.start_candidate(&resources.tasks);
+    }
+
+    /// Creates the series of runs of all hooks, so that the first failure is an increase.
+    fn create_hook_runs(&self) {
+        let rules = self.engine.table().rules().iter();
+        for rule in rules.filter(|rule| rule.kind != BUILTIN && !rule.disabled) {
+            for event in &rule.events {
+                self.metrics.create_hook_runs(*event, &rule.name);
+            }
+        }
     }
 }
 

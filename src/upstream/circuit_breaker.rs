@@ -39,6 +39,7 @@ pub(super) struct CallGuard {
 impl CircuitBreaker {
     pub(super) fn new(settings: CircuitSettings, name: String, metrics: Arc<Metrics>) -> Arc<Self> {
         metrics.circuit_breaker_closed(&name);
+        metrics.create_upstream_failures(&name);
         Arc::new(Self {
             settings,
             name,

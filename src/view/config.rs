@@ -33,6 +33,8 @@ pub struct ConfigView {
     pub sections: Vec<SectionView>,
     /// Settings that are valid but probably not intended.
     pub warnings: Vec<String>,
+    /// Settings that a reload has changed, and that take effect at the next start only.
+    pub needs_restart: Vec<&'static str>,
     /// Configs that are or were in use, newest first. Of many, the last ones.
     pub revisions: Vec<RevisionView>,
     /// Rollout of another config, if there is one.
@@ -182,6 +184,7 @@ pub fn current(app: &App) -> ConfigView {
         file_version: promoted.map(|active| active.file),
         sections: sections.collect(),
         warnings: warnings.map(|warning| warning.to_string()).collect(),
+        needs_restart: app.settings_for_restart(),
         revisions: revisions(app),
         rollout: rollout(&snapshot),
         bundles: bundles(app),

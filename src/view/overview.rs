@@ -8,9 +8,10 @@ use utoipa::ToSchema;
 
 use super::config::applied;
 use crate::{
-    config::StoreSettings,
+    config::{Config, StoreSettings},
     dialect::Api,
     hook,
+    observe::{Export, Metrics},
     state::{App, Snapshot},
     timestamp::rfc3339,
 };
@@ -39,6 +40,9 @@ pub struct Overview {
     /// The decision log, if it is written to a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_log: Option<DecisionLogStatus>,
+    /// Signals that the OTLP collector is sent, if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub otlp: Vec<OtlpStatus>,
 }
 
 /// A hook that could deny something but lets it pass when it fails.
@@ -94,6 +98,50 @@ pub struct DecisionLogStatus {
     pub lines: u64,
     /// Records that are missing, because they could not be written.
     pub dropped_lines: u64,
+    /// Its HTTP sink, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sink: Option<SinkStatus>,
+}
+
+/// State of the decision log's HTTP sink.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SinkStatus {
+    /// Written lines that are not sent yet.
+    pub lag_lines: i64,
+    /// Lines that were sent since the start of the process.
+    pub sent_lines: u64,
+    /// Lines that the endpoint refused for good.
+    pub refused_lines: u64,
+    /// Lines that rotation removed before they were sent.
+    pub lost_lines: u64,
+    /// Last failed attempt since the start of the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<ExportFailureView>,
+}
+
+/// State of the export of one signal to the OTLP collector.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OtlpStatus {
+    /// Signal: `traces` or `logs`.
+    pub signal: &'static str,
+    /// Spans or log records that were sent since the start of the process.
+    pub sent: u64,
+    /// Those that were dropped.
+    pub dropped: u64,
+    /// Last failed attempt since the start of the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<ExportFailureView>,
+}
+
+/// Failed attempt to send lines, spans or log records.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ExportFailureView {
+    /// Time of the attempt: RFC 3339 in UTC.
+    pub time: String,
+    /// Reason why it failed.
+    pub error: String,
+    /// True if no attempt has succeeded since.
+    pub is_current: bool,
 }
 
 /// Returns the state of the gateway.
@@ -132,12 +180,52 @@ pub fn overview(app: &App) -> Overview {
             },
             failures: metrics.session_store_failures.get(),
         },
-        decision_log: config.audit.as_ref().map(|_| DecisionLogStatus {
+        decision_log: config.audit.as_ref().map(|audit| DecisionLogStatus {
             failing: metrics.audit_failing.get() != 0,
             lines: metrics.audit_lines.get(),
             dropped_lines: metrics.audit_dropped_lines.get(),
+            sink: audit.sink.as_ref().map(|_| sink(metrics)),
         }),
+        otlp: otlp(config, metrics),
     }
+}
+
+fn sink(metrics: &Metrics) -> SinkStatus {
+    SinkStatus {
+        lag_lines: metrics.audit_sink_lag.get(),
+        sent_lines: metrics.sink_lines("sent"),
+        refused_lines: metrics.sink_lines("refused"),
+        lost_lines: metrics.sink_lines("lost"),
+        last_failure: last_failure(metrics, Export::AuditSink),
+    }
+}
+
+/// Returns the state of each signal that the collector is sent.
+fn otlp(config: &Config, metrics: &Metrics) -> Vec<OtlpStatus> {
+    let Some(collector) = &config.telemetry.otlp else {
+        return Vec::new();
+    };
+    let signals = [
+        (collector.traces, "traces", Export::Traces),
+        (collector.logs, "logs", Export::Logs),
+    ];
+    let sent = signals.into_iter().filter(|(is_sent, ..)| *is_sent);
+    let statuses = sent.map(|(_, signal, export)| OtlpStatus {
+        signal,
+        sent: metrics.exported(signal, "sent"),
+        dropped: metrics.exported(signal, "dropped"),
+        last_failure: last_failure(metrics, export),
+    });
+    statuses.collect()
+}
+
+fn last_failure(metrics: &Metrics, export: Export) -> Option<ExportFailureView> {
+    let failure = metrics.export_failures.last(export)?;
+    Some(ExportFailureView {
+        time: rfc3339(failure.time),
+        error: failure.error,
+        is_current: failure.is_current,
+    })
 }
 
 /// Returns the configured upstreams, and every fallback whose circuit breaker is open.

@@ -207,6 +207,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_requests counter
     # HELP hookgate_request_duration_seconds Time from a request's head to the end of its response.
     # TYPE hookgate_request_duration_seconds histogram
+    # HELP hookgate_errors Errors of hookgate's own that agents received, by reason.
+    # TYPE hookgate_errors counter
     # HELP hookgate_hook_runs Hook runs, by event, hook and status.
     # TYPE hookgate_hook_runs counter
     # HELP hookgate_hook_duration_seconds Duration of hook runs, by event and hook.
@@ -217,6 +219,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_denials counter
     # HELP hookgate_config_info Version of the config in use.
     # TYPE hookgate_config_info gauge
+    # HELP hookgate_config_reloads Config reloads, by outcome.
+    # TYPE hookgate_config_reloads counter
     # HELP hookgate_config_last_reload_successful Result of the last config reload: 1 if it succeeded, 0 if it was rejected.
     # TYPE hookgate_config_last_reload_successful gauge
     # HELP hookgate_in_flight Requests in flight, once they are authenticated and their body is received.
@@ -227,6 +231,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_buffered_bytes gauge
     # HELP hookgate_connections Open connections on all listeners.
     # TYPE hookgate_connections gauge
+    # HELP hookgate_connections_rejected Connections rejected or closed early, by reason.
+    # TYPE hookgate_connections_rejected counter
     # HELP hookgate_hook_processes Hook processes that are running.
     # TYPE hookgate_hook_processes gauge
     # HELP hookgate_session_lookups Session lookups, by result and by how the session is identified.
@@ -239,22 +245,32 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_limits_shared gauge
     # HELP hookgate_fleet_store_failures Failed requests to the Redis of shared limits and heartbeats.
     # TYPE hookgate_fleet_store_failures counter
+    # HELP hookgate_auth_failures Requests rejected because authentication failed, by reason.
+    # TYPE hookgate_auth_failures counter
     # HELP hookgate_audit_lines Records written to the decision log.
     # TYPE hookgate_audit_lines counter
     # HELP hookgate_audit_dropped_lines Records missing from the decision log because it could not be written.
     # TYPE hookgate_audit_dropped_lines counter
     # HELP hookgate_audit_failing State of the decision log: 1 if writing it fails, 0 otherwise.
     # TYPE hookgate_audit_failing gauge
+    # HELP hookgate_audit_sink_lines Lines of the decision log for its HTTP sink, by outcome.
+    # TYPE hookgate_audit_sink_lines counter
     # HELP hookgate_audit_sink_lag_lines Written lines of the decision log that its HTTP sink has not sent yet.
     # TYPE hookgate_audit_sink_lag_lines gauge
+    # HELP hookgate_audit_sink_failures Failed attempts of the decision log's HTTP sink, by reason.
+    # TYPE hookgate_audit_sink_failures counter
     # HELP hookgate_recording_exchanges Exchanges written to recordings.
     # TYPE hookgate_recording_exchanges counter
     # HELP hookgate_recording_dropped Exchanges missing from recordings, for lack of memory or because writing failed.
     # TYPE hookgate_recording_dropped counter
     # HELP hookgate_recording_failures Failures to write recordings or to remove old ones.
     # TYPE hookgate_recording_failures counter
+    # HELP hookgate_otlp_items Spans and log records for the OTLP collector, by signal and outcome.
+    # TYPE hookgate_otlp_items counter
     # HELP hookgate_circuit_breaker_open State of the circuit breaker of an upstream: 1 if open, 0 if closed.
     # TYPE hookgate_circuit_breaker_open gauge
+    # HELP hookgate_upstream_failures Failures of upstreams, by reason.
+    # TYPE hookgate_upstream_failures counter
     # HELP hookgate_trace_lost_rows Records of the live trace that slow subscribers lost.
     # TYPE hookgate_trace_lost_rows counter
     # HELP hookgate_trace_dropped_details Details of calls that the live trace did not keep for lack of memory.
@@ -263,12 +279,16 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_trace_dropped_records counter
     # HELP hookgate_rollout_share_percent Share of the sessions under the config that is rolled out, in percent.
     # TYPE hookgate_rollout_share_percent gauge
+    # HELP hookgate_rollout_calls Calls and reported events during a rollout, by config.
+    # TYPE hookgate_rollout_calls counter
     # HELP hookgate_rollout_aborts Rollouts that a difference of the two configs has ended.
     # TYPE hookgate_rollout_aborts counter
     # HELP hookgate_shadow_running State of the shadow: 1 if it is running, 0 otherwise.
     # TYPE hookgate_shadow_running gauge
     # HELP hookgate_shadow_dropped Exchanges that the shadow did not judge, because its queue or memory was full.
     # TYPE hookgate_shadow_dropped counter
+    # HELP hookgate_shadow_ends Ends of shadows, by reason.
+    # TYPE hookgate_shadow_ends counter
     # HELP hookgate_trace_bytes Bytes that the live trace holds, exchanges in flight included.
     # TYPE hookgate_trace_bytes gauge
     # EOF
@@ -362,4 +382,29 @@ async fn metrics_are_compressed_for_clients_that_accept_it() {
     assert_eq!(plain.header("content-encoding"), "");
     assert_eq!(compressed.header("content-encoding"), "gzip");
     assert!(compressed.body.len() < plain.body.len() / 2);
+}
+
+#[tokio::test]
+async fn counters_with_fixed_labels_exist_at_0_before_anything_is_counted() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeModel", hook::command("guard", "exit 0"))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+
+    for series in [
+        r#"errors_total{reason="OVERLOADED"}"#,
+        r#"auth_failures_total{reason="unknown"}"#,
+        r#"connections_rejected_total{reason="limit"}"#,
+        r#"config_reloads_total{outcome="rejected"}"#,
+        r#"denials_total{event="BeforeTool"}"#,
+        r#"hook_runs_total{event="BeforeModel",hook="guard",status="failed"}"#,
+        r#"upstream_failures_total{upstream="gemini",reason="timeout"}"#,
+        r#"audit_sink_lines_total{outcome="lost"}"#,
+        r#"audit_sink_failures_total{reason="disk"}"#,
+        r#"otlp_items_total{signal="logs",outcome="dropped"}"#,
+        r#"rollout_calls_total{config="candidate"}"#,
+        r#"shadow_ends_total{reason="panic"}"#,
+    ] {
+        let series = format!("hookgate_{series}");
+        assert_eq!(gateway.operator().metric(&series).await, 0, "{series}");
+    }
 }

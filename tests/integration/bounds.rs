@@ -302,6 +302,8 @@ async fn a_request_over_the_in_flight_limit_is_refused_before_it_is_read() {
         assert_refused(&refused, 503, "OVERLOADED");
         assert_eq!(refused.header("retry-after"), "1");
     }
+    let errors = r#"hookgate_errors_total{reason="OVERLOADED"}"#;
+    assert_eq!(gate.operator().metric(errors).await, 2);
     assert_eq!(gate.operator().get("/healthz").await.status, 200);
     for call in calls {
         call.abort();

@@ -15,6 +15,7 @@ use hookgate::{
     state::ConfigSource,
 };
 use rustix::process::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::harness::{
@@ -286,20 +287,36 @@ async fn guards_that_a_reload_removes_are_logged() {
 }
 
 #[tokio::test]
-async fn changed_settings_of_the_log_need_a_restart() {
+async fn changed_settings_of_the_start_are_listed_until_they_are_taken_back() {
     let gate = Reloadable::start(write_config_file).await;
+    let needs_restart = async || {
+        let config = gate.operator.get("/config").await.json();
+        config["needs_restart"].clone()
+    };
+    assert_eq!(needs_restart().await, json!([]));
 
-    gate.write("log: { level: debug }");
+    gate.write("log: { level: debug }\nlimits: { connections: 100, body: 1MiB }");
     gate.wait_for_metric(&format!("{APPLIED} 1")).await;
 
+    assert_eq!(
+        needs_restart().await,
+        json!(["limits.connections", "log.level"])
+    );
+    let page = gate.operator.get("/console/config").await;
+    let listed = page
+        .text()
+        .contains("<li><code>limits.connections</code></li>");
+    assert!(listed, "{}", page.text());
+    gate.write("");
+    gate.wait_for_metric(&format!("{APPLIED} 2")).await;
+    assert_eq!(needs_restart().await, json!([]));
     let Reloadable { served, .. } = gate;
     served.terminate();
     let ended = tokio::task::spawn_blocking(move || served.ended(TEST_TIMEOUT));
     let (_, log) = ended.await.unwrap();
-    assert!(
-        log.contains("log settings changed; restart to apply"),
-        "{log}"
-    );
+    let line = log.lines().find(|line| line.contains("restart to apply"));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("limits.connections, log.level"), "{line}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod rollouts;
 
 use std::{
     fs,
+    net::TcpListener,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -110,4 +111,28 @@ fn write_config(folder: &Path, upstream: &Upstream, word: &str) {
         upstream.addr
     );
     fs::write(folder.join("hookgate.yaml"), config).unwrap();
+}
+
+#[tokio::test]
+async fn a_start_that_fails_leaves_the_revision_that_was_in_use() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    gateway.served.kill();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    write_config(gateway.folder.path(), &gateway.upstream, "banana");
+
+    let addr = taken.local_addr().unwrap().to_string();
+    let command = ["serve", "--config", "hookgate.yaml", "--listen", &addr];
+    let (code, _, error) = run(&command, gateway.folder.path());
+
+    assert_ne!(code, 0);
+    assert!(error.contains("cannot listen on"), "{error}");
+    assert_eq!(gateway.active_revision()["revision"], apple.as_str());
+    let (_, tried) = error.split_once("config loaded config.version=").unwrap();
+    let tried = tried.split_whitespace().next().unwrap().trim_matches('"');
+    write_config(gateway.folder.path(), &gateway.upstream, "apple");
+    gateway.restart();
+    let (_, history, _) = gateway.run_config_command(&["history"]);
+    assert!(history.contains(&apple), "{history}");
+    assert!(!history.contains(tried), "{tried}: {history}");
 }

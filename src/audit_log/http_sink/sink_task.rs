@@ -19,7 +19,7 @@ use super::{
     endpoint::{SendError, SinkEndpoint},
     progress,
 };
-use crate::observe::Metrics;
+use crate::observe::{Export, Metrics};
 
 /// Maximum time for which the first line of a batch waits for further lines.
 const LINGER: Duration = Duration::from_secs(1);
@@ -195,6 +195,7 @@ impl SinkTask {
             );
         }
         if std::mem::take(&mut self.is_failing) {
+            self.metrics.export_failures.end(Export::AuditSink);
             tracing::info!("audit sink: sending recovered");
         }
         self.position = Some(last.position.clone());
@@ -218,6 +219,8 @@ impl SinkTask {
 
     fn record_failure(&mut self, error: &SendError) {
         self.metrics.record_sink_failure(error.reason());
+        let failures = &self.metrics.export_failures;
+        failures.keep(Export::AuditSink, error.to_string());
         self.record_lag();
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(%error, "audit sink: sending failed");

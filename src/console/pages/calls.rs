@@ -185,11 +185,14 @@ fn in_flight_row(call: &InFlightCall) -> Markup {
             td { (call.session) }
             td { (call.action) }
             td {
-                @match (call.status, call.upstream) {
+                @if let Some(waiting) = &call.waits_for {
+                    "waits for " (waiting.event) " hooks for " (duration(waiting.elapsed_us.into())) ": "
+                    (waiting.hooks.join(", "))
+                } @else { @match (call.status, call.upstream) {
                     (0, "") => "before the model API",
                     (0, _) => "waits for the model API",
                     (status, _) => { (status) ", streams" }
-                }
+                } }
             }
         }
     }

@@ -56,6 +56,7 @@ pub(in crate::console) async fn show(
         @if let Some(refused) = &view.refused { (refused_reload(refused)) }
         @if view.refused.is_none() { (reload_result(fields.get(RELOADED))) }
         (reload_form(&principal))
+        (needs_restart(&view.needs_restart))
         @if !view.warnings.is_empty() {
             h2 { "Warnings" }
             ul { @for warning in &view.warnings { li { (warning) } } }
@@ -121,6 +122,17 @@ fn reload_form(principal: &AdminPrincipal) -> Markup {
             }
         } @else {
             p.hint { "Reloading needs the role " code { "operator" } "." }
+        }
+    }
+}
+
+fn needs_restart(settings: &[&str]) -> Markup {
+    html! {
+        @if !settings.is_empty() {
+            div.problem role="status" {
+                strong { "Restart to apply" } ": these settings have changed since the start, and take effect at the next one."
+                ul { @for setting in settings { li { code { (setting) } } } }
+            }
         }
     }
 }

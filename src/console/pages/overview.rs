@@ -11,7 +11,7 @@ use crate::{
     observe::trace::{DenialGroup, TraceStatus},
     state::App,
     view::{
-        overview::{self, Overview},
+        overview::{self, ExportFailureView, OtlpStatus, Overview, SinkStatus},
         rules::{self, RuleRemark, RuleView},
     },
 };
@@ -34,6 +34,7 @@ pub(in crate::console) async fn show(State(app): State<App>) -> Page {
             (upstreams(&overview))
             (session_store(&overview))
             (decision_log(&overview))
+            (otlp(&overview.otlp))
         }
     };
     Page::new("Overview", body).under("/console/")
@@ -152,7 +153,47 @@ fn decision_log(overview: &Overview) -> Markup {
                 } }
             }
             @if !log.failing && log.dropped_lines == 0 { p { (badge(BadgeKind::Good, "complete")) } }
+            @if let Some(sink) = &log.sink { (sink_status(sink)) }
         },
     };
     card("Decision log", &content)
+}
+
+fn sink_status(sink: &SinkStatus) -> Markup {
+    html! {
+        p { "HTTP sink: " (sink.sent_lines) " sent, " (sink.lag_lines) " not sent yet" }
+        @if sink.refused_lines > 0 {
+            p { (badge(BadgeKind::Bad, &format!("{} records refused by the sink", sink.refused_lines))) }
+        }
+        @if sink.lost_lines > 0 {
+            p { (badge(BadgeKind::Bad, &format!("{} records lost before they were sent", sink.lost_lines))) }
+        }
+        (export_failure(sink.last_failure.as_ref()))
+    }
+}
+
+fn export_failure(failure: Option<&ExportFailureView>) -> Markup {
+    html! {
+        @if let Some(failure) = failure {
+            @if failure.is_current { p { (badge(BadgeKind::Bad, "sending fails")) } }
+            p.muted { "Last failure at " (failure.time) ": " (failure.error) }
+        } @else { p { (badge(BadgeKind::Good, "no failures")) } }
+    }
+}
+
+/// Shows what the collector is sent, if there is one.
+fn otlp(statuses: &[OtlpStatus]) -> Markup {
+    if statuses.is_empty() {
+        return Markup::default();
+    }
+    let content = html! {
+        @for status in statuses {
+            p { (status.signal) ": " (status.sent) " sent" }
+            @if status.dropped > 0 {
+                p { (badge(BadgeKind::Bad, &format!("{} {} dropped", status.dropped, status.signal))) }
+            }
+            (export_failure(status.last_failure.as_ref()))
+        }
+    };
+    card("OTLP collector", &content)
 }

@@ -20,7 +20,7 @@ use url::Url;
 use super::encode::{Envelope, Signal};
 use crate::{
     mutex::Mutex,
-    observe::metrics::Metrics,
+    observe::{export_failures::Export, metrics::Metrics},
     service_client::{ClientError, RequestError, client_builder},
 };
 
@@ -270,6 +270,13 @@ impl SendTask {
     fn log_health(&mut self, error: Option<&RequestError>) {
         let signal = self.state.signal.as_str();
         let was_failing = std::mem::replace(&mut self.failing, error.is_some());
+        let failures = &self.state.metrics.export_failures;
+        let export = Export::of_signal(signal);
+        match error {
+            Some(error) => failures.keep(export, error.to_string()),
+            None if was_failing => failures.end(export),
+            None => (),
+        }
         match error {
             Some(error) if !was_failing => {
                 tracing::warn!(otlp.signal = signal, %error, "OTLP export failed");

@@ -84,7 +84,7 @@ pub enum ExchangeEvent<'a> {
         /// and the number of equal runs.
         runs: &'a [(HookRun, u64)],
     },
-    /// Hooks received a chunk.
+    /// Hooks are about to receive a chunk.
     ChunkToHooks,
     /// Parts of outputs were ignored.
     OutputIgnored(&'a [Diagnostic]),

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::event::{ExchangeAction, ExchangeEnd, ExchangeEvent};
+use super::{
+    asked_hooks::AskedHooks,
+    event::{ExchangeAction, ExchangeEnd, ExchangeEvent},
+};
 use crate::event::{Caller, Context, Trace};
 
 /// The summary of one request so far.
@@ -43,6 +46,8 @@ pub struct Exchange {
     pub end: ExchangeEnd,
     /// Time from the request's head to the end of the response; zero until then.
     pub elapsed: Duration,
+    /// Hooks that have not answered yet. Known only if a sink needs plans.
+    pub asked: AskedHooks,
     started: Instant,
 }
 
@@ -66,6 +71,7 @@ impl Exchange {
             chunks: 0,
             end: ExchangeEnd::Disconnected,
             elapsed: Duration::ZERO,
+            asked: AskedHooks::default(),
             started: Instant::now(),
         }
     }
@@ -117,7 +123,20 @@ impl Exchange {
             ExchangeEvent::SessionFound { id, .. } => (*id).clone_into(&mut self.session_id),
             ExchangeEvent::ModelChanged(model) => (*model).clone_into(&mut self.model),
             ExchangeEvent::ActionTaken(action) => self.action = self.action.max(*action),
-            ExchangeEvent::ChunkToHooks => self.chunks += 1,
+            ExchangeEvent::Planned {
+                event,
+                plan,
+                asked,
+                is_skipped: false,
+            } => self.asked.add(*event, plan.started, asked),
+            ExchangeEvent::HookFinished { event, run } => self.asked.finish(*event, run.rule),
+            ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
+                self.asked.end(decision);
+            }
+            ExchangeEvent::ChunkToHooks => {
+                self.chunks += 1;
+                self.asked.ask_about_chunk();
+            }
             ExchangeEvent::UpstreamSelected(target) => self.upstream = target,
             ExchangeEvent::Failed { reason, status } => {
                 self.action = ExchangeAction::Error;

@@ -8,7 +8,7 @@ use crate::{
     observe::metrics::Metrics,
 };
 
-/// Counts requests, hook runs, denials and session lookups.
+/// Counts requests, hook runs, denials, session lookups and streams that an error breaks off.
 #[derive(Debug)]
 pub struct MetricsSink(pub Arc<Metrics>);
 
@@ -42,6 +42,7 @@ impl Sink for MetricsSink {
             ExchangeEvent::SessionFound {
                 match_kind, source, ..
             } => metrics.record_session_lookup(match_kind, source),
+            ExchangeEvent::StreamAborted { reason } => metrics.record_error(reason),
             ExchangeEvent::Finished => {
                 let action = exchange.action.as_str();
                 let (operation, status) = (exchange.operation, exchange.status);

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{
     observe::{
-        recorder::{Exchange, InFlightExchanges},
+        recorder::{Exchange, InFlightExchanges, PendingEvent},
         trace::filter::TraceFilter,
     },
     timestamp::{now_ms, rfc3339_ms},
@@ -52,6 +52,20 @@ pub struct InFlightCall {
     pub status: u16,
     /// Strictest action of policies and hooks so far.
     pub action: &'static str,
+    /// Hooks that the call waits for; absent if it waits for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<InFlightHooks>,
+}
+
+/// Hooks that a call in flight waits for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct InFlightHooks {
+    /// Name of the event.
+    pub event: &'static str,
+    /// Names of the hooks that have not answered yet.
+    pub hooks: Vec<String>,
+    /// Time for which the call has waited for them, in microseconds.
+    pub elapsed_us: u32,
 }
 
 impl InFlightCalls {
@@ -99,6 +113,19 @@ impl InFlightCall {
             upstream: exchange.upstream,
             status: exchange.status,
             action: exchange.action.as_str(),
+            waits_for: exchange.asked.pending().map(InFlightHooks::from),
+        }
+    }
+}
+
+impl From<PendingEvent<'_>> for InFlightHooks {
+    fn from(pending: PendingEvent<'_>) -> Self {
+        let elapsed = pending.since.elapsed().as_micros();
+        let hooks = pending.hooks.into_iter();
+        Self {
+            event: pending.event.as_str(),
+            hooks: hooks.map(str::to_owned).collect(),
+            elapsed_us: u32::try_from(elapsed).unwrap_or(u32::MAX),
         }
     }
 }

@@ -178,7 +178,6 @@ impl<'a> ResponseFilter<'a> {
         if !self.plan.hooks.is_empty() && chunk.has_content() {
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
             runs.extend(Box::pin(self.call_hooks(&chunk)).await?);
-            self.context.record(&ExchangeEvent::ChunkToHooks);
             if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
                 return Ok(Break(refusal));
             }
@@ -199,6 +198,7 @@ impl<'a> ResponseFilter<'a> {
             llm_request: Arc::clone(&self.llm_request),
             llm_response: chunk.read()?,
         };
+        self.context.record(&ExchangeEvent::ChunkToHooks);
         Ok(run_hooks(&self.plan, self.scope(), &mut event, document.as_deref()).await)
     }
 

@@ -166,6 +166,41 @@ async fn a_rate_limited_caller_is_logged() {
 }
 
 #[tokio::test]
+async fn a_rejected_event_has_its_caller_and_a_rejected_admin_request_its_user() {
+    let upstream = Upstream::mock().await;
+    let config = format!(
+        "{AUDIT}auth: {{ keys: [{{ name: team-a, sha256: {} }}] }}\n\
+         admin: {{ listen: 127.0.0.1:0, users: [\n\
+         {{ name: vera, token: {{ file: vera }}, roles: [viewer] }}] }}\n",
+        hash("a-key")
+    );
+    let gate = TestGateway::with_files(&upstream, &config, &[("vera", "vera-token")]).await;
+    let agent = gate.agent().sending("x-hookgate-key", "a-key");
+    let operator = gate
+        .operator()
+        .sending("authorization", "Bearer vera-token");
+
+    let event = agent
+        .report(&json!({ "hook_event_name": "Made-up" }), "")
+        .await;
+    let reload = operator.post("/reload", "").await;
+
+    assert_eq!((event.status, reload.status), (400, 403));
+    let lines = stop_and_read_log(gate).await;
+    let rejected = lines.iter().filter(|line| line["kind"] == "rejected");
+    let callers: Vec<(&Value, &Value)> = rejected
+        .map(|line| (&line["error"], &line["caller"]["name"]))
+        .collect();
+    assert_eq!(
+        callers,
+        [
+            (&json!("BAD_EVENT"), &json!("team-a")),
+            (&json!("ROLE_REQUIRED"), &json!("vera"))
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_call_aborted_by_the_drain_timeout_is_logged_as_aborted() {
     let upstream = Upstream::raw(|_, mut socket| async move {
         let head = chunked_head("text/event-stream");

@@ -14,9 +14,11 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use serde_json::value::RawValue;
+use serde_json::{Value, json, value::RawValue};
 
-use crate::harness::{Agent, ReceivedRequest, TEST_TIMEOUT, Upstream, respond, run_with_input};
+use crate::harness::{
+    Agent, Browser, ReceivedRequest, TEST_TIMEOUT, TestGateway, Upstream, respond, run_with_input,
+};
 
 /// Endpoint that receives JSON arrays of lines and responds with a status.
 struct Sink {
@@ -114,4 +116,42 @@ async fn wait_for_metric(operator: &Agent, name: &str, value: u64) {
 /// Waits until the endpoint has received every line.
 async fn wait_until_caught_up(operator: &Agent) {
     wait_for_metric(operator, "hookgate_audit_sink_lag_lines", 0).await;
+}
+
+#[tokio::test]
+async fn the_overview_has_the_state_and_the_last_failure_of_the_sink() {
+    let (upstream, sink) = (Upstream::mock().await, Sink::start().await);
+    sink.respond_with(503);
+    let config = format!("audit: {{ path: audit.jsonl, {} }}\n", sink.setting(""));
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let operator = gateway.operator();
+    let status = async || operator.get("/overview").await.json()["decision_log"]["sink"].clone();
+    let until = async |is_met: &dyn Fn(&Value) -> bool| {
+        let deadline = Instant::now() + 4 * TEST_TIMEOUT;
+        loop {
+            let found = status().await;
+            if is_met(&found) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "{found:#}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+
+    let failing = until(&|sink| sink["last_failure"]["is_current"] == true).await;
+    let page = Browser::at(&gateway).get("/console/").await.html;
+    sink.respond_with(200);
+    let recovered = until(&|sink| sink["last_failure"]["is_current"] == false).await;
+
+    assert_eq!(
+        (&failing["sent_lines"], &failing["lag_lines"]),
+        (&json!(0), &json!(1))
+    );
+    let error = failing["last_failure"]["error"].as_str().unwrap();
+    assert!(error.contains("503"), "{error}");
+    assert!(
+        page.contains(error) && page.contains("sending fails"),
+        "{page}"
+    );
+    assert_eq!(recovered["sent_lines"], json!(1));
 }

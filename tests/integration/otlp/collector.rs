@@ -11,11 +11,12 @@ use std::{
 };
 
 use hookgate::{config::Config, hook as hooks};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::{collector, spans, telemetry};
 use crate::harness::{
-    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, respond,
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, respond,
 };
 
 /// Waits until the metrics contain this text.
@@ -123,6 +124,35 @@ async fn rejected_spans_are_counted_as_dropped_and_not_retried() {
         gate.stop().await;
         assert_eq!(collector.requests().len(), 1);
     }
+}
+
+#[tokio::test]
+async fn the_overview_has_what_the_collector_received_and_refused() {
+    let collector = Upstream::with(|_| respond(401, "application/json", "{}")).await;
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &telemetry(&collector, ", logs: false")).await;
+    let operator = gate.operator();
+
+    call(&gate.agent(), 2).await;
+    let line = r#"hookgate_otlp_items_total{signal="traces",outcome="dropped"} 2"#;
+    until_metric(&operator, line).await;
+
+    let overview = operator.get("/overview").await.json();
+    let [traces] = overview["otlp"].as_array().unwrap().as_slice() else {
+        panic!("{overview:#}");
+    };
+    assert_eq!(
+        (&traces["signal"], &traces["sent"], &traces["dropped"]),
+        (&json!("traces"), &json!(0), &json!(2))
+    );
+    let failure = &traces["last_failure"];
+    assert_eq!(failure["is_current"], json!(true));
+    assert!(
+        failure["error"].as_str().unwrap().contains("401"),
+        "{failure}"
+    );
+    let page = Browser::at(&gate).get("/console/").await.html;
+    assert!(page.contains("2 traces dropped"), "{page}");
 }
 
 // The collector needs a thread while this test blocks until the gateway has ended.

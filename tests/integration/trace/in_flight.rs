@@ -1,11 +1,13 @@
 //! Calls in flight.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
 use super::{MODEL, calls, until};
 use crate::harness::{
-    Browser, TestGateway, Upstream, chunked_head, next_chunk, prompt, wait_until_closed,
+    Browser, TestGateway, Upstream, chunked_head, hook, next_chunk, prompt, wait_until_closed,
     write_chunk,
 };
 
@@ -109,4 +111,35 @@ async fn calls_in_flight_can_be_filtered_and_unknown_filters_are_rejected() {
     }
     let wrong = operator.get("/calls/in_flight?colour=red").await;
     assert_eq!(wrong.status, 400);
+}
+
+#[tokio::test]
+async fn a_call_in_flight_has_the_hooks_that_it_waits_for() {
+    let waits = "until test -e go; do sleep 0.02; done";
+    for (event, path) in [
+        ("BeforeModel", "generateContent"),
+        ("AfterModel", "streamGenerateContent?alt=sse"),
+    ] {
+        let upstream = Upstream::mock().await;
+        let hooks = hook::config(&[
+            (event, hook::command("fast", "exit 0")),
+            (event, hook::command("slow", waits)),
+        ]);
+        let gateway = TestGateway::start(&upstream, &hooks).await;
+        let (agent, operator) = (gateway.agent(), gateway.operator());
+        let path = format!("/v1beta/models/{MODEL}:{path}");
+        let call = tokio::spawn(async move { agent.post(&path, prompt("hi").to_string()).await });
+
+        let waits_for_slow = |found: &Value| {
+            let waits_for = &found["calls"][0]["waits_for"];
+            waits_for["event"] == event && waits_for["hooks"] == json!(["slow"])
+        };
+        let found = until(&operator, "/calls/in_flight", waits_for_slow).await;
+        let page = Browser::at(&gateway).get("/console/calls").await.html;
+        fs::write(gateway.path("go"), "").unwrap();
+
+        assert!(found["calls"][0]["waits_for"]["elapsed_us"].as_u64() > Some(0));
+        assert!(page.contains(&format!("waits for {event} hooks")), "{page}");
+        assert_eq!(call.await.unwrap().status, 200);
+    }
 }

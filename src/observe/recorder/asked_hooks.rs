@@ -1,0 +1,205 @@
+//! Hooks that a request waits for.
+
+use std::time::Instant;
+
+use super::event::{EventDecision, PlannedRule};
+use crate::{
+    config::BUILTIN,
+    event::{EventName, RuleId},
+};
+
+/// Hooks that were asked. Policies are not listed: they answer at once.
+///
+/// Nothing is allocated for a request without hooks.
+#[derive(Debug, Default)]
+pub struct AskedHooks(Vec<AskedHook>);
+
+#[derive(Debug)]
+struct AskedHook {
+    event: EventName,
+    rule: RuleId,
+    name: String,
+    /// Time since which the request waits; `None` if the hook has answered.
+    since: Option<Instant>,
+}
+
+/// Event whose hooks a request waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingEvent<'a> {
+    /// Name of the event.
+    pub event: EventName,
+    /// Time since which the request waits.
+    pub since: Instant,
+    /// Names of the hooks that have not answered, in order.
+    pub hooks: Vec<&'a str>,
+}
+
+impl AskedHooks {
+    /// Returns the event whose hooks have not answered, if there is one.
+    pub fn pending(&self) -> Option<PendingEvent<'_>> {
+        let mut hooks = self.0.iter().filter_map(|hook| Some((hook, hook.since?)));
+        // Events of tools are fired while a chunk is decided.
+        let (last, since) = hooks.next_back()?;
+        let hooks = self.0.iter();
+        let hooks = hooks.filter(|hook| hook.event == last.event && hook.since.is_some());
+        Some(PendingEvent {
+            event: last.event,
+            since,
+            hooks: hooks.map(|hook| hook.name.as_str()).collect(),
+        })
+    }
+
+    /// Adds the hooks of an event. Those of chunks stay, because their event is planned once, and
+    /// those of an event that is fired at the same time.
+    pub(super) fn add(&mut self, event: EventName, since: Instant, asked: &[PlannedRule<'_>]) {
+        self.0.retain(|hook| match hook.event {
+            EventName::AfterModel => event != EventName::AfterModel,
+            _ => hook.since.is_some(),
+        });
+        let hooks = asked.iter().filter(|asked| asked.kind != BUILTIN);
+        let since = (event != EventName::AfterModel).then_some(since);
+        self.0.extend(hooks.map(|asked| AskedHook {
+            event,
+            rule: asked.rule,
+            name: asked.name.to_owned(),
+            since,
+        }));
+    }
+
+    /// Marks a hook as answered.
+    pub(super) fn finish(&mut self, event: EventName, rule: RuleId) {
+        let mut hooks = self.0.iter_mut();
+        let asked = |hook: &&mut AskedHook| {
+            hook.event == event && hook.rule == rule && hook.since.is_some()
+        };
+        if let Some(hook) = hooks.find(asked) {
+            hook.since = None;
+        }
+    }
+
+    /// Removes hooks of a decided event that were not called, because one before them denied it.
+    pub(super) fn end(&mut self, decision: &EventDecision<'_>) {
+        let event = decision.event;
+        let is_over = |hook: &AskedHook| match decision.plan {
+            _ if hook.event != event => false,
+            None => true,
+            Some(plan) => plan.sequential && hook.since == Some(plan.started),
+        };
+        for hook in self.0.iter_mut().filter(|hook| is_over(hook)) {
+            hook.since = None;
+        }
+    }
+
+    /// Marks the hooks of chunks as asked.
+    pub(super) fn ask_about_chunk(&mut self) {
+        if self.0.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let hooks = self.0.iter_mut();
+        for hook in hooks.filter(|hook| hook.event == EventName::AfterModel) {
+            hook.since = Some(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{Action, EventOrigin, HookOutput},
+        observe::recorder::PlanSummary,
+    };
+
+    const TOOL: EventName = EventName::BeforeTool;
+    const CHUNK: EventName = EventName::AfterModel;
+
+    fn asked<'a>(names: &'a [&'a str]) -> Vec<PlannedRule<'a>> {
+        let rules = (0..).map(RuleId).zip(names);
+        let planned = rules.map(|(rule, name)| PlannedRule {
+            rule,
+            name,
+            kind: if *name == "policy" {
+                BUILTIN
+            } else {
+                "command"
+            },
+        });
+        planned.collect()
+    }
+
+    fn names(hooks: &AskedHooks) -> Vec<&str> {
+        let pending = hooks.pending();
+        pending.map(|pending| pending.hooks).unwrap_or_default()
+    }
+
+    fn end(hooks: &mut AskedHooks, event: EventName, plan: Option<PlanSummary<'_>>) {
+        hooks.end(&EventDecision {
+            event,
+            origin: EventOrigin::Derived,
+            subject: None,
+            input: None,
+            plan,
+            runs: &[],
+            verdict: Action::Proceed,
+            output: &HookOutput::default(),
+            diagnostics: &[],
+        });
+    }
+
+    fn plan(started: Instant) -> PlanSummary<'static> {
+        PlanSummary {
+            started,
+            sequential: true,
+            skipped: &[],
+        }
+    }
+
+    #[test]
+    fn hooks_are_pending_until_they_answer_or_are_skipped_and_policies_never() {
+        let (mut hooks, started) = (AskedHooks::default(), Instant::now());
+
+        hooks.add(TOOL, started, &asked(&["policy", "a", "b", "c"]));
+        assert_eq!(names(&hooks), ["a", "b", "c"]);
+        hooks.finish(TOOL, RuleId(1));
+        assert_eq!(names(&hooks), ["b", "c"]);
+        end(&mut hooks, TOOL, Some(plan(started)));
+
+        assert_eq!(hooks.pending(), None);
+    }
+
+    #[test]
+    fn a_hook_of_one_of_two_equal_events_stays_pending() {
+        let (mut hooks, started) = (AskedHooks::default(), Instant::now());
+        let parallel = PlanSummary {
+            sequential: false,
+            ..plan(started)
+        };
+
+        hooks.add(TOOL, started, &asked(&["a"]));
+        hooks.add(TOOL, started, &asked(&["a"]));
+        hooks.finish(TOOL, RuleId(0));
+        end(&mut hooks, TOOL, Some(parallel));
+        assert_eq!(names(&hooks), ["a"]);
+        hooks.finish(TOOL, RuleId(0));
+
+        assert_eq!(hooks.pending(), None);
+    }
+
+    #[test]
+    fn hooks_of_chunks_are_pending_with_each_chunk_also_after_a_tool_call() {
+        let (mut hooks, started) = (AskedHooks::default(), Instant::now());
+
+        hooks.add(CHUNK, started, &asked(&["chunk"]));
+        assert_eq!(hooks.pending(), None);
+        hooks.ask_about_chunk();
+        assert_eq!(names(&hooks), ["chunk"]);
+        end(&mut hooks, CHUNK, None);
+        hooks.add(TOOL, started, &asked(&["tool"]));
+        assert_eq!(names(&hooks), ["tool"]);
+        hooks.finish(TOOL, RuleId(0));
+        hooks.ask_about_chunk();
+
+        assert_eq!(names(&hooks), ["chunk"]);
+    }
+}
