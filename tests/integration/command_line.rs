@@ -143,7 +143,13 @@ fn a_url_with_credentials_is_refused_and_not_printed() {
         let folder = TempDir::new().unwrap();
         let (code, stdout, stderr) = run(&[command, &[url][..]].concat(), folder.path());
 
-        assert_eq!((code, stdout.as_str()), (2, ""), "{command:?}: {stderr}");
+        // The agent of `forward` would take 2 for a denial.
+        let expected = if command.contains(&"forward") { 1 } else { 2 };
+        assert_eq!(
+            (code, stdout.as_str()),
+            (expected, ""),
+            "{command:?}: {stderr}"
+        );
         assert!(stderr.contains("URL>` must be"), "{stderr}");
         assert!(!stderr.contains("s3cret"), "{stderr}");
     }
