@@ -64,7 +64,6 @@ impl App {
         resources: AppResources,
         source: ConfigSource,
     ) -> Result<Self, BuildError> {
-        tracing::info!(config.version = config.version, "config loaded");
         revisions::log_warnings(&config);
         Box::pin(Self::build(config, resources, Some(source))).await
     }

@@ -128,11 +128,9 @@ async fn a_start_that_fails_leaves_the_revision_that_was_in_use() {
     assert_ne!(code, 0);
     assert!(error.contains("cannot listen on"), "{error}");
     assert_eq!(gateway.active_revision()["revision"], apple.as_str());
-    let (_, tried) = error.split_once("config loaded config.version=").unwrap();
-    let tried = tried.split_whitespace().next().unwrap().trim_matches('"');
     write_config(gateway.folder.path(), &gateway.upstream, "apple");
     gateway.restart();
     let (_, history, _) = gateway.run_config_command(&["history"]);
     assert!(history.contains(&apple), "{history}");
-    assert!(!history.contains(tried), "{tried}: {history}");
+    assert_eq!(history.lines().count(), 2, "{history}"); // a heading and one revision
 }

@@ -101,7 +101,10 @@ impl Loader {
             hooks.map(move |hook| (event, hook))
         });
         let warnings = hooks.filter_map(|(event, hook)| {
-            let problem = missing_program(hook, &config.hook_directory)?;
+            // Processes of a bundle's hooks run in its folder.
+            let layer = self.layers.iter().find(|layer| layer.contains(&hook.span));
+            let directory = layer.map_or(&config.hook_directory, |layer| &layer.directory);
+            let problem = missing_program(hook, directory)?;
             let label = hook.label();
             let message = format!("hook `{label}` on {event}: {problem}");
             Some(Problem::at(&hook.span, message))

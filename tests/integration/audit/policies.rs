@@ -108,7 +108,11 @@ async fn a_tool_call_that_an_observing_policy_would_withhold_is_logged() {
 
     assert!(answer.text().contains("run_shell_command"));
     assert_eq!(hook_names(&answer), ["tools", "tools"]);
-    assert!(!metrics(&gate).await.contains("hookgate_denials_total{"));
+    let metrics = metrics(&gate).await;
+    let mut denials = metrics
+        .lines()
+        .filter(|line| line.starts_with("hookgate_denials_total{"));
+    assert!(denials.all(|line| line.ends_with(" 0")), "{metrics}");
     let lines = stop_and_read_log(gate).await;
     let call = lines
         .iter()

@@ -115,33 +115,6 @@ impl ResponseDocument {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refused_call_is_withheld_and_can_be_explained() {
-        let parts = r#"[{"functionCall":{"name":"rm"}},{"functionCall":{"name":"ls"}}]"#;
-        let response =
-            format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":{parts}}}}}]}}"#);
-        let mut document = ResponseDocument::parse(response.into()).unwrap();
-        let refuse = |call: &FunctionCall| (call.name != "ls").then(|| "no".to_owned());
-        let mut partial = PartialCalls::default();
-
-        document
-            .withhold_calls(&mut partial, &mut { refuse })
-            .unwrap();
-
-        let calls = document.proposed_calls().unwrap();
-        let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
-        assert_eq!(names, ["rm", "ls"]);
-        document.explain_withheld_calls().unwrap();
-        let text = String::from_utf8(document.to_bytes().to_vec()).unwrap();
-        assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
-        assert!(text.contains("Tool execution blocked: no"));
-    }
-}
-
 /// Returns a step that the agent does not receive as two contents: text and calls of the
 /// model, and one result for each call. Calls that were not refused get a result, too,
 /// because the API requires it; the model may repeat them.
@@ -177,4 +150,31 @@ fn denied_result(call: &ProposedCall) -> Result<Part> {
 /// Returns the text that replaces a refused call.
 fn refusal_text(reason: &str) -> String {
     format!("Tool execution blocked: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_call_is_withheld_and_can_be_explained() {
+        let parts = r#"[{"functionCall":{"name":"rm"}},{"functionCall":{"name":"ls"}}]"#;
+        let response =
+            format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":{parts}}}}}]}}"#);
+        let mut document = ResponseDocument::parse(response.into()).unwrap();
+        let refuse = |call: &FunctionCall| (call.name != "ls").then(|| "no".to_owned());
+        let mut partial = PartialCalls::default();
+
+        document
+            .withhold_calls(&mut partial, &mut { refuse })
+            .unwrap();
+
+        let calls = document.proposed_calls().unwrap();
+        let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+        assert_eq!(names, ["rm", "ls"]);
+        document.explain_withheld_calls().unwrap();
+        let text = String::from_utf8(document.to_bytes().to_vec()).unwrap();
+        assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
+        assert!(text.contains("Tool execution blocked: no"));
+    }
 }

@@ -27,7 +27,7 @@ pub fn read_envelope(body: &Document) -> Result<Map<String, Value>> {
 }
 
 /// Returns a candidate of the content form.
-pub fn candidate(index: u64, parts: Vec<Value>, finish_reason: Option<&str>) -> Value {
+pub fn candidate(index: u64, parts: &[Value], finish_reason: Option<&str>) -> Value {
     let content = json!({ "role": "model", "parts": parts });
     let mut candidate = json!({ "index": index, "content": content });
     if let Some(reason) = finish_reason {

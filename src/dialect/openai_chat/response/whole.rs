@@ -85,7 +85,7 @@ impl Choice {
         let mut thoughts = Thoughts::default();
         thoughts.add(&self.message)?;
         add_preceding(&mut parts, &calls, &thoughts)?;
-        Ok(candidate(self.index, parts, self.reason()))
+        Ok(candidate(self.index, &parts, self.reason()))
     }
 }
 

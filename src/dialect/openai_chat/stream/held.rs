@@ -93,7 +93,7 @@ impl HeldEvents {
             let finish = choice.finish.as_ref();
             let reason = finish.map(|(reason, _)| read_reason(reason));
             let reason = reason.map(|reason| if is_refused { "SAFETY" } else { reason });
-            candidates.push(candidate(*index, parts, reason));
+            candidates.push(candidate(*index, &parts, reason));
         }
         let mut chunk = self.envelope.clone();
         add_list(&mut chunk, "candidates", candidates);
