@@ -9,7 +9,7 @@ use super::{DocumentError, Layout, Names, lay_out, layout::Within, names::FieldS
 
 /// Depth of a layout; the document itself is 0. Values below it are laid out when they are
 /// read.
-const LAYOUT_DEPTH: usize = 6;
+const LAYOUT_DEPTH: usize = 7;
 
 /// A JSON object. Fields are parsed when they are requested, and edits are spliced into the
 /// original bytes, so that everything else keeps its bytes.
@@ -283,6 +283,13 @@ impl Document {
     /// Returns whether it has no field but those with the `known` names.
     pub fn has_only(&self, known: &[&str]) -> bool {
         self.fields().all(|(key, _)| known.contains(&&*key))
+    }
+
+    /// Returns whether a key at any depth may be spelled with escapes. Without any, a name that
+    /// the text does not have is no key either.
+    pub fn may_have_escaped_keys(&self) -> bool {
+        let span = self.span.as_ref();
+        self.is_edited() || span.is_some_and(|span| span.layout.has_escaped_keys)
     }
 
     /// Returns whether a field is present under `spellings`, or under a name that a lenient

@@ -16,6 +16,8 @@ pub struct Layout {
     values: Vec<Value>,
     /// Number of recorded nesting levels, the document included.
     depths: usize,
+    /// True if a key at any depth has escapes.
+    pub(super) has_escaped_keys: bool,
 }
 
 /// Start and end of a range of bytes.
@@ -63,8 +65,11 @@ impl Layout {
     /// Creates an empty layout for a text of `length` bytes.
     pub(super) fn new(deepest: usize, length: usize) -> Self {
         let values = Vec::with_capacity(FEW.max(length / BYTES));
-        let depths = deepest + 1;
-        Self { values, depths }
+        Self {
+            values,
+            depths: deepest + 1,
+            has_escaped_keys: false,
+        }
     }
 
     /// Adds a value without its nested values. Returns its index, or `None` if its

@@ -53,8 +53,7 @@ fn is_spelling(key: &[u8], spellings: &[&str]) -> Result<bool, JsonError> {
 
 fn compare(key: &[u8], spellings: &[&str]) -> Result<bool, JsonError> {
     let text = inner(key);
-    let is_plain = !text.contains(&b'\\');
-    if is_plain && spellings.iter().any(|spelling| spelling.as_bytes() == text) {
+    if spellings.iter().any(|spelling| spelling.as_bytes() == text) {
         return Ok(true);
     }
     let name = decoded(key);

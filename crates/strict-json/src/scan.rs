@@ -131,8 +131,10 @@ impl<'a> Scan<'a> {
     }
 
     #[cold]
-    fn odd_key(&self, start: usize, scope: Scope) -> Scanned<(usize, Key)> {
+    fn odd_key(&mut self, start: usize, scope: Scope) -> Scanned<(usize, Key)> {
         let end = self.text.string(start)?;
+        let key = self.text.0.get(start..end).unwrap_or_default();
+        self.layout.has_escaped_keys |= key.contains(&b'\\');
         match self.keys.any(start, end, scope) {
             Some(key) => Ok((end, key)),
             None => wrong("a key that parsers may read differently", end),

@@ -113,3 +113,18 @@ fn only_an_object_is_a_document() {
     }
     assert!(Document::parse(Bytes::from_static(b"{\"a\":\"\xff\"}"), NAMES).is_err());
 }
+
+#[test]
+fn escaped_keys_are_noticed_at_every_depth() {
+    let deep = |inner: &str| format!("{}{inner}{}", "{\"a\":[".repeat(20), "]}".repeat(20));
+    let has = |text: &str| document(text).may_have_escaped_keys();
+
+    assert!(!has(&deep(r#"{"b":"\u0062\n"}"#)));
+    assert!(has(&deep(r#"{"\u0062":1}"#)));
+    assert!(has(r#"{"a":1,"b\"":2}"#));
+    assert!(!Document::empty().may_have_escaped_keys());
+
+    let mut edited = document("{}");
+    edited.set(&["a"], &json!({"b": 1})).unwrap();
+    assert!(edited.may_have_escaped_keys());
+}

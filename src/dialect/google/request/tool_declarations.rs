@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     call::Call,
-    document::{Document, retain_elements, try_any},
+    document::{Document, try_any},
     error::Result,
     google::{
         canonical_items::camel_case,
@@ -100,10 +100,17 @@ fn retain_declarations(
     mut keep: impl FnMut(Option<String>) -> bool,
 ) -> Result<()> {
     let functions = tool.children(DECLARATIONS)?.unwrap_or_default();
-    let names = functions.iter().map(|one| one.string(&["name"]));
-    let names: Vec<Option<String>> = names.collect::<Result<_>>()?;
-    let mut names = names.into_iter();
-    retain_elements(tool, DECLARATIONS, |_| keep(names.next().flatten()))
+    let mut kept = Vec::with_capacity(functions.len());
+    for function in &functions {
+        if keep(function.string(&["name"])?) {
+            kept.push(function);
+        }
+    }
+    match kept.len() {
+        same if same == functions.len() => Ok(()),
+        0 => tool.remove(DECLARATIONS),
+        _ => tool.set_children(DECLARATIONS, kept),
+    }
 }
 
 /// Removes built-in tools, which are fields of a tool.
