@@ -22,9 +22,14 @@ fi
 
 [ -x "$tools/llvm-profdata" ] || rustup component add llvm-tools
 
+# Relative relocations in a compact form, which glibc reads from 2.36 on.
+linked="-Clink-arg=-Wl,-z,pack-relative-relocs"
+# Functions with equal code are kept once, by the linker that Rust uses on x86-64 only.
+[[ $host != x86_64-* ]] || linked+=" -Clink-arg=-Wl,--icf=all"
+
 # build FLAGS FOLDER: `--target` excludes build scripts from the flags.
 build() {
-  RUSTFLAGS=$1 cargo build --profile dist --locked --features jemalloc --target "$host" --target-dir "$target/$2"
+  RUSTFLAGS="$linked $1" cargo build --profile dist --locked --features jemalloc --target "$host" --target-dir "$target/$2"
 }
 
 rm -rf "$counts"
