@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -28,6 +29,9 @@ use crate::{config::Timeouts, mutex::Mutex, resettable_timer::ResettableTimer};
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 const DISCARD_BUFFER_BYTES: usize = 8192;
+
+/// Interval at which a busy connection with unread input is checked for its end.
+const CLOSE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Timeout that closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -125,6 +129,8 @@ enum WaitState {
     RequestHead,
     NextRequest,
     Response,
+    /// The next check for the end of the connection.
+    CloseCheck,
 }
 
 /// Socket that fails with a [`TimeoutKind`] after a timeout.
@@ -134,6 +140,8 @@ pub(super) struct TimeoutStream {
     state: ConnectionState,
     timeouts: Timeouts,
     waiting_for: WaitState,
+    /// False while bytes that were read, or may be read, wait for the end of a request.
+    awaits_input: bool,
     /// End of the current wait.
     deadline: Instant,
     timer: ResettableTimer,
@@ -150,6 +158,7 @@ impl TimeoutStream {
             state,
             timeouts,
             waiting_for: WaitState::RequestHead,
+            awaits_input: false,
             deadline: Instant::now() + timeouts.header,
             timer: ResettableTimer::default(),
             write_timer: None,
@@ -166,10 +175,17 @@ impl TimeoutStream {
 
     /// Starts the idle timeout after a response.
     fn wait_for_next_request(&mut self) {
-        if self.state.take_has_responded() || self.waiting_for == WaitState::Response {
+        if self.state.take_has_responded() || self.is_in_request() {
             self.waiting_for = WaitState::Response;
             self.wait_for(WaitState::NextRequest, self.timeouts.idle);
         }
+    }
+
+    fn is_in_request(&self) -> bool {
+        matches!(
+            self.waiting_for,
+            WaitState::Response | WaitState::CloseCheck
+        )
     }
 
     /// Wakes the reader after the idle timeout. A stream can end by a reset, after which
@@ -182,6 +198,23 @@ impl TimeoutStream {
                 context.waker().wake_by_ref();
             }
         }
+    }
+
+    /// Fails if the client has closed the connection behind bytes that wait for the end of this
+    /// request: hyper reads no further, and would not notice.
+    fn check_close(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.awaits_input || self.state.has_streams() {
+            return Ok(());
+        }
+        self.wait_for(WaitState::CloseCheck, CLOSE_CHECK_INTERVAL);
+        while self.poll_deadline(context).is_ready() {
+            let mut socket = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+            if poll(&mut socket, Some(&Timespec::default()))? > 0 {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            self.deadline = Instant::now() + CLOSE_CHECK_INTERVAL;
+        }
+        Ok(())
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -239,6 +272,7 @@ impl AsyncRead for TimeoutStream {
     ) -> Poll<io::Result<()>> {
         let head_timeout = self.timeouts.header;
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.awaits_input = polled.is_pending();
         if self.state.is_busy() {
             self.poll_while_busy(context);
             return polled;
@@ -256,7 +290,9 @@ impl AsyncRead for TimeoutStream {
         self.wait_for_next_request();
         let kind = match self.waiting_for {
             WaitState::RequestHead => TimeoutKind::Head,
-            WaitState::NextRequest | WaitState::Response => TimeoutKind::Idle,
+            WaitState::NextRequest | WaitState::Response | WaitState::CloseCheck => {
+                TimeoutKind::Idle
+            }
         };
         ready!(self.poll_deadline(context));
         Poll::Ready(Err(self.state.time_out(kind)))
@@ -289,7 +325,9 @@ impl AsyncWrite for TimeoutStream {
     /// Starts the idle timeout. hyper polls for the next request before it has written the
     /// response, and not again without input, so the wait must begin here.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.state.is_busy() {
+        if self.state.is_busy() {
+            self.check_close(context)?;
+        } else {
             self.wait_for_next_request();
             if self.poll_deadline(context).is_ready() {
                 // Only a read reports the timeout.

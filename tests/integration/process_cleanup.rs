@@ -56,13 +56,19 @@ async fn wait_until_processes_are_gone(marker: &str, within: Duration) {
 
 /// Sends a request, and closes the connection when the hook runs.
 async fn call_and_disconnect(gate: &TestGateway, path: &str, marker: &str) {
+    call_with_more_and_disconnect(gate, path, "", marker).await;
+}
+
+/// Does the same with `more` behind the request.
+async fn call_with_more_and_disconnect(gate: &TestGateway, path: &str, more: &str, marker: &str) {
     let body = prompt("hello").to_string();
     let length = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     );
     let mut socket = TcpStream::connect(gate.agents).await.unwrap();
-    socket.write_all((head + &body).as_bytes()).await.unwrap();
+    let sent = head + &body + more;
+    socket.write_all(sent.as_bytes()).await.unwrap();
     wait_until_hook_runs(marker).await;
 }
 
@@ -81,6 +87,21 @@ async fn a_disconnected_agent_terminates_its_hooks() {
                 usize::from(event == "AfterModel")
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn a_disconnect_behind_more_input_terminates_the_hooks() {
+    let large = "x".repeat(1 << 16);
+    for more in ["\r\n", "GET / HTTP/1.1\r\nhost: x\r\n\r\n", &large] {
+        let upstream = Upstream::mock().await;
+        let (gate, marker) = start(&upstream, "BeforeModel", WAITING_HOOK, "").await;
+        let path = "/v1beta/models/m:generateContent";
+
+        call_with_more_and_disconnect(&gate, path, more, &marker).await;
+
+        wait_until_processes_are_gone(&marker, 2 * TERMINATION_TIMEOUT).await;
+        assert!(upstream.requests().is_empty());
     }
 }
 
