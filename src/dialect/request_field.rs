@@ -139,13 +139,14 @@ field_table! {
         "responses.conversation" "conversation" Conversation CONVERSATION, Passed;
         "responses.item_reference" "item_reference" ItemReference ITEM_REFERENCE, Passed;
         "responses.background" "background" Background ByName, RequestOnly;
-        "responses.prompt" "prompt" StoredPrompt ByName, Passed;
+        "responses.prompt" "prompt, preset, prompt_id" StoredPrompt ByName, Passed;
         "responses.files" "file_id" StoredFile ByName, Passed;
         "responses.container" "container, skill_id" Container ByName, Passed;
         "responses.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
         "responses.hosted_tools" "tools, search_parameters, plugins" HostedTool Open, Hooked;
     OpenAiChat "/{version}/chat/completions":
         "chat.completions.files" "file_id" StoredFile ByName, Passed;
+        "chat.completions.prompt" "preset, prompt_id" StoredPrompt ByName, Passed;
         "chat.completions.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
         "chat.completions.hosted_tools" "tools, web_search_options, search_parameters, plugins"
             HostedTool Open, Hooked;

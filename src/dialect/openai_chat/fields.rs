@@ -52,6 +52,8 @@ pub const USAGE: &[&str] = &["usage"];
 /// Fields of a chat request that hooks see, or that hold no text.
 pub const CHAT_FIELDS: &[&str] = &[
     "audio",
+    "content_policy_fallbacks",
+    "context_window_fallbacks",
     "frequency_penalty",
     "function_call",
     "functions",

@@ -23,11 +23,12 @@ use crate::dialect::{
     api_dialect::Unwrapped,
     call::Call,
     content_form::any_object_with,
-    document::{Document, add_field, add_list, to_document},
+    document::{Document, add_field, add_list, is_set, to_document, try_any},
     error::Result,
     method::Api,
     openai::request_fields::{
-        no_model, read_model, read_other_models, read_stream, unwrapped, write_storage,
+        STORED_PROMPTS, no_model, read_model, read_other_models, read_stream, unwrapped,
+        write_storage,
     },
     openai_chat::fields::{MESSAGES, check_fields},
     request_field::RequestField,
@@ -42,9 +43,12 @@ use crate::dialect::{
 pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped> {
     call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
     read_stream(call, &body)?;
+    let check = |field| call.allowed_fields.check(Api::OpenAiChat, field);
     if names_stored_file(&body)? {
-        let allowed = call.allowed_fields;
-        allowed.check(Api::OpenAiChat, RequestField::StoredFile)?;
+        check(RequestField::StoredFile)?;
+    }
+    if try_any(STORED_PROMPTS, |field| is_set(&body, &[field]))? {
+        check(RequestField::StoredPrompt)?;
     }
     Ok(unwrapped(read_chat(&body)?, body))
 }

@@ -462,6 +462,12 @@ fn another_model_is_written() {
 fn other_models_that_may_answer_are_seen() {
     let form = content_form(r#"{"model":"m","models":["a/b"],"fallbacks":["c"]}"#);
     assert_eq!(form["fallbackModels"], json!(["c", "a/b"]));
+
+    let form = content_form(
+        r#"{"model":"m@preset/p","context_window_fallbacks":[{"m":["d","e"]}],"content_policy_fallbacks":["f"]}"#,
+    );
+    let expected = json!(["f", "d", "e", "@preset/p"]);
+    assert_eq!(form["fallbackModels"], expected);
 }
 
 #[test]
@@ -471,6 +477,9 @@ fn requests_that_hooks_cannot_read_are_refused() {
         r#"{"model":"m","messages":[],"previous_response_id":"x"}"#,
         r#"{"model":"m","messages":[],"models":[{"name":"other"}]}"#,
         r#"{"model":"m","messages":[],"fallbacks":"other"}"#,
+        r#"{"model":"m","messages":[],"context_window_fallbacks":[{"m":"other"}]}"#,
+        r#"{"model":"m","messages":[],"preset":"other"}"#,
+        r#"{"model":"m","messages":[],"prompt_id":"other"}"#,
         r#"{"model":"m","messages":[],"modalities":["text","audio"]}"#,
         r#"{"model":"m","messages":[],"stream":"true"}"#,
         r#"{"model":"m","messages":[],"max_tokens":1,"max_completion_tokens":1}"#,

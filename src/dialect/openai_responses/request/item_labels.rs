@@ -22,6 +22,8 @@ pub const REQUEST_LABELS: RequestLabels = RequestLabels {
 /// Fields of a request that hookgate interprets, or that hold no text.
 const INTERPRETED: &[&str] = &[
     "background",
+    "content_policy_fallbacks",
+    "context_window_fallbacks",
     "conversation",
     "fallbacks",
     "include",

@@ -9,6 +9,7 @@ use crate::dialect::{
     document::{Document, is_set, refuse_pair, to_value},
     error::{Result, field_error},
     method::Api,
+    openai::request_fields::STORED_PROMPTS,
     openai_responses::{
         fields::INPUT,
         request::{declarations::Declarations, input::Input},
@@ -67,7 +68,9 @@ const KNOWN: &[&str] = &[
 /// Refuses fields that refer to content which hooks cannot see, unless they are allowed.
 pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<()> {
     let check = |field| allowed.check(Api::OpenAiResponses, field);
-    for (field, kind) in REFERENCES {
+    let prompts = STORED_PROMPTS.iter();
+    let prompts = prompts.map(|field| (*field, RequestField::StoredPrompt));
+    for (field, kind) in REFERENCES.into_iter().chain(prompts) {
         if is_set(body, &[field])? {
             check(kind)?;
         }
