@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub const INDEX: &[&str] = &["index"];
-const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
+pub const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
 
 #[derive(Debug, Clone)]
 pub struct CandidateDocument {

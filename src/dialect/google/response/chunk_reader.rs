@@ -7,13 +7,15 @@ use bytes::Bytes;
 use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::refuse_private_fields,
+    document::Document,
     error::Result,
     google::{
         part::{TEXT, THOUGHT},
         response::{
+            candidate::SAFETY_RATINGS,
             document::{ResponseDocument, USAGE},
             envelope::ResponseEnvelope,
-            text::{CANDIDATE_FIELDS, RESPONSE_FIELDS, stream_of},
+            text::{CANDIDATE_FIELDS, CONTENT_FIELDS, RATING_FIELDS, RESPONSE_FIELDS, stream_of},
             text_chunk::{TextChunk, TextChunkTemplate, place_in},
         },
     },
@@ -58,7 +60,8 @@ impl ChunkReader {
             && (part.is_thought || !part.document.has(THOUGHT))
             && chunk.document().has_only(RESPONSE_FIELDS)
             && candidate.document.has_only(CANDIDATE_FIELDS)
-            && content.document.has_only(&["role", "parts"])
+            && content.document.has_only(CONTENT_FIELDS)
+            && has_known_ratings(&candidate.document)
             && part.document.has_only(TEXT_FIELDS);
         let text = place_in(&bytes, &part.document.bytes_of(TEXT).ok()??)?;
         let usage = match chunk.document().child(USAGE).ok()? {
@@ -93,6 +96,13 @@ impl ReadChunks for ChunkReader {
         }
         Ok(Some(chunk))
     }
+}
+
+fn has_known_ratings(candidate: &Document) -> bool {
+    let ratings = candidate
+        .children(SAFETY_RATINGS)
+        .map(Option::unwrap_or_default);
+    ratings.is_ok_and(|ratings| ratings.iter().all(|rating| rating.has_only(RATING_FIELDS)))
 }
 
 /// Parses a response or a chunk of the model API.

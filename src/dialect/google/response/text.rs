@@ -7,10 +7,15 @@ use crate::dialect::{
     document::Document,
     error::Result,
     google::{
-        fields::{CANDIDATES, FUNCTION_CALL, LOGPROBS_RESULT, PARTIAL_ARGS, WILL_CONTINUE},
+        fields::{
+            CANDIDATES, CONTENT, FUNCTION_CALL, LOGPROBS_RESULT, PARTIAL_ARGS, WILL_CONTINUE,
+        },
         part::Part,
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
-        response::{candidate::CandidateDocument, document::ResponseDocument},
+        response::{
+            candidate::{CandidateDocument, SAFETY_RATINGS},
+            document::ResponseDocument,
+        },
     },
     text_edit::{ResponseTextEditor, TextChannel, TextEnd, TextKind, TextRest, TextStream},
 };
@@ -48,6 +53,21 @@ pub const RESPONSE_FIELDS: &[&str] = &[
     "create_time",
 ];
 
+/// Fields of a content that hold no text, or are edited otherwise.
+pub const CONTENT_FIELDS: &[&str] = &["parts", "role"];
+
+/// Fields of the rating of a candidate that hold no text.
+pub const RATING_FIELDS: &[&str] = &[
+    "blocked",
+    "category",
+    "probability",
+    "probabilityScore",
+    "probability_score",
+    "severity",
+    "severityScore",
+    "severity_score",
+];
+
 impl ResponseDocument {
     /// Edits every text. With [`TextRest::None`], for a whole response or its last chunk, the
     /// editor holds nothing back.
@@ -79,9 +99,8 @@ impl ResponseDocument {
             self.append_held_back(editor)?;
         }
         self.document.remove(LOGPROBS)?;
-        edit_other_fields(&mut self.document, RESPONSE_FIELDS, &mut |text| {
-            editor.edit(TextKind::Speech, text)
-        })
+        let mut edit = |text: &str| editor.edit(TextKind::Speech, text);
+        edit_other_fields(&mut self.document, RESPONSE_FIELDS, &mut edit)
     }
 
     /// Replaces the one text of a chunk. It is an edit, so that it is spliced into what the chunk
@@ -155,9 +174,25 @@ impl CandidateDocument {
             content.parts = parts;
         }
         self.document.remove(LOGPROBS)?;
-        edit_other_fields(&mut self.document, CANDIDATE_FIELDS, &mut |text| {
-            editor.edit(TextKind::Speech, text)
-        })
+        let mut edit = |text: &str| editor.edit(TextKind::Speech, text);
+        self.edit_content_fields(&mut edit)?;
+        self.document.edit_children(SAFETY_RATINGS, |rating| {
+            edit_other_fields(rating, RATING_FIELDS, &mut edit)
+        })?;
+        edit_other_fields(&mut self.document, CANDIDATE_FIELDS, &mut edit)
+    }
+
+    /// Edits the fields of the content that hookgate does not interpret.
+    fn edit_content_fields(&mut self, edit: &mut dyn FnMut(&str) -> Option<String>) -> Result<()> {
+        let Some(content) = &mut self.content else {
+            return Ok(());
+        };
+        let document = &mut content.document;
+        if document.has_only(CONTENT_FIELDS) {
+            return Ok(());
+        }
+        edit_other_fields(document, CONTENT_FIELDS, edit)?;
+        self.document.set_child(CONTENT, document)
     }
 }
 
@@ -344,6 +379,16 @@ mod tests {
             ResponseDocument::from_held_back(&mut editor)
                 .unwrap()
                 .is_none()
+        );
+    }
+
+    #[test]
+    fn unknown_fields_of_every_object_are_edited() {
+        check_with(
+            &mut Late::default(),
+            TextRest::None,
+            r#"{"candidates":[{"content":{"parts":[{"text":"a"}],"new":"s"},"safetyRatings":[{"category":"s","new":"s"}],"new":"s"}],"new":"s"}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"a"}],"new":"*"},"safetyRatings":[{"category":"s","new":"*"}],"new":"*"}],"new":"*"}"#,
         );
     }
 

@@ -170,7 +170,10 @@ fn any_answer() -> BoxedStrategy<String> {
         ("content", mostly(content.clone())),
         ("content", mostly(content)),
         ("index", mostly(any_of(&["0", "0", "1", "-0", "0.0"]))),
-        ("safetyRatings", any_of(&["[]", "[{\"args\":{\"a\":1}}]"])),
+        (
+            "safetyRatings",
+            any_of(&["[]", r#"[{"category":"s"}]"#, r#"[{"args":{"a":1}}]"#]),
+        ),
         ("finishReason", any_of(&["\"STOP\"", "null"])),
         ("logprobsResult", any_of(&["{}"])),
         ("citationMetadata", any_of(&["{}"])),
@@ -316,6 +319,7 @@ fn typical_chunks_are_text_chunks() {
         r#" { "candidates": [ { "content": { "parts": [ { "text": "h\u00e9\n" } ] } } ], "usageMetadata": {"promptTokenCount": 1, "x": [1]}, "modelVersion": "m", "responseId": "r" } "#,
         r#"{"candidates":[{"content":{"parts":[{"text":"hm","thought":true,"thoughtSignature":"x"}]}}]}"#,
         r#"{"model_version":"m","candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]},"safetyRatings":[{"category":"c","probability":"LOW","blocked":false}]}]}"#,
     ] {
         assert!(agrees(ResponseEnvelope::None, json), "{json}");
         let wrapped = format!("{{\"response\":{json},\"traceId\":\"t\"}}");
