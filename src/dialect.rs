@@ -34,8 +34,9 @@ pub use self::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks, is_terminator, read_stream},
     call::{Call, ResponseStorage},
     content_form::{
-        PRECEDING, SOURCE, has_hosted_server, is_hosted_server, other_models, shown_to_hooks,
-        source_of, splice_list, without_private_fields,
+        PRECEDING, SOURCE, has_hosted_server, is_hosted_server, may_have_hosted_shell,
+        other_models, refuse_hosted_shell, shown_to_hooks, source_of, splice_list,
+        without_private_fields,
     },
     content_reference::ContentReference,
     detection::{named_api, split_session},

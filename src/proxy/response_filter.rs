@@ -9,6 +9,7 @@ pub mod channel;
 pub mod chunk_source;
 mod filter;
 mod output;
+mod refusal;
 pub mod response_buffer;
 mod stream;
 mod text_ends;
@@ -16,7 +17,7 @@ mod text_ends;
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use self::{
-    answer_decision::AnswerDecision, chunk_source::read_json, filter::Refusal,
+    answer_decision::AnswerDecision, chunk_source::read_json, refusal::Refusal,
     response_buffer::ResponseBuffer,
 };
 pub(super) use self::{filter::ResponseFilter, output::Output};

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Answer, TestGateway, Upstream, hook, respond};
+use crate::harness::{Agent, Answer, TestGateway, Upstream, hook, read_to_end, respond};
 
 const DENY_RM: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
 
@@ -115,6 +115,8 @@ async fn fields_that_hide_content_from_hooks_are_refused() {
         ("previous_response_id", json!("resp_1")),
         ("conversation", json!("conv_1")),
         ("prompt", json!({ "id": "pmpt_1" })),
+        ("preset", json!("other")),
+        ("prompt_id", json!("other")),
         ("background", json!(true)),
         (
             "input",
@@ -250,6 +252,56 @@ async fn the_model_of_a_hosted_tool_must_be_allowed() {
         denied.text()
     );
     assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_shell_that_the_agent_runs_is_never_taken_for_a_hosted_one() {
+    let call = |place: &str| {
+        json!({ "type": "shell_call", "id": "sh_1", "call_id": "call_1", "status": "completed",
+            "action": { "commands": ["rm -rf /"] },
+            "environment": { "type": place, "container_id": "c" } })
+    };
+    let response = |place: &str| {
+        json!({ "id": "r", "object": "response", "status": "completed", "model": "m",
+            "output": [call(place)] })
+    };
+    let shell = |place: &str| json!([{ "type": "shell", "environment": { "type": place } }]);
+    let config = "policies: [{ policy: redact }]\n".to_owned();
+
+    for (declared, called, is_refused) in [
+        (json!([]), "container_auto", true),
+        (shell("local"), "container_reference", true),
+        (shell("local"), "local", false),
+        (shell("container_auto"), "container_reference", false),
+    ] {
+        let answered = response(called).to_string();
+        let upstream =
+            Upstream::with(move |_| respond(200, "application/json", answered.clone())).await;
+        let gateway = gateway(&upstream, &config).await;
+        let body = json!({ "model": "m", "input": "hi", "tools": declared });
+        let answer = ask(&gateway, &body).await;
+        let status = if is_refused { 502 } else { 200 };
+        assert_eq!(answer.status, status, "{called}: {}", answer.text());
+
+        let item = call(called);
+        let upstream = streaming(&[
+            created(),
+            json!({ "type": "response.output_item.added", "output_index": 0, "item": item }),
+            json!({ "type": "response.output_item.done", "output_index": 0, "item": item }),
+            json!({ "type": "response.completed", "response": response(called) }),
+        ])
+        .await;
+        let gateway = self::gateway(&upstream, &config).await;
+        let body = json!({ "model": "m", "input": "hi", "tools": declared, "stream": true });
+        let agent = gateway.agent();
+        let received = match agent.try_open("/v1/responses", body.to_string()).await {
+            Ok(mut response) => read_to_end(&mut response).await.0,
+            // The connection may break before the head is sent.
+            Err(_) => String::new(),
+        };
+        let is_sent = received.contains("rm -rf");
+        assert_eq!(is_sent, !is_refused, "{called}: {received}");
+    }
 }
 
 #[tokio::test]

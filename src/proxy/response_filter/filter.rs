@@ -7,6 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
+use super::refusal::{Filtered, Refusal};
 use crate::{
     config::AskMode,
     dialect::{
@@ -44,22 +45,13 @@ pub struct ResponseFilter<'a> {
     allowed: AllowedFunctions,
     partial_calls: PartialCalls,
     fires_before_tool: bool,
+    /// True if the response may have calls of a shell that runs upstream.
+    may_have_hosted_shell: bool,
     /// Number of inspected chunks that are not recorded yet.
     unrecorded_chunks: u64,
     /// False if the response may pass as it is.
     pub is_required: bool,
 }
-
-/// Decision to cut off a response, with its reason.
-#[derive(Debug)]
-pub struct Refusal {
-    pub reason: Reason,
-    /// True if the session stops, too.
-    pub stops_session: bool,
-}
-
-/// A filtered response or chunk, or the refusal of it and of all that follows.
-pub type Filtered = ControlFlow<Refusal, ResponseDocument>;
 
 impl<'a> ResponseFilter<'a> {
     /// Builds the filter for the response to `request`, before upstream is called. Returns
@@ -98,6 +90,10 @@ impl<'a> ResponseFilter<'a> {
             allowed,
             partial_calls: PartialCalls::default(),
             fires_before_tool,
+            may_have_hosted_shell: dialect::may_have_hosted_shell(
+                &request.call,
+                &request.document,
+            )?,
             unrecorded_chunks: 0,
             is_required: is_hooked || is_summary || is_retry || context.records_responses,
             plan,
@@ -139,6 +135,9 @@ impl<'a> ResponseFilter<'a> {
         mut chunk: ResponseDocument,
         position: ChunkPosition,
     ) -> Result<Filtered, DialectError> {
+        if !self.may_have_hosted_shell {
+            dialect::refuse_hosted_shell(&chunk)?;
+        }
         self.withhold_unselected(&mut chunk)?;
         let runs = self.first_policies.inspect(&mut chunk, position)?;
         let runs = self.record_policies(runs);

@@ -7,7 +7,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use bytes::Bytes;
 
-use super::filter::{Refusal, ResponseFilter};
+use super::{filter::ResponseFilter, refusal::Refusal};
 use crate::{
     dialect::{DialectError, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,

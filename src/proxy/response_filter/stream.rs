@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::{
     chunk_source::ChunkSource,
-    filter::Refusal,
     output::Output,
+    refusal::Refusal,
     response_buffer::{Admitted, ResponseBuffer},
     text_ends::TextEnds,
 };
