@@ -10,7 +10,7 @@ use crate::dialect::{
         block_content::{text_block, write_blocks},
         fields::{
             ARGUMENTS, BLOCK, CONTENT, EVENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS,
-            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, TYPE, type_of,
+            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, TOOLSET, TOOLSET_NAME, TYPE, type_of,
         },
         media::{create_media, is_media_type, write_texts},
         tool_result::{IS_ERROR, ResultContent, TOOL_USE_ID},
@@ -204,6 +204,7 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>> {
         let mut block = Document::empty();
         block.set(&["type"], &json!("tool_result"))?;
         copy_field(&mut block, TOOL_USE_ID, &result, ID)?;
+        copy_field(&mut block, TOOLSET, &result, TOOLSET_NAME)?;
         write_result(&mut block, None, &result)?;
         return Ok(vec![block.to_bytes()]);
     }

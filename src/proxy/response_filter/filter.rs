@@ -336,7 +336,7 @@ impl<'a> ResponseFilter<'a> {
         }
         let mut refuse = |call: &FunctionCall| {
             let reason = || format!("`{}` is not allowed for this call", call.name);
-            (!self.allowed.includes(&call.name)).then(reason)
+            (!self.allowed.includes(call)).then(reason)
         };
         chunk.withhold_calls(&mut self.partial_calls, &mut refuse)
     }
