@@ -128,7 +128,7 @@ impl Policy for ToolGuard {
         };
         let call = FunctionCall {
             name: tool.tool_name.clone(),
-            toolset: None,
+            toolset: tool.toolset_name.clone(),
             arguments: Value::Object(tool.tool_input.clone()),
             is_partial: false,
         };

@@ -180,6 +180,35 @@ async fn a_call_with_a_toolset_alone_is_the_main_call_of_its_agent() {
 }
 
 #[tokio::test]
+async fn a_matcher_for_a_toolset_matches_the_tools_in_it() {
+    let mut hooks = json!({});
+    for event in ["BeforeTool", "AfterTool"] {
+        let hook = hook::command(event, &format!("cat > {event}.json"));
+        hooks[event] = json!([{ "matcher": "computer", "hooks": [hook] }]);
+    }
+    let upstream = model_calling(&["left_click"]).await;
+    let gateway = FAMILY
+        .gateway(&upstream, &format!("hooks: {hooks}\n"))
+        .await;
+    let mut request = request();
+    ask(&gateway, &request).await;
+    let result = json!({
+        "type": "tool_result", "tool_use_id": "toolu_left_click", "toolset_name": "computer",
+        "content": "done",
+    });
+    request["messages"].as_array_mut().unwrap().extend([
+        json!({ "role": "assistant", "content": [call("left_click")] }),
+        json!({ "role": "user", "content": [result] }),
+    ]);
+    ask(&gateway, &request).await;
+    for event in ["BeforeTool", "AfterTool"] {
+        let input = gateway.json(&format!("{event}.json"));
+        assert_eq!(input["tool_name"], "left_click", "{input}");
+        assert_eq!(input["toolset_name"], "computer", "{input}");
+    }
+}
+
+#[tokio::test]
 async fn an_edited_call_keeps_its_toolset_and_its_caller() {
     let edit = json!({ "hookSpecificOutput": { "tool_input": { "x": "b" } } });
     let hooks = hook::config(&[("BeforeTool", hook::printing("edit", &edit))]);
