@@ -104,6 +104,27 @@ async fn texts_beside_the_text_of_blocks_are_masked() {
 }
 
 #[tokio::test]
+async fn unknown_fields_of_system_messages_and_tool_changes_are_masked() {
+    let mut body = request(&[Turn::User("hi")]);
+    let definition = json!({ "name": "f", "input_schema": {} });
+    let addition = json!({ "type": "tool_definition", "definition": definition });
+    let removal = json!({ "type": "tool_reference", "name": "f" });
+    let system = json!({ "role": "system", "note": { "type": SECRET }, "content": [
+        { "type": "text", "text": SECRET },
+        { "type": "tool_addition", "tool": addition, "note": SECRET },
+        { "type": "tool_removal", "tool": removal, "note": [SECRET], "tool_name": SECRET },
+    ] });
+    let text = json!({ "role": "system", "content": "s", "note": SECRET });
+    body["messages"]
+        .as_array_mut()
+        .unwrap()
+        .extend([text, system]);
+    let sent = forwarded(REDACT, "/v1/messages", &body).await;
+    let masked = body.to_string().replace(SECRET, "[REDACTED:aws_key]");
+    assert_eq!(sent, serde_json::from_str::<Value>(&masked).unwrap());
+}
+
+#[tokio::test]
 async fn masked_changes_of_a_withheld_tool_are_removed() {
     let addition = |name: &str| {
         let definition = json!({ "name": name, "description": SECRET });

@@ -25,6 +25,20 @@ pub enum InputRole {
 }
 
 impl InputRole {
+    /// Reads the role of a message.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is unknown.
+    pub fn read(message: &Document) -> Result<Self> {
+        match message.string(&["role"])?.as_deref() {
+            Some("user") => Ok(Self::User),
+            Some("assistant") => Ok(Self::Assistant),
+            Some("system") => Ok(Self::System),
+            Some(_) | None => Err(field_error("role", "`user`, `assistant` or `system`")),
+        }
+    }
+
     /// Returns the role in the content form; `None` for system prompts.
     pub const fn of_content(self) -> Option<&'static str> {
         match self {
