@@ -62,17 +62,13 @@ pub struct InputMessage {
 
 impl InputMessage {
     pub fn read(document: Document) -> Result<Self> {
-        let role = match document.string(&["role"])?.as_deref() {
-            Some("user") => InputRole::User,
-            Some("assistant") => InputRole::Assistant,
-            Some("system") => InputRole::System,
-            Some(_) | None => {
-                return Err(field_error("role", "`user`, `assistant` or `system`"));
-            }
+        let role = InputRole::read(&document)?;
+        let content = match BlockContent::read(&document, "content")? {
+            Some(content) => content,
+            // It may change the settings of the output only.
+            None if role == InputRole::System => BlockContent::Blocks(Vec::new()),
+            None => return Err(field_error("content", "a string or a list of blocks")),
         };
-        let content = BlockContent::read(&document, "content")?;
-        let content =
-            content.ok_or_else(|| field_error("content", "a string or a list of blocks"))?;
         Ok(Self {
             role,
             is_text: content.is_text(),

@@ -145,8 +145,12 @@ fn read_contents(messages: &[InputMessage], calls: &CalledTools) -> Result<Vec<B
     Ok(contents)
 }
 
-/// Returns the models that answer if the named one refuses to.
+/// Returns the models that answer if the named one refuses to; `default` for those that the API
+/// chooses.
 fn read_fallbacks(body: &Document) -> Result<Vec<String>> {
+    if body.get(FALLBACKS)? == Some(json!("default")) {
+        return Ok(vec!["default".to_owned()]);
+    }
     let fallbacks = body.children(FALLBACKS)?.unwrap_or_default();
     let names = fallbacks.iter().map(|fallback| {
         fallback

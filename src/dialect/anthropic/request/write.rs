@@ -73,6 +73,9 @@ fn write_fallbacks(body: &mut Document, before: &Document, after: &Document) -> 
     }
     let kept = after.get(FALLBACK_MODELS)?.unwrap_or_default();
     let kept = kept.as_array().cloned().unwrap_or_default();
+    if kept.is_empty() {
+        return body.remove(FALLBACKS);
+    }
     let mut fallbacks = Vec::new();
     for fallback in body.children(FALLBACKS)?.unwrap_or_default() {
         if kept.contains(&json!(fallback.string(MODEL)?)) {
