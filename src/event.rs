@@ -121,6 +121,11 @@ macro_rules! events {
                 match self { $(Self::$kind(event) => event.subject(),)+ }
             }
 
+            /// Returns the toolset: see [`EventDefinition::toolset`].
+            pub fn toolset(self) -> Option<&'a str> {
+                match self { $(Self::$kind(event) => event.toolset(),)+ }
+            }
+
             /// Returns the request: see [`EventDefinition::llm_request`].
             pub fn llm_request(self) -> Option<&'a LlmRequest> {
                 match self { $(Self::$kind(event) => event.llm_request(),)+ }

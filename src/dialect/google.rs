@@ -24,7 +24,7 @@ pub use self::{
     history::{History, HistoryMessage, ToolResult},
     part::{FunctionCall, is_thought},
     request::{
-        AllowedFunctions, Detail, PatchedRequest, PromptPrefix, RequestSummary,
+        AllowedFunctions, Detail, OfferedTool, PatchedRequest, PromptPrefix, RequestSummary,
         ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
         check_model, edit_request_texts, expected_response, generation_parameters, new_prompt,
         prompt_parts, read_request, replace_contents, summarize_request, withhold_tools,

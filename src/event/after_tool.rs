@@ -21,6 +21,9 @@ pub struct AfterTool {
     pub tool_input: Map<String, Value>,
     /// Result of the call.
     pub tool_response: ToolResponse,
+    /// Set of tools to which the tool belongs, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toolset_name: Option<String>,
     /// MCP server of the tool, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_context: Option<Map<String, Value>>,
@@ -59,6 +62,10 @@ impl EventDefinition for AfterTool {
         MatcherSubject::Tool(&self.tool_name)
     }
 
+    fn toolset(&self) -> Option<&str> {
+        self.toolset_name.as_deref()
+    }
+
     fn tool_input(&self) -> Option<&Map<String, Value>> {
         Some(&self.tool_input)
     }
@@ -68,6 +75,7 @@ impl EventDefinition for AfterTool {
             tool_name: name.to_owned(),
             tool_input: input,
             tool_response: self.tool_response.clone(),
+            toolset_name: self.toolset_name.clone(),
             mcp_context: self.mcp_context.clone(),
             original_request_name: self.original_request_name.clone(),
         })

@@ -16,6 +16,9 @@ pub struct BeforeTool {
     pub tool_name: String,
     /// Arguments of the call.
     pub tool_input: Map<String, Value>,
+    /// Set of tools to which the tool belongs, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toolset_name: Option<String>,
     /// MCP server of the tool, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_context: Option<Map<String, Value>>,
@@ -84,6 +87,10 @@ impl EventDefinition for BeforeTool {
         MatcherSubject::Tool(&self.tool_name)
     }
 
+    fn toolset(&self) -> Option<&str> {
+        self.toolset_name.as_deref()
+    }
+
     fn tool_input(&self) -> Option<&Map<String, Value>> {
         Some(&self.tool_input)
     }
@@ -92,6 +99,7 @@ impl EventDefinition for BeforeTool {
         Some(Self {
             tool_name: name.to_owned(),
             tool_input: input,
+            toolset_name: self.toolset_name.clone(),
             mcp_context: self.mcp_context.clone(),
             original_request_name: self.original_request_name.clone(),
         })

@@ -23,6 +23,11 @@ pub trait EventDefinition: Serialize + DeserializeOwned + Send + Sync + Sized + 
         MatcherSubject::None
     }
 
+    /// Returns the toolset of the event's tool, which matchers are compared with, too.
+    fn toolset(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the model request of the event, if it has one.
     fn llm_request(&self) -> Option<&LlmRequest> {
         None

@@ -1,5 +1,6 @@
 //! Conditions of hooks and policies: built with the config, evaluated on events.
 
+use super::tool_matcher::ToolMatcher;
 use crate::{
     condition::{
         self, CallerFacts, Condition, EvalError, Facts, RequestFacts, SessionFacts, StaticResult,
@@ -87,12 +88,14 @@ impl<'a> ConditionContext<'a> {
         }
     }
 
-    /// The subject that matchers are compared with.
-    pub(super) fn matcher_subject(&self) -> MatcherSubject<'a> {
-        match self.subject {
-            ConditionSubject::Call { .. } => MatcherSubject::None,
-            ConditionSubject::Event(event) => event.subject(),
-        }
+    /// Returns whether a matcher matches the subject of the event, or the toolset of its tool.
+    pub(super) fn is_matched_by(&self, matcher: &ToolMatcher) -> bool {
+        let (subject, toolset) = match self.subject {
+            ConditionSubject::Call { .. } => (MatcherSubject::None, None),
+            ConditionSubject::Event(event) => (event.subject(), event.toolset()),
+        };
+        matcher.matches(subject)
+            || toolset.is_some_and(|name| matcher.matches(MatcherSubject::Tool(name)))
     }
 
     /// Returns whether the event is of a sub-agent.

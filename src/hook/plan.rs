@@ -124,7 +124,7 @@ impl Plan {
         conditions: &mut ConditionContext<'_>,
     ) {
         let hooks = group.hooks.iter();
-        if group.matcher.matches(conditions.matcher_subject()) {
+        if conditions.is_matched_by(&group.matcher) {
             self.sequential |= group.sequential;
             let hooks = hooks.filter(|hook| only.is_none_or(|guard| guard.is_hook(hook)));
             self.select_hooks(hooks, conditions);
@@ -194,7 +194,7 @@ pub(super) fn plan(
     let policies = policies.iter();
     let policies = policies.filter(|policy| only.is_none_or(|guard| guard.is_policy(policy)));
     for policy in policies {
-        if !policy.matcher.matches(conditions.matcher_subject()) {
+        if !conditions.is_matched_by(&policy.matcher) {
             plan.skipped.push((policy.rule, SkipReason::Matcher));
         } else if conditions.holds(policy.rule, &policy.name, policy.when.as_ref()) {
             plan.policies.push(Arc::clone(policy));

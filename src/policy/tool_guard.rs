@@ -23,7 +23,7 @@ use super::{
     matchers::Globs,
 };
 use crate::{
-    dialect::{self, FunctionCall, PartialCalls, ResponseDocument},
+    dialect::{self, FunctionCall, OfferedTool, PartialCalls, ResponseDocument},
     event::{Event, EventName, HookOutput, RefusedCall},
 };
 
@@ -71,33 +71,45 @@ impl TryFrom<ToolGuardSettings> for ToolGuard {
 }
 
 impl ToolGuard {
-    /// Returns whether a tool may be offered. MCP servers that the model API calls must be
-    /// listed, because their calls do not pass hookgate.
-    fn offers(&self, name: &str) -> bool {
-        let is_default = !dialect::is_hosted_server(name);
-        let allowed = self.0.allow.as_ref();
-        allowed.map_or(is_default, |globs| globs.matches(name)) && !self.0.deny.matches(name)
+    /// Returns whether a tool may be offered. A toolset may unless it is denied, because only its
+    /// calls name the tools in it.
+    fn offers(&self, tool: &OfferedTool) -> bool {
+        if tool.is_toolset {
+            return !self.0.deny.matches(&tool.name);
+        }
+        self.allows(&[&tool.name])
+    }
+
+    /// Returns whether a tool with these names is allowed: any is, and none is denied. MCP servers
+    /// that the model API calls must be listed, because their calls do not pass hookgate.
+    fn allows(&self, names: &[&str]) -> bool {
+        let is_allowed = |name: &&str| match &self.0.allow {
+            Some(globs) => globs.matches(name),
+            None => !dialect::is_hosted_server(name),
+        };
+        names.iter().any(is_allowed) && !names.iter().any(|name| self.0.deny.matches(name))
     }
 
     /// Returns the reason why a call is denied, if it is. `directory` is the working
     /// directory of the agent.
     fn denial(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
-        let name = &call.name;
-        let violation = if self.offers(name) {
-            let mut rules = self.0.rules.iter().filter(|rule| rule.applies_to(name));
+        let names: Vec<&str> = call.names().collect();
+        let violation = if self.allows(&names) {
+            let rules = self.0.rules.iter();
+            let mut rules = rules.filter(|rule| names.iter().any(|name| rule.applies_to(name)));
             rules.find_map(|rule| rule.violation(call, directory))?
         } else {
             "is not allowed here".to_owned()
         };
         let reason = self.0.reason.clone();
-        Some(reason.unwrap_or_else(|| format!("The tool `{name}` {violation}.")))
+        Some(reason.unwrap_or_else(|| format!("The tool `{}` {violation}.", call.name)))
     }
 }
 
 impl Policy for ToolGuard {
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let (call, document) = (&request.call, &mut request.document);
-        let withheld = dialect::withhold_tools(call, document, &|name| self.offers(name))?;
+        let withheld = dialect::withhold_tools(call, document, &|tool| self.offers(tool))?;
         request.edited |= !withheld.is_empty();
         Ok(HookOutput::default())
     }
@@ -116,6 +128,7 @@ impl Policy for ToolGuard {
         };
         let call = FunctionCall {
             name: tool.tool_name.clone(),
+            toolset: tool.toolset_name.clone(),
             arguments: Value::Object(tool.tool_input.clone()),
             is_partial: false,
         };

@@ -238,6 +238,7 @@ impl CaseRun<'_> {
                 let event = BeforeTool {
                     mcp_context: mcp_context(&call.name),
                     tool_name: call.name,
+                    toolset_name: call.toolset,
                     tool_input: match call.arguments {
                         Value::Object(arguments) => arguments,
                         _ => Map::new(),

@@ -127,6 +127,7 @@ mod tests {
             tool_name: "Bash".to_owned(),
             tool_input: Map::new(),
             tool_response: Map::new(),
+            toolset_name: None,
             mcp_context: None,
             original_request_name: None,
         };

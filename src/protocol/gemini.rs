@@ -32,6 +32,7 @@ mod tests {
         BeforeTool {
             tool_name: "write_file".into(),
             tool_input: Map::from_iter([("size".into(), json!(1))]),
+            toolset_name: None,
             mcp_context: None,
             original_request_name: None,
         }

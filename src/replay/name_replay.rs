@@ -214,6 +214,7 @@ async fn tool_runs(engine: &Engine, scope: EventScope<'_>, tool: &str) -> Vec<Ho
     let event = BeforeTool {
         tool_name: tool.to_owned(),
         tool_input: Map::new(),
+        toolset_name: None,
         mcp_context: None,
         original_request_name: None,
     };

@@ -5,6 +5,7 @@ mod agents;
 mod answer_fields;
 mod anthropic;
 mod anthropic_blocks;
+mod anthropic_toolsets;
 mod client;
 mod console;
 mod errors;

@@ -10,14 +10,14 @@ use crate::dialect::{
         block_content::{text_block, write_blocks},
         fields::{
             ARGUMENTS, BLOCK, CONTENT, EVENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS,
-            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, TYPE, type_of,
+            RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, TOOLSET, TOOLSET_NAME, TYPE, type_of,
         },
         media::{create_media, is_media_type, write_texts},
         tool_result::{IS_ERROR, ResultContent, TOOL_USE_ID},
         tool_use::{INPUT, create_call},
     },
     content_form::{PRECEDING, SOURCE, source_of, splice_list, write_labels},
-    document::{Document, copy_field, elements},
+    document::{Document, copy_field, elements, write_array},
     error::Result,
     google::is_thought,
 };
@@ -114,11 +114,27 @@ fn write_part(block: &mut Document, before: &Document, after: &Document) -> Resu
         return write_texts(block, after);
     }
     if let Some(mut edited) = after.child(BLOCK)? {
-        // Withheld tools were removed from them.
-        copy_field(&mut edited, TOOL_CHANGES, block, TOOL_CHANGES)?;
+        if type_of(block)? == "compaction" {
+            remove_withheld(&mut edited, before, block)?;
+        }
         *block = edited;
     }
     Ok(())
+}
+
+/// Removes the changes of declared tools that a block has no more, because the tools are withheld.
+fn remove_withheld(edited: &mut Document, before: &Document, block: &Document) -> Result<()> {
+    let Some(changes) = edited.list(TOOL_CHANGES)? else {
+        return Ok(());
+    };
+    let before = before.child(BLOCK)?.unwrap_or_default();
+    let before = before.list(TOOL_CHANGES)?.unwrap_or_default();
+    let left = block.list(TOOL_CHANGES)?.unwrap_or_default();
+    let mut left = left.into_iter().peekable();
+    let changes = before.iter().zip(changes);
+    let kept = changes.filter(|(before, _)| left.next_if_eq(*before).is_some());
+    let kept: Vec<Bytes> = kept.map(|(_, change)| change).collect();
+    edited.set_bytes(TOOL_CHANGES, write_array(kept))
 }
 
 /// Writes an edited tool result: text, blocks or an error. Media stay if the result has them
@@ -204,6 +220,7 @@ fn create_block(part: &Document) -> Result<Vec<Bytes>> {
         let mut block = Document::empty();
         block.set(&["type"], &json!("tool_result"))?;
         copy_field(&mut block, TOOL_USE_ID, &result, ID)?;
+        copy_field(&mut block, TOOLSET, &result, TOOLSET_NAME)?;
         write_result(&mut block, None, &result)?;
         return Ok(vec![block.to_bytes()]);
     }

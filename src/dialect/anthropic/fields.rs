@@ -5,8 +5,9 @@ use serde_json::json;
 use strict_json::{FreeField, FreeFields, Names};
 
 pub use crate::dialect::google::fields::{
-    CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, FINISH_REASON, FUNCTION_CALL, FUNCTION_RESPONSE,
-    GENERATION_CONFIG, MODEL, PARTS, SYSTEM_INSTRUCTION, TOOL_CONFIG,
+    CALLER, CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, FINISH_REASON, FUNCTION_CALL,
+    FUNCTION_RESPONSE, GENERATION_CONFIG, IS_TOOLSET, LABELS, MODEL, PARTS, SYSTEM_INSTRUCTION,
+    TOOL_CONFIG, TOOLSET_NAME,
 };
 use crate::dialect::{
     content_form::SOURCE,
@@ -30,6 +31,8 @@ pub const RESPONSE: &[&str] = &["response"];
 pub const RESPONSE_ID: &[&str] = &["responseId"];
 pub const TEXT: &[&str] = &["text"];
 pub const THOUGHT: &[&str] = &["thought"];
+/// Set of tools to which a called tool belongs.
+pub const TOOLSET: &[&str] = &["toolset_name"];
 /// Tools that became available in compacted history.
 pub const TOOL_CHANGES: &[&str] = &["tool_changes"];
 pub const TYPE: &[&str] = &["type"];

@@ -6,6 +6,7 @@ mod declared_tools;
 mod input_messages;
 mod parameters;
 mod read;
+mod request_labels;
 mod stored_content;
 mod system_prompt;
 mod tool_choice;

@@ -8,13 +8,15 @@ use crate::dialect::{
     document::Document,
     error::{Result, field_error},
     google::fields::{
-        CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, PARTS, PRECEDING, REQUESTS, SOURCE,
-        SYSTEM_INSTRUCTION, TOOLS, WRAPPED_REQUEST,
+        CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, IS_TOOLSET, PARTS, PRECEDING, REQUESTS,
+        SOURCE, SYSTEM_INSTRUCTION, TOOLS, WRAPPED_REQUEST,
     },
 };
 
 /// Begin of the names of private fields.
 const PREFIX: &[u8] = b"hookgate";
+
+const PRIVATE_FIELDS: [&str; 3] = [SOURCE, PRECEDING, IS_TOOLSET];
 
 /// Fields with an object that may have private fields, at any depth.
 const OBJECTS: [&[&str]; 3] = [CONTENT, SYSTEM_INSTRUCTION, WRAPPED_REQUEST];
@@ -26,7 +28,7 @@ const LISTS: [&[&str]; 6] = [CANDIDATES, CONTENTS, DECLARATIONS, PARTS, REQUESTS
 /// names in arguments, results and schemas are content and stay.
 pub fn without_private_fields(json: &Bytes) -> Bytes {
     let has = |name: &str| memmem::find(json, name.as_bytes()).is_some();
-    if !has(SOURCE) && !has(PRECEDING) {
+    if !PRIVATE_FIELDS.into_iter().any(has) {
         return json.clone();
     }
     let shown = Document::from_checked(json.clone()).and_then(|mut document| {
@@ -60,7 +62,7 @@ pub fn refuse_private_fields(document: &Document) -> Result<()> {
 }
 
 fn find_in(object: &Document) -> Option<&'static str> {
-    let mut names = [SOURCE, PRECEDING].into_iter();
+    let mut names = PRIVATE_FIELDS.into_iter();
     if let Some(name) = names.find(|name| object.has(&[name])) {
         return Some(name);
     }
@@ -74,8 +76,9 @@ fn find_in(object: &Document) -> Option<&'static str> {
 }
 
 fn remove_from(object: &mut Document) -> Result<()> {
-    object.remove(&[SOURCE])?;
-    object.remove(&[PRECEDING])?;
+    for field in PRIVATE_FIELDS {
+        object.remove(&[field])?;
+    }
     for field in OBJECTS {
         object.edit_child(field, remove_from)?;
     }
@@ -106,7 +109,7 @@ mod tests {
             r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"index":0}]}"#,
         );
         check(
-            r#"{"systemInstruction":{"parts":[{"text":"a","hookgateSource":0}]},"tools":[{"functionDeclarations":[{"name":"f","hookgateSource":0}],"hookgateSource":0},{"web":{},"hookgateSource":1}]}"#,
+            r#"{"systemInstruction":{"parts":[{"text":"a","hookgateSource":0}]},"tools":[{"functionDeclarations":[{"name":"f","hookgateToolset":true,"hookgateSource":0}],"hookgateSource":0},{"web":{},"hookgateSource":1}]}"#,
             r#"{"systemInstruction":{"parts":[{"text":"a"}]},"tools":[{"functionDeclarations":[{"name":"f"}]},{"web":{}}]}"#,
         );
     }

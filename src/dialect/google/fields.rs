@@ -1,5 +1,7 @@
 //! Field names that several files use, in the spellings that the API accepts.
 
+/// Caller of a function: the model, or code of its own. Google's APIs have none.
+pub const CALLER: &[&str] = &["caller"];
 pub const CACHED_CONTENT: &[&str] = &["cachedContent", "cached_content"];
 pub const CANDIDATES: &[&str] = &["candidates"];
 pub const CONTENT: &[&str] = &["content"];
@@ -9,6 +11,8 @@ pub const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 pub const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
 pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];
 pub const GENERATION_CONFIG: &[&str] = &["generationConfig", "generation_config"];
+/// True if a declaration is that of a toolset, whose tools the request does not list.
+pub const IS_TOOLSET: &str = "hookgateToolset";
 /// Free texts beside the conversation. For other APIs, every field that hookgate does not
 /// interpret.
 pub const LABELS: &[&str] = &["labels"];
@@ -30,6 +34,8 @@ pub const PRECEDING: &str = "hookgatePreceding";
 pub const SOURCE: &str = "hookgateSource";
 pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction", "system_instruction"];
 pub const TOOLS: &[&str] = &["tools"];
+/// Set of tools to which a called function belongs. Google's APIs have none.
+pub const TOOLSET_NAME: &[&str] = &["toolsetName"];
 pub const TOOL_CONFIG: &[&str] = &["toolConfig", "tool_config"];
 /// True if another chunk of a function call, or of one argument, follows.
 pub const WILL_CONTINUE: &[&str] = &["willContinue", "will_continue"];

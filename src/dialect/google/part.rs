@@ -1,12 +1,16 @@
 //! One part of a content, in requests and responses.
 
+use std::iter;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, to_document},
     error::Result,
-    google::fields::{FUNCTION_CALL, PARTIAL_ARGS, PRECEDING, SOURCE, WILL_CONTINUE},
+    google::fields::{
+        CALLER, FUNCTION_CALL, PARTIAL_ARGS, PRECEDING, SOURCE, TOOLSET_NAME, WILL_CONTINUE,
+    },
 };
 
 const ARGUMENTS: &[&str] = &["args"];
@@ -27,10 +31,19 @@ pub struct Part {
 pub struct FunctionCall {
     /// Function name; empty if the call names none.
     pub name: String,
+    /// Set of tools to which the function belongs, if it is not declared by itself.
+    pub toolset: Option<String>,
     /// Arguments; `null` if there are none.
     pub arguments: Value,
     /// True if the arguments arrive in several parts, of which this is one.
     pub is_partial: bool,
+}
+
+impl FunctionCall {
+    /// Returns the names by which guards know the function: its own, and that of its toolset.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        iter::once(self.name.as_str()).chain(self.toolset.as_deref())
+    }
 }
 
 /// Elements that agents put before the first prompt: gemini-cli, Claude Code and Codex.
@@ -138,6 +151,7 @@ impl Part {
         let will_continue = call.get(WILL_CONTINUE)? == Some(Value::Bool(true));
         Ok(Some(FunctionCall {
             name: call.string(&["name"])?.unwrap_or_default(),
+            toolset: call.string(TOOLSET_NAME)?,
             arguments: call.get(ARGUMENTS)?.unwrap_or_default(),
             is_partial: call.has(PARTIAL_ARGS) || will_continue,
         }))
@@ -155,9 +169,10 @@ impl Part {
     }
 
     /// Returns the function call as a request takes it: without the fields of partial calls,
-    /// and without its place in the response.
+    /// its caller, which may be code that is not in the request, and its place in the response.
     pub fn complete_call(&self) -> Result<Self> {
         let mut part = self.edit_call(|call| {
+            call.remove(CALLER)?;
             call.remove(PARTIAL_ARGS)?;
             call.remove(WILL_CONTINUE)
         })?;

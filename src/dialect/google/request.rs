@@ -22,6 +22,6 @@ pub use self::{
         expected_response, new_prompt, prompt_parts, read_request, summarize_request,
     },
     text::edit_request_texts,
-    tool_declarations::withhold_tools,
+    tool_declarations::{OfferedTool, withhold_tools},
     tool_selection::{AllowedFunctions, write_tool_selection},
 };

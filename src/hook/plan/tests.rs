@@ -18,6 +18,7 @@ fn plan_of(table: &HookTable, only: Option<&Guard>, tool: &str) -> Plan {
     let event = BeforeTool {
         tool_name: tool.to_owned(),
         tool_input: Map::new(),
+        toolset_name: None,
         mcp_context: None,
         original_request_name: None,
     };

@@ -281,21 +281,19 @@ impl<'a> ResponseFilter<'a> {
                 return Continue(CallDecision::Refuse(reason));
             }
         };
-        self.decide_tool(call.name, tool_input).await
+        self.decide_tool(BeforeTool {
+            mcp_context: mcp_context(&call.name),
+            tool_name: call.name,
+            toolset_name: call.toolset,
+            tool_input,
+            original_request_name: None,
+        })
+        .await
     }
 
     /// Decides a complete call with the verdict of `BeforeTool`: keep, rewrite or refuse.
-    async fn decide_tool(
-        &self,
-        name: String,
-        tool_input: Map<String, Value>,
-    ) -> ControlFlow<Reason, CallDecision> {
-        let event = BeforeTool {
-            mcp_context: mcp_context(&name),
-            tool_name: name,
-            tool_input: tool_input.clone(),
-            original_request_name: None,
-        };
+    async fn decide_tool(&self, event: BeforeTool) -> ControlFlow<Reason, CallDecision> {
+        let tool_input = event.tool_input.clone();
         let (snapshot, scope) = (&self.context.snapshot, self.scope());
         let fired = snapshot.engine.fire(scope, event, EventOrigin::Derived);
         let outcome = fired.await;
@@ -335,7 +333,7 @@ impl<'a> ResponseFilter<'a> {
         }
         let mut refuse = |call: &FunctionCall| {
             let reason = || format!("`{}` is not allowed for this call", call.name);
-            (!self.allowed.includes(&call.name)).then(reason)
+            (!self.allowed.includes(call)).then(reason)
         };
         chunk.withhold_calls(&mut self.partial_calls, &mut refuse)
     }

@@ -252,6 +252,45 @@ async fn fallback_models_must_be_allowed() {
 }
 
 #[tokio::test]
+async fn fallback_models_that_the_api_chooses_are_denied_unless_they_are_allowed() {
+    let request = with("fallbacks", json!("default"));
+    for (config, is_sent) in [
+        (REDACT, true),
+        ("policies: [{ policy: model_allow, models: [m] }]\n", false),
+        (
+            "policies: [{ policy: model_allow, models: [m, default] }]\n",
+            true,
+        ),
+    ] {
+        let upstream = model().await;
+        let gateway = FAMILY.gateway(&upstream, config).await;
+        let answer = post(&gateway, "/v1/messages", &request).await;
+        let text = FAMILY.parse(false, &answer).text;
+        if is_sent {
+            assert_eq!(upstream.only_request().body, request.to_string());
+        } else {
+            assert!(text.contains("`default` is not allowed"), "{text}");
+            assert!(upstream.requests().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_system_message_without_content_is_forwarded() {
+    let upstream = model().await;
+    let gateway = FAMILY.gateway(&upstream, REDACT).await;
+    let mut request = FAMILY.request(false, &[Turn::User(SECRET), Turn::User("go")]);
+    let system = json!({ "role": "system", "output_config": { "effort": "low" } });
+    request["messages"]
+        .as_array_mut()
+        .unwrap()
+        .insert(1, system);
+    post(&gateway, "/v1/messages", &request).await;
+    let masked = request.to_string().replace(SECRET, "[REDACTED:aws_key]");
+    assert_eq!(upstream.only_request().body, masked);
+}
+
+#[tokio::test]
 async fn the_model_of_a_hosted_tool_must_be_allowed() {
     let upstream = model().await;
     let config = "policies: [{ policy: model_allow, models: [\"m\", \"n*\"] }]\n";

@@ -104,6 +104,69 @@ async fn texts_beside_the_text_of_blocks_are_masked() {
 }
 
 #[tokio::test]
+async fn unknown_fields_of_system_messages_and_tool_changes_are_masked() {
+    let mut body = request(&[Turn::User("hi")]);
+    let definition = json!({ "name": "f", "input_schema": {} });
+    let addition = json!({ "type": "tool_definition", "definition": definition });
+    let removal = json!({ "type": "tool_reference", "name": "f" });
+    let system = json!({ "role": "system", "note": { "type": SECRET }, "content": [
+        { "type": "text", "text": SECRET },
+        { "type": "tool_addition", "tool": addition, "note": SECRET },
+        { "type": "tool_removal", "tool": removal, "note": [SECRET], "tool_name": SECRET },
+    ] });
+    let text = json!({ "role": "system", "content": "s", "note": SECRET });
+    body["messages"]
+        .as_array_mut()
+        .unwrap()
+        .extend([text, system]);
+    let sent = forwarded(REDACT, "/v1/messages", &body).await;
+    let masked = body.to_string().replace(SECRET, "[REDACTED:aws_key]");
+    assert_eq!(sent, serde_json::from_str::<Value>(&masked).unwrap());
+}
+
+#[tokio::test]
+async fn masked_changes_of_a_withheld_tool_are_removed() {
+    let addition = |name: &str| {
+        let definition = json!({ "name": name, "description": SECRET });
+        let tool = json!({ "type": "tool_definition", "definition": definition });
+        json!({ "type": "tool_addition", "tool": tool, "note": SECRET })
+    };
+    let summary = |content: &str, tools: &[&str]| {
+        let changes: Vec<Value> = tools.iter().map(|name| addition(name)).collect();
+        json!({ "type": "compaction", "content": content, "tool_changes": changes })
+    };
+    let mut body = request(&[Turn::User("hi"), Turn::Model(""), Turn::User("go")]);
+    body["messages"][1]["content"] = json!([summary("so far", &["a", "evil", "b"])]);
+    let changes = json!([addition("evil"), { "type": "text", "text": SECRET }]);
+    let system = json!({ "role": "system", "content": changes });
+    body["messages"].as_array_mut().unwrap().push(system);
+    let config = "policies:
+  - { policy: tool_guard, deny: [evil] }
+  - { policy: redact, detect: [aws_key] }\n";
+    let sent = forwarded(config, "/v1/messages", &body).await;
+    let expected = json!([summary("so far", &["a", "b"])]);
+    let masked = expected.to_string().replace(SECRET, "[REDACTED:aws_key]");
+    assert_eq!(sent["messages"][1]["content"].to_string(), masked);
+    let expected = json!([{ "type": "text", "text": "[REDACTED:aws_key]" }]);
+    assert_eq!(sent["messages"][3]["content"], expected);
+
+    // The model may compact the history itself.
+    let message = json!({
+        "id": "m", "type": "message", "role": "assistant", "model": "m",
+        "content": [summary(SECRET, &["a", "b"])], "stop_reason": "compaction",
+        "stop_sequence": null, "usage": { "input_tokens": 1, "output_tokens": 1 },
+    });
+    let upstream = Upstream::answering(&message).await;
+    let gateway = FAMILY.gateway(&upstream, REDACT).await;
+    let answer = FAMILY.ask(&gateway, false, &[Turn::User("hi")]).await;
+    let masked = message.to_string().replace(SECRET, "[REDACTED:aws_key]");
+    assert_eq!(
+        answer.json(),
+        serde_json::from_str::<Value>(&masked).unwrap()
+    );
+}
+
+#[tokio::test]
 async fn the_citations_of_a_denied_result_reach_no_model() {
     let hooks = hook::config(&[("AfterTool", hook::denying("guard", "hidden"))]);
     let mut body = request(&[

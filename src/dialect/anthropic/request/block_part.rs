@@ -5,8 +5,8 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         fields::{
-            BLOCK, FUNCTION_RESPONSE, ID, NAME, PARTS, RESPONSE, TEXT, TEXT_BLOCK_FIELDS,
-            field_part, string_bytes, type_of,
+            BLOCK, FUNCTION_RESPONSE, ID, NAME, PARTS, RESPONSE, TEXT, TEXT_BLOCK_FIELDS, TOOLSET,
+            TOOLSET_NAME, field_part, string_bytes, type_of,
         },
         media::{is_media_type, read_media},
         request::input_messages::{CalledTools, InputRole},
@@ -14,7 +14,7 @@ use crate::dialect::{
         tool_use::call_part,
     },
     content_form::add_labels,
-    document::Document,
+    document::{Document, copy_field},
     error::{Result, field_error},
 };
 
@@ -73,6 +73,7 @@ fn result_part(block: &Document, names: &CalledTools) -> Result<Document> {
     let name = names.name(&block.string(TOOL_USE_ID)?.unwrap_or_default());
     result.set_bytes(ID, id)?;
     result.set(NAME, &json!(name))?;
+    copy_field(&mut result, TOOLSET_NAME, block, TOOLSET)?;
     let content = ResultContent::read(block)?;
     let mut response = Document::empty();
     response.set_bytes(&[outcome_field(block)?], content.output()?)?;

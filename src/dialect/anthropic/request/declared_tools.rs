@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::dialect::{
     anthropic::{
-        fields::{DECLARATIONS, NAME, TOOL_CHANGES, TYPE, string_bytes, type_of},
+        fields::{DECLARATIONS, IS_TOOLSET, NAME, TOOL_CHANGES, TYPE, string_bytes, type_of},
         request::input_messages::{InputMessage, InputRole},
     },
     content_form::{SOURCE, hosted_tool},
@@ -19,6 +19,9 @@ pub const TOOL: &[&str] = &["tool"];
 
 /// Prefixes of the types of tools that the agent runs, although the API defines them.
 const CLIENT_TYPES: [&str; 4] = ["bash_", "text_editor_", "memory_", "computer_2"];
+
+/// Sets of tools that the agent runs. Their types are the name, `_toolset_` and a date.
+const TOOLSETS: [&str; 2] = ["browser", "computer"];
 
 /// Position of a declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub struct DeclaredTool {
     pub name: String,
     /// True if the agent runs it; else the API does.
     pub is_function: bool,
+    /// True if its calls name the tools of a set, which the declaration does not list.
+    pub is_toolset: bool,
     document: Document,
 }
 
@@ -65,6 +70,7 @@ pub fn read_tools(body: &Document, messages: &[InputMessage]) -> Result<Vec<Decl
             place: ToolPlace::McpServers(index),
             name: format!("mcp:{name}"),
             is_function: false,
+            is_toolset: false,
             document: server,
         });
     }
@@ -134,21 +140,31 @@ pub fn referred_tool(change: &Document) -> Result<Option<String>> {
     }
 }
 
+/// Returns the name of a toolset that the agent runs: its calls have it beside their own.
+fn toolset_name(kind: &str) -> Option<&str> {
+    let (name, _) = kind.split_once("_toolset_")?;
+    TOOLSETS.contains(&name).then_some(name)
+}
+
 impl DeclaredTool {
     fn read(place: ToolPlace, document: Document) -> Result<Self> {
         let kind = document.string(TYPE)?;
+        let toolset = kind.as_deref().and_then(toolset_name);
         let is_function = match kind.as_deref() {
             None | Some("custom") => true,
-            Some(kind) => CLIENT_TYPES.iter().any(|prefix| kind.starts_with(prefix)),
+            Some(kind) => {
+                toolset.is_some() || CLIENT_TYPES.iter().any(|prefix| kind.starts_with(prefix))
+            }
         };
-        let name = match (document.string(NAME)?, kind.as_deref()) {
-            (_, Some("mcp_toolset")) => {
+        let name = match (toolset, document.string(NAME)?, kind.as_deref()) {
+            (Some(toolset), _, _) => toolset.to_owned(),
+            (None, _, Some("mcp_toolset")) => {
                 let server = document.string(&["mcp_server_name"])?.unwrap_or_default();
                 format!("mcp:{server}")
             }
-            (Some(name), _) => name,
-            (None, Some(kind)) if !is_function => kind.to_owned(),
-            (None, _) => {
+            (None, Some(name), _) => name,
+            (None, None, Some(kind)) if !is_function => kind.to_owned(),
+            (None, None, _) => {
                 string_bytes(&document, "name")?;
                 String::new()
             }
@@ -157,6 +173,7 @@ impl DeclaredTool {
             place,
             name,
             is_function,
+            is_toolset: toolset.is_some(),
             document,
         })
     }
@@ -175,6 +192,9 @@ impl DeclaredTool {
         ];
         for (field, from) in names {
             copy_field(&mut declaration, &[field], &self.document, &[from])?;
+        }
+        if self.is_toolset {
+            declaration.set(&[IS_TOOLSET], &json!(true))?;
         }
         declaration.set(&[SOURCE], &json!(number))?;
         let mut tool = Document::empty();

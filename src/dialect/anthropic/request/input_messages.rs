@@ -1,13 +1,13 @@
 //! The messages of a request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
 use crate::dialect::{
     anthropic::{
         block_content::{BlockContent, write_blocks},
-        fields::{CONTENT, ID, NAME, TYPE},
+        fields::{CONTENT, ID, NAME, TOOLSET, TYPE},
     },
     document::Document,
     error::{Result, field_error},
@@ -25,6 +25,20 @@ pub enum InputRole {
 }
 
 impl InputRole {
+    /// Reads the role of a message.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is unknown.
+    pub fn read(message: &Document) -> Result<Self> {
+        match message.string(&["role"])?.as_deref() {
+            Some("user") => Ok(Self::User),
+            Some("assistant") => Ok(Self::Assistant),
+            Some("system") => Ok(Self::System),
+            Some(_) | None => Err(field_error("role", "`user`, `assistant` or `system`")),
+        }
+    }
+
     /// Returns the role in the content form; `None` for system prompts.
     pub const fn of_content(self) -> Option<&'static str> {
         match self {
@@ -48,17 +62,13 @@ pub struct InputMessage {
 
 impl InputMessage {
     pub fn read(document: Document) -> Result<Self> {
-        let role = match document.string(&["role"])?.as_deref() {
-            Some("user") => InputRole::User,
-            Some("assistant") => InputRole::Assistant,
-            Some("system") => InputRole::System,
-            Some(_) | None => {
-                return Err(field_error("role", "`user`, `assistant` or `system`"));
-            }
+        let role = InputRole::read(&document)?;
+        let content = match BlockContent::read(&document, "content")? {
+            Some(content) => content,
+            // It may change the settings of the output only.
+            None if role == InputRole::System => BlockContent::Blocks(Vec::new()),
+            None => return Err(field_error("content", "a string or a list of blocks")),
         };
-        let content = BlockContent::read(&document, "content")?;
-        let content =
-            content.ok_or_else(|| field_error("content", "a string or a list of blocks"))?;
         Ok(Self {
             role,
             is_text: content.is_text(),
@@ -88,29 +98,35 @@ pub fn read_messages(body: &Document) -> Result<Vec<InputMessage>> {
     messages.into_iter().map(InputMessage::read).collect()
 }
 
-/// Names of the called tools, by the id of the call.
+/// The tools that were called in a conversation.
 #[derive(Debug, Default)]
-pub struct CalledTools(HashMap<String, String>);
+pub struct CalledTools {
+    /// Names by the ids of the calls.
+    names: HashMap<String, String>,
+    toolsets: HashSet<String>,
+}
 
 impl CalledTools {
     pub fn read(messages: &[InputMessage]) -> Result<Self> {
-        let mut names = HashMap::new();
+        let mut called = Self::default();
         for block in messages.iter().flat_map(|message| &message.blocks) {
             let is_call = block.string(TYPE)?.as_deref() == Some("tool_use");
             if is_call && let Some(id) = block.string(ID)? {
-                names.insert(id, block.string(NAME)?.unwrap_or_default());
+                let name = block.string(NAME)?.unwrap_or_default();
+                called.names.insert(id, name);
+                called.toolsets.extend(block.string(TOOLSET)?);
             }
         }
-        Ok(Self(names))
+        Ok(called)
     }
 
     /// Returns the name of a called tool; empty if the call is unknown.
     pub fn name(&self, id: &str) -> &str {
-        self.0.get(id).map_or("", String::as_str)
+        self.names.get(id).map_or("", String::as_str)
     }
 
-    /// Returns whether a tool was called.
+    /// Returns whether a tool, or one of a toolset, was called.
     pub fn contains(&self, tool: &str) -> bool {
-        self.0.values().any(|name| name == tool)
+        self.names.values().any(|name| name == tool) || self.toolsets.contains(tool)
     }
 }

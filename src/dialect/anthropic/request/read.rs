@@ -7,7 +7,7 @@ use crate::{
     dialect::{
         anthropic::{
             fields::{
-                CONTENTS, GENERATION_CONFIG, MODEL, PARTS, SYSTEM_INSTRUCTION, TOOL_CONFIG,
+                CONTENTS, GENERATION_CONFIG, LABELS, MODEL, PARTS, SYSTEM_INSTRUCTION, TOOL_CONFIG,
                 with_source,
             },
             request::{
@@ -15,6 +15,7 @@ use crate::{
                 declared_tools::{DeclaredTool, TOOLS, read_tools},
                 input_messages::{CalledTools, InputMessage, read_messages},
                 parameters::read_parameters,
+                request_labels::REQUEST_LABELS,
                 stored_content::refuse_stored,
                 system_prompt::SystemPrompts,
                 tool_choice::ToolChoice,
@@ -30,33 +31,6 @@ use crate::{
 };
 
 pub const FALLBACKS: &[&str] = &["fallbacks"];
-
-/// Fields that hookgate interprets, or that hold no text. Others, such as `metadata`, are labels.
-const INTERPRETED: &[&str] = &[
-    "cache_control",
-    "container",
-    "fallback_credit_token",
-    "fallbacks",
-    "inference_geo",
-    "max_tokens",
-    "mcp_servers",
-    "messages",
-    "model",
-    "output_config",
-    "output_format",
-    "service_tier",
-    "speed",
-    "stop_sequences",
-    "stream",
-    "system",
-    "temperature",
-    "thinking",
-    "thread",
-    "tool_choice",
-    "tools",
-    "top_k",
-    "top_p",
-];
 
 /// A body with everything that is read from it.
 #[derive(Debug)]
@@ -134,7 +108,9 @@ impl ReadBody {
         if !fallbacks.is_empty() {
             form.set(FALLBACK_MODELS, &json!(fallbacks))?;
         }
-        add_labels(&mut form, body, INTERPRETED)?;
+        if let Some(labels) = REQUEST_LABELS.read(body)? {
+            form.set(LABELS, &labels.into())?;
+        }
         Ok(Self {
             // Parsed again, because a document that was built counts as edited.
             form: Document::from_checked(form.to_bytes())?,
@@ -169,8 +145,12 @@ fn read_contents(messages: &[InputMessage], calls: &CalledTools) -> Result<Vec<B
     Ok(contents)
 }
 
-/// Returns the models that answer if the named one refuses to.
+/// Returns the models that answer if the named one refuses to; `default` for those that the API
+/// chooses.
 fn read_fallbacks(body: &Document) -> Result<Vec<String>> {
+    if body.get(FALLBACKS)? == Some(json!("default")) {
+        return Ok(vec!["default".to_owned()]);
+    }
     let fallbacks = body.children(FALLBACKS)?.unwrap_or_default();
     let names = fallbacks.iter().map(|fallback| {
         fallback

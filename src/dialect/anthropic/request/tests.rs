@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::dialect::{
-    Call, Document, Operation, RequestLine, SOURCE, anthropic::fields::parse_strict,
-    recognize_call, tests::set_fields,
+    Call, Document, Operation, RequestLine, SOURCE,
+    anthropic::fields::{IS_TOOLSET, parse_strict},
+    recognize_call,
+    tests::set_fields,
 };
 
 /// Returns the call of a request.
@@ -361,6 +363,46 @@ fn tools_are_chosen_as_far_as_the_api_can() {
         choose(&prompt, any(&["a"])),
         (json!({ "type": "auto" }), "a".to_owned())
     );
+}
+
+#[test]
+fn a_toolset_is_declared_by_the_name_that_its_calls_have() {
+    let toolset = json!({ "type": "browser_toolset_20260801", "configs": {} });
+    let call = json!({
+        "type": "tool_use", "id": "t1", "name": "find", "toolset_name": "browser", "input": {},
+    });
+    let mut prompt = request(&json!([
+        { "role": "user", "content": "x" },
+        { "role": "assistant", "content": [call] },
+    ]));
+    prompt["tools"] = json!([tool("a"), toolset]);
+    let form = opened(&prompt);
+    let declaration = json!({ "name": "browser", IS_TOOLSET: true, SOURCE: 1 });
+    assert_eq!(
+        form["tools"][1],
+        json!({ "functionDeclarations": [declaration], SOURCE: 1 })
+    );
+    let function_call = &form["contents"][1]["parts"][0]["functionCall"];
+    assert_eq!(function_call["toolsetName"], "browser");
+    let choose = |calling: Value| {
+        let closed = edited(&prompt, |form| {
+            form["toolConfig"] = json!({ "functionCallingConfig": calling });
+        });
+        (closed["tool_choice"].clone(), closed["tools"].clone())
+    };
+    let any = |names: &[&str]| json!({ "mode": "ANY", "allowedFunctionNames": names });
+    let only = (json!({ "type": "any" }), json!([toolset]));
+    assert_eq!(choose(any(&["find"])), only);
+    assert_eq!(choose(any(&["browser"])), only);
+    let (choice, tools) = choose(any(&["a"]));
+    assert_eq!(choice, json!({ "type": "tool", "name": "a" }));
+    assert_eq!(tools, prompt["tools"]);
+    // A called toolset stays declared, but must not be called.
+    let closed = edited(&prompt, |form| {
+        form.as_object_mut().unwrap().remove("tools");
+    });
+    assert_eq!(closed["tools"], json!([toolset]));
+    assert_eq!(closed["tool_choice"], json!({ "type": "none" }));
 }
 
 #[test]

@@ -61,14 +61,20 @@ impl<'a> ToolsEdit<'a> {
     }
 
     /// Returns a choice that the API has. Names that it cannot express withhold the other
-    /// functions instead.
+    /// functions instead. A name that is not declared may be that of a toolset's member.
     fn possible_choice(&mut self, choice: ToolChoice, thinks: bool) -> ToolChoice {
         let ToolChoice::Any(names) = choice else {
             return choice;
         };
-        if names.len() > 1 || (thinks && !names.is_empty()) {
+        let is_declared = |name: &String| self.declared.iter().any(|tool| tool.name == *name);
+        let has_members = !names.iter().all(is_declared);
+        let is_chosen =
+            |tool: &DeclaredTool| names.contains(&tool.name) || tool.is_toolset && has_members;
+        let mut declared = self.declared.iter();
+        let has_toolset = declared.any(|tool| tool.is_toolset && is_chosen(tool));
+        if names.len() > 1 || !names.is_empty() && (thinks || has_toolset) {
             for (number, tool) in self.declared.iter().enumerate() {
-                if tool.is_function && !names.contains(&tool.name) {
+                if tool.is_function && !is_chosen(tool) {
                     self.withheld.insert(number);
                 }
             }
@@ -76,7 +82,8 @@ impl<'a> ToolsEdit<'a> {
         match names.len() {
             // With thinking, the API refuses to force a tool.
             _ if thinks => ToolChoice::Auto,
-            1 => ToolChoice::Any(names),
+            // Neither a toolset nor its members can be forced.
+            1 if !has_toolset => ToolChoice::Any(names),
             _ => ToolChoice::Any(Vec::new()),
         }
     }

@@ -9,9 +9,10 @@ use crate::dialect::{
         block_edit::{create_blocks, edit_blocks},
         fields::{CONTENT, CONTENTS, MODEL, PARTS, type_of},
         request::{
-            input_messages::{InputMessage, MESSAGES},
+            input_messages::{InputMessage, MESSAGES, read_messages},
             parameters::write_parameters,
             read::{FALLBACKS, ReadBody},
+            request_labels::REQUEST_LABELS,
             tools_edit::ToolsEdit,
         },
     },
@@ -38,7 +39,9 @@ pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes
 fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Result<()> {
     write_parameters(body, &read.form, form)?;
     write_fallbacks(body, &read.form, form)?;
-    write_labels(body, &read.form, form)?;
+    REQUEST_LABELS.write(body, &read.form, form)?;
+    // With the labels that were written into them.
+    read.messages = read_messages(body)?;
     let originals = read
         .messages
         .iter()
@@ -70,6 +73,9 @@ fn write_fallbacks(body: &mut Document, before: &Document, after: &Document) -> 
     }
     let kept = after.get(FALLBACK_MODELS)?.unwrap_or_default();
     let kept = kept.as_array().cloned().unwrap_or_default();
+    if kept.is_empty() {
+        return body.remove(FALLBACKS);
+    }
     let mut fallbacks = Vec::new();
     for fallback in body.children(FALLBACKS)?.unwrap_or_default() {
         if kept.contains(&json!(fallback.string(MODEL)?)) {

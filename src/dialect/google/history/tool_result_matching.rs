@@ -8,7 +8,7 @@ use crate::{
     dialect::{
         error::Result,
         google::{
-            fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
+            fields::{FUNCTION_CALL, FUNCTION_RESPONSE, TOOLSET_NAME},
             part::Part,
         },
     },
@@ -24,6 +24,8 @@ pub struct ToolResult {
     pub part: usize,
     /// Name of the tool.
     pub name: String,
+    /// Set of tools to which the tool belongs, if it has one.
+    pub toolset: Option<String>,
     /// Arguments of the call; `null` if it had none or was not found.
     pub args: Value,
     /// Response of the tool; `null` if there is none.
@@ -38,6 +40,7 @@ impl From<ToolResult> for AfterTool {
         Self {
             mcp_context: mcp_context(&result.name),
             tool_name: result.name,
+            toolset_name: result.toolset,
             tool_input: match result.args {
                 Value::Object(arguments) => arguments,
                 _ => Map::new(),
@@ -90,6 +93,7 @@ impl PrecedingCalls {
         let by_id = id.and_then(|id| self.by_id.get(&(name.clone(), id)));
         Ok(Some(ToolResult {
             args: by_id.or(in_order).cloned().unwrap_or_default(),
+            toolset: result.string(TOOLSET_NAME)?,
             response: result.get(&["response"])?.unwrap_or_default(),
             media: match result.get(&["parts"])? {
                 Some(Value::Array(media)) => media,

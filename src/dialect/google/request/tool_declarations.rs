@@ -8,7 +8,7 @@ use crate::dialect::{
     error::Result,
     google::{
         canonical_items::camel_case,
-        fields::{DECLARATIONS, SOURCE, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
+        fields::{DECLARATIONS, IS_TOOLSET, SOURCE, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
         request::body::counted_request,
     },
 };
@@ -16,15 +16,41 @@ use crate::dialect::{
 pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling_config"];
 const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
 
-/// Returns the names of the declared functions, in order.
-pub fn declared_functions(document: &Document) -> Result<Vec<String>> {
-    let mut names = Vec::new();
+/// A tool that a request offers to the model.
+#[derive(Debug)]
+pub struct OfferedTool {
+    /// Name of a function, a toolset or a built-in tool.
+    pub name: String,
+    /// True for a toolset, whose tools the request does not list.
+    pub is_toolset: bool,
+}
+
+impl OfferedTool {
+    /// Reads the declaration of a function; `None` if it has no name.
+    fn read(declaration: &Document) -> Result<Option<Self>> {
+        let name = declaration.string(&["name"])?;
+        Ok(name.map(|name| Self {
+            name,
+            is_toolset: declaration.has(&[IS_TOOLSET]),
+        }))
+    }
+}
+
+/// Returns the declared functions, in order.
+pub fn offered_functions(document: &Document) -> Result<Vec<OfferedTool>> {
+    let mut functions = Vec::new();
     for tool in document.children(TOOLS)?.unwrap_or_default() {
         for declaration in tool.children(DECLARATIONS)?.unwrap_or_default() {
-            names.extend(declaration.string(&["name"])?);
+            functions.extend(OfferedTool::read(&declaration)?);
         }
     }
-    Ok(names)
+    Ok(functions)
+}
+
+/// Returns the names of the declared functions, in order.
+pub fn declared_functions(document: &Document) -> Result<Vec<String>> {
+    let functions = offered_functions(document)?.into_iter();
+    Ok(functions.map(|function| function.name).collect())
 }
 
 /// Returns whether any function is declared.
@@ -41,7 +67,7 @@ pub fn declares_functions(document: &Document) -> Result<bool> {
 pub fn withhold_tools(
     call: &Call,
     document: &mut Document,
-    keep: &dyn Fn(&str) -> bool,
+    keep: &dyn Fn(&OfferedTool) -> bool,
 ) -> Result<Vec<String>> {
     let Some(mut inner) = counted_request(call, document)? else {
         return withhold(document, keep);
@@ -53,13 +79,13 @@ pub fn withhold_tools(
     Ok(withheld)
 }
 
-fn withhold(document: &mut Document, keep: &dyn Fn(&str) -> bool) -> Result<Vec<String>> {
+fn withhold(document: &mut Document, keep: &dyn Fn(&OfferedTool) -> bool) -> Result<Vec<String>> {
     let mut withheld = Vec::new();
     edit_tools(document, |tool| {
         withhold_built_in(tool, keep, &mut withheld)?;
-        retain_declarations(tool, |name| match name {
-            Some(name) if !keep(&name) => {
-                withheld.push(name);
+        retain_declarations(tool, |function| match function {
+            Some(function) if !keep(&function) => {
+                withheld.push(function.name);
                 false
             }
             Some(_) | None => true,
@@ -71,10 +97,15 @@ fn withhold(document: &mut Document, keep: &dyn Fn(&str) -> bool) -> Result<Vec<
     Ok(withheld)
 }
 
-/// Removes all declarations but the named ones, and tools without any other field.
-pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<()> {
+/// Removes the declarations of functions that `keep` rejects, and tools without any other field.
+pub fn keep_declarations(
+    document: &mut Document,
+    keep: impl Fn(&OfferedTool) -> bool,
+) -> Result<()> {
     edit_tools(document, |tool| {
-        retain_declarations(tool, |name| name.is_some_and(|name| names.contains(&name)))
+        retain_declarations(tool, |function| {
+            function.is_some_and(|function| keep(&function))
+        })
     })
 }
 
@@ -93,16 +124,15 @@ fn edit_tools(
     document.set_children(TOOLS, &tools)
 }
 
-/// Removes the declarations of a tool that `keep` rejects by their names, and the list if
-/// none is left.
+/// Removes the declarations of a tool that `keep` rejects, and the list if none is left.
 fn retain_declarations(
     tool: &mut Document,
-    mut keep: impl FnMut(Option<String>) -> bool,
+    mut keep: impl FnMut(Option<OfferedTool>) -> bool,
 ) -> Result<()> {
     let functions = tool.children(DECLARATIONS)?.unwrap_or_default();
     let mut kept = Vec::with_capacity(functions.len());
     for function in &functions {
-        if keep(function.string(&["name"])?) {
+        if keep(OfferedTool::read(function)?) {
             kept.push(function);
         }
     }
@@ -116,7 +146,7 @@ fn retain_declarations(
 /// Removes built-in tools, which are fields of a tool.
 fn withhold_built_in(
     tool: &mut Document,
-    keep: &dyn Fn(&str) -> bool,
+    keep: &dyn Fn(&OfferedTool) -> bool,
     withheld: &mut Vec<String>,
 ) -> Result<()> {
     // Tools of other APIs keep their names.
@@ -130,7 +160,12 @@ fn withhold_built_in(
     };
     let keys = tool.fields().map(|(key, _)| key);
     let built_in = keys.filter(|key| !DECLARATIONS.contains(&&**key) && key != SOURCE);
-    let removed = built_in.filter(|key| !keep(&name(key)));
+    let removed = built_in.filter(|key| {
+        !keep(&OfferedTool {
+            name: name(key),
+            is_toolset: false,
+        })
+    });
     let removed: Vec<String> = removed.map(Into::into).collect();
     for key in removed {
         tool.remove(&[&key])?;
@@ -176,7 +211,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, kept: &[&str], withheld: &[&str], expected: &str) {
         let mut document = parse_document(text.to_owned().into()).unwrap();
-        let names = withhold(&mut document, &|name| kept.contains(&name)).unwrap();
+        let names = withhold(&mut document, &|tool| kept.contains(&&*tool.name)).unwrap();
         assert_eq!(names, withheld);
         assert_eq!(document.to_text(), expected);
     }

@@ -8,7 +8,8 @@ use crate::{
         error::Result,
         google::{
             fields::TOOL_CONFIG,
-            request::tool_declarations::{CALLING_CONFIG, declared_functions, keep_declarations},
+            part::FunctionCall,
+            request::tool_declarations::{CALLING_CONFIG, keep_declarations, offered_functions},
         },
     },
     model::{FunctionCallingMode, ToolConfig},
@@ -25,28 +26,33 @@ pub enum AllowedFunctions {
 }
 
 impl AllowedFunctions {
-    /// Returns whether a response may call the function.
-    pub fn includes(&self, function: &str) -> bool {
+    /// Returns whether a response may make the call: its function or its toolset is listed.
+    pub fn includes(&self, call: &FunctionCall) -> bool {
         match self {
             Self::All => true,
-            Self::Only(names) => names.iter().any(|name| name == function),
+            Self::Only(names) => call.names().any(|name| names.iter().any(|one| one == name)),
         }
     }
 }
 
-/// Writes a selection of tools into a request. Undeclared names are ignored. Returns the functions
-/// that remain; `None` if the request declares none.
+/// Writes a selection of tools into a request. Undeclared names are ignored, unless they may be
+/// those of a toolset's members. Returns the functions that remain; `None` if the request declares
+/// none.
 pub fn write_tool_selection(
     document: &mut Document,
     selection: &ToolConfig,
 ) -> Result<Option<AllowedFunctions>> {
     use FunctionCallingMode as Mode;
-    let declared = declared_functions(document)?;
+    let declared = offered_functions(document)?;
     if declared.is_empty() {
         return Ok(None);
     }
+    let is_declared = |name: &String| declared.iter().any(|function| function.name == *name);
+    let has_toolset = declared.iter().any(|function| function.is_toolset);
     let selected = &selection.allowed_function_names;
-    let names = selected.iter().filter(|name| declared.contains(name));
+    let names = selected
+        .iter()
+        .filter(|name| has_toolset || is_declared(name));
     let names: Vec<String> = names.cloned().collect();
     let mode = match selection.mode.unwrap_or_default() {
         _ if names.is_empty() && !selected.is_empty() => Mode::None,
@@ -63,7 +69,10 @@ pub fn write_tool_selection(
     document.set_child(TOOL_CONFIG, &config)?;
     if mode == Mode::Auto && !names.is_empty() {
         // The API accepts names with mode `ANY` only.
-        keep_declarations(document, &names)?;
+        let has_members = !names.iter().all(is_declared);
+        keep_declarations(document, |function| {
+            names.contains(&function.name) || function.is_toolset && has_members
+        })?;
     }
     let allowed = match mode {
         Mode::None => AllowedFunctions::Only(Vec::new()),
@@ -122,6 +131,34 @@ mod tests {
         );
         assert_eq!(bound, Some(only(&[])));
         assert!(text.contains(r#"{"mode":"NONE"}"#));
+    }
+
+    #[test]
+    fn an_undeclared_name_may_be_that_of_a_member_of_a_toolset() {
+        let tools = r#"{"tools":[{"functionDeclarations":[{"name":"screen","hookgateToolset":true},{"name":"a"}]}]}"#;
+        let (bound, text) = selected(tools, &json!({"allowedFunctionNames": ["click"]}));
+        assert_eq!(bound, Some(only(&["click"])));
+        assert!(text.contains(r#""name":"screen""#) && !text.contains(r#""name":"a""#));
+        let (_, text) = selected(tools, &json!({"allowedFunctionNames": ["a"]}));
+        assert!(!text.contains("screen"), "{text}");
+        let (_, text) = selected(
+            tools,
+            &json!({"mode": "ANY", "allowedFunctionNames": ["click"]}),
+        );
+        assert!(text.contains(r#"{"mode":"ANY","allowedFunctionNames":["click"]}"#));
+    }
+
+    #[test]
+    fn a_selected_toolset_includes_its_members() {
+        let call = FunctionCall {
+            name: "click".to_owned(),
+            toolset: Some("screen".to_owned()),
+            arguments: Value::Null,
+            is_partial: false,
+        };
+        for (names, included) in [(&["screen"], true), (&["click"], true), (&["key"], false)] {
+            assert_eq!(only(names).includes(&call), included, "{names:?}");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct WithheldCall {
 pub struct ProposedCall {
     /// Function name; empty if the call names none.
     pub name: String,
+    /// Set of tools to which the function belongs, if it is not declared by itself.
+    pub toolset: Option<String>,
     /// Arguments; `null` if there are none.
     pub arguments: Value,
     /// Reason to withhold it from the agent.
@@ -52,6 +54,7 @@ impl ProposedCall {
     pub(super) fn new(part: &Part, call: FunctionCall, refusal: Option<String>) -> Self {
         Self {
             name: call.name,
+            toolset: call.toolset,
             arguments: call.arguments,
             refusal,
             part: part.clone(),

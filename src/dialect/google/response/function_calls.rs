@@ -144,6 +144,9 @@ fn denied_result(call: &ProposedCall) -> Result<Part> {
     if let Some(id) = call.part.call_id()? {
         insert(&mut response, "id", id);
     }
+    if let Some(toolset) = &call.toolset {
+        insert(&mut response, "toolsetName", toolset.as_str());
+    }
     Part::from_json(&json!({ "functionResponse": response }))
 }
 

@@ -63,6 +63,7 @@ mod tests {
     fn call(name: &str, is_partial: bool) -> FunctionCall {
         FunctionCall {
             name: name.to_owned(),
+            toolset: None,
             arguments: Value::Null,
             is_partial,
         }

@@ -375,7 +375,7 @@ fn tools_have_the_content_form() {
 fn withheld_tools_are_removed_and_the_choice_follows() {
     let withhold = |kept: &'static [&'static str]| {
         move |call: &mut Call, document: &mut Document| {
-            withhold_tools(call, document, &|name| kept.contains(&name)).unwrap();
+            withhold_tools(call, document, &|tool| kept.contains(&&*tool.name)).unwrap();
         }
     };
     check_call(

@@ -94,7 +94,10 @@ impl Opened {
     }
 
     fn withhold(&mut self, keep: &[&str]) -> Vec<String> {
-        withhold_tools(&self.call, &mut self.form, &|name| keep.contains(&name)).unwrap()
+        withhold_tools(&self.call, &mut self.form, &|tool| {
+            keep.contains(&&*tool.name)
+        })
+        .unwrap()
     }
 }
 
