@@ -6,6 +6,7 @@
 //! signatures, has no part. To write an edit back, the dialect reads the unedited body again
 //! and gives both lists to [`splice_list`].
 
+mod hosted_calls;
 mod hosted_servers;
 mod labels;
 mod object_search;
@@ -15,6 +16,7 @@ mod splice;
 mod text_template;
 
 pub use self::{
+    hosted_calls::HostedPart,
     hosted_servers::{has_hosted_server, is_hosted_server},
     labels::{
         ActOnObject, AnswerLabels, RequestLabels, VisitObjects, add_labels, join_labels,

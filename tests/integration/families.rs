@@ -7,6 +7,7 @@ mod anthropic;
 mod anthropic_blocks;
 mod client;
 mod console;
+mod denied_steps;
 mod errors;
 pub mod family;
 mod fields;
