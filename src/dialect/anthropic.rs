@@ -9,6 +9,7 @@ mod error_body;
 mod fields;
 mod media;
 mod methods;
+mod preceding;
 mod request;
 mod response;
 mod tool_result;

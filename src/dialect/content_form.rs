@@ -6,6 +6,7 @@
 //! signatures, has no part. To write an edit back, the dialect reads the unedited body again
 //! and gives both lists to [`splice_list`].
 
+mod hosted_calls;
 mod hosted_servers;
 mod hosted_shell;
 mod labels;
@@ -16,6 +17,7 @@ mod splice;
 mod text_template;
 
 pub use self::{
+    hosted_calls::HostedPart,
     hosted_servers::{has_hosted_server, is_hosted_server},
     hosted_shell::{may_have_hosted_shell, refuse_hosted_shell},
     labels::{

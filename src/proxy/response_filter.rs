@@ -8,6 +8,7 @@ mod answer_decision;
 pub mod channel;
 pub mod chunk_source;
 mod filter;
+pub mod hosted_calls;
 mod output;
 mod refusal;
 pub mod response_buffer;
@@ -34,9 +35,9 @@ use crate::{
 /// Filters a response into `output`. Breaks with the reply that takes the place of the response
 /// or of the rest of it, or with `None` if that is complete. Continues with the request with which
 /// the model must be asked again, which is made of `asked`: the request before `BeforeModel`.
-pub(super) async fn run(
-    turn: &mut TurnState<'_>,
-    filter: ResponseFilter<'_>,
+pub(super) async fn run<'a>(
+    turn: &mut TurnState<'a>,
+    filter: ResponseFilter<'a>,
     answer: UpstreamResponse,
     output: &mut Output,
     asked: Document,
@@ -80,6 +81,7 @@ pub(super) async fn run(
         }
         AnswerDecision::AskAgain(document) | AnswerDecision::Replace(document) => {
             output.write(turn, buffer.release_open()?)?;
+            turn.hosted_calls = std::mem::take(&mut buffer.hosted_calls);
             turn.has_emitted_text |= !buffer.text.is_empty();
             Ok(Continue(document))
         }

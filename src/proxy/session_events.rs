@@ -172,9 +172,9 @@ async fn fire_before_agent(
             record_prompt(session, &item, outcome.verdict);
         }
     }
-    let asked = session
-        .current_prompt()
-        .and_then(|prompt| session.item(prompt.item));
+    // The turn of the last prompt is the current one, also behind tool results.
+    let last = session.prompts().last();
+    let asked = last.and_then(|prompt| session.item(prompt.item));
     let note = asked.and_then(|item| session.note(item));
     let Some((note, reason)) = note.and_then(|note| Some((note, note.response.as_deref()?))) else {
         return Ok(Continue(()));

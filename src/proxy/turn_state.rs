@@ -1,7 +1,8 @@
 //! State of one call so far: its session, its retries, and what the agent has received.
 
 use super::{
-    model_request::ModelRequest, request_context::RequestContext, step_recorder::StepRecorder,
+    model_request::ModelRequest, request_context::RequestContext,
+    response_filter::hosted_calls::HostedCalls, step_recorder::StepRecorder,
 };
 use crate::{
     dialect::{self, AllowedFunctions, DialectError, ResponseDocument, ResponseExpectation},
@@ -35,6 +36,8 @@ pub(super) struct TurnState<'a> {
     pub(super) denied_rounds: u32,
     /// Number of times `AfterAgent` asked for another answer.
     pub(super) answer_retries: u32,
+    /// Hosted calls of earlier answers whose result the next answer may have.
+    pub(super) hosted_calls: HostedCalls,
     /// Steps of the call for sinks that need them.
     pub(super) steps: StepRecorder,
     fingerprinter: Option<ResponseFingerprinter>,
@@ -62,6 +65,7 @@ impl<'a> TurnState<'a> {
             has_emitted_text: false,
             denied_rounds: 0,
             answer_retries: 0,
+            hosted_calls: HostedCalls::default(),
             steps: StepRecorder::new(context, request),
             fingerprinter: None,
         }

@@ -8,6 +8,7 @@ mod anthropic_blocks;
 mod anthropic_toolsets;
 mod client;
 mod console;
+mod denied_steps;
 mod errors;
 pub mod family;
 mod fields;

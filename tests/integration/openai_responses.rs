@@ -344,6 +344,72 @@ async fn a_denied_call_is_returned_to_the_model_with_its_reasoning() {
     assert_eq!(items.len(), 4);
 }
 
+/// A response with these items.
+fn response(output: &Value) -> Value {
+    json!({ "id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": output })
+}
+
+/// A model API that answers with these outputs, one after the other.
+async fn answering(outputs: [Value; 2]) -> Upstream {
+    let answers = outputs.map(|output| response(&output).to_string());
+    Upstream::with(move |asked| {
+        let is_second = asked.body.contains("_output\"");
+        let answer = &answers[usize::from(is_second)];
+        respond(200, "application/json", answer.clone())
+    })
+    .await
+}
+
+fn message(text: &str) -> Value {
+    let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
+    json!({ "id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": content })
+}
+
+#[tokio::test]
+async fn a_denied_call_of_a_program_is_returned_to_the_model_with_the_program() {
+    let program = json!({ "id": "prog_1", "type": "program", "call_id": "cp", "code": "rm()", "fingerprint": "fp" });
+    let call = json!({ "id": "fc_1", "type": "function_call", "call_id": "c1", "name": "rm", "arguments": "{}",
+        "status": "completed", "caller": { "type": "program", "caller_id": "cp" } });
+    let upstream = answering([json!([program, call]), json!([message("fine")])]).await;
+    let gateway = gateway(&upstream, DENY_RM).await;
+    let tools = json!([function("rm"), { "type": "programmatic_tool_calling" }]);
+    let body = json!({ "model": "m", "input": [user("go")], "tools": tools });
+
+    let answer = ask(&gateway, &body).await;
+
+    let second_request = upstream.requests()[1].json();
+    let items = second_request["input"].as_array().unwrap();
+    assert_eq!(items[..3], [user("go"), program, call]);
+    assert_eq!(items[3]["type"], "function_call_output");
+    let types = answer.json()["output"].as_array().unwrap().len();
+    assert_eq!((text(&answer.json()).as_str(), types), ("fine", 1));
+}
+
+#[tokio::test]
+async fn a_text_for_a_denied_use_of_the_computer_follows_all_results() {
+    let computer = json!({ "id": "cc", "type": "computer_call", "call_id": "c7", "status": "completed",
+        "actions": [{ "type": "screenshot" }], "pending_safety_checks": [] });
+    let call = json!({ "id": "fc_1", "type": "function_call", "call_id": "c1", "name": "rm", "arguments": "{}", "status": "completed" });
+    let upstream = answering([json!([computer, call]), json!([message("fine")])]).await;
+    let gateway = gateway(&upstream, DENY_RM).await;
+    let body = json!({ "model": "m", "input": [user("go")], "tools": [function("rm")] });
+
+    ask(&gateway, &body).await;
+
+    let second_request = upstream.requests()[1].json();
+    let items = second_request["input"].as_array().unwrap();
+    let types: Vec<&Value> = items.iter().map(|item| &item["type"]).collect();
+    assert_eq!(
+        types,
+        [
+            "message",
+            "function_call",
+            "function_call_output",
+            "message"
+        ]
+    );
+}
+
 #[tokio::test]
 async fn reasoning_of_a_denied_call_is_kept_and_the_call_is_restored_upstream() {
     let upstream = Upstream::mock().await;

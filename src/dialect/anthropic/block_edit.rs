@@ -13,10 +13,11 @@ use crate::dialect::{
             RESPONSE, TEXT, THOUGHT, TOOL_CHANGES, TOOLSET, TOOLSET_NAME, TYPE, type_of,
         },
         media::{create_media, is_media_type, write_texts},
+        preceding::{add_call_fields, in_front_of},
         tool_result::{IS_ERROR, ResultContent, TOOL_USE_ID},
         tool_use::{INPUT, create_call},
     },
-    content_form::{PRECEDING, SOURCE, source_of, splice_list, write_labels},
+    content_form::{SOURCE, source_of, splice_list, write_labels},
     document::{Document, copy_field, elements, write_array},
     error::Result,
     google::is_thought,
@@ -45,21 +46,26 @@ pub fn edit_blocks(
     splice_list(&originals, before, &after, rewrite, create_block)
 }
 
-/// Returns the blocks of a message without original: of a denial or of a hook. A message with
-/// calls begins with its thinking, as the API requires.
+/// Returns the blocks of a message without original: of a denial or of a hook. Thinking blocks
+/// are where the model had them, as the API requires.
 pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>> {
     let mut blocks = Vec::new();
-    let mut has_calls = false;
+    // Texts behind the latest block of another type.
+    let mut texts = Vec::new();
+    let mut thinking = HashSet::new();
     for part in parts {
-        let mut created = create_block(part)?;
-        if part.has(FUNCTION_CALL) && !std::mem::replace(&mut has_calls, true) {
-            let call = created.pop();
-            blocks.splice(..0, created);
-            blocks.extend(call);
+        if part.has(TEXT) {
+            texts.append(&mut create_own_block(part)?);
         } else {
-            blocks.append(&mut created);
+            blocks.append(&mut in_front_of(
+                part,
+                std::mem::take(&mut texts),
+                &mut thinking,
+            )?);
+            blocks.append(&mut create_own_block(part)?);
         }
     }
+    blocks.append(&mut texts);
     Ok(blocks)
 }
 
@@ -208,13 +214,17 @@ fn output_blocks(content: &ResultContent, output: Bytes, keeps_media: bool) -> R
     Ok(blocks)
 }
 
-/// Returns the block of a new part, with the thinking blocks that belong to a call in front of
-/// it. A thought alone has none.
+/// Returns the block of a new part, with the thinking blocks in front of it.
 fn create_block(part: &Document) -> Result<Vec<Bytes>> {
+    let mut blocks = in_front_of(part, Vec::new(), &mut HashSet::new())?;
+    blocks.append(&mut create_own_block(part)?);
+    Ok(blocks)
+}
+
+/// Returns the block of a new part. A thought alone has none.
+fn create_own_block(part: &Document) -> Result<Vec<Bytes>> {
     if let Some(call) = part.child(FUNCTION_CALL)? {
-        let mut blocks = part.list(&[PRECEDING])?.unwrap_or_default();
-        blocks.push(create_call(&call)?);
-        return Ok(blocks);
+        return Ok(vec![add_call_fields(part, create_call(&call)?)?]);
     }
     if let Some(result) = part.child(FUNCTION_RESPONSE)? {
         let mut block = Document::empty();

@@ -11,8 +11,8 @@ mod message_labels;
 mod message_tokens;
 mod open_blocks;
 mod part_queue;
-mod preceding;
 mod response_part;
+mod seen_blocks;
 mod stop_reason;
 
 pub use self::{

@@ -10,6 +10,8 @@ pub mod document;
 pub mod ending_error;
 pub mod envelope;
 mod function_calls;
+mod hosted_calls;
+mod model_step;
 mod partial_function_calls;
 mod raw_usage;
 mod text;
@@ -22,7 +24,8 @@ pub use self::{
     chunk_reader::{ChunkReader, open_response},
     chunk_writer::ChunkWriter,
     document::ResponseDocument,
-    function_calls::denied_step,
+    function_calls::{denied_calls, denied_step},
+    model_step::ModelStep,
     partial_function_calls::{CallDecision, PartialCalls},
     raw_usage::RawUsage,
 };

@@ -1,15 +1,17 @@
 //! Items that a call consists of for the API: the reasoning in front of it, and the call
-//! itself. They travel with the call's part, so that a call can be given back to the model.
+//! itself. They travel with the call's part, so that a call can be given back to the model. So do
+//! those of calls that ran upstream.
 
 use serde_json::{Value, json};
 
 use crate::dialect::{
     content_form::PRECEDING,
-    document::{Document, insert, to_value},
+    document::{Document, insert, to_document, to_value},
     error::Result,
     openai_responses::{
         calls::ToolCallKind,
         fields::{ID, TYPE},
+        visible_fields::{visible_fields, write_visible_fields},
     },
 };
 
@@ -21,7 +23,7 @@ pub fn add_items(part: &mut Value, reasoning: &[Document], call: &Document) -> R
     Ok(())
 }
 
-/// Returns the items of a call with its current arguments; none if the part has none.
+/// Returns the items of a part with its current arguments or fields; none if the part has none.
 pub fn current_items(part: &Document) -> Result<Vec<Document>> {
     let mut items = part.children(&[PRECEDING])?.unwrap_or_default();
     let call = part.child(&["functionCall"])?;
@@ -32,6 +34,10 @@ pub fn current_items(part: &Document) -> Result<Vec<Document>> {
         if kind.arguments(item)? != arguments {
             kind.set_arguments(item, &arguments)?;
         }
+    }
+    if let (Some(item), Some(block)) = (items.last_mut(), part.child(&["block"])?) {
+        let before = to_document(&visible_fields(item)?)?;
+        write_visible_fields(item, &before, &block)?;
     }
     Ok(items)
 }

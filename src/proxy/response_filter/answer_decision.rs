@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::response_buffer::{ResponseBuffer, TurnEffect};
 use crate::{
-    dialect::{self, Document, ProposedCall, ResponseFormat},
+    dialect::{self, DialectError, Document, ProposedCall, ResponseFormat},
     error::ApiError,
     event::{Action, AfterAgent, EventName, FlowVerdict, HookRun, HookStatus, Reason},
     model::Role,
@@ -91,16 +91,27 @@ fn decide_denied(
         context.record(&ExchangeEvent::ToolCallDenied { tool });
     }
     let repeats = count_denials(turn, &buffer.calls);
-    hide(turn, &dialect::denied_step("", &buffer.calls)?);
+    hide(turn, &hidden_contents(&buffer.calls)?);
     let limits = &context.snapshot.config.events;
     if repeats >= limits.max_same_denials || turn.denied_rounds >= limits.max_denied_rounds {
         context.record_action(ExchangeAction::Deny);
         return Ok(AnswerDecision::End(reason));
     }
     turn.denied_rounds += 1;
-    let contents = dialect::denied_step(&buffer.text, &buffer.calls)?;
+    let contents = dialect::denied_step(&buffer.step, &buffer.calls)?;
     dialect::append_contents(&mut request, &contents)?;
     Ok(AnswerDecision::AskAgain(request))
+}
+
+/// Returns the contents that the agent does not receive of a denied step. Calls that a hosted call
+/// has made are not among them: later requests have that call behind them, or not at all.
+fn hidden_contents(calls: &[ProposedCall]) -> Result<Vec<Bytes>, DialectError> {
+    for call in calls {
+        if call.is_of_hosted_call()? {
+            return Ok(Vec::new());
+        }
+    }
+    Ok(dialect::denied_calls(calls)?.into())
 }
 
 /// Remembers contents that the agent does not receive, and adds them to later requests.

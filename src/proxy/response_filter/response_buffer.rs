@@ -7,9 +7,9 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use bytes::Bytes;
 
-use super::{filter::ResponseFilter, refusal::Refusal};
+use super::{filter::ResponseFilter, hosted_calls::HostedCalls, refusal::Refusal};
 use crate::{
-    dialect::{DialectError, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
+    dialect::{DialectError, ModelStep, ProposedCall, RawUsage, ResponseDocument, ResponseFormat},
     error::ApiError,
     event::EventName,
     observe::{TokenUsage, recorder::ExchangeEvent},
@@ -32,6 +32,10 @@ pub struct ResponseBuffer<'a> {
     pub calls: Vec<ProposedCall>,
     /// Text of the response so far.
     pub text: String,
+    /// All of the response so far, if a call may be denied. Else it is empty.
+    pub step: ModelStep,
+    /// Hosted calls without a result. An agent that sent them back would be refused.
+    pub hosted_calls: HostedCalls,
     /// Token usage, as upstream last counted it.
     pub usage: RawUsage,
     /// True if there are further candidates, which cannot be asked for again.
@@ -76,7 +80,7 @@ enum AwaitingPart {
 pub type Admitted = ControlFlow<Refusal, Vec<ResponseDocument>>;
 
 impl<'a> ResponseBuffer<'a> {
-    pub fn new(filter: ResponseFilter<'a>, turn: &TurnState<'a>) -> Self {
+    pub fn new(filter: ResponseFilter<'a>, turn: &mut TurnState<'a>) -> Self {
         let fires_after_agent = turn.derives(EventName::AfterAgent);
         let may_deny_calls = turn.expectation.declares_functions && filter.may_deny_calls();
         let awaiting = match turn.expectation.format {
@@ -89,6 +93,8 @@ impl<'a> ResponseBuffer<'a> {
             filter,
             calls: Vec::new(),
             text: String::new(),
+            step: ModelStep::default(),
+            hosted_calls: std::mem::take(&mut turn.hosted_calls),
             usage: RawUsage::default(),
             has_alternatives: false,
             turn_effect: TurnEffect::Ends,
@@ -169,6 +175,12 @@ impl<'a> ResponseBuffer<'a> {
         &mut self,
         mut chunk: ResponseDocument,
     ) -> Result<Vec<ResponseDocument>, DialectError> {
+        if self.filter.may_deny_calls() {
+            self.step.push(&chunk)?;
+            for call in self.hosted_calls.note(&chunk)? {
+                self.hold(call);
+            }
+        }
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
         if let Some(usage) = chunk.usage()? {
@@ -187,7 +199,11 @@ impl<'a> ResponseBuffer<'a> {
         }
         self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;
         let holds_all = self.awaiting == AwaitingPart::All;
-        if holds_all || !self.calls.is_empty() || chunk.has_withheld_calls() {
+        if holds_all
+            || !self.calls.is_empty()
+            || chunk.has_withheld_calls()
+            || self.hosted_calls.has_open()
+        {
             self.hold(chunk);
             return Ok(Vec::new());
         }
@@ -226,7 +242,7 @@ impl<'a> ResponseBuffer<'a> {
         if self.held_bytes > limit {
             return Err(UpstreamError::TooLarge { limit }.into());
         }
-        let buffered = self.held_bytes + self.text.capacity();
+        let buffered = self.held_bytes + self.text.capacity() + self.step.bytes();
         let new_bytes = buffered.saturating_sub(self.reserved_bytes);
         if new_bytes > 0 {
             self.reserved_bytes += new_bytes;
@@ -275,6 +291,8 @@ impl<'a> ResponseBuffer<'a> {
         let mut open = Vec::new();
         for mut chunk in std::mem::take(&mut self.held) {
             let before = self.steps.before_release(&chunk);
+            let split = self.hosted_calls.split(&mut chunk);
+            split.map_err(unreadable_response)?;
             let has_rest = chunk.remove_end();
             if has_rest.map_err(unreadable_response)? {
                 open.push(chunk);

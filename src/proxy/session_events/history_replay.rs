@@ -44,7 +44,7 @@ pub fn run(
             && is_earlier
             && let Some(text) = &note.denied
         {
-            let to = end_of_denied(history, item, text)?;
+            let to = end_of_denied(session, history, index, text)?;
             // An agent may keep a denied prompt and append the next one to it.
             let from = conversation.step_of(index).max(removed_to);
             history.remove_contents(from, to)?;
@@ -71,8 +71,26 @@ fn replay_result(history: &mut History, item: &Item, note: &ItemNote) -> Result<
     Ok(())
 }
 
-/// Returns the end of a denied request, with the refusal that answers it.
-fn end_of_denied(history: &History, item: &Item, refusal: &str) -> Result<usize, DialectError> {
+/// Returns the end of a denied request, with the refusal that answers it. A prompt with tool calls
+/// ends with its turn, because an API refuses these without the prompt.
+fn end_of_denied(
+    session: &Session,
+    history: &History,
+    index: usize,
+    refusal: &str,
+) -> Result<usize, DialectError> {
+    let items = &session.conversation.items;
+    let mut later = session.prompts().iter();
+    let next_prompt = later.find(|prompt| prompt.items.start > index);
+    let next_item = next_prompt.map_or(items.len(), |prompt| prompt.items.start);
+    let turn = items.get(index..next_item).unwrap_or_default();
+    let Some((item, rest)) = turn.split_first() else {
+        return Ok(0);
+    };
+    if item.kind != ItemKind::Result && rest.iter().any(|item| item.kind == ItemKind::Call) {
+        let next = items.get(next_item).map(|item| item.content);
+        return Ok(next.unwrap_or(history.contents().len()));
+    }
     let next = history.message(item.content + 1)?;
     let is_answered = next.is_some_and(|turn| turn.by_model && turn.text == refusal);
     Ok(item.content + 1 + usize::from(is_answered))

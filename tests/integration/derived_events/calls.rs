@@ -110,6 +110,46 @@ async fn a_denied_call_and_its_error_are_part_of_later_requests() {
 }
 
 #[tokio::test]
+async fn a_denied_step_is_sent_back_with_its_hosted_calls_and_signatures() {
+    let search = json!({ "toolCall": { "id": "s", "toolType": "GOOGLE_SEARCH_WEB", "args": { "queries": ["x"] } }, "thoughtSignature": "c2ln" });
+    let found = json!({ "toolResponse": { "id": "s", "toolType": "GOOGLE_SEARCH_WEB", "response": { "x": 1 } }, "thoughtSignature": "c2lnMg==" });
+    let code = json!({ "executableCode": { "language": "PYTHON", "code": "1" }, "thoughtSignature": "c2lnMw==" });
+    let signed = json!({ "text": "found", "thoughtSignature": "c2lnNA==" });
+    let step = json!([text("I search."), search, found, code, signed, write()]);
+    let upstream = Upstream::scripted(&script(&[step.clone(), json!([text("ok")])])).await;
+    let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
+    let chat = Chat::with_prompt("go");
+
+    let answer = chat.send(&gate).await;
+    gate.agent().stream(MODEL, &chat.body()).await.events();
+
+    for pair in request_contents(&upstream).chunks(2) {
+        assert_eq!(pair[1][1], json!({ "role": "model", "parts": step }));
+    }
+    let received = &answer["candidates"][0]["content"]["parts"];
+    assert_eq!((&received[1], &received[2]), (&search, &found), "{answer}");
+}
+
+#[tokio::test]
+async fn a_hosted_call_that_never_got_a_result_is_not_sent_to_the_agent() {
+    let search = json!({ "toolCall": { "id": "s", "toolType": "GOOGLE_SEARCH_WEB" } });
+    let step = json!([text("I search."), search, write()]);
+    let upstream = Upstream::scripted(&script(&[step.clone(), json!([text("ok")])])).await;
+    let gate = TestGateway::start(&upstream, &on_write(DENY_COMMAND)).await;
+    let chat = Chat::with_prompt("go");
+
+    let answer = chat.send(&gate).await;
+    let streamed = gate.agent().stream(MODEL, &chat.body()).await.events();
+
+    for pair in request_contents(&upstream).chunks(2) {
+        assert_eq!(pair[1][1], json!({ "role": "model", "parts": step }));
+    }
+    let received = &answer["candidates"][0]["content"]["parts"];
+    assert_eq!(*received, json!([text("I search.\n\nok")]));
+    assert_eq!(parts(&streamed), [text("I search."), text("\n\nok")]);
+}
+
+#[tokio::test]
 async fn the_turn_ends_after_max_denied_rounds() {
     let write_at = |number: usize| json!([call("write_file", &json!({ "file_path": number }))]);
     let answers: Vec<Value> = (0..9).map(write_at).collect();

@@ -67,6 +67,25 @@ async fn a_denied_prompt_without_its_answer_is_removed_from_later_requests() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_is_denied_behind_its_tool_calls_ends_and_takes_them_with_it() {
+    let upstream = Upstream::mock().await;
+    let config = guard(&json!({ "decision": "deny", "reason": "not that" }));
+    let gate = TestGateway::start(&upstream, &config).await;
+    let chat = Chat::with_prompt("bad idea")
+        .call("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "b" }));
+
+    let denial = chat.send(&gate).await;
+
+    assert_eq!(first_text(&denial), "not that");
+    assert_eq!(upstream.requests().len(), 0);
+    chat.answer(&denial).user("hello").send(&gate).await;
+    let contents = request_contents(&upstream);
+    let hello = json!({ "role": "user", "parts": [{ "text": "hello" }] });
+    assert_eq!(contents, [[hello]]);
+}
+
+#[tokio::test]
 async fn counting_the_tokens_of_a_denied_prompt_does_not_revoke_the_denial() {
     let guard = json!({
         "when": "request.operation == \"generateContent\"",

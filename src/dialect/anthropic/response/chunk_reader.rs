@@ -8,14 +8,14 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::{
         fields::{
-            BLOCK, ERROR, EVENT, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT,
-            USAGE_METADATA, field_part, type_of,
+            BLOCK, ERROR, EVENT, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT, USAGE_METADATA,
+            field_part, type_of,
         },
+        preceding::{PrecedingBlocks, append_thinking},
         response::{
             chunk_form::{ChunkEvents, chunk, complete_call, structural, text_end, text_part},
             message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
             message_tokens::MessageTokens,
-            preceding::{PrecedingThinking, append_thinking},
             response_part::read_block,
             stop_reason::finish_reason,
         },
@@ -40,7 +40,7 @@ pub struct MessageReader {
     open: HashMap<u64, OpenBlock>,
     counts: MessageTokens,
     model: Option<String>,
-    thinking: PrecedingThinking,
+    preceding: PrecedingBlocks,
     /// Size of the pieces of open calls.
     call_bytes: usize,
     /// Events of the end.
@@ -210,9 +210,10 @@ impl MessageReader {
         if self.open.len() >= MAX_OPEN_BLOCKS || self.open.contains_key(&event.index) {
             return Err(DialectError::Ambiguous("index".to_owned()));
         }
-        let part = read_block(&block)?;
+        let mut part = read_block(&block)?;
         let (open, is_shown) = match kind.as_str() {
             "text" => {
+                self.preceding.push_text();
                 let text = block.string(TEXT)?;
                 (OpenBlock::Text, text.is_some_and(|text| !text.is_empty()))
             }
@@ -232,10 +233,15 @@ impl MessageReader {
                 return Ok(None);
             }
             "redacted_thinking" => {
-                self.thinking.push(block.to_bytes());
+                self.preceding.push(block.to_bytes());
                 (OpenBlock::Other, false)
             }
-            _ => (OpenBlock::Other, true),
+            _ => {
+                if let Some(part) = &mut part {
+                    self.preceding.attach(part, &block)?;
+                }
+                (OpenBlock::Other, true)
+            }
         };
         self.open.insert(event.index, open);
         match part.filter(|_| is_shown) {
@@ -309,10 +315,8 @@ impl MessageReader {
                 let bytes: usize = known.data.iter().skip(1).map(Bytes::len).sum();
                 self.call_bytes = self.call_bytes.saturating_sub(bytes);
                 known.append(events);
-                let mut part = complete_call(block, &json)?;
-                if part.has(FUNCTION_CALL) {
-                    self.thinking.attach(&mut part)?;
-                }
+                let mut part = complete_call(block.clone(), &json)?;
+                self.preceding.attach(&mut part, &block)?;
                 chunk(part, event.index, known)
             }
             OpenBlock::Thinking {
@@ -322,7 +326,7 @@ impl MessageReader {
             } => {
                 block.set(&["thinking"], &json!(text))?;
                 block.set(&["signature"], &json!(signature))?;
-                self.thinking.push(block.to_bytes());
+                self.preceding.push(block.to_bytes());
                 // What is moved to another block does not fit the signature.
                 text_end(events, TextEnd::Certain)
             }

@@ -10,11 +10,12 @@ use crate::dialect::{
             CANDIDATES, CONTENT, FINISH_REASON, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID,
             USAGE_METADATA, parse_strict, type_of, with_source,
         },
+        preceding::PrecedingBlocks,
         response::{
             message_labels::visit_message,
             message_tokens::MessageTokens,
-            preceding::{PrecedingThinking, keep_seen},
             response_part::{answer_form, read_block},
+            seen_blocks::keep_seen,
             stop_reason::edited_stop_reason,
         },
     },
@@ -56,17 +57,16 @@ fn read_form(message: &Document) -> Result<Document> {
     if type_of(message)? != "message" {
         return Err(field_error("type", "`message`"));
     }
-    let mut preceding = PrecedingThinking::default();
+    let mut preceding = PrecedingBlocks::default();
     let mut parts = Vec::new();
     for (source, block) in content(message)?.into_iter().enumerate() {
-        let kind = type_of(&block)?;
-        if matches!(kind.as_str(), "thinking" | "redacted_thinking") {
-            preceding.push(block.to_bytes());
+        match type_of(&block)?.as_str() {
+            "thinking" | "redacted_thinking" => preceding.push(block.to_bytes()),
+            "text" => preceding.push_text(),
+            _ => (),
         }
         if let Some(mut part) = read_block(&block)? {
-            if kind == "tool_use" {
-                preceding.attach(&mut part)?;
-            }
+            preceding.attach(&mut part, &block)?;
             parts.push(with_source(part, source)?);
         }
     }

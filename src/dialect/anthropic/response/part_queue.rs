@@ -3,7 +3,7 @@
 use crate::dialect::{
     anthropic::{
         fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, TEXT},
-        response::preceding::keep_seen,
+        response::seen_blocks::keep_seen,
     },
     content_form::parts_in,
     document::Document,

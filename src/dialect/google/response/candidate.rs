@@ -31,9 +31,28 @@ pub struct CandidateDocument {
 /// A call that is not sent to the agent.
 #[derive(Debug, Clone)]
 pub struct WithheldCall {
-    /// Number of calls in front of it that are sent to the agent.
+    /// Number of parts in front of it that are sent to the agent.
     pub preceding: usize,
     pub call: ProposedCall,
+}
+
+/// A part of an answer as the model made it.
+#[derive(Debug, Clone, Copy)]
+pub enum ProposedPart<'a> {
+    /// The agent receives it.
+    Sent(&'a Part),
+    /// A call that is not sent to the agent.
+    Withheld(&'a ProposedCall),
+}
+
+impl ProposedPart<'_> {
+    /// Returns the part, sent or not.
+    pub const fn part(&self) -> &Part {
+        match self {
+            Self::Sent(part) => part,
+            Self::Withheld(call) => &call.part,
+        }
+    }
 }
 
 /// A function call as the model made it.
@@ -117,6 +136,20 @@ impl CandidateDocument {
         Ok(())
     }
 
+    /// Returns the parts in the model's order, with the calls that are withheld.
+    pub fn proposed_parts(&self) -> Vec<ProposedPart<'_>> {
+        let mut proposed = Vec::with_capacity(self.parts().len() + self.withheld.len());
+        let mut withheld = self.withheld.iter().peekable();
+        for (index, part) in self.parts().iter().enumerate() {
+            while let Some(withheld) = withheld.next_if(|call| call.preceding <= index) {
+                proposed.push(ProposedPart::Withheld(&withheld.call));
+            }
+            proposed.push(ProposedPart::Sent(part));
+        }
+        proposed.extend(withheld.map(|withheld| ProposedPart::Withheld(&withheld.call)));
+        proposed
+    }
+
     /// Sets the parts of the content, which is created if it is absent.
     pub fn set_parts(&mut self, parts: Vec<Part>) -> Result<()> {
         let content = match self.content.take() {
@@ -136,36 +169,29 @@ impl CandidateDocument {
         let mut earlier = std::mem::take(&mut self.withheld).into_iter().peekable();
         let mut withheld = Vec::new();
         let mut parts = Vec::with_capacity(self.parts().len());
-        let (mut seen, mut kept, mut is_edited) = (0, 0, false);
+        let mut is_edited = false;
         let moved_to = |call: WithheldCall, preceding| WithheldCall { preceding, ..call };
-        for part in self.parts() {
+        for (index, part) in self.parts().iter().enumerate() {
+            while let Some(call) = earlier.next_if(|call| call.preceding <= index) {
+                withheld.push(moved_to(call, parts.len()));
+            }
             let Some(call) = part.call()? else {
                 parts.push(part.clone());
                 continue;
             };
-            while let Some(call) = earlier.next_if(|call| call.preceding == seen) {
-                withheld.push(moved_to(call, kept));
-            }
-            seen += 1;
             let decision = decide(&call);
             is_edited |= decision != CallDecision::Keep;
             match decision {
-                CallDecision::Keep => {
-                    parts.push(part.clone());
-                    kept += 1;
-                }
-                CallDecision::Rewrite(arguments) => {
-                    parts.push(part.with_arguments(&arguments)?);
-                    kept += 1;
-                }
+                CallDecision::Keep => parts.push(part.clone()),
+                CallDecision::Rewrite(arguments) => parts.push(part.with_arguments(&arguments)?),
                 CallDecision::Refuse(reason) => withheld.push(WithheldCall {
-                    preceding: kept,
+                    preceding: parts.len(),
                     call: ProposedCall::new(part, call, Some(reason)),
                 }),
                 CallDecision::Drop => (),
             }
         }
-        withheld.extend(earlier.map(|call| moved_to(call, kept)));
+        withheld.extend(earlier.map(|call| moved_to(call, parts.len())));
         self.withheld = withheld;
         if is_edited {
             self.set_parts(parts)?;

@@ -12,8 +12,9 @@ use crate::dialect::{
         fields::FINISH_REASON,
         part::{FunctionCall, Part},
         response::{
-            candidate::ProposedCall,
+            candidate::{CandidateDocument, ProposedCall, ProposedPart},
             document::ResponseDocument,
+            model_step::ModelStep,
             partial_function_calls::{CallDecision, PartialCalls},
         },
     },
@@ -82,24 +83,23 @@ impl ResponseDocument {
 
     /// Returns every call of the first candidate in the model's order, withheld ones included.
     pub fn proposed_calls(&self) -> Result<Vec<ProposedCall>> {
-        let Some(first) = self.first_candidate() else {
-            return Ok(Vec::new());
-        };
         let mut calls = Vec::new();
-        let mut withheld = first.withheld.iter().peekable();
-        let mut kept = 0;
-        for part in first.parts() {
-            let Some(call) = part.call()? else {
-                continue;
-            };
-            while let Some(withheld) = withheld.next_if(|call| call.preceding == kept) {
-                calls.push(withheld.call.clone());
+        for proposed in self.proposed_parts() {
+            match proposed {
+                ProposedPart::Withheld(call) => calls.push(call.clone()),
+                ProposedPart::Sent(part) => {
+                    let call = part.call()?;
+                    calls.extend(call.map(|call| ProposedCall::new(part, call, None)));
+                }
             }
-            calls.push(ProposedCall::new(part, call, None));
-            kept += 1;
         }
-        calls.extend(withheld.map(|withheld| withheld.call.clone()));
         Ok(calls)
+    }
+
+    /// Returns every part of the first candidate in the model's order, withheld calls included.
+    pub(super) fn proposed_parts(&self) -> Vec<ProposedPart<'_>> {
+        let first = self.first_candidate();
+        first.map_or_else(Vec::new, CandidateDocument::proposed_parts)
     }
 
     /// Removes calls and finish reasons, since another response follows. Returns `false` if
@@ -115,19 +115,23 @@ impl ResponseDocument {
     }
 }
 
-/// Returns a step that the agent does not receive as two contents: text and calls of the
-/// model, and one result for each call. Calls that were not refused get a result, too,
+/// Returns a step that the agent does not receive as two contents: all that the model has
+/// answered, and one result for each call. Calls that were not refused get a result, too,
 /// because the API requires it; the model may repeat them.
-pub fn denied_step(text: &str, calls: &[ProposedCall]) -> Result<[Bytes; 2]> {
-    let mut proposed = Vec::with_capacity(calls.len() + 1);
-    if !text.is_empty() {
-        proposed.push(Part::from_text(text)?);
-    }
-    for call in calls {
-        proposed.push(call.part.complete_call()?);
-    }
+pub fn denied_step(step: &ModelStep, calls: &[ProposedCall]) -> Result<[Bytes; 2]> {
+    Ok([step.to_content()?, denied_results(calls)?])
+}
+
+/// Returns the calls of a denied step and their results as two contents.
+pub fn denied_calls(calls: &[ProposedCall]) -> Result<[Bytes; 2]> {
+    let proposed = calls.iter().map(|call| call.part.complete_call());
+    let proposed: Vec<Part> = proposed.collect::<Result<_, _>>()?;
+    Ok([content("model", proposed)?, denied_results(calls)?])
+}
+
+fn denied_results(calls: &[ProposedCall]) -> Result<Bytes> {
     let results: Vec<Part> = calls.iter().map(denied_result).collect::<Result<_, _>>()?;
-    Ok([content("model", proposed)?, content("user", results)?])
+    content("user", results)
 }
 
 fn content(role: &str, parts: Vec<Part>) -> Result<Bytes> {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
+    content_form::PRECEDING,
     document::{Document, to_value},
     error::Result,
     google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
@@ -62,6 +63,8 @@ impl<'a> NewItems<'a> {
             ("user", "input_text")
         };
         let mut items = Vec::new();
+        // Messages in the place of results, which follow all results.
+        let mut messages = Vec::new();
         let mut blocks: Vec<Value> = Vec::new();
         let close = |blocks: &mut Vec<Value>, items: &mut Vec<Bytes>| {
             if !blocks.is_empty() {
@@ -73,7 +76,18 @@ impl<'a> NewItems<'a> {
         for part in parts {
             let new = match (part.child(FUNCTION_CALL)?, part.child(FUNCTION_RESPONSE)?) {
                 (Some(call), _) => self.call(part, &call)?,
-                (None, Some(response)) => vec![self.result(&response)?],
+                (None, Some(response)) => {
+                    let result = self.result(&response)?;
+                    if result.get("role").is_some() {
+                        messages.push(Bytes::from(result.to_string()));
+                        continue;
+                    }
+                    vec![result]
+                }
+                (None, None) if part.has(&[PRECEDING]) => {
+                    let items = current_items(part)?;
+                    items.iter().map(to_value).collect::<Result<_>>()?
+                }
                 (None, None) => {
                     blocks.extend(new_block(text_type, part)?);
                     continue;
@@ -83,6 +97,7 @@ impl<'a> NewItems<'a> {
             items.extend(new.iter().map(|item| Bytes::from(item.to_string())));
         }
         close(&mut blocks, &mut items);
+        items.append(&mut messages);
         Ok(items)
     }
 

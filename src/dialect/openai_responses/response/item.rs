@@ -107,11 +107,12 @@ pub fn agree(one: &Document, other: &Document) -> Result<bool> {
     )
 }
 
-/// Returns the parts of an item as [`item_parts`] does. That of a call carries the reasoning
-/// in front of it.
+/// Returns the parts of an item as [`item_parts`] does. That of a call, of the agent or upstream,
+/// carries the reasoning in front of it.
 pub fn item_parts_with(reasoning: &[Document], item: &Document) -> Result<Vec<Value>> {
     let mut parts = item_parts(item)?;
-    if let (OutputKind::Call(_), Some(part)) = (OutputKind::of(item)?, parts.first_mut()) {
+    let kind = OutputKind::of(item)?;
+    if let (OutputKind::Call(_) | OutputKind::Other, Some(part)) = (kind, parts.first_mut()) {
         add_items(part, reasoning, item)?;
     }
     Ok(parts)

@@ -1,0 +1,167 @@
+//! An answer as it is sent back to the model if the agent does not receive its calls.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::dialect::{
+    document::{Document, write_array},
+    error::Result,
+    google::{
+        fields::PARTS,
+        part::Part,
+        response::{candidate::ProposedPart, document::ResponseDocument},
+    },
+    text_edit::TextEnd,
+};
+
+/// The parts of an answer in the model's order, with the calls that are withheld from the agent.
+#[derive(Debug, Default)]
+pub struct ModelStep {
+    parts: Vec<Bytes>,
+    /// Text that the next chunk may continue.
+    text: String,
+    parts_bytes: usize,
+}
+
+impl ModelStep {
+    /// Adds the parts of a chunk or a whole response. Pieces of one text are joined. Thoughts
+    /// without a signature are omitted, because no API requires them.
+    pub fn push(&mut self, chunk: &ResponseDocument) -> Result<()> {
+        if chunk.is_text() {
+            match chunk.plain_texts().next() {
+                Some(text) => self.text.push_str(text),
+                None => self.end_text(),
+            }
+        }
+        for (index, proposed) in chunk.proposed_parts().iter().enumerate() {
+            if index > 0 {
+                self.end_text();
+            }
+            self.push_part(proposed)?;
+        }
+        if chunk.text_end() != TextEnd::None {
+            self.end_text();
+        }
+        Ok(())
+    }
+
+    /// Returns the number of buffered bytes.
+    pub const fn bytes(&self) -> usize {
+        self.parts_bytes + self.text.capacity()
+    }
+
+    /// Returns the step as a content of the model.
+    pub fn to_content(&self) -> Result<Bytes> {
+        let mut parts = self.parts.clone();
+        if !self.text.is_empty() {
+            parts.push(text_part(&self.text));
+        }
+        let mut content = Document::empty();
+        content.set(&["role"], &json!("model"))?;
+        content.set_bytes(PARTS, write_array(parts))?;
+        Ok(content.to_bytes())
+    }
+
+    fn push_part(&mut self, proposed: &ProposedPart<'_>) -> Result<()> {
+        let part = proposed.part().complete_call()?;
+        if part.text.is_some() && part.document.has_only(&["text", "thought"]) {
+            match part.plain_text() {
+                Some(text) => self.text.push_str(text),
+                None => self.end_text(),
+            }
+            return Ok(());
+        }
+        // A piece of a block, such as a citation, is in the middle of a text.
+        if part.document.has(&["event"]) && !is_compaction(&part)? {
+            return Ok(());
+        }
+        self.end_text();
+        self.add(part.document.to_bytes());
+        Ok(())
+    }
+
+    fn end_text(&mut self) {
+        if !self.text.is_empty() {
+            let text = std::mem::take(&mut self.text);
+            self.add(text_part(&text));
+        }
+    }
+
+    fn add(&mut self, part: Bytes) {
+        self.parts_bytes += part.len();
+        self.parts.push(part);
+    }
+}
+
+/// Returns whether a part is the piece that holds all of a compaction.
+fn is_compaction(part: &Part) -> Result<bool> {
+    let block = part.document.child(&["block"])?.unwrap_or_default();
+    Ok(block.string(&["type"])?.as_deref() == Some("compaction_delta"))
+}
+
+fn text_part(text: &str) -> Bytes {
+    json!({ "text": text }).to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn chunk(parts: &Value) -> ResponseDocument {
+        let content = json!({ "role": "model", "parts": parts });
+        let chunk = json!({ "candidates": [{ "content": content }] });
+        ResponseDocument::parse(chunk.to_string().into()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(chunks: &[Value], expected: &Value) {
+        let mut step = ModelStep::default();
+        for parts in chunks {
+            step.push(&chunk(parts)).unwrap();
+        }
+        let content: Value = serde_json::from_slice(&step.to_content().unwrap()).unwrap();
+        assert_eq!(content["parts"], *expected);
+    }
+
+    #[test]
+    fn pieces_of_a_text_are_joined_and_everything_else_keeps_its_place() {
+        let code = json!({ "executableCode": { "code": "1" }, "thoughtSignature": "s" });
+        let call = json!({ "functionCall": { "name": "f" }, "hookgateSource": 4 });
+        check(
+            &[
+                json!([{ "text": "a" }]),
+                json!([{ "text": "b" }]),
+                json!([code]),
+                json!([{ "text": "c" }]),
+                json!([call]),
+            ],
+            &json!([{ "text": "ab" }, code, { "text": "c" }, { "functionCall": { "name": "f" } }]),
+        );
+    }
+
+    #[test]
+    fn thoughts_without_a_signature_are_omitted() {
+        let signed = json!({ "text": "t", "thought": true, "thoughtSignature": "s" });
+        check(
+            &[json!([{ "text": "t", "thought": true }, signed, { "text": "a" }])],
+            &json!([signed, { "text": "a" }]),
+        );
+    }
+
+    #[test]
+    fn a_withheld_call_keeps_its_place() {
+        let call = |name: &str| json!({ "functionCall": { "name": name } });
+        let parts = json!([{ "text": "a" }, call("rm"), { "text": "b" }, call("ls")]);
+        let mut document = chunk(&parts);
+        let mut partial = crate::dialect::PartialCalls::default();
+        let mut refuse =
+            |call: &crate::dialect::FunctionCall| (call.name == "rm").then(|| "no".to_owned());
+        document.withhold_calls(&mut partial, &mut refuse).unwrap();
+        let mut step = ModelStep::default();
+        step.push(&document).unwrap();
+        let content: Value = serde_json::from_slice(&step.to_content().unwrap()).unwrap();
+        assert_eq!(content["parts"], parts);
+    }
+}

@@ -1,0 +1,264 @@
+//! Denied steps of the Messages API that have blocks of the model API's own tools.
+
+use serde_json::{Value, json};
+
+use super::family::{Family, events};
+use crate::harness::{Answer, TestGateway, Upstream, respond};
+
+const DENY_RM: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
+
+/// A message as a whole.
+fn message(content: &Value) -> Value {
+    json!({
+        "id": "m", "type": "message", "role": "assistant", "model": "claude-x",
+        "content": content, "stop_reason": "end_turn", "stop_sequence": null,
+        "usage": { "input_tokens": 1, "output_tokens": 1 },
+    })
+}
+
+/// A message as a stream.
+fn stream(content: &Value) -> String {
+    let mut sent = vec![json!({ "type": "message_start", "message": message(&json!([])) })];
+    for (index, block) in content.as_array().unwrap().iter().enumerate() {
+        let mut start = block.clone();
+        let mut deltas = Vec::new();
+        match block["type"].as_str().unwrap() {
+            "text" => {
+                start["text"] = "".into();
+                deltas.push(json!({ "type": "text_delta", "text": block["text"] }));
+            }
+            "thinking" => {
+                (start["thinking"], start["signature"]) = ("".into(), "".into());
+                deltas.push(json!({ "type": "thinking_delta", "thinking": block["thinking"] }));
+                deltas.push(json!({ "type": "signature_delta", "signature": block["signature"] }));
+            }
+            kind if kind.ends_with("tool_use") => {
+                start["input"] = json!({});
+                let input = block["input"].to_string();
+                deltas.push(json!({ "type": "input_json_delta", "partial_json": input }));
+            }
+            _ => (),
+        }
+        sent.push(json!({ "type": "content_block_start", "index": index, "content_block": start }));
+        for delta in deltas {
+            sent.push(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        }
+        sent.push(json!({ "type": "content_block_stop", "index": index }));
+    }
+    let end = json!({ "stop_reason": "end_turn", "stop_sequence": null });
+    sent.push(json!({ "type": "message_delta", "delta": end, "usage": { "output_tokens": 1 } }));
+    sent.push(json!({ "type": "message_stop" }));
+    let sent = sent.iter().map(|event| {
+        let name = event["type"].as_str().unwrap();
+        format!("event: {name}\ndata: {event}\n\n")
+    });
+    sent.collect()
+}
+
+/// A model API that answers with `first`, and with `second` if it is sent a result or more.
+async fn model(first: &Value, second: &Value) -> Upstream {
+    let wholes = [first, second].map(|content| message(content).to_string());
+    let streams = [first, second].map(stream);
+    Upstream::with(move |asked| {
+        let is_second = [r#""tool_result""#, r#""more""#].map(|text| asked.body.contains(text));
+        let is_second = usize::from(is_second.contains(&true));
+        if asked.json()["stream"] == true {
+            respond(200, "text/event-stream", streams[is_second].clone())
+        } else {
+            respond(200, "application/json", wholes[is_second].clone())
+        }
+    })
+    .await
+}
+
+/// A conversation with these messages of the assistant, after each of which the user goes on.
+async fn ask(gateway: &TestGateway, is_stream: bool, contents: &[Value]) -> Answer {
+    let mut messages = vec![json!({ "role": "user", "content": "go" })];
+    for content in contents {
+        messages.push(json!({ "role": "assistant", "content": content }));
+        messages.push(json!({ "role": "user", "content": "more" }));
+    }
+    let tools = json!([{ "name": "rm", "input_schema": {} }]);
+    let body = json!({
+        "model": "claude-x", "max_tokens": 9, "stream": is_stream,
+        "tools": tools, "messages": messages,
+    });
+    let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
+    agent.post("/v1/messages", body.to_string()).await
+}
+
+/// The blocks that the agent receives.
+fn blocks(is_stream: bool, answer: &Answer) -> Vec<Value> {
+    if !is_stream {
+        return answer.json()["content"].as_array().unwrap().clone();
+    }
+    let mut blocks: Vec<Value> = Vec::new();
+    let mut input = String::new();
+    for (_, data) in events(answer) {
+        let event: Value = serde_json::from_str(&data).unwrap();
+        match event["type"].as_str().unwrap() {
+            "content_block_start" => {
+                assert_eq!(event["index"], blocks.len());
+                blocks.push(event["content_block"].clone());
+            }
+            "content_block_delta" => {
+                let block = blocks.last_mut().unwrap();
+                for field in ["text", "thinking", "signature"] {
+                    if let Some(piece) = event["delta"][field].as_str() {
+                        block[field] = (block[field].as_str().unwrap().to_owned() + piece).into();
+                    }
+                }
+                input.push_str(event["delta"]["partial_json"].as_str().unwrap_or_default());
+            }
+            "content_block_stop" if !input.is_empty() => {
+                blocks.last_mut().unwrap()["input"] = serde_json::from_str(&input).unwrap();
+                input.clear();
+            }
+            _ => (),
+        }
+    }
+    blocks
+}
+
+fn thinking(text: &str) -> Value {
+    json!({ "type": "thinking", "thinking": text, "signature": format!("signed {text}") })
+}
+
+fn text(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+/// A search and its result.
+fn search() -> [Value; 2] {
+    let query = json!({ "query": "x" });
+    let found = json!([{ "type": "web_search_result", "title": "T", "url": "u", "encrypted_content": "E" }]);
+    [
+        json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": query }),
+        json!({ "type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": found }),
+    ]
+}
+
+/// A call that is denied.
+fn denied_call() -> Value {
+    json!({ "type": "tool_use", "id": "toolu_1", "name": "rm", "input": { "path": "/" } })
+}
+
+/// Code that runs upstream, and the denied call that it makes.
+fn program() -> [Value; 2] {
+    let mut call = denied_call();
+    call["caller"] = json!({ "type": "code_execution_20260120", "tool_id": "srvtoolu_2" });
+    let code = json!({ "code": "rm()" });
+    [
+        json!({ "type": "server_tool_use", "id": "srvtoolu_2", "name": "code_execution", "input": code }),
+        call,
+    ]
+}
+
+/// The messages of the last request.
+fn asked(upstream: &Upstream) -> Vec<Value> {
+    let request = upstream.requests().pop().unwrap().json();
+    request["messages"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_denied_step_is_sent_back_with_all_blocks_in_their_order() {
+    let [call, result] = search();
+    let redacted = json!({ "type": "redacted_thinking", "data": "R" });
+    let steps = [
+        json!([
+            thinking("t1"),
+            call,
+            result,
+            thinking("t2"),
+            text("found"),
+            denied_call()
+        ]),
+        json!([text("I search"), call, result, text("found"), denied_call()]),
+        json!([
+            thinking("t1"),
+            text("I try"),
+            thinking("t2"),
+            text("now"),
+            denied_call()
+        ]),
+        json!([redacted, call, result, thinking(""), denied_call()]),
+    ];
+    for (step, is_stream) in steps.iter().flat_map(|step| [(step, false), (step, true)]) {
+        let upstream = model(step, &json!([text("ok")])).await;
+        let gateway = Family::Anthropic.gateway(&upstream, DENY_RM).await;
+
+        let answer = ask(&gateway, is_stream, &[]).await;
+
+        assert_eq!(asked(&upstream)[1]["content"], *step, "{is_stream}");
+        let mut received = blocks(is_stream, &answer);
+        assert!(
+            received.pop().unwrap()["text"]
+                .as_str()
+                .unwrap()
+                .ends_with("ok")
+        );
+    }
+}
+
+#[tokio::test]
+async fn later_requests_have_thinking_in_front_of_the_denied_call() {
+    let [call, result] = search();
+    let step = json!([thinking("t1"), call, result, denied_call()]);
+    for is_stream in [false, true] {
+        let upstream = model(&step, &json!([text("ok")])).await;
+        let gateway = Family::Anthropic.gateway(&upstream, DENY_RM).await;
+        let answer = ask(&gateway, is_stream, &[]).await;
+        let received = json!(blocks(is_stream, &answer));
+        assert_eq!(received, json!([thinking("t1"), call, result, text("ok")]));
+
+        ask(&gateway, is_stream, &[received.clone()]).await;
+
+        let messages = asked(&upstream);
+        assert_eq!(
+            messages[1]["content"],
+            json!([thinking("t1"), denied_call()])
+        );
+        assert_eq!(messages[3]["content"], received);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_receives_no_hosted_call_without_a_result() {
+    for is_stream in [false, true] {
+        let upstream = model(&json!(program()), &json!([text("ok")])).await;
+        let gateway = Family::Anthropic.gateway(&upstream, DENY_RM).await;
+
+        let answer = ask(&gateway, is_stream, &[]).await;
+
+        assert_eq!(asked(&upstream)[1]["content"], json!(program()));
+        let received = blocks(is_stream, &answer);
+        assert_eq!(received, [text("ok")]);
+        ask(&gateway, is_stream, &[json!(received)]).await;
+        let roles: Vec<Value> = asked(&upstream)
+            .iter()
+            .map(|one| one["role"].clone())
+            .collect();
+        assert_eq!(roles, ["user", "assistant", "user"]);
+    }
+}
+
+#[tokio::test]
+async fn a_hosted_call_goes_to_the_agent_with_the_result_in_the_next_answer() {
+    let [call, _] = program();
+    let printed = json!({ "type": "code_execution_result", "stdout": "1", "stderr": "", "return_code": 0, "content": [] });
+    let result = json!({ "type": "code_execution_tool_result", "tool_use_id": "srvtoolu_2", "content": printed });
+    let step = json!([thinking("t1"), program()[0], program()[1]]);
+    for is_stream in [false, true] {
+        let upstream = model(&step, &json!([result, text("ok")])).await;
+        let gateway = Family::Anthropic.gateway(&upstream, DENY_RM).await;
+
+        let answer = ask(&gateway, is_stream, &[]).await;
+
+        assert_eq!(asked(&upstream)[1]["content"], step);
+        let received = json!(blocks(is_stream, &answer));
+        assert_eq!(received, json!([thinking("t1"), call, result, text("ok")]));
+        ask(&gateway, is_stream, &[received.clone()]).await;
+        let messages = asked(&upstream);
+        assert_eq!((messages.len(), &messages[1]["content"]), (3, &received));
+    }
+}
