@@ -16,9 +16,9 @@ const TOOL_RESPONSE: &[&str] = &["toolResponse", "tool_response"];
 /// Part of a hosted call, with the id of that call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostedPart {
-    /// The call itself.
+    /// The call, without its result.
     Call(String),
-    /// Its result.
+    /// The result that the model has read.
     Result(String),
     /// A call that it makes of a tool of the agent.
     AgentCall(String),
