@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    compare::{Change, Comparison, DifferenceKind, UnknownReason},
+    comparison::{Change, Comparison, DifferenceKind, UnknownReason},
     decisions::is_denial,
     gateway::{ReplayGateway, ReplayedHooks},
     report::{Effort, JudgedRule, ReplayReport},
