@@ -37,7 +37,7 @@ pub use self::{
     overrides::{MissingSecrets, Overrides},
     policy_layer::{BUNDLE_CONFIG, CommandHooks, PolicyLayer},
     registry::{Format, KnownMethod, PolicyShape, ProtocolShape, Registry},
-    secret::Secret,
+    secret::{PLACEHOLDER_SECRET, Secret},
     settings::{
         admin_users::{AdminRole, AdminUser, LoginSettings, TOKEN_USER},
         audit::{

@@ -10,12 +10,14 @@
 
 mod answer_channels;
 mod compare;
+mod comparison;
 mod decisions;
 mod fail_on;
 mod format;
 mod gateway;
 mod name_replay;
 mod progress;
+mod redaction;
 mod replay_sink;
 mod replayer;
 mod report;
@@ -26,7 +28,7 @@ mod tally;
 mod tool_coverage;
 
 pub use self::{
-    compare::{Change, Comparison, DifferenceKind, UnknownReason},
+    comparison::{Change, Comparison, DifferenceKind, UnknownReason},
     fail_on::{FailCondition, FailOn, FailOnError},
     format::{ReportFormat, html_report, render},
     gateway::ReplayedHooks,

@@ -48,6 +48,8 @@ pub struct ShadowEnd {
     pub unchanged: u64,
     /// Calls that cannot be compared.
     pub unknown: u64,
+    /// Calls with the same verdicts, whose content is not known.
+    pub stale: u64,
     /// Calls that were not judged, because its queue or memory was full.
     pub dropped: u64,
 }

@@ -10,7 +10,7 @@ use super::{
     failure::Failure,
     output::{count, print, print_error},
 };
-use crate::recording::{self, ReadError, RecordedExchange};
+use crate::recording::{self, ReadError, RecordedEvent, RecordedExchange};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate recording show /var/lib/hookgate/recordings
@@ -73,15 +73,14 @@ impl RecordingArgs {
             RecordingCommand::Show {
                 source,
                 id: Some(id),
-                session: _,
-            } => show_one(&source, &id),
+                session,
+            } => show_one(&source, &id, session.as_deref()),
             RecordingCommand::Show {
                 source,
                 id: None,
                 session,
             } => source.for_each(|exchange| {
-                let id = exchange.session.as_ref().map(|session| &session.id);
-                if session.is_none() || session.as_ref() == id {
+                if is_of_session(exchange, session.as_deref()) {
                     print(&summary(exchange))?;
                 }
                 Ok(())
@@ -123,10 +122,16 @@ impl Source {
     }
 }
 
-fn show_one(source: &Source, id: &str) -> Result<(), Failure> {
+/// Returns whether an exchange is of a session; true without one.
+fn is_of_session(exchange: &RecordedExchange, session: Option<&str>) -> bool {
+    let id = exchange.session.as_ref().map(|session| session.id.as_str());
+    session.is_none() || session == id
+}
+
+fn show_one(source: &Source, id: &str, session: Option<&str>) -> Result<(), Failure> {
     let mut is_found = false;
     let read = source.for_each(|exchange| {
-        if exchange.id == id {
+        if exchange.id == id && is_of_session(exchange, session) {
             is_found = true;
             print(&json(exchange)?)?;
         }
@@ -134,7 +139,9 @@ fn show_one(source: &Source, id: &str) -> Result<(), Failure> {
     });
     if !is_found {
         let path = source.path.display();
-        let missing = format!("`{path}` has no exchange with the id `{id}`");
+        let of_session = session.map(|session| format!(" in the session `{session}`"));
+        let of_session = of_session.unwrap_or_default();
+        let missing = format!("`{path}` has no exchange with the id `{id}`{of_session}");
         return read.and(Err(Failure::Failed(missing)));
     }
     read
@@ -164,15 +171,11 @@ fn summary(exchange: &RecordedExchange) -> String {
         format!(" session={}#{}", session.id, session.place)
     });
     let status = exchange.answer.as_ref().map_or(0, |answer| answer.status);
-    let denials = exchange
+    let denied: String = exchange
         .events
         .iter()
-        .filter(|event| event.verdict == "deny");
-    let denied = denials.map(|event| match &event.subject {
-        Some(subject) => format!(" denied={}({subject})", event.name),
-        None => format!(" denied={}", event.name),
-    });
-    let denied = denied.collect::<Vec<_>>().concat();
+        .map(|event| denials(exchange, event))
+        .collect();
     let line = format!(
         "{} {} {} {} {} {} status={status} rounds={} {}ms caller={}{session}{denied}",
         exchange.time,
@@ -186,6 +189,25 @@ fn summary(exchange: &RecordedExchange) -> String {
         exchange.caller,
     );
     line.escape_debug().to_string()
+}
+
+/// Returns what an event denied, as part of a line: the event, and tool calls that policies removed.
+fn denials(exchange: &RecordedExchange, event: &RecordedEvent) -> String {
+    let is_denied = match event.verdict.as_str() {
+        "deny" => true,
+        // The setting `ask` denied it, unless all calls went to the agent.
+        "ask" => exchange.outcome.tool_denied,
+        _ => false,
+    };
+    let denied = match &event.subject {
+        _ if !is_denied => String::new(),
+        Some(subject) => format!(" denied={}({subject})", event.name),
+        None => format!(" denied={}", event.name),
+    };
+    let enforcing = event.hooks.iter().filter(|run| run.would.is_none());
+    let refused = enforcing.flat_map(|run| &run.refused);
+    let refused = refused.map(|refusal| format!(" denied=BeforeTool({})", refusal.tool));
+    std::iter::once(denied).chain(refused).collect()
 }
 
 impl From<ReadError> for Failure {
@@ -208,16 +230,22 @@ mod tests {
             "events": [{ "name": "BeforeTool", "ms": 1, "round": 1, "origin": "call",
                 "subject": "rm", "hooks": [], "verdict": "deny" },
                 { "name": "BeforeModel", "ms": 1, "round": 1, "origin": "call",
-                "hooks": [], "verdict": "deny" }],
+                "hooks": [], "verdict": "deny" },
+                { "name": "BeforeTool", "ms": 1, "round": 1, "origin": "call",
+                "subject": "glob", "hooks": [], "verdict": "ask" },
+                { "name": "AfterModel", "ms": 1, "round": 1, "origin": "call",
+                "hooks": [{ "name": "guard", "kind": "builtin", "definition": "d",
+                    "status": "ok", "ms": 0, "action": "proceed",
+                    "refused": [{ "tool": "cat", "reason": "no" }] }], "verdict": "proceed" }],
             "answer": { "ms": 1, "status": 200, "body": "same" },
-            "outcome": { "action": "deny", "end": "complete", "ms": 7 },
+            "outcome": { "action": "deny", "end": "complete", "tool_denied": true, "ms": 7 },
         }))
         .unwrap();
 
         assert_eq!(
             summary(&exchange),
             "T i deny gemini POST /v1\\n status=200 rounds=0 7ms caller=team-a session=s#2 \
-             denied=BeforeTool(rm) denied=BeforeModel"
+             denied=BeforeTool(rm) denied=BeforeModel denied=BeforeTool(glob) denied=BeforeTool(cat)"
         );
     }
 }

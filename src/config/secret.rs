@@ -46,7 +46,7 @@ pub(super) enum SecretChars {
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
 /// Text used for secrets that cannot be read, with [`MissingSecrets::Placeholder`].
-const PLACEHOLDER: &str = "made-up";
+pub const PLACEHOLDER_SECRET: &str = "made-up";
 
 impl SecretReference {
     /// Reads the secret. Relative paths start from `directory`.
@@ -61,7 +61,7 @@ impl SecretReference {
         allowed: SecretChars,
     ) -> Result<String, String> {
         let text = match (self.read_text(directory), missing) {
-            (Err(_), MissingSecrets::Placeholder) => return Ok(PLACEHOLDER.to_owned()),
+            (Err(_), MissingSecrets::Placeholder) => return Ok(PLACEHOLDER_SECRET.to_owned()),
             (text, _) => text?,
         };
         let text = text.trim();

@@ -17,7 +17,7 @@ const RESULTS: [(&str, &str); 6] = [
     ("edited", "edited"),
     ("unchanged", "unchanged"),
     ("unknown", "unknown"),
-    ("stale", "of all, compared in part"),
+    ("stale", "same verdicts, stale content"),
 ];
 
 /// Results that decisions have, too: the first of [`RESULTS`].

@@ -155,7 +155,9 @@ impl SegmentWriter {
             Err(error) => {
                 self.fail(&error);
                 self.metrics.recording_dropped.inc_by(lines);
-                self.segment = None;
+                if let Some(segment) = self.segment.take().filter(|segment| segment.bytes == 0) {
+                    remove_empty(&segment.path);
+                }
             }
         }
     }
@@ -198,7 +200,8 @@ impl SegmentWriter {
             }
         };
         let file = if is_encrypted {
-            let encryptor = Encryptor::new(file, &self.settings.encrypt_to)?;
+            let encryptor = Encryptor::new(file, &self.settings.encrypt_to);
+            let encryptor = encryptor.inspect_err(|_| remove_empty(&path))?;
             SegmentFile::Encrypted(Box::new(encryptor))
         } else {
             SegmentFile::Plain(file)
@@ -251,6 +254,14 @@ fn compress(frame: &[u8]) -> io::Result<Vec<u8>> {
     let mut compressor = Compressor::new(COMPRESSION_LEVEL)?;
     compressor.include_checksum(true)?;
     compressor.compress(frame)
+}
+
+/// Removes a segment without a frame, which would be reported as damaged.
+fn remove_empty(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        let path = path.display();
+        tracing::warn!(%error, recording.path = %path, "recording: empty segment not removed");
+    }
 }
 
 /// Removes segments that are too old, and the oldest while all of them are too large. Another
@@ -365,6 +376,26 @@ mod tests {
         let ids: Vec<String> = read.map(|exchange| exchange.unwrap().id).collect();
         assert_eq!(ids, ["a", "c"]);
         assert_eq!(writer.metrics.recording_dropped.get(), 1);
+    }
+
+    #[test]
+    fn a_segment_whose_first_frame_cannot_be_written_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let path = folder.path().join("rec-1-0.hgr");
+        fs::write(&path, "").unwrap();
+        writer.segment = Some(Segment {
+            file: SegmentFile::Plain(File::open(&path).unwrap()),
+            path,
+            bytes: 0,
+            opened: Instant::now(),
+        });
+
+        writer.add_line(&exchange("a", 1));
+        writer.flush();
+
+        assert_eq!(writer.metrics.recording_dropped.get(), 1);
+        assert!(names(folder.path()).is_empty());
     }
 
     #[test]

@@ -9,120 +9,27 @@ use std::{
     ops::ControlFlow::{self, Break, Continue},
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     answer_channels::same_answer,
-    decisions::{
-        self, REQUEST, RESPONSE, SubjectDecision, editing_rule, has_output, is_denial, name_or,
-        round_of,
+    comparison::{
+        Change, ComparedExchange, Comparison, ComparisonLimits, DifferenceKind, UnknownReason,
     },
+    decisions::{
+        self, REQUEST, RESPONSE, SubjectDecision, editing_rule, has_output, is_denial, is_one_of,
+        name_or, round_of,
+    },
+    redaction::has_hashes,
 };
 use crate::{
     event::EventName,
-    recording::{RecordedExchange, RecordedRound, RecordedRun},
+    recording::{RecordedEvent, RecordedExchange, RecordedRound, RecordedRun},
 };
-
-/// Kind of a difference; of several, the last in this order counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DifferenceKind {
-    /// Content or a verdict differs, but both or none are denied.
-    Edited,
-    /// Denied before, and not any more.
-    NewlyAllowed,
-    /// Denied now, and not before.
-    NewlyDenied,
-}
-
-/// One difference between two exchanges.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// Kind of the difference.
-    pub kind: DifferenceKind,
-    /// Event that is decided otherwise, `request` or `answer`.
-    pub event: String,
-    /// Rule that decides, or decided; empty if it is not known.
-    pub rule: String,
-    /// Tool of the event; empty for other subjects.
-    pub tool: String,
-    /// Verdict before the change.
-    pub before: String,
-    /// Verdict after the change.
-    pub after: String,
-}
-
-/// Reason why an exchange cannot be compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnknownReason {
-    /// The body of the request is not recorded.
-    RequestNotRecorded,
-    /// Earlier calls of the session are not recorded.
-    SessionIncomplete,
-    /// Recorded texts are masked, so the rules see other texts than they saw live.
-    Masked,
-    /// A hook that took part has no recorded output for this input.
-    HookNotRecorded,
-    /// The config calls the model once more than recorded.
-    AnswerNotRecorded,
-    /// The exchange cannot be replayed.
-    NotReplayed,
-    /// A rule that a decision log is not enough for may have denied it.
-    RuleNotJudged,
-}
-
-/// An exchange, and the hooks of it that could not be asked.
-#[derive(Debug, Clone, Copy)]
-pub struct ComparedExchange<'a> {
-    /// The exchange, as recorded or as replayed.
-    pub exchange: &'a RecordedExchange,
-    /// Names of hooks that had no recorded output.
-    pub unanswered: &'a BTreeSet<String>,
-}
-
-/// Restrictions on the comparison of two exchanges.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ComparisonLimits {
-    /// Reason why a difference does not count.
-    pub caveat: Option<UnknownReason>,
-    /// True if an earlier call of the session went otherwise, so that content is stale.
-    pub has_diverged: bool,
-    /// True if a hook without an output makes its event unknown.
-    pub needs_all_hooks: bool,
-}
-
-/// Result of a comparison.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Comparison {
-    /// Differences in the order of the pipeline.
-    pub changes: Vec<Change>,
-    /// Reason why the rest is not known; `None` if all was compared.
-    pub unknown: Option<UnknownReason>,
-    /// True if the rest was not compared, because recorded answers do not fit any more.
-    pub is_stale: bool,
-}
-
-impl Comparison {
-    /// Returns the strictest difference.
-    pub fn kind(&self) -> Option<DifferenceKind> {
-        self.changes.iter().map(|change| change.kind).max()
-    }
-
-    /// A comparison that was not possible.
-    pub fn unknown(reason: UnknownReason) -> Self {
-        Self {
-            unknown: Some(reason),
-            ..Self::default()
-        }
-    }
-}
 
 /// Compares an exchange before a change of the config with the same one after it.
 pub fn compare(
     before: ComparedExchange<'_>,
     after: ComparedExchange<'_>,
-    limits: ComparisonLimits,
+    limits: ComparisonLimits<'_>,
 ) -> Comparison {
     let mut comparer = Comparer {
         before,
@@ -154,7 +61,7 @@ fn runs(
 struct Comparer<'a> {
     before: ComparedExchange<'a>,
     after: ComparedExchange<'a>,
-    limits: ComparisonLimits,
+    limits: ComparisonLimits<'a>,
     result: Comparison,
 }
 
@@ -199,6 +106,14 @@ impl Comparer<'_> {
             let Some(kind) = difference(old, new) else {
                 continue;
             };
+            if kind == DifferenceKind::NewlyAllowed
+                && config_error(self.after.exchange).is_some()
+                && let Some(change) = self.error_change()
+            {
+                // The call failed before the decision.
+                self.result.changes.push(change);
+                return Break(());
+            }
             let is_undecided = name == EventName::AfterModel || old.count < new.count;
             if kind != DifferenceKind::NewlyAllowed && is_undecided && self.is_left(round, name) {
                 self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
@@ -253,7 +168,7 @@ impl Comparer<'_> {
         match (before.rounds.get(at), after.rounds.get(at)) {
             (_, None) => Continue(()),
             (None, Some(_)) => {
-                if self.result.changes.is_empty() && before.outcome.error == after.outcome.error {
+                if self.result.changes.is_empty() && config_error(before).is_none() {
                     self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
                     return Break(());
                 }
@@ -261,28 +176,42 @@ impl Comparer<'_> {
             }
             (Some(old), Some(new)) if same_request(before, old, after, new) => Continue(()),
             (Some(_), Some(_)) => {
-                self.add_edit("request", round, &REQUEST);
+                self.add_edit("request", |event| {
+                    round_of(event) == round && is_one_of(event, &REQUEST)
+                });
                 self.result.is_stale = true;
                 Break(())
             }
         }
     }
 
-    /// Records that content differs.
-    fn add_edit(&mut self, part: &str, round: u32, names: &[EventName]) {
+    /// Records that content differs, which the decisions of some events cause.
+    fn add_edit(&mut self, part: &str, is_cause: impl Fn(&RecordedEvent) -> bool) {
         if self.limits.has_diverged {
             self.result.is_stale = true;
             return;
         }
         let (before, after) = (self.before.exchange, self.after.exchange);
+        if self.has_other_hashes() {
+            self.result.unknown = Some(UnknownReason::HashKeyUnknown);
+            return;
+        }
         self.result.changes.push(Change {
             kind: DifferenceKind::Edited,
             event: part.to_owned(),
-            rule: editing_rule(before, after, round, names).to_owned(),
+            rule: editing_rule(before, after, is_cause).to_owned(),
             tool: String::new(),
             before: String::new(),
             after: String::new(),
         });
+    }
+
+    /// Returns whether there are hashes before and after, with different keys.
+    fn has_other_hashes(&self) -> bool {
+        let events = self.after.exchange.events.iter();
+        let mut runs = events.flat_map(|event| &event.hooks);
+        runs.any(|run| run.edited && self.limits.other_hash_keys.contains(&run.name))
+            && has_hashes(self.before.exchange)
     }
 
     /// Compares how the exchanges ended, and what the agent received.
@@ -301,29 +230,35 @@ impl Comparer<'_> {
             self.result.unknown = Some(UnknownReason::AnswerNotRecorded);
             return;
         }
-        let (old, new) = (&before.outcome.error, &after.outcome.error);
-        if old != new {
-            let kind = match (old, new) {
-                (None, _) => DifferenceKind::NewlyDenied,
-                (_, None) => DifferenceKind::NewlyAllowed,
-                (Some(_), Some(_)) => DifferenceKind::Edited,
-            };
-            let rule = new.as_ref().or(old.as_ref()).cloned().unwrap_or_default();
-            self.result.changes.push(Change {
-                kind,
-                event: "request".to_owned(),
-                rule,
-                tool: String::new(),
-                before: old.clone().unwrap_or_else(|| verdict_or_proceed("")),
-                after: new.clone().unwrap_or_else(|| verdict_or_proceed("")),
-            });
+        if let Some(change) = self.error_change() {
+            self.result.changes.push(change);
             return;
         }
         if before.outcome.end != "truncated" && !same_answer(before, after) {
             let last = before.rounds.len().saturating_sub(1);
             let last = u32::try_from(last).unwrap_or(u32::MAX);
-            self.add_edit("answer", last, &RESPONSE);
+            self.add_edit("answer", |event| round_of(event) >= last);
         }
+    }
+
+    /// Returns the difference of the errors, if there is one.
+    fn error_change(&self) -> Option<Change> {
+        let old = config_error(self.before.exchange);
+        let new = config_error(self.after.exchange);
+        let kind = match (old, new) {
+            (old, new) if old == new => return None,
+            (None, _) => DifferenceKind::NewlyDenied,
+            (_, None) => DifferenceKind::NewlyAllowed,
+            (Some(_), Some(_)) => DifferenceKind::Edited,
+        };
+        Some(Change {
+            kind,
+            event: "request".to_owned(),
+            rule: new.or(old).unwrap_or_default().to_owned(),
+            tool: String::new(),
+            before: verdict_or_proceed(old.unwrap_or_default()),
+            after: verdict_or_proceed(new.unwrap_or_default()),
+        })
     }
 }
 
@@ -368,6 +303,14 @@ fn same_request(
     old.target == new.target && (bytes.is_none() || others.is_none() || bytes == others)
 }
 
+/// Returns the error of an exchange; `None` also if the model API, or the recording, has no answer
+/// to its last request.
+fn config_error(exchange: &RecordedExchange) -> Option<&str> {
+    let last = exchange.rounds.last();
+    let is_answered = last.is_none_or(|round| round.response.is_some());
+    exchange.outcome.error.as_deref().filter(|_| is_answered)
+}
+
 /// Returns whether an exchange ended with an error before any rule was asked.
 fn is_rejected(exchange: &RecordedExchange) -> bool {
     exchange.outcome.error.is_some() && exchange.events.is_empty() && exchange.rounds.is_empty()
@@ -390,6 +333,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::recording::RecordedBody;
 
     /// An exchange of one round with these events, which ended so.
     fn exchange(end: &str, events: &[Value]) -> RecordedExchange {
@@ -423,7 +367,118 @@ mod tests {
             exchange,
             unanswered: &unanswered,
         });
-        compare(before, after, ComparisonLimits::default())
+        compare(before, after, limits(&unanswered))
+    }
+
+    fn limits(other_hash_keys: &BTreeSet<String>) -> ComparisonLimits<'_> {
+        ComparisonLimits {
+            caveat: None,
+            has_diverged: false,
+            needs_all_hooks: false,
+            other_hash_keys,
+        }
+    }
+
+    #[test]
+    fn a_call_that_fails_before_a_denial_is_newly_denied() {
+        let before = exchange("complete", &[event("BeforeTool", 1, "deny")]);
+        let mut after = exchange("truncated", &[]);
+        after.outcome.error = Some("BODY_TOO_LARGE".to_owned());
+
+        let comparison = compared(&before, &after);
+
+        assert_eq!(comparison.kind(), Some(DifferenceKind::NewlyDenied));
+        assert_eq!(comparison.changes.len(), 1);
+        assert_eq!(comparison.changes[0].rule, "BODY_TOO_LARGE");
+    }
+
+    #[test]
+    fn the_setting_ask_decides_whether_a_tool_call_is_denied() {
+        let asked = [event("BeforeTool", 1, "ask")];
+        let (allowed, mut denied) = (exchange("complete", &asked), exchange("complete", &asked));
+        denied.outcome.tool_denied = true;
+        // The denial makes another request, to which there is no recorded answer.
+        let mut unanswered = denied.rounds[0].clone();
+        unanswered.response = None;
+        let recorded = denied.clone();
+        denied.rounds.push(unanswered);
+        denied.outcome.error = Some("UPSTREAM_UNREACHABLE".to_owned());
+
+        let newly_denied = compared(&allowed, &denied);
+        let newly_allowed = compared(&recorded, &allowed);
+
+        assert_eq!(newly_denied.kind(), Some(DifferenceKind::NewlyDenied));
+        assert_eq!(newly_denied.changes[0].rule, "rule");
+        assert_eq!(newly_allowed.kind(), Some(DifferenceKind::NewlyAllowed));
+        assert_eq!(newly_allowed.changes[0].rule, "rule");
+        assert_eq!(compared(&allowed, &allowed).result(), "unchanged");
+    }
+
+    #[test]
+    fn an_answer_that_is_not_recorded_is_no_error_of_the_config() {
+        let before = exchange("complete", &[]);
+        let mut after = before.clone();
+        let mut unanswered = after.rounds[0].clone();
+        unanswered.response = None;
+        after.rounds.push(unanswered);
+        after.outcome.error = Some("UPSTREAM_UNREACHABLE".to_owned());
+
+        let comparison = compared(&before, &after);
+
+        let reason = UnknownReason::AnswerNotRecorded;
+        assert_eq!(
+            (comparison.kind(), comparison.unknown),
+            (None, Some(reason))
+        );
+    }
+
+    #[test]
+    fn an_edit_is_of_the_rule_whose_effect_or_definition_differs() {
+        let edit = |definition: &str| {
+            let mut edited = event("BeforeModel", 0, "proceed");
+            let mut other = edited["hooks"][0].clone();
+            edited["hooks"][0]["edited"] = true.into();
+            edited["hooks"][0]["definition"] = definition.into();
+            (other["name"], other["edited"]) = ("limits".into(), true.into());
+            edited["hooks"].as_array_mut().unwrap().push(other);
+            exchange("complete", &[edited])
+        };
+        let (mut before, mut after) = (edit("a"), edit("b"));
+        after.rounds[0].sent = RecordedBody::Text("{ }".to_owned());
+        let mut same = edit("a");
+        same.rounds[0].sent = RecordedBody::Text("{ }".to_owned());
+
+        assert_eq!(compared(&before, &after).changes[0].rule, "rule");
+        assert_eq!(compared(&before, &same).changes[0].rule, "");
+        let keys = BTreeSet::from(["rule".to_owned()]);
+        let label = "[REDACTED:aws_key:0123456789ab]";
+        before.rounds[0].sent = RecordedBody::Text(label.to_owned());
+        let none = BTreeSet::new();
+        let [before, after] = [&before, &after].map(|exchange| ComparedExchange {
+            exchange,
+            unanswered: &none,
+        });
+        let comparison = compare(before, after, limits(&keys));
+        assert_eq!(comparison.unknown, Some(UnknownReason::HashKeyUnknown));
+        assert_eq!(comparison.kind(), None);
+    }
+
+    #[test]
+    fn an_edit_in_a_session_that_went_otherwise_is_stale_and_not_unchanged() {
+        let before = exchange("complete", &[]);
+        let mut after = before.clone();
+        after.rounds[0].sent = RecordedBody::Text("{ }".to_owned());
+        let none = BTreeSet::new();
+        let [before, after] = [&before, &after].map(|exchange| ComparedExchange {
+            exchange,
+            unanswered: &none,
+        });
+        let diverged = ComparisonLimits {
+            has_diverged: true,
+            ..limits(&none)
+        };
+
+        assert_eq!(compare(before, after, diverged).result(), "stale");
     }
 
     #[test]
@@ -462,7 +517,7 @@ mod tests {
             (compared(&unasked, &rule), compared(&denied, &none)),
             (compared(&denied, &none), compared(&unasked, &rule)),
         ] {
-            let comparison = compare(before, after, ComparisonLimits::default());
+            let comparison = compare(before, after, limits(&none));
             assert_eq!(comparison.unknown, Some(UnknownReason::HookNotRecorded));
         }
     }

@@ -47,8 +47,19 @@ pub(super) fn at(
     for event in events.filter(|event| round_of(event) == round) {
         if event.name == name.as_str() {
             let subject = event.subject.as_deref().unwrap_or_default();
-            let rule = deciding_rule(event);
-            add(&mut decisions, subject, &event.verdict, rule);
+            // The setting `ask` allows the call, if none was denied.
+            let is_allowed = event.verdict == "ask" && !exchange.outcome.tool_denied;
+            let verdict = if is_allowed {
+                "proceed"
+            } else {
+                &event.verdict
+            };
+            add(
+                &mut decisions,
+                subject,
+                verdict,
+                deciding_rule(event, verdict),
+            );
         }
         if name != EventName::BeforeTool {
             continue;
@@ -71,7 +82,7 @@ pub(super) fn round_of(event: &RecordedEvent) -> u32 {
 }
 
 /// Returns whether an event has one of these names.
-fn is_one_of(event: &RecordedEvent, names: &[EventName]) -> bool {
+pub(super) fn is_one_of(event: &RecordedEvent, names: &[EventName]) -> bool {
     names.iter().any(|name| event.name == name.as_str())
 }
 
@@ -86,12 +97,12 @@ pub(super) fn name_or<'a>(name: &'a str, unnamed: &'a str) -> &'a str {
 }
 
 /// Returns the rule that made the verdict; empty for `proceed`.
-fn deciding_rule(event: &RecordedEvent) -> &str {
-    if event.verdict == "proceed" {
+fn deciding_rule<'a>(event: &'a RecordedEvent, verdict: &str) -> &'a str {
+    if verdict == "proceed" {
         return "";
     }
     let mut enforcing = event.hooks.iter().filter(|run| run.would.is_none());
-    let decided = enforcing.find(|run| run.action == event.verdict);
+    let decided = enforcing.find(|run| run.action == verdict);
     decided.map_or("", |run| run.name.as_str())
 }
 
@@ -115,37 +126,34 @@ fn strictness(verdict: &str) -> usize {
     place.unwrap_or_default()
 }
 
-/// Returns the rule whose effect on a request or an answer differs between two exchanges; empty
-/// if none does.
+/// Returns the first rule whose effect on some events differs between two exchanges, or whose
+/// definition does; empty if there is none.
 pub(super) fn editing_rule<'a>(
     before: &'a RecordedExchange,
     after: &'a RecordedExchange,
-    round: u32,
-    names: &[EventName],
+    is_cause: impl Fn(&RecordedEvent) -> bool,
 ) -> &'a str {
-    let (old, new) = (effects(before, round, names), effects(after, round, names));
+    let (old, new) = (effects(before, &is_cause), effects(after, &is_cause));
     let differs = |one: &[&'a RecordedRun], other: &[&'a RecordedRun]| {
         let changed = one.iter().find(|run| {
             let same = |known: &&&RecordedRun| {
-                (&known.name, &known.output, known.edited) == (&run.name, &run.output, run.edited)
+                (&known.name, &known.definition, &known.output, known.edited)
+                    == (&run.name, &run.definition, &run.output, run.edited)
             };
             !other.iter().any(|known| same(&known))
         });
         changed.map(|run| run.name.as_str())
     };
     let rule = differs(&new, &old).or_else(|| differs(&old, &new));
-    let rule = rule.or_else(|| new.last().map(|run| run.name.as_str()));
     rule.unwrap_or_default()
 }
 
-/// Returns the runs that edited something.
-fn effects<'a>(
-    exchange: &'a RecordedExchange,
-    round: u32,
-    names: &[EventName],
-) -> Vec<&'a RecordedRun> {
-    let events = exchange.events.iter();
-    let events = events.filter(|event| round_of(event) == round && is_one_of(event, names));
+/// Returns the runs on some events that edited or decided something.
+fn effects(
+    exchange: &RecordedExchange,
+    is_cause: impl Fn(&RecordedEvent) -> bool,
+) -> Vec<&RecordedRun> {
+    let events = exchange.events.iter().filter(|event| is_cause(event));
     let runs = events.flat_map(|event| &event.hooks);
     runs.filter(|run| run.would.is_none() && (run.edited || has_output(run)))
         .collect()

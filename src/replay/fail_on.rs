@@ -62,6 +62,7 @@ const COUNTS: &[(&str, Count)] = &[
     ("unknown", |counts, _| counts.unknown),
     ("unchanged", |counts, _| counts.unchanged),
     ("stale", |counts, _| counts.stale),
+    ("masked", |counts, _| counts.masked),
     ("calls", |counts, _| counts.calls),
     ("damaged", |_, damaged| damaged),
 ];
@@ -238,6 +239,7 @@ mod tests {
         unchanged: 987,
         unknown: 1,
         stale: 0,
+        masked: 0,
     };
 
     fn holds(text: &str) -> bool {

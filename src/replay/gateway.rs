@@ -15,7 +15,8 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{
-    compare::UnknownReason,
+    comparison::UnknownReason,
+    redaction::fix_hash_keys,
     replay_sink::{ReplaySink, ReplayedCall},
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     proxy,
     recording::{
         AnswerBody, RecordedAnswer, RecordedBody, RecordedChunk, RecordedExchange, RecordedOutcome,
-        RecordedResponse, RecordedRound,
+        RecordedResponse, RecordedRound, RuleDefinition,
     },
     session::{MatchKind, RecordedMatch},
     state::{App, AppResources, BuildError, ReplayInput},
@@ -62,6 +63,9 @@ pub enum ReplayedHooks {
 pub(super) struct ReplayGateway {
     pub(super) app: App,
     runs: Option<Arc<RecordedRuns>>,
+    rules: Arc<[RuleDefinition]>,
+    /// Names of the rules whose hashes have another key here than in a live gateway.
+    pub(super) other_hash_keys: BTreeSet<String>,
 }
 
 /// A call as the gateway handled it, and what its hooks lacked.
@@ -90,12 +94,21 @@ impl ReplayGateway {
             ..AppResources::default()
         };
         config.isolate();
+        let other_hash_keys = fix_hash_keys(&mut config);
         config.trace.exchanges = 0;
         config.sessions.max = config.sessions.max.min(MAX_SESSIONS);
         let app = App::new(config, resources).await?;
-        let slots = app.snapshot().engine.table().free_slots();
-        app.resources.process_slots.resize(slots);
-        Ok(Self { app, runs })
+        let snapshot = app.snapshot();
+        let table = snapshot.engine.table();
+        app.resources.process_slots.resize(table.free_slots());
+        let rules = table.definitions().into();
+        drop(snapshot);
+        Ok(Self {
+            app,
+            runs,
+            rules,
+            other_hash_keys,
+        })
     }
 
     /// Ends the gateway, and waits for its hook processes.
@@ -126,7 +139,7 @@ impl ReplayGateway {
         });
         let answers: Result<Vec<_>, _> = answers.collect();
         let answers = Arc::new(RecordedAnswers::new(answers?));
-        let sink = ReplaySink::default();
+        let sink = ReplaySink::new(&self.rules);
         let session = session(recorded);
         let time = &recorded.time;
         let input = ReplayInput::new(time, session, Arc::clone(&answers), Box::new(sink.clone()));

@@ -1,13 +1,13 @@
 //! Name replay: calls of a decision log, judged by the rules that need only names of callers,
 //! models and tools. A log has no content, so other rules are not judged.
 
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, collections::HashMap, path::Path};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    compare::{Change, Comparison, DifferenceKind, UnknownReason},
+    comparison::{Change, Comparison, DifferenceKind, UnknownReason},
     decisions::is_denial,
     gateway::{ReplayGateway, ReplayedHooks},
     report::{Effort, JudgedRule, ReplayReport},
@@ -26,6 +26,34 @@ use crate::{
     timestamp::whole_milliseconds,
 };
 
+/// Most calls that wait for their outcome. Beyond it all are taken as ended.
+const MAX_OPEN_CALLS: usize = 65_536;
+
+/// Judges the lines of a decision log, in which those of different calls alternate.
+struct LineJudge<'a> {
+    engine: &'a Engine,
+    /// Calls without an outcome so far, by request id.
+    open: HashMap<String, LoggedCall>,
+    tally: Tally,
+}
+
+/// A call as far as its lines were read.
+#[derive(Default)]
+struct LoggedCall {
+    call: RecordedExchange,
+    model: Option<LoggedModel>,
+    /// Differences of its tool calls.
+    tools: Comparison,
+}
+
+/// The model of a call.
+struct LoggedModel {
+    name: String,
+    /// True if the call was denied before a request to the model.
+    was_denied: bool,
+    runs: Vec<HookRun>,
+}
+
 /// Replays the names in a decision log, rotated files included, under a config. Lines before
 /// `since` are skipped.
 ///
@@ -42,21 +70,35 @@ pub async fn replay_names(
     let (config, rules) = names_only(config);
     let version = config.version.clone();
     let gateway = ReplayGateway::new(config, ReplayedHooks::Policies).await?;
-    let mut tally = Tally::default();
     let snapshot = gateway.app.snapshot();
+    let mut judge = LineJudge {
+        engine: &snapshot.engine,
+        open: HashMap::new(),
+        tally: Tally::default(),
+    };
     for line in lines {
-        match line?.json() {
-            Ok(line) => {
-                let time = line.get("time").and_then(Value::as_str);
+        let line = line?;
+        let damaged = &mut judge.tally.report.damaged;
+        match line.json() {
+            Ok(json) if json.get("kind").is_none_or(|kind| !kind.is_string()) => {
+                let (file, number) = (line.file.display(), line.number);
+                damaged.add(&format!(
+                    "`{file}`, line {number}: no line of a decision log"
+                ));
+            }
+            Ok(json) => {
+                let time = json.get("time").and_then(Value::as_str);
                 if is_since(time.unwrap_or_default(), since) {
-                    judge(&snapshot.engine, &line, &mut tally).await;
+                    judge.add(&json).await;
                 } else {
-                    tally.report.damaged.skipped += 1;
+                    damaged.skipped += 1;
                 }
             }
-            Err(error) => tally.report.damaged.add(&error),
+            Err(error) => damaged.add(&error),
         }
     }
+    judge.end_all();
+    let tally = judge.tally;
     drop(snapshot);
     gateway.end().await;
     let elapsed_ms = whole_milliseconds(started.elapsed());
@@ -122,52 +164,115 @@ fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
     (config, rules)
 }
 
-/// Judges one line of a decision log, if it is about a model or a tool.
-async fn judge(engine: &Engine, line: &Value, tally: &mut Tally) {
-    let text = |pointer: &str| {
-        let text = line.pointer(pointer).and_then(Value::as_str);
-        text.unwrap_or_default()
-    };
-    let context = Context {
+impl LineJudge<'_> {
+    /// Judges a line, if it is about a model or a tool, or ends a call.
+    async fn add(&mut self, line: &Value) {
+        let id = text(line, "/request");
+        match (text(line, "/kind"), text(line, "/event")) {
+            ("request", _) => {
+                let name = text(line, "/requested_model").to_owned();
+                let runs = model_runs(self.engine, &context(line), &name);
+                let was_denied = line.pointer("/round").and_then(Value::as_u64) == Some(0);
+                // Later requests are the same call, once more.
+                self.call(line).model.get_or_insert(LoggedModel {
+                    name,
+                    was_denied,
+                    runs,
+                });
+            }
+            ("event", "BeforeTool") => {
+                let tool = text(line, "/subject");
+                let runs = tool_runs(self.engine, &context(line), tool).await;
+                let was_denied = is_denial(text(line, "/verdict"));
+                let judged = comparison(EventName::BeforeTool, tool, was_denied, &runs);
+                let tools = &mut self.call(line).tools;
+                tools.changes.extend(judged.changes);
+                tools.unknown = tools.unknown.or(judged.unknown);
+                if text(line, "/origin") == EventOrigin::Reported.as_str() {
+                    self.end(id);
+                }
+            }
+            ("outcome", _) => {
+                let model = self.open.get_mut(id).and_then(|call| call.model.as_mut());
+                if let Some(model) = model {
+                    let action = text(line, "/action");
+                    model.was_denied &= matches!(action, "deny" | "stop" | "error");
+                }
+                self.end(id);
+            }
+            _ => (),
+        }
+    }
+
+    /// Returns the call of a line.
+    fn call(&mut self, line: &Value) -> &mut LoggedCall {
+        let id = text(line, "/request");
+        if self.open.len() >= MAX_OPEN_CALLS && !self.open.contains_key(id) {
+            self.end_all();
+        }
+        self.open
+            .entry(id.to_owned())
+            .or_insert_with(|| LoggedCall {
+                call: RecordedExchange {
+                    id: id.to_owned(),
+                    time: text(line, "/time").to_owned(),
+                    caller: text(line, "/caller/name").to_owned(),
+                    session: Some(RecordedSession {
+                        id: text(line, "/session").to_owned(),
+                        ..RecordedSession::default()
+                    }),
+                    ..RecordedExchange::default()
+                },
+                ..LoggedCall::default()
+            })
+    }
+
+    /// Counts a call, if there are lines of it.
+    fn end(&mut self, id: &str) {
+        if let Some(logged) = self.open.remove(id) {
+            self.tally.add(&logged.call, &logged.comparison());
+        }
+    }
+
+    fn end_all(&mut self) {
+        for (_, logged) in self.open.drain() {
+            self.tally.add(&logged.call, &logged.comparison());
+        }
+    }
+}
+
+impl LoggedCall {
+    fn comparison(&self) -> Comparison {
+        let mut result = self.tools.clone();
+        if let Some(LoggedModel {
+            name,
+            was_denied,
+            runs,
+        }) = &self.model
+        {
+            let judged = comparison(EventName::BeforeModel, name, *was_denied, runs);
+            result.changes.splice(0..0, judged.changes);
+            result.unknown = result.unknown.or(judged.unknown);
+        }
+        result
+    }
+}
+
+/// Returns the text at a place of a line; empty without one.
+fn text<'a>(line: &'a Value, pointer: &str) -> &'a str {
+    let text = line.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default()
+}
+
+/// Returns the context of a line: its caller.
+fn context(line: &Value) -> Context {
+    Context {
         caller: Caller {
-            name: text("/caller/name").to_owned(),
+            name: text(line, "/caller/name").to_owned(),
             ..Caller::default()
         },
         ..Context::default()
-    };
-    let recorder = Recorder::for_event(Exchange::from_context(&context), Vec::new());
-    let scope = EventScope::new(&context, &recorder);
-    let (event, subject, was_denied, runs) = match (text("/kind"), text("/event")) {
-        ("request", _) => {
-            let round = line.pointer("/round").and_then(Value::as_u64);
-            if round.is_some_and(|round| round > 1) {
-                // The same call, once more.
-                return;
-            }
-            let model = text("/requested_model");
-            let runs = model_runs(engine, scope, model);
-            (EventName::BeforeModel, model, round == Some(0), runs)
-        }
-        ("event", "BeforeTool") => {
-            let tool = text("/subject");
-            let runs = tool_runs(engine, scope, tool).await;
-            let was_denied = is_denial(text("/verdict"));
-            (EventName::BeforeTool, tool, was_denied, runs)
-        }
-        _ => return,
-    };
-    let comparison = comparison(event, subject, was_denied, &runs);
-    let call = RecordedExchange {
-        id: text("/request").to_owned(),
-        time: text("/time").to_owned(),
-        caller: text("/caller/name").to_owned(),
-        session: Some(RecordedSession {
-            id: text("/session").to_owned(),
-            ..RecordedSession::default()
-        }),
-        ..RecordedExchange::default()
-    };
-    tally.add(&call, &comparison);
+    }
 }
 
 /// Compares what the log has of an event with what the judged rules decide.
@@ -192,7 +297,9 @@ fn comparison(event: EventName, subject: &str, was_denied: bool, runs: &[HookRun
     }
 }
 
-fn model_runs(engine: &Engine, scope: EventScope<'_>, model: &str) -> Vec<HookRun> {
+fn model_runs(engine: &Engine, context: &Context, model: &str) -> Vec<HookRun> {
+    let recorder = Recorder::for_event(Exchange::from_context(context), Vec::new());
+    let scope = EventScope::new(context, &recorder);
     let request = LlmRequest {
         model: model.to_owned(),
         ..LlmRequest::default()
@@ -210,7 +317,9 @@ fn model_runs(engine: &Engine, scope: EventScope<'_>, model: &str) -> Vec<HookRu
     runs.unwrap_or_default()
 }
 
-async fn tool_runs(engine: &Engine, scope: EventScope<'_>, tool: &str) -> Vec<HookRun> {
+async fn tool_runs(engine: &Engine, context: &Context, tool: &str) -> Vec<HookRun> {
+    let recorder = Recorder::for_event(Exchange::from_context(context), Vec::new());
+    let scope = EventScope::new(context, &recorder);
     let event = BeforeTool {
         tool_name: tool.to_owned(),
         tool_input: Map::new(),

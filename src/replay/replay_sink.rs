@@ -6,17 +6,21 @@ use crate::{
     event::{EventName, HookRun},
     mutex::Mutex,
     observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
-    recording::{RecordedEvent, RecordedOutcome, recorded_outcome, recorded_run},
+    recording::{
+        RecordedEvent, RecordedOutcome, RecordedRun, RuleDefinition, recorded_outcome, recorded_run,
+    },
 };
 
 /// Sink that collects the decisions of policies and hooks about a call. Clones share one
 /// collection.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct ReplaySink(Arc<Mutex<ReplayedCall>>);
 
 /// Decisions of policies and hooks about a call, and its outcome.
 #[derive(Debug, Default)]
 pub(super) struct ReplayedCall {
+    /// Definitions of the rules, by their number.
+    rules: Arc<[RuleDefinition]>,
     pub(super) events: Vec<RecordedEvent>,
     /// The `AfterModel` event of the present round.
     answer_event: Option<RecordedEvent>,
@@ -24,11 +28,20 @@ pub(super) struct ReplayedCall {
     rounds: u32,
     /// Names of the rules that were asked.
     pub(super) asked: BTreeSet<String>,
+    tool_denied: bool,
     pub(super) outcome: Option<RecordedOutcome>,
     pub(super) status: u16,
 }
 
 impl ReplaySink {
+    /// Returns the sink of a call under these rules.
+    pub(super) fn new(rules: &Arc<[RuleDefinition]>) -> Self {
+        Self(Arc::new(Mutex::new(ReplayedCall {
+            rules: Arc::clone(rules),
+            ..ReplayedCall::default()
+        })))
+    }
+
     /// Takes what was collected, once the call has ended.
     pub(super) fn take(&self) -> ReplayedCall {
         let mut call = mem::take(&mut *self.0.lock());
@@ -60,9 +73,13 @@ impl Sink for ReplaySink {
                 call.end_round();
                 call.rounds += 1;
             }
+            ExchangeEvent::ToolCallDenied { .. } => call.tool_denied = true,
             ExchangeEvent::Finished => {
                 call.status = exchange.status;
-                call.outcome = Some(recorded_outcome(exchange));
+                call.outcome = Some(RecordedOutcome {
+                    tool_denied: call.tool_denied,
+                    ..recorded_outcome(exchange)
+                });
             }
             _ => (),
         }
@@ -71,13 +88,17 @@ impl Sink for ReplaySink {
 
 impl ReplayedCall {
     fn add_decision(&mut self, decision: &EventDecision<'_>) {
-        let hooks = decision.runs.iter().map(|run| recorded_run(run, None));
+        let hooks = decision.runs.iter().map(|run| self.run(run)).collect();
         self.events.push(RecordedEvent {
             subject: decision.subject.map(str::to_owned),
-            hooks: hooks.collect(),
+            hooks,
             verdict: decision.verdict.as_str().to_owned(),
             ..event(decision.event, self.rounds)
         });
+    }
+
+    fn run(&self, run: &HookRun) -> RecordedRun {
+        recorded_run(run, self.rules.get(run.rule.0 as usize))
     }
 
     fn answer_event(&mut self) -> &mut RecordedEvent {
@@ -89,8 +110,8 @@ impl ReplayedCall {
     /// Adds a run on a response or chunk. Of several runs of a rule, the first with an output
     /// counts, and all refused calls.
     fn add_answer_run(&mut self, run: &HookRun) {
+        let mut run = self.run(run);
         let runs = &mut self.answer_event().hooks;
-        let mut run = recorded_run(run, None);
         let Some(known) = runs.iter_mut().find(|known| known.name == run.name) else {
             runs.push(run);
             return;

@@ -8,9 +8,11 @@ use std::{
 
 use super::{
     answer_channels::called_tools,
-    compare::{ComparedExchange, Comparison, ComparisonLimits, UnknownReason, compare},
+    compare::compare,
+    comparison::{ComparedExchange, Comparison, ComparisonLimits, UnknownReason},
     gateway::{ReplayGateway, Replayed, ReplayedHooks},
     progress::{Progress, peak_kib},
+    redaction::is_same_redaction,
     report::{Effort, ReplayReport},
     session_order::OrderedCall,
     tally::Tally,
@@ -39,6 +41,8 @@ pub struct ReplayConfigs {
 pub(super) struct Replayer {
     before: Option<ReplayGateway>,
     after: ReplayGateway,
+    /// True if a difference of the configs shows only in texts that a recording masks.
+    redacts_otherwise: bool,
     pub(super) hooks: ReplayedHooks,
     tally: Mutex<Tally>,
     progress: Arc<Progress>,
@@ -54,6 +58,9 @@ impl Replayer {
         configs: ReplayConfigs,
         progress: Arc<Progress>,
     ) -> Result<Self, BuildError> {
+        let before = configs.before.as_ref();
+        let redacts_otherwise =
+            before.is_some_and(|before| !is_same_redaction(before, &configs.after));
         let before = match configs.before {
             Some(config) => Some(ReplayGateway::new(config, configs.hooks).await?),
             None => None,
@@ -61,6 +68,7 @@ impl Replayer {
         Ok(Self {
             before,
             after: ReplayGateway::new(configs.after, configs.hooks).await?,
+            redacts_otherwise,
             hooks: configs.hooks,
             tally: Mutex::default(),
             progress,
@@ -76,12 +84,21 @@ impl Replayer {
     ) -> Comparison {
         let session = call.exchange.session.as_ref();
         let session = session.map(|session| (call.exchange.caller.clone(), session.id.clone()));
+        let none = BTreeSet::new();
         let limits = ComparisonLimits {
             caveat: caveat(call).filter(|_| self.before.is_none()),
             has_diverged: session.as_ref().is_some_and(|key| diverged.contains(key)),
             needs_all_hooks: self.hooks == ReplayedHooks::Recorded,
+            other_hash_keys: match &self.before {
+                Some(_) => &none,
+                None => &self.after.other_hash_keys,
+            },
         };
-        let comparison = Box::pin(self.replay(&call.exchange, limits)).await;
+        let mut comparison = Box::pin(self.replay(&call.exchange, limits)).await;
+        let is_masked = !call.exchange.masked.is_empty();
+        if is_masked && self.redacts_otherwise && comparison.changes.is_empty() {
+            comparison.unknown.get_or_insert(UnknownReason::Masked);
+        }
         if !comparison.changes.is_empty() {
             diverged.extend(session);
         }
@@ -90,7 +107,11 @@ impl Replayer {
         comparison
     }
 
-    async fn replay(&self, recorded: &RecordedExchange, limits: ComparisonLimits) -> Comparison {
+    async fn replay(
+        &self,
+        recorded: &RecordedExchange,
+        limits: ComparisonLimits<'_>,
+    ) -> Comparison {
         let after = match self.after.replay(recorded).await {
             Ok(after) => after,
             Err(reason) => return Comparison::unknown(reason),

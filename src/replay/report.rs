@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    compare::{Change, DifferenceKind, UnknownReason},
+    comparison::{Change, DifferenceKind, UnknownReason},
     tool_coverage::ToolCoverage,
 };
 
@@ -58,13 +58,16 @@ pub struct CallCounts {
     pub newly_allowed: u64,
     /// Calls with other content or another verdict.
     pub edited: u64,
-    /// Calls without a difference.
+    /// Calls without a difference that were compared as a whole.
     pub unchanged: u64,
     /// Calls that cannot be compared.
     pub unknown: u64,
-    /// Calls whose rest was not compared, because recorded answers do not fit any more. They
-    /// are counted above, too.
+    /// Calls whose content is not known, because an earlier call of the session went otherwise.
+    /// Their verdicts are the same.
     pub stale: u64,
+    /// Calls with texts that the recording masks. They are counted above, too.
+    #[serde(default)]
+    pub masked: u64,
 }
 
 /// Numbers of differences of one rule, tool or caller.
@@ -193,10 +196,14 @@ impl UnknownReason {
         match self {
             Self::RequestNotRecorded => "the body of the request is not recorded",
             Self::SessionIncomplete => "earlier calls of the session are not recorded",
-            Self::Masked => "recorded texts are masked; compare two configs with `--against`",
+            Self::Masked => {
+                "recorded texts are masked; compare two configs with `--against`, or their `redact` \
+                 on a recording with `redact: none`"
+            }
             Self::HookNotRecorded => "a hook has no recorded output for this input",
             Self::AnswerNotRecorded => "the model would be called once more than recorded",
             Self::NotReplayed => "the call cannot be replayed",
+            Self::HashKeyUnknown => "the key of the recorded hashes is not known",
             Self::RuleNotJudged => "a rule that names are not enough for may have denied it",
         }
     }

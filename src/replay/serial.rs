@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::{
-    compare::Comparison,
+    comparison::Comparison,
     gateway::ReplayedHooks,
     replayer::{ReplayConfigs, Replayer},
     report::ReplayReport,

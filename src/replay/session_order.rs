@@ -12,7 +12,7 @@ use std::{
 
 use lru::LruCache;
 
-use super::compare::UnknownReason;
+use super::comparison::UnknownReason;
 use crate::recording::{RecordedBody, RecordedExchange};
 
 /// Most calls that wait for an earlier one of their session.

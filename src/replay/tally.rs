@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    compare::{Change, Comparison, DifferenceKind},
+    comparison::{Change, Comparison, DifferenceKind},
     decisions::name_or,
     report::{CallTimes, ChangeSample, ReplayReport},
 };
@@ -40,7 +40,7 @@ impl Tally {
         let report = &mut self.report;
         let counts = &mut report.counts;
         counts.calls += 1;
-        counts.stale += u64::from(comparison.is_stale);
+        counts.masked += u64::from(!call.masked.is_empty());
         match comparison.kind() {
             Some(DifferenceKind::NewlyDenied) => counts.newly_denied += 1,
             Some(DifferenceKind::NewlyAllowed) => counts.newly_allowed += 1,
@@ -50,6 +50,7 @@ impl Tally {
                     counts.unknown += 1;
                     *report.unknown.entry(reason).or_default() += 1;
                 }
+                None if comparison.is_stale => counts.stale += 1,
                 None => counts.unchanged += 1,
             },
         }

@@ -58,8 +58,7 @@ impl ExchangeJudge {
                 self.metrics.record_shadow_verdict(rule, kind);
             }
             if comparison.changes.is_empty() {
-                let result = comparison.unknown.map_or("unchanged", |_| "unknown");
-                self.metrics.record_shadow_verdict("", result);
+                self.metrics.record_shadow_verdict("", comparison.result());
             }
             self.held.remove(&call.exchange.id);
         }

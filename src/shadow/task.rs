@@ -281,6 +281,7 @@ impl ShadowTask {
             edited: counts.edited,
             unchanged: counts.unchanged,
             unknown: counts.unknown,
+            stale: counts.stale,
             dropped: status.dropped,
         };
         log_end(&running.record, reason, counts.calls);

@@ -211,7 +211,7 @@ impl App {
         self.put_in_force(stored, cause, PromotionKind::Rollback, None)
     }
 
-    /// Returns the stored revisions, that which was last taken into use first. Blocks.
+    /// Returns the stored revisions: that in use first, the others by their time, newest first. Blocks.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use std::{
 
 pub use self::{read_files::ReadFiles, source_error::SourceError};
 use super::revision_store::{
-    ActiveRevision, RevisionError, RevisionStore, StoredRevision, is_version,
+    ActiveRevision, FolderLock, RevisionError, RevisionStore, StoredRevision, is_version,
 };
 use crate::{
     audit_log::{PromotionKind, PromotionRecord},
@@ -56,6 +56,8 @@ struct SourceState {
     file_version: String,
     files: Vec<PathBuf>,
     store: Option<RevisionStore>,
+    /// The folder that this process has locked.
+    lock: Option<Arc<FolderLock>>,
     active: Option<ActiveRevision>,
     /// The bundles in use, which are read again with the config file.
     layers: Vec<PolicyLayer>,
@@ -102,7 +104,7 @@ impl ConfigSource {
     ///
     /// Returns every problem of the config, or of the stored revision.
     pub fn read(&self) -> Result<Config, SourceError> {
-        let layers = self.state().layers;
+        let SourceState { layers, lock, .. } = self.state();
         self.files.begin_read();
         let file = self.load(ConfigInput::File(layers.clone()))?;
         let kept = file.revisions.as_ref().filter(|_| !file.texts.is_empty());
@@ -113,6 +115,7 @@ impl ConfigSource {
             file_version: file.version.clone(),
             files: file.files.clone(),
             store,
+            lock,
             active,
             layers,
         };
@@ -203,6 +206,7 @@ impl ConfigSource {
             return Ok(());
         }
         let (state, store) = self.state_and_store()?;
+        self.lock(&store)?;
         let mut needed = vec![state.file_version.as_str()];
         if let Some(active) = &state.active {
             needed.extend(active.previous.as_deref());
@@ -250,6 +254,7 @@ impl ConfigSource {
         let Ok((state, store)) = self.state_and_store() else {
             return Ok(());
         };
+        self.lock(&store)?;
         let before = state.active.clone();
         let is_same = |active: &&ActiveRevision| {
             (&active.revision, &active.file) == (&config.version, &state.file_version)
@@ -282,13 +287,30 @@ impl ConfigSource {
         Ok(())
     }
 
-    /// Returns the stored revisions, that which was last taken into use first.
+    /// Returns the stored revisions: that in use first, the others by their time, newest first.
     ///
     /// # Errors
     ///
     /// Fails if none are kept, or if they cannot be read.
     pub(super) fn history(&self) -> Result<Vec<StoredRevision>, RevisionError> {
-        self.state_and_store()?.1.list()
+        let (state, store) = self.state_and_store()?;
+        let mut revisions = store.list()?;
+        let active = state.active.map(|active| active.revision);
+        revisions.sort_by_key(|revision| active.as_ref() != Some(&revision.version));
+        Ok(revisions)
+    }
+
+    /// Locks the folder of revisions, unless this process has locked it before.
+    fn lock(&self, store: &RevisionStore) -> Result<(), RevisionError> {
+        let mut state = self.state.lock();
+        if !state
+            .lock
+            .as_ref()
+            .is_some_and(|lock| store.is_locked_by(lock))
+        {
+            state.lock = Some(Arc::new(store.lock()?));
+        }
+        Ok(())
     }
 
     /// Returns the revision in use, if revisions are kept.

@@ -5,7 +5,7 @@
 //! process that is killed leaves the old or the new one.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -29,9 +29,19 @@ const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Name of the file that names the revision in use.
 const ACTIVE: &str = "active.json";
 
+/// Name of the file that is locked by the process that writes to the folder.
+const LOCK: &str = "lock";
+
 /// A folder with the configs that were in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RevisionStore(RevisionSettings);
+
+/// The lock of a folder, which this process holds.
+#[derive(Debug)]
+pub(super) struct FolderLock {
+    folder: PathBuf,
+    _file: File,
+}
 
 /// A config that is or was in use, with all of its files.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,6 +83,9 @@ pub enum RevisionError {
     /// No revision has this version.
     #[error("no revision of the config has the version `{0}`")]
     Unknown(String),
+    /// Another process writes to the folder.
+    #[error("revisions folder `{0}` is in use by another process")]
+    Locked(PathBuf),
     /// The bundles in use cannot be stored.
     #[error("{0}")]
     Bundles(String),
@@ -97,6 +110,36 @@ pub enum RevisionError {
 impl RevisionStore {
     pub(super) const fn new(settings: RevisionSettings) -> Self {
         Self(settings)
+    }
+
+    /// Locks the folder for this process until the lock is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Fails if another process has locked it, or if it cannot be locked.
+    pub(super) fn lock(&self) -> Result<FolderLock, RevisionError> {
+        let folder = &self.0.path;
+        let path = folder.join(LOCK);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let opened = create_folder(folder).and_then(|()| options.open(&path));
+        let file = opened.map_err(|source| RevisionError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        match file.try_lock() {
+            Ok(()) => Ok(FolderLock {
+                folder: folder.clone(),
+                _file: file,
+            }),
+            Err(TryLockError::WouldBlock) => Err(RevisionError::Locked(folder.clone())),
+            Err(TryLockError::Error(source)) => Err(RevisionError::Io { path, source }),
+        }
+    }
+
+    /// Returns whether a lock is that of this folder.
+    pub(super) fn is_locked_by(&self, lock: &FolderLock) -> bool {
+        lock.folder == self.0.path
     }
 
     /// Returns the revision in use, if there was one.
@@ -159,7 +202,7 @@ impl RevisionStore {
         self.read(&file_name(version))?.ok_or_else(unknown)
     }
 
-    /// Returns all revisions that can be read, that which was last taken into use first.
+    /// Returns all revisions that can be read, newest first.
     ///
     /// # Errors
     ///

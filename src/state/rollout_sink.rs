@@ -110,6 +110,8 @@ impl Sink for RolloutSink {
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
                 self.call.denied |= decision.verdict >= Action::Deny;
             }
+            // Also a call for which a hook asked, if `ask` is `deny`.
+            ExchangeEvent::ToolCallDenied { .. } => self.call.denied = true,
             ExchangeEvent::Finished | ExchangeEvent::Closed => {
                 let action = exchange.action;
                 self.call.denied |= matches!(action, ExchangeAction::Deny | ExchangeAction::Stop);

@@ -209,7 +209,7 @@ pub fn applied(app: &App) -> Option<Timestamp> {
     app.revisions().first().map(|revision| revision.applied)
 }
 
-/// Returns the stored configs, that which was last taken into use first. Blocks.
+/// Returns the stored configs: that in use first, the others by their time, newest first. Blocks.
 ///
 /// # Errors
 ///

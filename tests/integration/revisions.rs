@@ -114,6 +114,21 @@ fn write_config(folder: &Path, upstream: &Upstream, word: &str) {
 }
 
 #[tokio::test]
+async fn a_second_gateway_on_the_same_folder_is_refused() {
+    let gateway = RevisionGateway::start("apple").await;
+    let config = fs::read_to_string(gateway.path("hookgate.yaml")).unwrap();
+    let config = config.replace("audit: { path: audit.jsonl }\n", "");
+    fs::write(gateway.path("second.yaml"), config).unwrap();
+
+    let addresses = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let command = [&["serve", "--config", "second.yaml"], &addresses[..]].concat();
+    let (code, _, error) = run(&command, gateway.folder.path());
+
+    assert_ne!(code, 0);
+    assert!(error.contains("is in use by another process"), "{error}");
+}
+
+#[tokio::test]
 async fn a_start_that_fails_leaves_the_revision_that_was_in_use() {
     let mut gateway = RevisionGateway::start("apple").await;
     let apple = gateway.version().await;

@@ -1,7 +1,11 @@
 //! `hookgate config`: lists, compares, promotes and rolls back revisions of the config of a
 //! running gateway.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -11,6 +15,9 @@ use crate::{
     cli::{failure::Failure, output::print},
     sha256::sha256_hex,
 };
+
+/// Maximum size of a report, in bytes.
+const MAX_REPORT_BYTES: u64 = 256 * 1024 * 1024;
 
 pub(in crate::cli) const EXAMPLES: &str = "Examples:
   hookgate config history
@@ -26,7 +33,7 @@ pub(in crate::cli) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// List the revisions that are kept, that which was last taken into use first
+    /// List the revisions that are kept, that in use first, the others by their time
     #[command(
         after_help = "Example: hookgate config history --url http://127.0.0.1:8788 --token-file admin.token"
     )]
@@ -88,7 +95,7 @@ impl ConfigArgs {
             } => {
                 let mut request = json!({ "revision": resolve(&admin, &revision)? });
                 if let (Some(file), Some(fields)) = (report, request.as_object_mut()) {
-                    let report = fs::read(&file).map_err(|error| Failure::at(&file, error))?;
+                    let report = read_report(&file).map_err(|error| Failure::at(&file, error))?;
                     fields.insert("report".to_owned(), json!(sha256_hex(&report)));
                 }
                 print_change(&admin.post("/config/promote", &request)?)
@@ -98,6 +105,18 @@ impl ConfigArgs {
             }
         }
     }
+}
+
+/// Reads a report, also from a pipe.
+fn read_report(path: &Path) -> io::Result<Vec<u8>> {
+    let mut report = Vec::new();
+    let mut file = File::open(path)?.take(MAX_REPORT_BYTES + 1);
+    file.read_to_end(&mut report)?;
+    if report.len() as u64 > MAX_REPORT_BYTES {
+        let message = format!("has more than {} MiB", MAX_REPORT_BYTES / (1024 * 1024));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(report)
 }
 
 /// Returns the one version that begins with `prefix`.

@@ -18,7 +18,7 @@ pub(super) fn milliseconds(micros: u64) -> String {
 }
 
 /// The counts with their names.
-pub(super) fn count_rows(report: &ReplayReport) -> [(&'static str, u64); 6] {
+pub(super) fn count_rows(report: &ReplayReport) -> [(&'static str, u64); 7] {
     let counts = &report.counts;
     [
         ("newly denied", counts.newly_denied),
@@ -26,7 +26,8 @@ pub(super) fn count_rows(report: &ReplayReport) -> [(&'static str, u64); 6] {
         ("edited otherwise", counts.edited),
         ("unchanged", counts.unchanged),
         ("unknown", counts.unknown),
-        ("compared in part (stale)", counts.stale),
+        ("same verdicts (stale)", counts.stale),
+        ("of all, with masked texts", counts.masked),
     ]
 }
 

@@ -35,6 +35,7 @@ impl SourceError {
             Self::File(_) | Self::Stored { .. } | Self::Revision(RevisionError::Unknown(_)) => true,
             Self::Revision(
                 RevisionError::NotKept
+                | RevisionError::Locked(_)
                 | RevisionError::Bundles(_)
                 | RevisionError::Io { .. }
                 | RevisionError::Damaged { .. },

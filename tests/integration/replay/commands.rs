@@ -319,7 +319,7 @@ policies:
     assert_eq!(counts["newly_denied"], 2, "{report:#}");
     assert_eq!(
         (&counts["unknown"], &counts["unchanged"]),
-        (&1.into(), &2.into()),
+        (&1.into(), &0.into()),
         "{report:#}"
     );
     assert_eq!(report["tools"]["rm"]["newly_denied"], 1);
@@ -332,6 +332,56 @@ policies:
         "{judged}"
     );
     assert!(judged.contains("it needs the content of calls"), "{judged}");
+}
+
+#[test]
+fn calls_of_a_decision_log_count_once_and_are_denied_if_their_outcome_is() {
+    let policies = "  - { policy: model_allow, name: models, models: [m] }
+  - { policy: tool_guard, name: guard, deny: [rm] }\n";
+    let folder = log_of_models(&[], policies);
+    let line = |kind: &str, id: &str, fields: Value| {
+        let mut line = serde_json::json!({
+            "kind": kind, "request": id, "time": "2026-11-22T00:00:00Z",
+        });
+        let fields = fields.as_object().unwrap().clone();
+        line.as_object_mut().unwrap().extend(fields);
+        format!("{line}\n")
+    };
+    let request = |id, model: &str, round: u32| {
+        let fields = serde_json::json!({ "requested_model": model, "round": round });
+        line("request", id, fields)
+    };
+    let tool = |id| {
+        let fields =
+            serde_json::json!({ "event": "BeforeTool", "subject": "rm", "verdict": "proceed" });
+        line("event", id, fields)
+    };
+    let outcome = |id, action: &str| line("outcome", id, serde_json::json!({ "action": action }));
+    let log = [
+        request("tools", "m", 1),
+        request("respond", "big", 0),
+        tool("tools"),
+        tool("tools"),
+        outcome("respond", "respond"),
+        request("deny", "big", 0),
+        outcome("deny", "deny"),
+        outcome("tools", "edit"),
+        serde_json::json!({ "v": 1, "id": "i" }).to_string(),
+    ];
+    fs::write(folder.path().join("decisions.jsonl"), log.concat()).unwrap();
+
+    let command = ["replay", "--config", "next.yaml", "--format", "json"];
+    let from = [&command[..], &["--from", "decisions.jsonl"]].concat();
+    let (_, out, err) = run(&from, folder.path());
+
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
+    let counts = &report["counts"];
+    assert_eq!(counts["calls"], 3, "{report:#}");
+    assert_eq!(counts["newly_denied"], 2, "{report:#}");
+    assert_eq!(counts["unchanged"], 1, "{report:#}");
+    assert_eq!(report["damaged"]["count"], 1, "{report:#}");
+    fs::write(folder.path().join("decisions.jsonl"), &log[8]).unwrap();
+    assert_eq!(run(&from, folder.path()).0, 1);
 }
 
 #[expect(clippy::print_stdout, reason = "a skipped test must be visible")]

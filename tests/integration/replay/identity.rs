@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     changes::base,
-    conversations::{Call, SECRET, sessions, split_secrets},
+    conversations::{Call, SECRET, Topic, sessions, split_secrets},
     recorded::RecordedCalls,
 };
 use crate::{
@@ -168,4 +168,63 @@ async fn a_call_that_continues_a_response_which_is_not_recorded_is_unknown() {
     assert_eq!(all["counts"]["newly_denied"], 0, "{all:#}");
     assert_eq!(second["counts"]["calls"], 1, "{second:#}");
     assert_eq!(second["unknown"]["session_incomplete"], 1, "{second:#}");
+}
+
+/// Returns `base` with hashes under a random key in the place of masks.
+fn hashing() -> String {
+    base().replace("detect: [aws_key]", "detect: [aws_key], action: hash")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hashes_under_a_random_key_are_equal_in_replays_and_unknown_beside_a_recording() {
+    let calls = Call::every();
+    let count = calls.len();
+    let recorded = RecordedCalls::record(&hashing(), calls).await;
+
+    let against = recorded.report("base.yaml", &["--against", "base.yaml"]);
+    let report = recorded.report("base.yaml", &[]);
+
+    assert_unchanged(&against, count);
+    let counts = &report["counts"];
+    assert_eq!(counts["edited"], 0, "{report:#}");
+    let unknown = &report["unknown"]["hash_key_unknown"];
+    assert_eq!(unknown, &counts["unknown"], "{report:#}");
+    assert!(unknown.as_u64().unwrap() > 0, "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn masked_calls_are_unknown_where_redaction_differs() {
+    let topics = [Topic::SecretPrompt, Topic::SecretAnswer, Topic::Text];
+    let calls = topics.map(|topic| Call::single(Family::Gemini, true, topic, "ci"));
+    let recorded = RecordedCalls::record_with(", redact: all", &base(), calls).await;
+    recorded.write_config("next.yaml", &base().replace("aws_key", "email"));
+    recorded.write_config("same.yaml", &base().replace("deny: [rm]", "deny: [look]"));
+
+    let next = recorded.report("next.yaml", &["--against", "base.yaml"]);
+    let same = recorded.report("same.yaml", &["--against", "base.yaml"]);
+
+    assert_eq!(next["counts"]["masked"], 2, "{next:#}");
+    assert_eq!(next["unknown"]["masked"], 2, "{next:#}");
+    assert_eq!(next["counts"]["unchanged"], 1, "{next:#}");
+    assert_eq!(same["counts"]["unchanged"], 3, "{same:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_setting_ask_is_part_of_the_replayed_config() {
+    let hook = "hooks:
+  BeforeTool: [{ matcher: look, hooks: [{ name: asker, command: \"cat > /dev/null; echo '{\\\"decision\\\":\\\"ask\\\",\\\"reason\\\":\\\"not here\\\"}'\" }] }]\n";
+    for (before, after, difference) in [
+        ("deny", "allow", "newly_allowed"),
+        ("allow", "deny", "newly_denied"),
+    ] {
+        let config = |ask: &str| format!("{}ask: {ask}\n{hook}", base());
+        let call = Call::single(Family::Gemini, true, Topic::Look, "ci");
+        let recorded = RecordedCalls::record(&config(before), [call]).await;
+        recorded.write_config("next.yaml", &config(after));
+
+        assert_unchanged(&recorded.report("base.yaml", &[]), 1);
+        let report = recorded.report("next.yaml", &[]);
+        assert_eq!(report["counts"][difference], 1, "{report:#}");
+        assert_eq!(report["rules"]["asker"][difference], 1, "{report:#}");
+    }
 }

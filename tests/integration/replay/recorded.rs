@@ -55,9 +55,13 @@ impl RecordedCalls {
         send: impl AsyncFnOnce(&Agent),
     ) -> Self {
         let model = upstream().await;
-        let record = format!(
-            "record: {{ path: recordings, what: {{ sample: 1 }}, redact: none{settings} }}\n"
-        );
+        let redact = if settings.contains("redact") {
+            ""
+        } else {
+            ", redact: none"
+        };
+        let record =
+            format!("record: {{ path: recordings, what: {{ sample: 1 }}{redact}{settings} }}\n");
         let gateway = TestGateway::start(&model, &format!("{UPSTREAMS}{record}{config}")).await;
         send(&gateway.agent()).await;
         let folder = gateway.stop_and_keep_files().await;

@@ -210,7 +210,8 @@ async fn revision_files_are_private_and_their_number_is_bounded() {
     let history = gateway.operator.get("/config/history").await.json();
     assert_eq!(history.as_array().unwrap().len(), 3, "{history:#}");
     let files = fs::read_dir(gateway.path("revisions")).unwrap();
-    assert_eq!(files.count(), 4);
+    // The revisions, `active.json` and `lock`.
+    assert_eq!(files.count(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -251,6 +252,26 @@ async fn the_revision_of_a_rollout_is_kept() {
     gateway.restart();
 
     assert!(gateway.denies("apple").await);
+}
+
+#[tokio::test]
+async fn history_begins_with_the_revision_in_use() {
+    let gateway = RevisionGateway::start("apple").await;
+    let config = fs::read_to_string(gateway.path("hookgate.yaml")).unwrap();
+    let next = format!("{config}ask: allow\n");
+    fs::write(gateway.path("next.yaml"), next).unwrap();
+    let rollout = format!("{config}rollout: {{ to: next.yaml, percent: 1 }}\n");
+    fs::write(gateway.path("hookgate.yaml"), rollout).unwrap();
+    let reloaded = gateway.operator.post("/reload", "").await;
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+
+    let (_, history, _) = gateway.run_config_command(&["history"]);
+
+    assert!(
+        history.lines().next().unwrap().contains("in use"),
+        "{history}"
+    );
+    assert!(history.contains("rollout"), "{history}");
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::harness::{
-    Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, prompt, run, send_and_read,
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, Upstream, decision_log, prompt, respond, run,
+    send_and_read,
 };
 
 /// A gateway that rolls out `next.yaml`, which denies prompts with "banana".
@@ -359,6 +360,63 @@ async fn a_regression_aborts_the_rollout_permanently() {
         aborts[0]["candidate"].as_str().unwrap().contains(" of 2"),
         "{aborts:#?}"
     );
+}
+
+/// Answers each request with a call of the tool `look`, and each denial with a text.
+async fn upstream_calling_look() -> Upstream {
+    Upstream::with(|asked| {
+        let part = if asked.body.contains("sure?") {
+            json!({ "text": "done" })
+        } else {
+            json!({ "functionCall": { "name": "look", "args": {} } })
+        };
+        let content = json!({ "role": "model", "parts": [part] });
+        let candidate = json!({ "content": content, "finishReason": "STOP", "index": 0 });
+        let answer = json!({ "candidates": [candidate] }).to_string();
+        respond(200, "application/json", answer)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tool_calls_that_ask_denies_abort_a_rollout() {
+    let folder = TempDir::new().unwrap();
+    let upstream = upstream_calling_look().await;
+    let rollout = "{ to: next.yaml, percent: 50, abort_if: { newly_denied: 1% } }\nask: deny";
+    write_configs(folder.path(), &upstream, rollout);
+    let next = fs::read_to_string(folder.path().join("next.yaml")).unwrap();
+    let output = json!({ "decision": "ask", "reason": "sure?" });
+    let hook =
+        "hooks: { BeforeTool: [{ hooks: [{ type: worker, command: python3 -u ask.py }] }] }\n";
+    fs::write(
+        folder.path().join("ask.py"),
+        format!(
+            "import json, sys\nfor line in sys.stdin:\n    \
+             print(json.dumps({{'id': json.loads(line)['id'], 'output': {output}}}))\n"
+        ),
+    )
+    .unwrap();
+    fs::write(folder.path().join("next.yaml"), format!("{next}{hook}")).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    let gateway = Rollout {
+        agent: Agent::at(served.addr()),
+        operator: Agent::at(served.operators()),
+        folder,
+        upstream,
+        served,
+    };
+
+    let calls = stream::iter(0..700).map(|number| {
+        let agent = gateway.agent.clone();
+        let agent = agent.sending("x-hookgate-session", format!("session-{number}"));
+        async move { agent.generate("m", &prompt("hello")).await }
+    });
+    calls.buffer_unordered(8).collect::<Vec<_>>().await;
+
+    let state = gateway
+        .wait_until("abort", |state| state["is_aborted"] == true)
+        .await;
+    assert_eq!(state["percent"], 0, "{state:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -144,9 +144,12 @@ async fn the_console_shows_the_report_and_ends_the_shadow() {
     let row = |name: &str, number: &Value| {
         format!("<th scope=\"row\">{name}</th><td class=\"number\">{number}</td>")
     };
-    for result in ["edited", "unchanged"] {
+    for (result, label) in [
+        ("edited", "edited"),
+        ("stale", "same verdicts, stale content"),
+    ] {
         assert!(counts[result].as_u64().unwrap() > 0, "{counts}");
-        assert!(page.contains(&row(result, &counts[result])), "{page}");
+        assert!(page.contains(&row(label, &counts[result])), "{page}");
     }
     let link = format!("/console/calls/{}\"", sample["request"].as_str().unwrap());
     assert!(page.contains(&link), "{page}");
