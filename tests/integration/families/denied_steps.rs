@@ -211,7 +211,7 @@ async fn later_requests_have_thinking_in_front_of_the_denied_call() {
         let received = json!(blocks(is_stream, &answer));
         assert_eq!(received, json!([thinking("t1"), call, result, text("ok")]));
 
-        ask(&gateway, is_stream, &[received.clone()]).await;
+        ask(&gateway, is_stream, std::slice::from_ref(&received)).await;
 
         let messages = asked(&upstream);
         assert_eq!(
@@ -257,7 +257,7 @@ async fn a_hosted_call_goes_to_the_agent_with_the_result_in_the_next_answer() {
         assert_eq!(asked(&upstream)[1]["content"], step);
         let received = json!(blocks(is_stream, &answer));
         assert_eq!(received, json!([thinking("t1"), call, result, text("ok")]));
-        ask(&gateway, is_stream, &[received.clone()]).await;
+        ask(&gateway, is_stream, std::slice::from_ref(&received)).await;
         let messages = asked(&upstream);
         assert_eq!((messages.len(), &messages[1]["content"]), (3, &received));
     }
