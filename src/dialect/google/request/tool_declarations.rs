@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     call::Call,
-    document::{Document, try_any},
+    document::{Document, retain_elements, try_any},
     error::Result,
     google::{
         canonical_items::camel_case,
@@ -130,17 +130,12 @@ fn retain_declarations(
     mut keep: impl FnMut(Option<OfferedTool>) -> bool,
 ) -> Result<()> {
     let functions = tool.children(DECLARATIONS)?.unwrap_or_default();
-    let mut kept = Vec::with_capacity(functions.len());
-    for function in &functions {
-        if keep(OfferedTool::read(function)?) {
-            kept.push(function);
-        }
-    }
-    match kept.len() {
-        same if same == functions.len() => Ok(()),
-        0 => tool.remove(DECLARATIONS),
-        _ => tool.set_children(DECLARATIONS, kept),
-    }
+    let kept = functions
+        .iter()
+        .map(|one| OfferedTool::read(one).map(&mut keep));
+    let kept: Vec<bool> = kept.collect::<Result<_>>()?;
+    let mut kept = kept.into_iter();
+    retain_elements(tool, DECLARATIONS, |_| kept.next().unwrap_or(true))
 }
 
 /// Removes built-in tools, which are fields of a tool.
