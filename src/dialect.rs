@@ -34,9 +34,8 @@ pub use self::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks, is_terminator, read_stream},
     call::{Call, ResponseStorage},
     content_form::{
-        HostedPart, PRECEDING, SOURCE, has_hosted_server, is_hosted_server, may_have_hosted_shell,
-        other_models, refuse_hosted_shell, shown_to_hooks, source_of, splice_list,
-        without_private_fields,
+        HostedPart, PRECEDING, SOURCE, has_hosted_server, is_hosted_server, other_models,
+        shown_to_hooks, source_of, splice_list, without_private_fields,
     },
     content_reference::ContentReference,
     detection::{named_api, split_session},
@@ -55,6 +54,7 @@ pub use self::{
     json_strings::edit_json_strings,
     method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation, Vendor, counts_tokens},
     method_table::{RecognizedCall, RequestLine},
+    openai_responses::{may_have_hosted_shell, refuse_hosted_shell},
     request_field::{AllowedFields, FIELDS, FieldSpec, RequestField},
     sse_event::{write_event, write_named_event},
     text_edit::{

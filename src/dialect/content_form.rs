@@ -8,7 +8,6 @@
 
 mod hosted_calls;
 mod hosted_servers;
-mod hosted_shell;
 mod labels;
 mod object_search;
 mod other_models;
@@ -19,7 +18,6 @@ mod text_template;
 pub use self::{
     hosted_calls::HostedPart,
     hosted_servers::{has_hosted_server, is_hosted_server},
-    hosted_shell::{may_have_hosted_shell, refuse_hosted_shell},
     labels::{
         ActOnObject, AnswerLabels, RequestLabels, VisitObjects, add_labels, join_labels,
         keep_fields, read_labels, remove_labels, write_labels,

@@ -7,6 +7,7 @@
 mod calls;
 mod chunk_view;
 mod fields;
+mod hosted_shell;
 mod methods;
 mod preceding;
 mod references;
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 
+pub use self::hosted_shell::{may_have_hosted_shell, refuse_hosted_shell};
 use self::{
     chunk_view::ChunkView,
     stream::{EventReader, EventWriter},

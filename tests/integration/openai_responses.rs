@@ -266,19 +266,27 @@ async fn a_shell_that_the_agent_runs_is_never_taken_for_a_hosted_one() {
             "output": [call(place)] })
     };
     let shell = |place: &str| json!([{ "type": "shell", "environment": { "type": place } }]);
-    let config = "policies: [{ policy: redact }]\n".to_owned();
+    let config =
+        "policies: [{ policy: redact }]\ncoverage: { allow: [responses.prompt] }\n".to_owned();
+    let prompt = json!({ "id": "pmpt_1" });
 
-    for (declared, called, is_refused) in [
-        (json!([]), "container_auto", true),
-        (shell("local"), "container_reference", true),
-        (shell("local"), "local", false),
-        (shell("container_auto"), "container_reference", false),
+    for (declared, prompt, called, is_refused) in [
+        (json!([]), Value::Null, "container_auto", true),
+        (json!([]), prompt, "container_auto", false),
+        (shell("local"), Value::Null, "container_reference", true),
+        (shell("local"), Value::Null, "local", false),
+        (
+            shell("container_auto"),
+            Value::Null,
+            "container_reference",
+            false,
+        ),
     ] {
         let answered = response(called).to_string();
         let upstream =
             Upstream::with(move |_| respond(200, "application/json", answered.clone())).await;
         let gateway = gateway(&upstream, &config).await;
-        let body = json!({ "model": "m", "input": "hi", "tools": declared });
+        let mut body = json!({ "model": "m", "input": "hi", "tools": declared, "prompt": prompt });
         let answer = ask(&gateway, &body).await;
         let status = if is_refused { 502 } else { 200 };
         assert_eq!(answer.status, status, "{called}: {}", answer.text());
@@ -292,7 +300,7 @@ async fn a_shell_that_the_agent_runs_is_never_taken_for_a_hosted_one() {
         ])
         .await;
         let gateway = self::gateway(&upstream, &config).await;
-        let body = json!({ "model": "m", "input": "hi", "tools": declared, "stream": true });
+        body["stream"] = json!(true);
         let agent = gateway.agent();
         let received = match agent.try_open("/v1/responses", body.to_string()).await {
             Ok(mut response) => read_to_end(&mut response).await.0,

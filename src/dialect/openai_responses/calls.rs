@@ -183,7 +183,7 @@ pub fn call_id(item: &Document) -> Result<Option<String>> {
 }
 
 /// Returns whether the commands of a shell run in a container upstream.
-fn runs_in_container(item: &Document) -> Result<bool> {
+pub fn runs_in_container(item: &Document) -> Result<bool> {
     let environment = item.child(&["environment"])?.unwrap_or_default();
     let named = environment.string(TYPE)?;
     Ok(named.is_some_and(|named| named.starts_with("container")))

@@ -2,30 +2,42 @@
 
 use crate::dialect::{
     call::Call,
-    document::{Document, try_any},
+    document::{Document, is_set, try_any},
     error::{Result, field_error},
     google::{
         fields::{CANDIDATES, CONTENT, PARTS, TOOLS},
         response::document::ResponseDocument,
     },
     method::Api,
-    request_field::RequestField,
+    openai::request_fields::STORED_PROMPTS,
+    openai_responses::calls::runs_in_container,
 };
 
 const BLOCK: &[&str] = &["block"];
+
+/// Field of a body with the id of a stored prompt.
+const PROMPT: &str = "prompt";
 
 /// Name of the tool in a request, unless the agent runs its commands.
 const SHELL: &[&str] = &["shell"];
 
 /// Returns whether a response may have calls of a hosted shell: if the request declares one, or
-/// may name a stored prompt that does.
+/// `body` names a stored prompt that may.
 ///
 /// # Errors
 ///
-/// Fails if the tools are ambiguous.
-pub fn may_have_hosted_shell(call: &Call, request: &Document) -> Result<bool> {
-    if call.method.api != Api::OpenAiResponses
-        || call.allowed_fields.contains(RequestField::StoredPrompt)
+/// Fails if the tools or the prompt are ambiguous.
+pub fn may_have_hosted_shell(
+    call: &Call,
+    body: Option<&Document>,
+    request: &Document,
+) -> Result<bool> {
+    if call.method.api != Api::OpenAiResponses {
+        return Ok(true);
+    }
+    let mut prompts = [PROMPT].iter().chain(STORED_PROMPTS);
+    if let Some(body) = body
+        && try_any(&mut prompts, |field| is_set(body, &[field]))?
     {
         return Ok(true);
     }
@@ -60,7 +72,5 @@ pub fn refuse_hosted_shell(response: &ResponseDocument) -> Result<()> {
 /// Returns whether a block without its type is a call of a shell in a container.
 fn is_hosted_call(block: &Document) -> Result<bool> {
     let action = block.child(&["action"])?.unwrap_or_default();
-    let environment = block.child(&["environment"])?.unwrap_or_default();
-    let place = environment.string(&["type"])?.unwrap_or_default();
-    Ok(action.has(&["commands"]) && place.starts_with("container"))
+    Ok(action.has(&["commands"]) && runs_in_container(block)?)
 }
