@@ -78,6 +78,10 @@ impl RequestField {
     }
 }
 
+/// Fields with which servers compatible with an API add a stored prompt, and maybe models and
+/// tools.
+pub const STORED_PROMPTS: &[&str] = &["preset", "prompt_id"];
+
 /// One field of an API's requests.
 #[derive(Debug)]
 pub struct FieldSpec {
@@ -132,6 +136,7 @@ field_table! {
         "messages.container" "container, container_upload" Container ByName, Passed;
         "messages.files" "file_id" StoredFile ByName, Passed;
         "messages.mcp" "mcp_servers" HostedServer ByName, Passed;
+        "messages.prompt" "preset, prompt_id" StoredPrompt ByName, Passed;
         "messages.hosted_tools" "tools" HostedTool Open, Hooked;
         "messages.thread" "thread" Thread THREAD, Passed;
     OpenAiResponses "/{version}/responses":

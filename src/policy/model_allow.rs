@@ -17,6 +17,10 @@ use crate::{
     event::{EventName, HookOutput},
 };
 
+/// Mark in front of a stored prompt in the name of a model: compatible servers take the prompt's
+/// model, too.
+const PRESET_MARK: &str = "@preset/";
+
 pub(super) const KIND: PolicyKind = PolicyKind::new::<ModelAllow>(
     "model_allow",
     &[EventName::BeforeModel, EventName::AfterModel],
@@ -61,9 +65,11 @@ impl Policy for ModelAllow {
         if !self.models.matches(model) {
             return Ok(self.denial(model));
         }
+        let preset = model.find(PRESET_MARK).and_then(|at| model.get(at..));
         let others = dialect::other_models(&request.document)?;
-        let denied = others.iter().find(|model| !self.models.matches(model));
-        Ok(denied.map_or_else(HookOutput::default, |model| self.denial(model)))
+        let mut names = preset.into_iter().chain(others.iter().map(String::as_str));
+        let denied = names.find(|name| !self.models.matches(name));
+        Ok(denied.map_or_else(HookOutput::default, |name| self.denial(name)))
     }
 
     fn response(&self, context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, to_value},
-    error::Result,
+    error::{Result, field_error},
     google::fields::{DECLARATIONS, GENERATION_CONFIG, SOURCE, TOOLS},
 };
 
@@ -41,6 +41,63 @@ pub fn other_models(document: &Document) -> Result<Vec<String>> {
         models.extend(named_models(&to_value(&tool)?));
     }
     Ok(models)
+}
+
+/// Fields with which servers compatible with an API take other models than the one that `model`
+/// names.
+const COMPATIBLE_FALLBACKS: &[&str] = &[
+    "content_policy_fallbacks",
+    "context_window_fallbacks",
+    "models",
+];
+
+/// Returns the names of other models for servers that are compatible with an API: those that may
+/// answer, and those that plugins use.
+///
+/// # Errors
+///
+/// Fails for anything but names.
+pub fn compatible_models(body: &Document) -> Result<Vec<String>> {
+    let mut models = Vec::new();
+    for field in COMPATIBLE_FALLBACKS {
+        models.extend(read_names(body, field)?);
+    }
+    let plugins = body.get(&["plugins"])?.unwrap_or_default();
+    models.extend(named_models(&plugins));
+    Ok(models)
+}
+
+/// Returns the names in a list, which may have lists of names by the model that they replace.
+///
+/// # Errors
+///
+/// Fails for anything but names.
+pub fn read_names(body: &Document, field: &'static str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    if add_names(&mut names, body.get(&[field])?.unwrap_or_default()) {
+        Ok(names)
+    } else {
+        Err(field_error(field, "a list of names"))
+    }
+}
+
+/// Returns whether a list has nothing but names and lists of them.
+fn add_names(names: &mut Vec<String>, list: Value) -> bool {
+    match list {
+        Value::Null => true,
+        Value::Array(listed) => listed.into_iter().all(|name| match name {
+            Value::String(name) => {
+                names.push(name);
+                true
+            }
+            Value::Object(by_model) => {
+                let mut lists = by_model.into_iter();
+                lists.all(|(_, list)| list.is_array() && add_names(names, list))
+            }
+            _ => false,
+        }),
+        _ => false,
+    }
 }
 
 /// Returns the names of models in a value: the texts of each field whose name contains `model`,

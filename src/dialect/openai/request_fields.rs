@@ -6,7 +6,7 @@ use crate::{
     dialect::{
         api_dialect::Unwrapped,
         call::{Call, ResponseStorage},
-        content_form::named_models,
+        content_form::{compatible_models, read_names},
         document::Document,
         error::{DialectError, Result, field_error},
         method::{Framing, Operation},
@@ -15,20 +15,6 @@ use crate::{
 };
 
 const STORE: &[&str] = &["store"];
-
-/// Fields with which compatible servers take other models than the one that `model` names.
-const OTHER_MODELS: &[&str] = &[
-    "content_policy_fallbacks",
-    "context_window_fallbacks",
-    "fallbacks",
-    "models",
-];
-
-/// Fields with which compatible servers add a stored prompt, and maybe models and tools.
-pub const STORED_PROMPTS: &[&str] = &["preset", "prompt_id"];
-
-/// Mark in front of a stored prompt in the name of a model.
-const PRESET_MARK: &str = "@preset/";
 
 /// Returns the model of a body, if it names one.
 ///
@@ -88,40 +74,9 @@ pub fn session_in(body: &Document) -> Result<Option<String>> {
 ///
 /// Fails for anything but names.
 pub fn read_other_models(body: &Document) -> Result<Vec<Value>> {
-    let mut models = Vec::new();
-    for field in OTHER_MODELS {
-        let fallbacks = body.get(&[field])?.unwrap_or_default();
-        if !add_names(&mut models, fallbacks) {
-            return Err(field_error(field, "a list of names"));
-        }
-    }
-    let model = body.string(&["model"])?.unwrap_or_default();
-    if let Some(at) = model.find(PRESET_MARK) {
-        models.extend(model.get(at..).map(Value::from));
-    }
-    let plugins = body.get(&["plugins"])?.unwrap_or_default();
-    models.extend(named_models(&plugins).into_iter().map(Value::String));
-    Ok(models)
-}
-
-/// Adds the names in a list, which may have lists of names by the model that they replace.
-/// Returns whether it has nothing else.
-fn add_names(names: &mut Vec<Value>, fallbacks: Value) -> bool {
-    match fallbacks {
-        Value::Null => true,
-        Value::Array(listed) => listed.into_iter().all(|fallback| match fallback {
-            name @ Value::String(_) => {
-                names.push(name);
-                true
-            }
-            Value::Object(by_model) => {
-                let mut lists = by_model.into_iter();
-                lists.all(|(_, list)| list.is_array() && add_names(names, list))
-            }
-            _ => false,
-        }),
-        _ => false,
-    }
+    let mut models = read_names(body, "fallbacks")?;
+    models.extend(compatible_models(body)?);
+    Ok(models.into_iter().map(Value::String).collect())
 }
 
 /// Writes that the API keeps no response, if the config requires that.

@@ -27,11 +27,11 @@ use crate::dialect::{
     error::Result,
     method::Api,
     openai::request_fields::{
-        STORED_PROMPTS, no_model, read_model, read_other_models, read_stream, unwrapped,
+        no_model, read_model, read_other_models, read_stream, unwrapped,
         write_storage,
     },
     openai_chat::fields::{MESSAGES, check_fields},
-    request_field::RequestField,
+    request_field::{RequestField, STORED_PROMPTS},
 };
 
 /// Reads a request into the content form. Sets the model, and the kind of call.

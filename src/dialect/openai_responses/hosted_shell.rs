@@ -9,8 +9,8 @@ use crate::dialect::{
         response::document::ResponseDocument,
     },
     method::Api,
-    openai::request_fields::STORED_PROMPTS,
     openai_responses::calls::runs_in_container,
+    request_field::STORED_PROMPTS,
 };
 
 const BLOCK: &[&str] = &["block"];

@@ -80,6 +80,26 @@ async fn models_in_the_body_and_spelling_variants_do_not_bypass_the_list() {
 }
 
 #[tokio::test]
+async fn a_preset_in_the_name_of_a_model_must_be_listed() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: model_allow, models: ['gpt-*', '@preset/mine'] }]
+upstreams: { openai: { url: \"{upstream}\" }, anthropic: { url: \"{upstream}\" } }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    for (preset, is_sent) in [("other", false), ("mine", true)] {
+        let messages = json!([{ "role": "user", "content": "hi" }]);
+        let body = json!({ "model": format!("gpt-5@preset/{preset}"), "max_tokens": 9,
+            "messages": messages });
+        for path in ["/v1/chat/completions", "/v1/messages"] {
+            let answer = gateway.agent().post(path, body.to_string()).await;
+            let is_denied = answer.text().contains("`@preset/other` is not allowed");
+            assert_eq!(is_denied, !is_sent, "{path}: {}", answer.text());
+        }
+    }
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
 async fn models_that_vertex_or_a_tool_chooses_must_be_listed() {
     let upstream = Upstream::mock().await;
     let config = format!("{ALLOW}upstreams: {{ vertex: {{ url: \"{{upstream}}\" }} }}\n");

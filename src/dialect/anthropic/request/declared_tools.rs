@@ -10,7 +10,7 @@ use crate::dialect::{
     },
     content_form::{SOURCE, hosted_tool},
     document::{Document, copy_field},
-    error::Result,
+    error::{Result, field_error},
 };
 
 pub const TOOLS: &[&str] = &["tools"];
@@ -114,13 +114,20 @@ fn read_from_message(
 
 /// Returns the definition in a change of the declared tools; `None` if it refers to a declared
 /// one.
+///
+/// # Errors
+///
+/// Fails for anything else: a server could find a definition where hooks do not see it.
 fn added_tool(change: &Document) -> Result<Option<Document>> {
-    let Some(tool) = change.child(TOOL)? else {
-        return Ok(None);
-    };
+    let tool = change.child(TOOL)?;
+    let tool = tool.ok_or_else(|| field_error("tool", "a tool or a reference to one"))?;
     match type_of(&tool)?.as_str() {
         "tool_reference" | "mcp_tool_reference" | "mcp_toolset_reference" => Ok(None),
-        "tool_definition" => tool.child(&["definition"]),
+        "tool_definition" => {
+            let definition = tool.child(&["definition"])?;
+            let definition = definition.ok_or_else(|| field_error("definition", "a tool"))?;
+            Ok(Some(definition))
+        }
         _ => Ok(Some(tool)),
     }
 }

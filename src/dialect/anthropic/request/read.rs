@@ -22,7 +22,7 @@ use crate::{
             },
         },
         call::Call,
-        content_form::{FALLBACK_MODELS, SOURCE, add_labels},
+        content_form::{FALLBACK_MODELS, SOURCE, add_labels, compatible_models},
         document::{Document, write_array},
         error::{Result, field_error},
         method::{Framing, Operation},
@@ -104,7 +104,8 @@ impl ReadBody {
         if let Some(config) = read_parameters(body)? {
             form.set_child(GENERATION_CONFIG, &config)?;
         }
-        let fallbacks = read_fallbacks(body)?;
+        let mut fallbacks = read_fallbacks(body)?;
+        fallbacks.extend(compatible_models(body)?);
         if !fallbacks.is_empty() {
             form.set(FALLBACK_MODELS, &json!(fallbacks))?;
         }

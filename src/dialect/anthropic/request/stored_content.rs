@@ -10,10 +10,10 @@ use crate::dialect::{
     },
     content_form::any_object_with,
     content_reference::ContentReference,
-    document::{Document, first_byte, is_set},
+    document::{Document, first_byte, is_set, try_any},
     error::Result,
     method::Api,
-    request_field::{AllowedFields, RequestField},
+    request_field::{AllowedFields, RequestField, STORED_PROMPTS},
 };
 
 const ENCRYPTED: &str = "encrypted_content";
@@ -27,6 +27,9 @@ pub fn refuse_stored(body: &Document, allowed: AllowedFields) -> Result<()> {
     let check = |field| allowed.check(Api::Anthropic, field);
     if is_set(body, &["thread"])? {
         check(RequestField::Thread)?;
+    }
+    if try_any(STORED_PROMPTS, |field| is_set(body, &[field]))? {
+        check(RequestField::StoredPrompt)?;
     }
     let names = |kind: &'static str| {
         move |fields: &Map<String, Value>| fields.get("type").and_then(Value::as_str) == Some(kind)

@@ -445,6 +445,32 @@ fn tools_in_the_history_are_declared_and_withheld() {
 }
 
 #[test]
+fn additions_without_a_visible_tool_are_refused() {
+    for (change, field) in [
+        (json!({ "type": "tool_addition", "tool_definition": tool("a") }), "tool"),
+        (json!({ "type": "tool_addition", "tool": { "type": "tool_definition", "name": "a" } }), "definition"),
+    ] {
+        for message in [
+            json!({ "role": "system", "content": [change] }),
+            json!({ "role": "assistant", "content": [{ "type": "compaction", "content": "so far", "tool_changes": [change] }] }),
+        ] {
+            let error = refused(&request(&json!([message])));
+            assert!(error.contains(&format!("`{field}`")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn other_models_of_compatible_servers_are_seen() {
+    let mut prompt = request(&json!([{ "role": "user", "content": "x" }]));
+    prompt["fallbacks"] = json!([{ "model": "m-2" }]);
+    prompt["models"] = json!(["m-3"]);
+    assert_eq!(opened(&prompt)["fallbackModels"], json!(["m-2", "m-3"]));
+    prompt["models"] = json!([{ "name": "m-3" }]);
+    assert!(refused(&prompt).contains("models"));
+}
+
+#[test]
 fn mcp_servers_are_tools() {
     let mut prompt = request(&json!([{ "role": "user", "content": "x" }]));
     prompt["mcp_servers"] = json!([{ "type": "url", "name": "files", "url": "https://mcp.test" }]);

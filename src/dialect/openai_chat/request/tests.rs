@@ -464,9 +464,9 @@ fn other_models_that_may_answer_are_seen() {
     assert_eq!(form["fallbackModels"], json!(["c", "a/b"]));
 
     let form = content_form(
-        r#"{"model":"m@preset/p","context_window_fallbacks":[{"m":["d","e"]}],"content_policy_fallbacks":["f"]}"#,
+        r#"{"model":"m","context_window_fallbacks":[{"m":["d","e"]}],"content_policy_fallbacks":["f"]}"#,
     );
-    let expected = json!(["f", "d", "e", "@preset/p"]);
+    let expected = json!(["f", "d", "e"]);
     assert_eq!(form["fallbackModels"], expected);
 }
 

@@ -9,12 +9,11 @@ use crate::dialect::{
     document::{Document, is_set, refuse_pair, to_value},
     error::{Result, field_error},
     method::Api,
-    openai::request_fields::STORED_PROMPTS,
     openai_responses::{
         fields::INPUT,
         request::{declarations::Declarations, input::Input},
     },
-    request_field::{AllowedFields, RequestField},
+    request_field::{AllowedFields, RequestField, STORED_PROMPTS},
 };
 
 /// Fields that refer to content which hooks cannot see.
