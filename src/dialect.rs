@@ -31,7 +31,7 @@ mod text_edit;
 use http::Method;
 
 pub use self::{
-    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks, is_terminator, read_stream},
+    api_dialect::{Dialect, OpenedRequest, ReadChunks, WriteChunks, is_terminator, read_stream},
     call::{Call, ResponseStorage},
     content_form::{
         HostedPart, PRECEDING, SOURCE, has_hosted_server, is_hosted_server, other_models,
@@ -48,8 +48,8 @@ pub use self::{
         ResponseExpectation, ResponseFormat, ToolResult, append_contents, build_request,
         build_response, build_text_response, cached_content, canonical_items, check_model,
         denied_calls, denied_step, edit_request_texts, expected_response, generation_parameters,
-        new_prompt, prompt_parts, read_request, replace_contents, summarize_request, text_content,
-        withhold_tools, write_request, write_tool_selection,
+        new_prompt, prompt_parts, read_stable_form, replace_contents, summarize_request,
+        text_content, withhold_tools, write_request, write_tool_selection,
     },
     json_strings::edit_json_strings,
     method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation, Vendor, counts_tokens},

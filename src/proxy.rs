@@ -21,9 +21,9 @@ mod cache_owner;
 mod cached_content;
 mod earlier_responses;
 mod early_response;
+mod exchange_events;
 mod model_request;
 mod passthrough;
-mod recording;
 mod reply;
 mod request_body;
 mod request_context;
@@ -72,14 +72,14 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let unit = authenticated
         .snapshot
         .rollout_unit(&authenticated.identity.name);
-    let exchange = recording::exchange(&authenticated, &request);
+    let exchange = exchange_events::exchange(&authenticated, &request);
     let (authenticated, request) = match unit {
         None => (authenticated, request),
         Some(unit) => Box::pin(route::assign(unit, authenticated, request)).await,
     };
     let (head, body) = request.into_parts();
-    let recorder = recording::start(app, &authenticated, exchange, &head);
-    let body = recording::record_body(&recorder, BodySide::Request, body);
+    let recorder = exchange_events::start(app, &authenticated, exchange, &head);
+    let body = exchange_events::record_body(&recorder, BodySide::Request, body);
     let routed = route::resolve(app, authenticated, head, &recorder);
     let handled = match routed {
         Ok((context, call)) => match call.operation {
@@ -96,10 +96,10 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     };
     match handled {
         Ok(response) => {
-            response.map(|body| recording::record_body(&recorder, BodySide::Response, body))
+            response.map(|body| exchange_events::record_body(&recorder, BodySide::Response, body))
         }
         Err(error) => {
-            recording::record_failure(&recorder, &error);
+            exchange_events::record_failure(&recorder, &error);
             let mut response = error.into_response();
             response.extensions_mut().insert(AuditRecorded);
             response

@@ -78,7 +78,7 @@ fn stable_form() -> Outcome {
         dialect::parse_document(body(LARGE_BYTES)?)?,
     );
     ensure(measured(|| {
-        let request = dialect::read_request(&call, &document, Detail::Texts);
+        let request = dialect::read_stable_form(&call, &document, Detail::Texts);
         request.map(|request| request.messages.len() > 10)
     })?)
 }
@@ -104,7 +104,7 @@ fn write_event() -> Outcome {
         call(GENERATE)?,
         dialect::parse_document(body(LARGE_BYTES)?)?,
     );
-    let llm_request = dialect::read_request(&call, &document, Detail::Texts)?;
+    let llm_request = dialect::read_stable_form(&call, &document, Detail::Texts)?;
     let event = BeforeModel { llm_request };
     let context = Context {
         session_id: "b5bf8fc4-2c86-4b4c-9a5d-4c1c0a3c1b5e".to_owned(),

@@ -57,12 +57,12 @@ pub fn run(bytes: &[u8]) {
         let Ok(opened) = dialect.open_request(&mut call, document) else {
             continue;
         };
-        let envelope = opened.envelope.as_ref();
-        if let Ok(closed) = dialect.close_request(&call, envelope, &opened.document) {
+        let original = opened.original.as_ref();
+        if let Ok(closed) = dialect.close_request(&call, original, &opened.form) {
             assert_eq!(closed, bytes, "an unedited body keeps its bytes");
         }
-        for edited in edits(&call, &opened.document) {
-            if let Ok(closed) = dialect.close_request(&call, envelope, &edited) {
+        for edited in edits(&call, &opened.form) {
+            if let Ok(closed) = dialect.close_request(&call, original, &edited) {
                 let text = closed.escape_ascii().to_string();
                 dialect
                     .parse_request(closed)
@@ -75,7 +75,7 @@ pub fn run(bytes: &[u8]) {
 /// Edits a request in every way. Returns the edited ones.
 fn edits(call: &Call, document: &Document) -> Vec<Document> {
     let mut all = Vec::new();
-    let read = dialect::read_request(call, document, Detail::Whole);
+    let read = dialect::read_stable_form(call, document, Detail::Whole);
     dialect::new_prompt(call, document).ok();
     dialect::summarize_request(call, document).ok();
     dialect::expected_response(document).ok();
@@ -84,7 +84,7 @@ fn edits(call: &Call, document: &Document) -> Vec<Document> {
     if dialect::edit_request_texts(call, &mut masked, &mut Mask).is_ok() {
         all.push(masked.clone());
         let masked = reread(&masked);
-        if let Ok(read) = dialect::read_request(call, &masked, Detail::Whole) {
+        if let Ok(read) = dialect::read_stable_form(call, &masked, Detail::Whole) {
             for message in read.messages {
                 let unmasked = message.content.replace(MASKED, "");
                 assert!(unmasked.trim().is_empty(), "{unmasked:?}");

@@ -266,7 +266,7 @@ impl From<HookRun> for HookReport {
             status: run.status().as_str(),
             name: run.name,
             ms: whole_milliseconds(run.elapsed),
-            diagnostics: run.answer.diagnostics.into_iter().map(Into::into).collect(),
+            diagnostics: run.result.diagnostics.into_iter().map(Into::into).collect(),
             would: run.would.map(Action::as_str),
         }
     }

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::{
     dialect::{
-        api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
+        api_dialect::{Dialect, OpenedRequest, ReadChunks, WriteChunks},
         call::Call,
         content_reference::ContentReference,
         document::Document,
@@ -48,11 +48,9 @@ impl Dialect for Anthropic {
         fields::parse_strict(body)
     }
 
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped> {
-        Ok(Unwrapped {
-            document: request::open_body(call, &body)?,
-            envelope: Some(body),
-        })
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<OpenedRequest> {
+        let form = request::open_body(call, &body)?;
+        Ok(OpenedRequest::from_body(form, body))
     }
 
     fn session_in(&self, body: &Document) -> Result<Option<String>> {
@@ -62,12 +60,12 @@ impl Dialect for Anthropic {
     fn close_request(
         &self,
         call: &Call,
-        envelope: Option<&Document>,
-        document: &Document,
+        original: Option<&Document>,
+        form: &Document,
     ) -> Result<Bytes> {
-        match envelope {
-            Some(body) => request::close_body(call, body, document),
-            None => Ok(document.to_bytes()),
+        match original {
+            Some(body) => request::close_body(call, body, form),
+            None => Ok(form.to_bytes()),
         }
     }
 

@@ -57,7 +57,7 @@ pub trait Dialect: Debug + Send + Sync {
     ///
     /// Fails if the body names no model, or another one than the path, and for fields that
     /// hooks cannot see through.
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped>;
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<OpenedRequest>;
 
     /// Returns the name that a request body gives its session, if the API has a field for it.
     ///
@@ -68,7 +68,7 @@ pub trait Dialect: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns the body for upstream: `envelope` with the edits of `document`. Unedited parts
+    /// Returns the body for upstream: `original` with the edits of `form`. Unedited parts
     /// keep their bytes.
     ///
     /// # Errors
@@ -77,8 +77,8 @@ pub trait Dialect: Debug + Send + Sync {
     fn close_request(
         &self,
         call: &Call,
-        envelope: Option<&Document>,
-        document: &Document,
+        original: Option<&Document>,
+        form: &Document,
     ) -> Result<Bytes>;
 
     /// Reads a whole response.
@@ -136,11 +136,21 @@ pub trait Dialect: Debug + Send + Sync {
 
 /// A request in the content form.
 #[derive(Debug)]
-pub struct Unwrapped {
+pub struct OpenedRequest {
     /// The request in the content form.
-    pub document: Document,
+    pub form: Document,
     /// The body that it was read from, if that has another form.
-    pub envelope: Option<Document>,
+    pub original: Option<Document>,
+}
+
+impl OpenedRequest {
+    /// A request whose body has another form.
+    pub const fn from_body(form: Document, body: Document) -> Self {
+        Self {
+            form,
+            original: Some(body),
+        }
+    }
 }
 
 /// Reads the chunks of one response.

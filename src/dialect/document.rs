@@ -111,7 +111,7 @@ pub fn retain_elements(
     }
 }
 
-/// Creates a document from JSON of our own, or from JSON that was checked.
+/// Creates a document from JSON that hookgate made, or from JSON that was checked.
 ///
 /// # Errors
 ///

@@ -27,7 +27,7 @@ pub use self::{
         AllowedFunctions, Detail, OfferedTool, PatchedRequest, PromptPrefix, RequestSummary,
         ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
         check_model, edit_request_texts, expected_response, generation_parameters, new_prompt,
-        prompt_parts, read_request, replace_contents, summarize_request, withhold_tools,
+        prompt_parts, read_stable_form, replace_contents, summarize_request, withhold_tools,
         write_request, write_tool_selection,
     },
     response::{

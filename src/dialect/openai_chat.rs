@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     dialect::{
-        api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
+        api_dialect::{Dialect, OpenedRequest, ReadChunks, WriteChunks},
         call::Call,
         document::Document,
         error::Result,
@@ -53,7 +53,7 @@ impl Dialect for OpenAiChat {
         fields::parse(body)
     }
 
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped> {
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<OpenedRequest> {
         request::open_request(call, body)
     }
 
@@ -64,10 +64,10 @@ impl Dialect for OpenAiChat {
     fn close_request(
         &self,
         call: &Call,
-        envelope: Option<&Document>,
-        document: &Document,
+        original: Option<&Document>,
+        form: &Document,
     ) -> Result<Bytes> {
-        request::close_request(call, envelope, document)
+        request::close_request(call, original, form)
     }
 
     fn open_response(&self, body: Bytes) -> Result<ResponseDocument> {
@@ -78,9 +78,9 @@ impl Dialect for OpenAiChat {
 
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes> {
         let after = Document::from_checked(response.current_bytes())?;
-        let wire = response.wire().and_then(|events| events.first());
+        let wire = response.original_events().and_then(|events| events.first());
         let Some(body) = wire else {
-            return response::own::own_body(&after);
+            return response::synthetic::synthetic_body(&after);
         };
         if !response.is_edited() {
             return Ok(body.clone());

@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     dialect::{
-        api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
+        api_dialect::{Dialect, OpenedRequest, ReadChunks, WriteChunks},
         call::Call,
         content_reference::ContentReference,
         document::Document,
@@ -36,7 +36,7 @@ use crate::{
         method::{Api, Framing, MethodSpec, Operation},
         openai::{
             openai_error,
-            request_fields::{no_model, read_model, read_stream, session_in, unwrapped},
+            request_fields::{no_model, read_model, read_stream, session_in},
         },
     },
     model::ErrorInfo,
@@ -64,7 +64,7 @@ impl Dialect for OpenAiResponses {
         fields::parse(body)
     }
 
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped> {
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<OpenedRequest> {
         call.model = read_model(&body)?;
         if call.model.is_none() && call.operation != Operation::CountTokens {
             return Err(no_model());
@@ -77,11 +77,11 @@ impl Dialect for OpenAiResponses {
             }
             _ => {
                 request::refuse_references(&body, call.allowed_fields)?;
-                request::read_request(&body)?
+                request::read_content_form(&body)?
             }
         };
         read_stream(call, &body)?;
-        Ok(unwrapped(document, body))
+        Ok(OpenedRequest::from_body(document, body))
     }
 
     fn session_in(&self, body: &Document) -> Result<Option<String>> {
@@ -91,12 +91,12 @@ impl Dialect for OpenAiResponses {
     fn close_request(
         &self,
         call: &Call,
-        envelope: Option<&Document>,
-        document: &Document,
+        original: Option<&Document>,
+        form: &Document,
     ) -> Result<Bytes> {
-        match envelope {
-            Some(body) => request::close_request(call, body, document),
-            None => Ok(document.to_bytes()),
+        match original {
+            Some(body) => request::close_request(call, body, form),
+            None => Ok(form.to_bytes()),
         }
     }
 
@@ -106,7 +106,7 @@ impl Dialect for OpenAiResponses {
 
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes> {
         let view = ChunkView::read(response.document())?;
-        let original = response.wire().and_then(|events| events.first());
+        let original = response.original_events().and_then(|events| events.first());
         response::close_response(original, &view)
     }
 

@@ -14,7 +14,7 @@ pub struct HookRun {
     /// Name of the policy or hook; the command of a hook without a name.
     pub name: String,
     /// Status, output and diagnostics.
-    pub answer: HookResult,
+    pub result: HookResult,
     /// Duration of the run.
     pub elapsed: Duration,
     /// Time at which the run ended.
@@ -34,7 +34,7 @@ pub struct HookRun {
 impl HookRun {
     /// Status of the run.
     pub const fn status(&self) -> HookStatus {
-        self.answer.status
+        self.result.status
     }
 
     /// Returns whether its output counts, unlike that of a hook in `mode: observe`.
@@ -55,7 +55,7 @@ impl HookRun {
 
     /// Returns whether its output is not empty.
     pub fn has_output(&self) -> bool {
-        self.answer.output != HookOutput::default()
+        self.result.output != HookOutput::default()
     }
 
     /// Returns whether a policy edited the document or removed calls from it, or would have.

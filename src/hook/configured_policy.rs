@@ -66,10 +66,10 @@ impl ConfiguredPolicy {
 
     /// A run with this output that ends now.
     pub(super) fn run<E: EventKind>(&self, output: HookOutput, elapsed: Duration) -> HookRun {
-        let answer = HookResult {
+        let result = HookResult {
             output,
             ..HookResult::default()
         };
-        hook_run::<E>(self.rule, &self.name, self.mode, answer, elapsed)
+        hook_run::<E>(self.rule, &self.name, self.mode, result, elapsed)
     }
 }

@@ -90,10 +90,10 @@ impl Engine {
         for policy in &plan.policies {
             let context = self.policy_context(policy, scope, "", pass);
             let mut run = run_policy(policy, &context, event);
-            run.answer.output.mark_following();
+            run.result.output.mark_following();
             finish_run(plan, scope, E::NAME, &mut run);
             if run.is_enforced() && run.status() == HookStatus::Ok {
-                event.apply(&run.answer.output);
+                event.apply(&run.result.output);
             }
             runs.push(run);
         }
@@ -124,7 +124,7 @@ fn inspect_request(
     llm_request: &LlmRequest,
 ) -> Result<HookOutput, DialectError> {
     let (call, document) = dialect::build_request(llm_request)?;
-    let before = dialect::read_request(&call, &document, Detail::Texts)?;
+    let before = dialect::read_stable_form(&call, &document, Detail::Texts)?;
     let mut request = PolicyRequest::new(call, document);
     let model = request.call.model_name().to_owned();
     let context = PolicyContext {
@@ -133,7 +133,7 @@ fn inspect_request(
     };
     let mut output = policy.request(&context, &mut request)?;
     if request.edited {
-        let after = dialect::read_request(&request.call, &request.document, Detail::Texts)?;
+        let after = dialect::read_stable_form(&request.call, &request.document, Detail::Texts)?;
         let edit = edit_between(&before, &after, llm_request);
         if !edit.is_empty() {
             output.set_specific("llm_request", Value::Object(edit));

@@ -18,10 +18,10 @@ pub(super) fn hook_run<E: EventKind>(
     rule: RuleId,
     name: &str,
     mode: HookMode,
-    answer: HookResult,
+    result: HookResult,
     elapsed: Duration,
 ) -> HookRun {
-    let (output, _) = merge_outputs([&answer.output], E::HONOURS);
+    let (output, _) = merge_outputs([&result.output], E::HONOURS);
     let action = E::evaluate(&output).action();
     let would = match mode {
         HookMode::Enforce => None,
@@ -30,7 +30,7 @@ pub(super) fn hook_run<E: EventKind>(
     HookRun {
         rule,
         name: name.to_owned(),
-        answer,
+        result,
         elapsed,
         ended: SystemTime::now(),
         action,
@@ -104,5 +104,5 @@ pub(super) fn merge<E: EventKind>(runs: Vec<HookRun>) -> EventOutcome<E::Verdict
 /// Merges the outputs of all enforcing runs.
 pub(super) fn merge_runs<E: EventKind>(runs: &[HookRun]) -> (HookOutput, Vec<Diagnostic>) {
     let enforced = runs.iter().filter(|run| run.is_enforced());
-    merge_outputs(enforced.map(|run| &run.answer.output), E::HONOURS)
+    merge_outputs(enforced.map(|run| &run.result.output), E::HONOURS)
 }

@@ -171,7 +171,7 @@ impl Plan {
         let mut failed = self.failed_conditions.iter();
         if let Some((_, error)) = failed.find(|(rule, _)| *rule == run.rule) {
             let diagnostic = DiagnosticCode::Condition.with(error.to_string());
-            run.answer.diagnostics.insert(0, diagnostic);
+            run.result.diagnostics.insert(0, diagnostic);
         }
     }
 }

@@ -46,9 +46,9 @@ pub async fn run_hooks<E: EventKind>(
         for hook in &plan.hooks {
             let input = encode(hook, scope, event, document);
             let mut run = call(plan, hook, scope, event, input).await;
-            run.answer.output.mark_following();
+            run.result.output.mark_following();
             if run.status() == HookStatus::Ok && run.is_enforced() {
-                event.apply(&run.answer.output);
+                event.apply(&run.result.output);
             }
             runs.push(run);
         }
@@ -154,7 +154,7 @@ async fn call<E: EventKind>(
     let contradiction = view.and_then(|view| view.arguments.contradiction());
     // INVARIANT: what a hook inspects is what the agent runs.
     let fails_closed = hook.spec.on_failure == FailureMode::Closed || contradiction.is_some();
-    let mut answer = if let Some(cause) = contradiction {
+    let mut result = if let Some(cause) = contradiction {
         HookResult::failed(DiagnosticCode::Failed, cause)
     } else if plan.refuses(hook) {
         HookResult::failed(DiagnosticCode::Unproven, "its last proof failed")
@@ -162,12 +162,12 @@ async fn call<E: EventKind>(
         call_transport(hook, call).await
     };
     if is_live && fails_closed {
-        answer.fail_closed(&hook.name);
+        result.fail_closed(&hook.name);
     }
     let shown = ShownEvent::new(hook, event);
     let seen = shown.event.as_ref().unwrap_or(event);
-    hook.protocol.interpret(&mut answer, seen.as_event());
-    let specific = &mut answer.output.hook_specific_output;
+    hook.protocol.interpret(&mut result, seen.as_event());
+    let specific = &mut result.output.hook_specific_output;
     if is_live
         && let Some(arguments) = &shown.arguments
         && let Some(Value::Object(edit)) = specific.get_mut("tool_input")
@@ -176,14 +176,14 @@ async fn call<E: EventKind>(
     }
     if let Some(request) = event.llm_request() {
         if hook.spec.system_messages == SystemMessages::Shown && !request.begins_with_system() {
-            answer.output.extract_system_message();
+            result.output.extract_system_message();
         }
-        answer.output.record_removed_system(request);
+        result.output.record_removed_system(request);
     }
     let elapsed = started.elapsed();
     let mut run = HookRun {
         input,
-        ..hook_run::<E>(hook.rule, &hook.name, hook.spec.mode, answer, elapsed)
+        ..hook_run::<E>(hook.rule, &hook.name, hook.spec.mode, result, elapsed)
     };
     finish_run(plan, scope, E::NAME, &mut run);
     run
@@ -198,7 +198,7 @@ pub(super) fn finish_run(plan: &Plan, scope: EventScope<'_>, event: EventName, r
 
 async fn call_transport(hook: &Hook, call: HookCall<'_>) -> HookResult {
     match timeout(hook.spec.timeout, hook.transport.call(call)).await {
-        Ok(Ok(answer)) => answer,
+        Ok(Ok(result)) => result,
         Ok(Err(error)) => HookResult::failed(DiagnosticCode::Failed, error.to_string()),
         Err(_elapsed) => HookResult::failed(DiagnosticCode::Timeout, "timed out"),
     }

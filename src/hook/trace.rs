@@ -240,12 +240,12 @@ impl TraceState {
 
 impl RunTrace {
     fn new(run: &HookRun) -> Self {
-        let diagnostics = run.answer.diagnostics.iter();
+        let diagnostics = run.result.diagnostics.iter();
         Self {
             status: run.status().as_str(),
             ms: whole_milliseconds(run.elapsed),
             // A struct of strings and JSON values always becomes JSON.
-            output: serde_json::to_value(&run.answer.output).unwrap_or_default(),
+            output: serde_json::to_value(&run.result.output).unwrap_or_default(),
             diagnostics: diagnostics
                 .map(|diagnostic| (diagnostic.code.as_str(), diagnostic.detail.clone()))
                 .collect(),

@@ -33,7 +33,7 @@ pub use self::{
 };
 use self::{
     header_summary::HeaderSummary,
-    in_flight::{InFlightEntry, Recording},
+    in_flight::{InFlightEntry, InFlightExchange},
 };
 
 use crate::mutex::Mutex;
@@ -161,7 +161,7 @@ impl RecorderState {
     }
 }
 
-impl Recording for Mutex<RecorderState> {
+impl InFlightExchange for Mutex<RecorderState> {
     fn read(&self, reader: &mut dyn FnMut(&Exchange)) {
         reader(&self.lock().exchange);
     }
@@ -206,7 +206,7 @@ mod tests {
         HookRun {
             rule: RuleId::UNKNOWN,
             name: name.to_owned(),
-            answer: HookResult::default(),
+            result: HookResult::default(),
             elapsed: Duration::from_millis(7),
             ended: SystemTime::UNIX_EPOCH,
             action: Action::Proceed,

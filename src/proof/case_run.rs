@@ -157,7 +157,7 @@ impl CaseRun<'_> {
         let mut runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First)?;
         if !plan.hooks.is_empty() {
             let llm_request =
-                dialect::read_request(&request.call, &request.document, plan.detail())?;
+                dialect::read_stable_form(&request.call, &request.document, plan.detail())?;
             let raw = || request.document.to_raw();
             let document = plan.shows_document().then(raw).flatten();
             let document = document.and_then(dialect::shown_to_hooks);
@@ -188,7 +188,8 @@ impl CaseRun<'_> {
         let plan = engine.plan(EventName::AfterModel, scope, subject);
         let model = call.model_name();
         let mut policies = engine.response_policies(&plan, scope, model, InspectionPass::First);
-        let llm_request = Arc::new(dialect::read_request(call, document, plan.detail())?.into());
+        let llm_request =
+            Arc::new(dialect::read_stable_form(call, document, plan.detail())?.into());
         let mut chunks = self.chunks(example)?.into_iter().peekable();
         let mut text = String::new();
         while let Some(mut chunk) = chunks.next() {
@@ -299,7 +300,7 @@ impl CaseRun<'_> {
 
 /// Merges the runs of a guard, also if it only observes.
 fn evaluate<E: EventKind>(runs: &[HookRun]) -> (E::Verdict, HookOutput) {
-    let outputs = runs.iter().map(|run| &run.answer.output);
+    let outputs = runs.iter().map(|run| &run.result.output);
     let (mut output, _) = merge_outputs(outputs, E::HONOURS);
     // An agent that knows no replacement receives a denial.
     output.deny_masked_result();

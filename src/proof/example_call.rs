@@ -156,7 +156,7 @@ impl ExampleCall {
         let mut read = || -> Result<Self, DialectError> {
             let dialect = dialect::of(call.method.api);
             let body = dialect.parse_request(Bytes::from(request.to_string()))?;
-            let document = dialect.open_request(&mut call, body)?.document;
+            let document = dialect.open_request(&mut call, body)?.form;
             Ok(Self {
                 prompt: dialect::new_prompt(&call, &document)?.join("\n"),
                 answer: read_answer(dialect, answer)?,

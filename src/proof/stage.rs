@@ -57,11 +57,11 @@ impl Stage {
             self.is_denied |= !run.refused.is_empty();
             match run.status() {
                 HookStatus::Failed => {
-                    let failure = run.answer.failure().map(describe);
+                    let failure = run.result.failure().map(describe);
                     self.failure = Some(failure.unwrap_or_default());
                 }
                 HookStatus::Ok | HookStatus::Block => {
-                    let last = run.answer.diagnostics.last().map(describe);
+                    let last = run.result.diagnostics.last().map(describe);
                     self.diagnostic = self.diagnostic.take().or(last);
                 }
             }

@@ -14,7 +14,7 @@ use http::{HeaderValue, header};
 use tokio::time::Instant;
 
 use super::{
-    recording,
+    exchange_events,
     reply::{self, Reply, Responder, media_type},
     response_filter::channel::{ChunkChannel, Pipeline, PipelineEvent},
 };
@@ -38,7 +38,7 @@ pub(super) async fn respond(
         let mut response = Response::new(body(sign, rest));
         let value = HeaderValue::from_static(media_type(framing));
         response.headers_mut().insert(header::CONTENT_TYPE, value);
-        return Ok(recording::record_response(&recorder, response));
+        return Ok(exchange_events::record_response(&recorder, response));
     };
     let head = channel.take_head();
     let first = match (event, head.is_some()) {

@@ -12,10 +12,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ModelRequest {
     pub(super) call: Call,
-    /// The request body, in the form of the Gemini API.
+    /// The request in the content form.
     pub(super) document: Document,
-    /// The object around the request on the wire (Code Assist).
-    pub(super) envelope: Option<Document>,
+    /// The body that the document was read from, if that has another form.
+    pub(super) original: Option<Document>,
     pub(super) expectation: ResponseExpectation,
     /// The session's name, if the agent gives one in path, header or body.
     pub(super) session_name: Option<SessionName>,
@@ -57,6 +57,6 @@ impl ModelRequest {
 
     /// The stable form that hooks receive.
     pub(super) fn stable_form(&self, detail: Detail) -> Result<LlmRequest, DialectError> {
-        dialect::read_request(&self.call, &self.document, detail)
+        dialect::read_stable_form(&self.call, &self.document, detail)
     }
 }

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http::{HeaderValue, header};
 
-use super::{model_request::ModelRequest, recording, request_context::RequestContext};
+use super::{exchange_events, model_request::ModelRequest, request_context::RequestContext};
 use crate::{
     config::Denials,
     dialect::{
@@ -92,7 +92,7 @@ impl Responder {
                 Ok(response) => response,
                 Err(error) => {
                     let error = ApiError::from(error);
-                    recording::record_failure(&self.recorder, &error);
+                    exchange_events::record_failure(&self.recorder, &error);
                     error.render(self.recorder.request_id(), self.dialect)
                 }
             },
@@ -118,7 +118,7 @@ impl Responder {
     /// Records an error and builds the rest of a body that breaks off.
     pub(super) fn break_stream(&self, error: &ApiError) -> Body {
         let reason = error.reason().as_str();
-        recording::record_cause(&self.recorder, error);
+        exchange_events::record_cause(&self.recorder, error);
         self.recorder
             .record(&ExchangeEvent::StreamAborted { reason });
         Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other(reason))]))
@@ -169,8 +169,8 @@ pub(super) const fn media_type(framing: Framing) -> &'static str {
 
 /// Adds hookgate's headers to a response, and records how its body ends.
 pub(super) fn finish(mut response: Response, recorder: &Recorder) -> Response {
-    recording::add_headers(recorder, response.headers_mut());
-    recording::record_response(recorder, response)
+    exchange_events::add_headers(recorder, response.headers_mut());
+    exchange_events::record_response(recorder, response)
 }
 
 /// Returns upstream's response as it is.
@@ -183,7 +183,7 @@ pub(super) fn passed(mut answer: UpstreamResponse, context: &RequestContext) -> 
     // The body is unchanged, so `content-length` holds.
     *response.headers_mut() = headers::response_headers(mem::take(&mut answer.headers));
     *response.body_mut() =
-        recording::record_usage(&context.recorder, Body::new(answer.into_body()));
+        exchange_events::record_usage(&context.recorder, Body::new(answer.into_body()));
     response
 }
 
@@ -199,7 +199,7 @@ fn not_json(answer: &UpstreamResponse, context: &RequestContext) -> Response {
         ApiError::upstream_status(answer.status)
     };
     let error = error.with_source(&UnexpectedContentType::from_headers(&answer.headers));
-    recording::record_failure(recorder, &error);
+    exchange_events::record_failure(recorder, &error);
     let mut response = error.render(recorder.request_id(), context.dialect);
     if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
         let after: HeaderValue = after.clone();

@@ -52,7 +52,7 @@ pub(super) async fn read_request(
     let opened = context
         .dialect
         .open_request(&mut call, context.dialect.parse_request(bytes)?)?;
-    let body = opened.envelope.as_ref().unwrap_or(&opened.document);
+    let body = opened.original.as_ref().unwrap_or(&opened.form);
     let in_body = SessionName::in_body(context.dialect, body)?;
     let session_name = context.session_name.clone().or(in_body);
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
@@ -61,14 +61,14 @@ pub(super) async fn read_request(
         model: call.model_name(),
         session_id: session_id.unwrap_or_default(),
     });
-    if let Some(cache) = dialect::cached_content(&opened.document)? {
+    if let Some(cache) = dialect::cached_content(&opened.form)? {
         cache_owner::check(context, &cache)?;
     }
-    earlier_responses::check(context, body, &opened.document)?;
+    earlier_responses::check(context, body, &opened.form)?;
     Ok(ModelRequest {
-        expectation: dialect::expected_response(&opened.document)?,
-        document: opened.document,
-        envelope: opened.envelope,
+        expectation: dialect::expected_response(&opened.form)?,
+        document: opened.form,
+        original: opened.original,
         call,
         session_name,
     })

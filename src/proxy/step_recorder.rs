@@ -151,9 +151,9 @@ impl StepRecorder {
         let body = if self.dialect.api().is_google() {
             Ok(request.document.to_bytes())
         } else {
-            let (call, envelope) = (&request.call, request.envelope.as_ref());
+            let (call, original) = (&request.call, request.original.as_ref());
             self.dialect
-                .close_request(call, envelope, &request.document)
+                .close_request(call, original, &request.document)
         };
         // An edit that cannot be written fails the call when it is sent.
         if let Ok(body) = body {

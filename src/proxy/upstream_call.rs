@@ -6,9 +6,8 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::{
-    cache_owner, earlier_responses,
+    cache_owner, earlier_responses, exchange_events,
     model_request::ModelRequest,
-    recording,
     reply::{Reply, unreadable},
     request_body::{content_length, too_large},
     request_context::RequestContext,
@@ -36,10 +35,10 @@ pub(super) async fn send_hooked(
         *framing = Framing::Sse;
     }
     check_hosted_servers(context, request)?;
-    let (call, envelope) = (&request.call, request.envelope.as_ref());
+    let (call, original) = (&request.call, request.original.as_ref());
     let body = context
         .dialect
-        .close_request(call, envelope, &request.document)?;
+        .close_request(call, original, &request.document)?;
     let limit = context.snapshot.config.limits.body;
     if body.len() > limit {
         // Hooks may not exceed the limit that agents are held to.
@@ -146,7 +145,7 @@ pub(super) async fn send(
     let usage = context.identity.usage();
     let Some(mut usage) = usage.filter(|_| !dialect::counts_tokens(call.method.path)) else {
         let answer = call_upstream(context, outgoing, &record_target).await?;
-        return Ok(recording::record_upstream(&context.recorder, answer));
+        return Ok(exchange_events::record_upstream(&context.recorder, answer));
     };
     if call.operation.generates() {
         let length = body.map(Bytes::len);
@@ -165,7 +164,7 @@ pub(super) async fn send(
             usage.read(piece);
         }
     });
-    Ok(recording::record_upstream(&context.recorder, answer))
+    Ok(exchange_events::record_upstream(&context.recorder, answer))
 }
 
 /// Calls the model API, or takes its recorded answer in a replay.

@@ -280,7 +280,7 @@ pub fn recorded_outcome(exchange: &Exchange) -> RecordedOutcome {
 /// Returns a run in the form of a recording, without its input. `rule` has its definition, if that
 /// is recorded.
 pub fn recorded_run(run: &HookRun, rule: Option<&RuleDefinition>) -> RecordedRun {
-    let output = &run.answer.output;
+    let output = &run.result.output;
     let is_empty = *output == HookOutput::default();
     let refused = run.refused.iter();
     RecordedRun {

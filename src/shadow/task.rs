@@ -219,8 +219,8 @@ impl ShadowTask {
             from: record.from.clone(),
             to: record.to.clone(),
             sample: record.sample,
-            started: rfc3339(started),
-            until: rfc3339(started.checked_add(time).unwrap_or(Timestamp::MAX)),
+            started: rfc3339_seconds(started),
+            until: rfc3339_seconds(started.checked_add(time).unwrap_or(Timestamp::MAX)),
             ..ShadowStatus::default()
         };
         let timeouts = self.app.snapshot().config.timeouts;
@@ -269,7 +269,7 @@ impl ShadowTask {
         let status = ShadowStatus {
             state: "ended",
             reason: Some(reason.as_str()),
-            until: rfc3339(Timestamp::now()),
+            until: rfc3339_seconds(Timestamp::now()),
             ..self.status_of(&running)
         };
         let counts = running.worker.report.report().counts;
@@ -353,7 +353,7 @@ fn log_end(record: &ShadowRecord, reason: EndReason, calls: u64) {
     }
 }
 
-fn rfc3339(time: Timestamp) -> String {
+fn rfc3339_seconds(time: Timestamp) -> String {
     format!("{time:.0}")
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::dialect::{
-    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
+    api_dialect::{Dialect, OpenedRequest, ReadChunks, WriteChunks},
     call::Call,
     document::Document,
     error::{Result, field_error},
@@ -22,7 +22,7 @@ pub struct GoogleApi {
     methods: &'static [MethodSpec],
     versions: &'static [&'static str],
     default_version: Option<&'static str>,
-    open_request: fn(&mut Call, Document) -> Result<Unwrapped>,
+    open_request: fn(&mut Call, Document) -> Result<OpenedRequest>,
     envelope: ResponseEnvelope,
 }
 
@@ -74,7 +74,7 @@ impl Dialect for GoogleApi {
         self.default_version
     }
 
-    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped> {
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<OpenedRequest> {
         (self.open_request)(call, body)
     }
 
@@ -88,10 +88,10 @@ impl Dialect for GoogleApi {
     fn close_request(
         &self,
         call: &Call,
-        envelope: Option<&Document>,
-        document: &Document,
+        original: Option<&Document>,
+        form: &Document,
     ) -> Result<Bytes> {
-        request::close_request(call, envelope, document)
+        request::close_request(call, original, form)
     }
 
     fn open_response(&self, body: Bytes) -> Result<response::ResponseDocument> {
@@ -111,7 +111,7 @@ impl Dialect for GoogleApi {
     }
 }
 
-fn open_without_instances(call: &mut Call, body: Document) -> Result<Unwrapped> {
+fn open_without_instances(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     if body.has(INSTANCES) {
         return Err(field_error("instances", "replaced by `contents`"));
     }

@@ -109,7 +109,7 @@ impl Part {
         Self::from_json(&json!({ "text": text }))
     }
 
-    /// Creates a part from JSON of our own.
+    /// Creates a part from JSON that hookgate made.
     pub fn from_json(part: &Value) -> Result<Self> {
         Self::read(to_document(part)?)
     }

@@ -19,7 +19,7 @@ pub use self::{
     patch::{PatchedRequest, build_request, write_request},
     read::{
         Detail, PromptPrefix, RequestSummary, ResponseExpectation, ResponseFormat, cached_content,
-        expected_response, new_prompt, prompt_parts, read_request, summarize_request,
+        expected_response, new_prompt, prompt_parts, read_stable_form, summarize_request,
     },
     text::edit_request_texts,
     tool_declarations::{OfferedTool, withhold_tools},

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::{
     dialect::{
-        api_dialect::Unwrapped,
         call::{Call, ResponseStorage},
         content_form::{compatible_models, read_names},
         document::Document,
@@ -48,14 +47,6 @@ pub fn read_stream(call: &mut Call, body: &Document) -> Result<()> {
             Ok(())
         }
         Some(_) => Err(field_error("stream", "true or false")),
-    }
-}
-
-/// Returns a request in the content form, with the body that it was read from.
-pub const fn unwrapped(document: Document, body: Document) -> Unwrapped {
-    Unwrapped {
-        document,
-        envelope: Some(body),
     }
 }
 

@@ -45,7 +45,7 @@ impl CountFields {
         Ok(())
     }
 
-    /// Returns the counts of an answer of our own, whose counts in the content form may be absent.
+    /// Returns the counts of a synthetic answer, whose counts in the content form may be absent.
     pub fn create(self, counts: &Document) -> Result<Map<String, Value>> {
         let mut usage = Map::new();
         for (name, field) in self.pairs() {

@@ -20,16 +20,13 @@ use self::{
     tools::{read_tools, write_tools},
 };
 use crate::dialect::{
-    api_dialect::Unwrapped,
+    api_dialect::OpenedRequest,
     call::Call,
     content_form::any_object_with,
     document::{Document, add_field, add_list, is_set, to_document, try_any},
     error::Result,
     method::Api,
-    openai::request_fields::{
-        no_model, read_model, read_other_models, read_stream, unwrapped,
-        write_storage,
-    },
+    openai::request_fields::{no_model, read_model, read_other_models, read_stream, write_storage},
     openai_chat::fields::{MESSAGES, check_fields},
     request_field::{RequestField, STORED_PROMPTS},
 };
@@ -40,7 +37,7 @@ use crate::dialect::{
 ///
 /// Fails for fields that hooks cannot see through, and for what two servers could read
 /// differently.
-pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped> {
+pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
     read_stream(call, &body)?;
     let check = |field| call.allowed_fields.check(Api::OpenAiChat, field);
@@ -50,7 +47,7 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped> {
     if try_any(STORED_PROMPTS, |field| is_set(&body, &[field]))? {
         check(RequestField::StoredPrompt)?;
     }
-    Ok(unwrapped(read_chat(&body)?, body))
+    Ok(OpenedRequest::from_body(read_chat(&body)?, body))
 }
 
 /// Returns whether a message names a file or a sound that is stored upstream.
@@ -70,10 +67,10 @@ fn names_stored_file(body: &Document) -> Result<bool> {
 /// bytes.
 pub fn close_request(
     call: &Call,
-    envelope: Option<&Document>,
+    original: Option<&Document>,
     document: &Document,
 ) -> Result<Bytes> {
-    let mut body = envelope.cloned().unwrap_or_default();
+    let mut body = original.cloned().unwrap_or_default();
     if document.is_edited() {
         write_form(&mut body, document)?;
     }

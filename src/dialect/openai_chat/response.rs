@@ -1,11 +1,11 @@
-//! Whole answers: the content form of a body, edits of it, and answers of our own.
+//! Whole answers: the content form of a body, edits of it, and synthetic answers.
 
 pub mod answer;
 pub mod answer_objects;
 pub mod envelope;
 pub mod finish_reason;
-pub mod own;
 pub mod preceding;
+pub mod synthetic;
 pub mod whole;
 
 #[cfg(test)]

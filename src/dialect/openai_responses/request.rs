@@ -42,7 +42,7 @@ use crate::dialect::{
 /// # Errors
 ///
 /// Fails if hooks could not see all of the request, or if parsers could read it differently.
-pub fn read_request(body: &Document) -> Result<Document> {
+pub fn read_content_form(body: &Document) -> Result<Document> {
     refuse_unseen(body)?;
     let input = Input::read(body)?;
     let mut form = Map::new();
@@ -77,7 +77,7 @@ pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<By
 }
 
 fn write_form(edited: &mut Document, body: &Document, after: &Document) -> Result<()> {
-    let before = read_request(body)?;
+    let before = read_content_form(body)?;
     REQUEST_LABELS.write(edited, &before, after)?;
     let mut input = Input::read(edited)?;
     let declarations = Declarations::read(body, &input)?;

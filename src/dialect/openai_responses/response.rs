@@ -1,5 +1,5 @@
-//! Whole responses: the content form of a body, edits of it written back, and responses of
-//! our own.
+//! Whole responses: the content form of a body, edits of it written back, and synthetic
+//! responses.
 
 pub mod form;
 pub mod item;
@@ -34,7 +34,7 @@ pub fn open_response(body: &Bytes) -> Result<Value> {
     read_form(&parse(body.clone())?)
 }
 
-/// Writes a response for the agent: `original` with the edits, or one of our own.
+/// Writes a response for the agent: `original` with the edits, or a synthetic one.
 ///
 /// # Errors
 ///

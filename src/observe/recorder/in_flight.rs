@@ -19,11 +19,11 @@ struct InFlightTable {
     /// Number of the next request.
     next: u64,
     /// By number, so the oldest is first.
-    recordings: BTreeMap<u64, Weak<dyn Recording>>,
+    exchanges: BTreeMap<u64, Weak<dyn InFlightExchange>>,
 }
 
 /// A request that is being recorded.
-pub(super) trait Recording: fmt::Debug + Send + Sync {
+pub(super) trait InFlightExchange: fmt::Debug + Send + Sync {
     /// Reads the summary so far.
     fn read(&self, reader: &mut dyn FnMut(&Exchange));
 }
@@ -37,14 +37,14 @@ pub(super) struct InFlightEntry {
 
 impl InFlightExchanges {
     /// Number of bytes that are used for each request.
-    pub const ENTRY_BYTES: usize = size_of::<(u64, Weak<dyn Recording>)>() * 2;
+    pub const ENTRY_BYTES: usize = size_of::<(u64, Weak<dyn InFlightExchange>)>() * 2;
 
     /// Returns the number of requests in flight, without those that are just ending.
     pub fn count(&self) -> usize {
         let table = self.table();
-        let recordings = table.recordings.values();
-        recordings
-            .filter(|recording| recording.strong_count() > 0)
+        let exchanges = table.exchanges.values();
+        exchanges
+            .filter(|exchange| exchange.strong_count() > 0)
             .count()
     }
 
@@ -53,19 +53,19 @@ impl InFlightExchanges {
         let (mut from, mut continues) = (0, true);
         while continues {
             // The table is not locked while a request is read: the last one who has it ends it.
-            let Some((number, recording)) = self.first_from(from) else {
+            let Some((number, exchange)) = self.first_from(from) else {
                 return;
             };
-            recording.read(&mut |exchange| continues = reader(exchange));
+            exchange.read(&mut |summary| continues = reader(summary));
             from = number + 1;
         }
     }
 
-    pub(super) fn add(self: &Arc<Self>, recording: Weak<dyn Recording>) -> InFlightEntry {
+    pub(super) fn add(self: &Arc<Self>, exchange: Weak<dyn InFlightExchange>) -> InFlightEntry {
         let mut table = self.table();
         let number = table.next;
         table.next += 1;
-        table.recordings.insert(number, recording);
+        table.exchanges.insert(number, exchange);
         drop(table);
         InFlightEntry {
             table: Arc::clone(self),
@@ -73,10 +73,10 @@ impl InFlightExchanges {
         }
     }
 
-    fn first_from(&self, number: u64) -> Option<(u64, Arc<dyn Recording>)> {
+    fn first_from(&self, number: u64) -> Option<(u64, Arc<dyn InFlightExchange>)> {
         let table = self.table();
-        let mut recordings = table.recordings.range(number..);
-        recordings.find_map(|(number, recording)| Some((*number, recording.upgrade()?)))
+        let mut exchanges = table.exchanges.range(number..);
+        exchanges.find_map(|(number, exchange)| Some((*number, exchange.upgrade()?)))
     }
 
     fn table(&self) -> MutexGuard<'_, InFlightTable> {
@@ -86,6 +86,6 @@ impl InFlightExchanges {
 
 impl Drop for InFlightEntry {
     fn drop(&mut self) {
-        self.table.table().recordings.remove(&self.number);
+        self.table.table().exchanges.remove(&self.number);
     }
 }

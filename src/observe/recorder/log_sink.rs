@@ -70,8 +70,8 @@ fn log_exchange(exchange: &Exchange) {
 }
 
 fn log_hook(request_id: &str, event: EventName, run: &HookRun) {
-    let diagnostics = &run.answer.diagnostics;
-    let failure = run.answer.failure();
+    let diagnostics = &run.result.diagnostics;
+    let failure = run.result.failure();
     let error = failure.map_or("", |failure| failure.detail.as_str());
     let codes = || {
         let codes = diagnostics

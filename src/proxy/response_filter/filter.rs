@@ -92,7 +92,7 @@ impl<'a> ResponseFilter<'a> {
             fires_before_tool,
             may_have_hosted_shell: dialect::may_have_hosted_shell(
                 &request.call,
-                request.envelope.as_ref(),
+                request.original.as_ref(),
                 &request.document,
             )?,
             unrecorded_chunks: 0,

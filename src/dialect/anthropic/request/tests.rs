@@ -447,8 +447,14 @@ fn tools_in_the_history_are_declared_and_withheld() {
 #[test]
 fn additions_without_a_visible_tool_are_refused() {
     for (change, field) in [
-        (json!({ "type": "tool_addition", "tool_definition": tool("a") }), "tool"),
-        (json!({ "type": "tool_addition", "tool": { "type": "tool_definition", "name": "a" } }), "definition"),
+        (
+            json!({ "type": "tool_addition", "tool_definition": tool("a") }),
+            "tool",
+        ),
+        (
+            json!({ "type": "tool_addition", "tool": { "type": "tool_definition", "name": "a" } }),
+            "definition",
+        ),
     ] {
         for message in [
             json!({ "role": "system", "content": [change] }),

@@ -1,4 +1,4 @@
-//! Events of whole blocks: calls with their arguments, and blocks of our own.
+//! Events of whole blocks: calls with their arguments, and synthetic blocks.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};

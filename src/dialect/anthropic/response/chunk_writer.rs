@@ -11,7 +11,7 @@ use crate::dialect::{
         fields::{BLOCK, FUNCTION_CALL, TEXT, type_of},
         response::{
             call_events::{collected_input, edited_input, with_input, write_block},
-            message::own_message,
+            message::synthetic_message,
             message_end::{MessageEnd, is_end, own_error},
             message_event::{
                 BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind,
@@ -62,7 +62,7 @@ enum EditedBlock {
 
 impl WriteChunks for MessageWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
-        let events = chunk.wire().unwrap_or_default();
+        let events = chunk.original_events().unwrap_or_default();
         if let ([data], true, false) = (events, chunk.is_text(), chunk.is_edited())
             && let Some(alike) = &self.alike
             && alike.text_of(data).is_some()
@@ -88,7 +88,7 @@ impl WriteChunks for MessageWriter {
             parts = Some(PartQueue::read(&form)?);
         }
         if events.is_empty() {
-            self.open_own(out, &form)?;
+            self.open_synthetic(out, &form)?;
         }
         if is_end(events)? {
             self.end.keep(events, &form)?;
@@ -111,12 +111,14 @@ impl WriteChunks for MessageWriter {
 }
 
 impl MessageWriter {
-    /// Opens a message of our own, unless one is open.
-    fn open_own(&mut self, out: &mut BytesMut, form: &Document) -> Result<()> {
+    /// Opens a synthetic message, unless one is open.
+    fn open_synthetic(&mut self, out: &mut BytesMut, form: &Document) -> Result<()> {
         if self.state == MessageState::Unopened {
             self.state = MessageState::Open;
             let mut event = MessageEvent::from_json(&json!({ "type": "message_start" }))?;
-            event.document.set_child(MESSAGE, &own_message(form)?)?;
+            event
+                .document
+                .set_child(MESSAGE, &synthetic_message(form)?)?;
             event.write(out);
         }
         Ok(())
@@ -337,7 +339,7 @@ impl MessageWriter {
     }
 
     /// Writes the parts that belong to no event: texts that policies release, and all parts of a
-    /// chunk of our own.
+    /// synthetic chunk.
     fn write_rest(
         &mut self,
         out: &mut BytesMut,

@@ -39,14 +39,14 @@ pub fn open_message(body: Bytes) -> Result<ResponseDocument> {
     ResponseDocument::from_form_bytes(form.to_bytes(), vec![body])
 }
 
-/// Returns a whole response for the agent: the original with the edits, or one of our own.
+/// Returns a whole response for the agent: the original with the edits, or a synthetic one.
 ///
 /// # Errors
 ///
 /// Fails if an edit cannot be written.
 pub fn close_message(response: &ResponseDocument) -> Result<Bytes> {
     let form = Document::from_checked(response.to_bytes())?;
-    match response.wire() {
+    match response.original_events() {
         Some([body]) if !response.is_edited() => Ok(body.clone()),
         Some([body]) => edit_message(Document::from_checked(body.clone())?, &form),
         Some(_) | None => create_message(&form),
@@ -142,14 +142,14 @@ fn create_message(form: &Document) -> Result<Bytes> {
     keep_seen(&mut parts)?;
     let finish = candidate.string(FINISH_REASON)?;
     let stop = edited_stop_reason(None, finish.as_deref(), has_calls(&parts));
-    let mut message = own_message(form)?;
+    let mut message = synthetic_message(form)?;
     message.set_bytes(CONTENT, write_array(create_blocks(&parts)?))?;
     message.set(STOP_REASON, &json!(stop))?;
     Ok(message.to_bytes())
 }
 
-/// Returns an empty message of our own.
-pub fn own_message(form: &Document) -> Result<Document> {
+/// Returns an empty synthetic message.
+pub fn synthetic_message(form: &Document) -> Result<Document> {
     let id = form.string(RESPONSE_ID)?;
     let model = form.string(MODEL_VERSION)?.unwrap_or_default();
     let usage = form.child(USAGE_METADATA)?.unwrap_or_default();

@@ -21,10 +21,10 @@ const STOP_REASON: &[&str] = &["stop_reason"];
 /// End of a message, which is written last.
 #[derive(Debug, Default)]
 pub struct MessageEnd {
-    /// Events of the API; none if it is our own.
+    /// Events of the API; none if it is synthetic.
     events: Vec<Bytes>,
     finish: Option<String>,
-    /// Token counts of our own end.
+    /// Token counts of a synthetic end.
     usage: Option<Value>,
 }
 

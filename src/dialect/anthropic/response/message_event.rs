@@ -82,7 +82,7 @@ impl MessageEvent {
         })
     }
 
-    /// Creates an event of our own.
+    /// Creates a synthetic event.
     pub fn from_json(event: &Value) -> Result<Self> {
         Self::read(&event.to_string().into())
     }

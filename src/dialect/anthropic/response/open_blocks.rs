@@ -16,7 +16,7 @@ pub enum OpenBlockKind {
 /// A block that the agent has received, or will receive with its first text.
 #[derive(Debug)]
 struct OutputBlock {
-    /// Index of the model's block; `None` for one of our own.
+    /// Index of the model's block; `None` for a synthetic one.
     input: Option<u64>,
     output: u64,
     kind: OpenBlockKind,
@@ -43,7 +43,7 @@ impl OpenBlocks {
         mut event: MessageEvent,
         kind: OpenBlockKind,
     ) -> Result<()> {
-        self.close_own(out)?;
+        self.close_synthetic(out)?;
         self.write_waiting(out);
         let (input, output) = (event.index, self.next);
         event.set_index(output)?;
@@ -66,7 +66,7 @@ impl OpenBlocks {
 
     /// Returns the index of the next block, for one that is written whole.
     pub fn allot(&mut self, out: &mut BytesMut) -> Result<u64> {
-        self.close_own(out)?;
+        self.close_synthetic(out)?;
         self.write_waiting(out);
         let index = self.next;
         self.next += 1;
@@ -188,8 +188,8 @@ impl OpenBlocks {
         }
     }
 
-    /// Closes our own block.
-    fn close_own(&mut self, out: &mut BytesMut) -> Result<()> {
+    /// Closes the synthetic block.
+    fn close_synthetic(&mut self, out: &mut BytesMut) -> Result<()> {
         if let Some(position) = self.blocks.iter().position(|block| block.input.is_none()) {
             let block = self.blocks.remove(position);
             MessageEvent::block_stop(block.output)?.write(out);
@@ -205,7 +205,7 @@ impl OpenBlocks {
             }
         }
         self.write_queued(out)?;
-        self.close_own(out)
+        self.close_synthetic(out)
     }
 
     /// Begins another response of the model in the same message: what it has left open is ours.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     dialect::{
-        api_dialect::Unwrapped,
+        api_dialect::OpenedRequest,
         call::Call,
         content_form::refuse_private_fields,
         document::{Document, required_child},
@@ -36,21 +36,21 @@ const INNER_FIELDS: &[&[&str]] = &[
 
 /// Opens a request without envelope. The creation of cached content names its model in the
 /// body.
-pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped> {
+pub fn open_bare(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     if call.operation == Operation::CreateCache {
         call.model = Some(read_model(call, &body)?.ok_or_else(invalid_model)?);
     }
     check_model(call, &body)?;
     refuse_private_fields(&body)?;
-    Ok(Unwrapped {
-        document: body,
-        envelope: None,
+    Ok(OpenedRequest {
+        form: body,
+        original: None,
     })
 }
 
 /// Opens a request in the field `request`. The model is named beside it, in it, or equally in
 /// both.
-pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped> {
+pub fn open_wrapped(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     let document = required_child(&body, "request")?;
     let mut inner_fields = INNER_FIELDS.iter().copied().flatten();
     if let Some(field) = inner_fields.find(|field| body.has(&[**field])) {
@@ -63,10 +63,7 @@ pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped> {
     call.model = Some(model.ok_or_else(invalid_model)?);
     check_model(call, &document)?;
     refuse_private_fields(&document)?;
-    Ok(Unwrapped {
-        document,
-        envelope: Some(body),
-    })
+    Ok(OpenedRequest::from_body(document, body))
 }
 
 /// Returns the session that an envelope names.

@@ -80,7 +80,7 @@ pub enum ResponseFormat {
 /// # Errors
 ///
 /// Fails if a field that hooks see has the wrong type or is ambiguous.
-pub fn read_request(call: &Call, document: &Document, detail: Detail) -> Result<LlmRequest> {
+pub fn read_stable_form(call: &Call, document: &Document, detail: Detail) -> Result<LlmRequest> {
     check_model(call, document)?;
     let inner = counted_request(call, document)?;
     let inner = inner.as_ref().unwrap_or(document);

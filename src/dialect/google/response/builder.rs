@@ -1,4 +1,4 @@
-//! Responses of our own, and those of APIs with another form.
+//! Synthetic responses, and those of APIs with another form.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -94,13 +94,13 @@ impl ResponseDocument {
 
     /// Returns the whole body or the data of each event that it was read from, if the API has
     /// another form.
-    pub fn wire(&self) -> Option<&[Bytes]> {
+    pub fn original_events(&self) -> Option<&[Bytes]> {
         self.wire.as_deref()
     }
 
     /// Returns the number of bytes that it was read from.
     pub fn wire_len(&self) -> usize {
-        match self.wire() {
+        match self.original_events() {
             Some(events) => events.iter().map(Bytes::len).sum(),
             None => self.original_bytes().len(),
         }

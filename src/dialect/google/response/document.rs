@@ -181,7 +181,7 @@ impl ResponseDocument {
         parsed.map_or_else(|_| Bytes::new(), |parsed| parsed.document.to_bytes())
     }
 
-    /// Returns the response as the agent receives it. One of our own gets a new envelope.
+    /// Returns the response as the agent receives it. A synthetic one gets a new envelope.
     pub fn to_wire(&self, envelope: ResponseEnvelope) -> Bytes {
         if let Some(text) = &self.text {
             return text.to_bytes();

@@ -20,7 +20,7 @@ pub enum ResponseEnvelope {
 }
 
 impl ResponseEnvelope {
-    /// Wraps a response of our own.
+    /// Wraps a synthetic response.
     pub fn wrap(self, response: Bytes) -> Bytes {
         match self {
             Self::None => response,

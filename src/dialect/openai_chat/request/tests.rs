@@ -15,7 +15,7 @@ use crate::{
     model::ModelName,
 };
 
-pub fn open(body: &str) -> Result<(Call, Unwrapped)> {
+pub fn open(body: &str) -> Result<(Call, OpenedRequest)> {
     let line = RequestLine {
         method: &http::Method::POST,
         path: "/v1/chat/completions",
@@ -29,17 +29,17 @@ pub fn open(body: &str) -> Result<(Call, Unwrapped)> {
 }
 
 /// Returns the body for upstream.
-pub fn close(call: &Call, opened: &Unwrapped, document: &Document) -> Bytes {
-    close_request(call, opened.envelope.as_ref(), document).unwrap()
+pub fn close(call: &Call, opened: &OpenedRequest, document: &Document) -> Bytes {
+    close_request(call, opened.original.as_ref(), document).unwrap()
 }
 
 /// Edits a request by `edit` and compares what is sent upstream.
 #[track_caller]
 fn check_call(body: &str, edit: impl FnOnce(&mut Call, &mut Document), expected: &str) {
     let (mut call, opened) = open(body).unwrap();
-    let mut document = opened.document;
+    let mut document = opened.form;
     edit(&mut call, &mut document);
-    let closed = close_request(&call, opened.envelope.as_ref(), &document).unwrap();
+    let closed = close_request(&call, opened.original.as_ref(), &document).unwrap();
     assert_eq!(closed, expected);
 }
 
@@ -57,7 +57,7 @@ fn refused(body: &str) -> String {
 
 fn content_form(body: &str) -> Value {
     let (_, opened) = open(body).unwrap();
-    serde_json::from_slice(&opened.document.to_bytes()).unwrap()
+    serde_json::from_slice(&opened.form.to_bytes()).unwrap()
 }
 
 /// Replaces a field of the content form.
@@ -187,8 +187,8 @@ fn unknown_fields_of_messages_blocks_and_calls_are_edited() {
     };
     let edited = |body: &str| -> Value {
         let (mut call, mut opened) = open(body).unwrap();
-        edit(&mut call, &mut opened.document);
-        serde_json::from_slice(&close(&call, &opened, &opened.document)).unwrap()
+        edit(&mut call, &mut opened.form);
+        serde_json::from_slice(&close(&call, &opened, &opened.form)).unwrap()
     };
     assert_eq!(
         edited(&body("ss")),

@@ -47,8 +47,8 @@ pub fn write_usage(body: &mut Document, before: &Document, after: &Document) -> 
     body.edit_child(USAGE, |usage| COUNTS.write(usage, &counts))
 }
 
-/// Returns the token counts of an answer of our own.
-pub fn own_usage(document: &Document) -> Result<Value> {
+/// Returns the token counts of a synthetic answer.
+pub fn synthetic_usage(document: &Document) -> Result<Value> {
     let counts = document.child(USAGE_METADATA)?.unwrap_or_default();
     COUNTS.create(&counts).map(Value::Object)
 }

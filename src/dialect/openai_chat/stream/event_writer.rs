@@ -11,7 +11,7 @@ use crate::dialect::{
     error::Result,
     openai_chat::{
         fields::{CHOICES, DELTA, ID, ROLE, USAGE, parse},
-        response::{answer_objects::RESPONSE_FIELDS, own::OwnChoice},
+        response::{answer_objects::RESPONSE_FIELDS, synthetic::SyntheticChoice},
         stream::event::{EventChoice, event_with, is_blank_choice},
         tool_call::ChoiceCalls,
     },
@@ -123,8 +123,12 @@ impl ChatEventWriter {
         write_plain_event(out, data);
     }
 
-    /// Writes a choice of our own.
-    pub fn write_own_choice(&mut self, out: &mut BytesMut, choice: &OwnChoice) -> Result<()> {
+    /// Writes a synthetic choice.
+    pub fn write_synthetic_choice(
+        &mut self,
+        out: &mut BytesMut,
+        choice: &SyntheticChoice,
+    ) -> Result<()> {
         let index = choice.index;
         self.open(out, index)?;
         self.write_delta(out, index, &choice.text_delta())?;

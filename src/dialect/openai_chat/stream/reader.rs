@@ -89,7 +89,7 @@ impl ChatChunkReader {
         }
         let event = parse(data.clone())?;
         if is_whole(&event)? {
-            // Some servers do not stream. It is written as events of our own.
+            // Some servers do not stream. It is written as synthetic events.
             self.end = Some(AnswerEnd::Whole);
             return Ok(Some((read_whole(&event)?, Vec::new())));
         }

@@ -291,7 +291,7 @@ fn a_denial_after_a_text_ends_the_stream() {
     let denial = json!({ "candidates": [{ "content": { "parts": [{ "text": "\n\nno" }] },
         "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
     let denial = Document::from_checked(denial.to_string().into()).unwrap();
-    writer.write_own(&mut out, &denial).unwrap();
+    writer.write_synthetic(&mut out, &denial).unwrap();
     writer.write_end(&mut out).unwrap();
 
     let received = received(&sent(&out));
@@ -306,7 +306,7 @@ fn a_denial_alone_is_a_whole_stream() {
     let denial = json!({ "candidates": [{ "content": { "parts": [{ "text": "no" }] },
         "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
     let denial = Document::from_checked(denial.to_string().into()).unwrap();
-    writer.write_own(&mut out, &denial).unwrap();
+    writer.write_synthetic(&mut out, &denial).unwrap();
     writer.write_end(&mut out).unwrap();
 
     let sent = sent(&out);

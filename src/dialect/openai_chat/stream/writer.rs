@@ -16,8 +16,8 @@ use crate::dialect::{
         response::{
             answer::REASONING_DETAILS,
             answer_objects::visit_event,
-            envelope::{own_usage, write_usage},
-            own::{OwnChoice, own_choices, own_envelope},
+            envelope::{synthetic_usage, write_usage},
+            synthetic::{SyntheticChoice, synthetic_choices, synthetic_envelope},
         },
         stream::{
             delta_edit::write_delta,
@@ -140,18 +140,22 @@ impl ChatChunkWriter {
     ) -> Result<()> {
         for (index, candidates) in candidates {
             for candidate in candidates {
-                let choice = OwnChoice::read(&candidate)?;
-                self.write_own_choice(out, OwnChoice { index, ..choice })?;
+                let choice = SyntheticChoice::read(&candidate)?;
+                self.write_synthetic_choice(out, SyntheticChoice { index, ..choice })?;
             }
         }
         Ok(())
     }
 
-    /// Writes a choice of our own. Its thought has the name of those before it.
-    fn write_own_choice(&mut self, out: &mut BytesMut, mut choice: OwnChoice) -> Result<()> {
+    /// Writes a synthetic choice. Its thought has the name of those before it.
+    fn write_synthetic_choice(
+        &mut self,
+        out: &mut BytesMut,
+        mut choice: SyntheticChoice,
+    ) -> Result<()> {
         let details = self.details.get(&choice.index);
         choice.thought_name = details.and_then(|details| details.name);
-        self.events.write_own_choice(out, &choice)
+        self.events.write_synthetic_choice(out, &choice)
     }
 
     fn keep_alike(&mut self, event: &Document, choices: &[EventChoice]) {
@@ -167,7 +171,7 @@ impl ChatChunkWriter {
     /// does not.
     fn write_alike(&self, out: &mut BytesMut, chunk: &ResponseDocument) -> Option<()> {
         let alike = self.alike.as_ref().filter(|_| chunk.is_text())?;
-        let [data] = chunk.wire()? else {
+        let [data] = chunk.original_events()? else {
             return None;
         };
         let waits = self.details.get(&0).is_some_and(WaitingDetails::waits);
@@ -223,7 +227,7 @@ impl ChatChunkWriter {
             return Ok(());
         }
         for candidate in &last.added {
-            self.write_own_choice(out, OwnChoice::read(candidate)?)?;
+            self.write_synthetic_choice(out, SyntheticChoice::read(candidate)?)?;
         }
         for choice in &last.choices {
             self.write_last_choice(out, choice)?;
@@ -279,26 +283,26 @@ impl ChatChunkWriter {
         Ok(())
     }
 
-    /// Writes a chunk of our own.
+    /// Writes a synthetic chunk.
     ///
     /// # Errors
     ///
     /// Fails if the chunk cannot be written.
-    pub fn write_own(&mut self, out: &mut BytesMut, document: &Document) -> Result<()> {
+    pub fn write_synthetic(&mut self, out: &mut BytesMut, document: &Document) -> Result<()> {
         if self.events.template.is_none() {
-            let mut envelope = own_envelope(document, CHUNK_OBJECT)?;
+            let mut envelope = synthetic_envelope(document, CHUNK_OBJECT)?;
             envelope.insert("choices".to_owned(), json!([]));
             let template = Value::Object(envelope).to_string();
             self.events.template = Some(Document::from_checked(template.into())?);
         }
-        let usage = own_usage(document)?;
+        let usage = synthetic_usage(document)?;
         // A response of hooks has no tokens, so the model's counts stay.
         if usage.get("total_tokens").is_some_and(|total| *total != 0) {
             self.usage = None;
             self.events.usage = Some(usage);
         }
-        for choice in own_choices(document)? {
-            self.write_own_choice(out, choice)?;
+        for choice in synthetic_choices(document)? {
+            self.write_synthetic_choice(out, choice)?;
         }
         if let Some(error) = document.bytes_of(ERROR)? {
             self.has_failed = true;
@@ -316,8 +320,8 @@ impl WriteChunks for ChatChunkWriter {
             return Ok(());
         }
         let after = Document::from_checked(chunk.current_bytes())?;
-        let Some(wire) = chunk.wire() else {
-            return self.write_own(out, &after);
+        let Some(wire) = chunk.original_events() else {
+            return self.write_synthetic(out, &after);
         };
         let before = Document::from_checked(chunk.original_bytes())?;
         let edit = ChunkEdit {
@@ -333,7 +337,7 @@ impl WriteChunks for ChatChunkWriter {
             return Ok(());
         }
         if !self.events.has_written {
-            self.write_own(out, &Document::empty())?;
+            self.write_synthetic(out, &Document::empty())?;
             self.events.open(out, 0)?;
         }
         let open: Vec<u64> = self.events.choices.keys().copied().collect();

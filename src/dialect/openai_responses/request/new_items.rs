@@ -1,4 +1,4 @@
-//! Items of our own: contents that hooks or hookgate added to a conversation.
+//! Synthetic items: contents that hooks or hookgate added to a conversation.
 
 use std::collections::HashMap;
 

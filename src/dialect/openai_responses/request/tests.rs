@@ -7,8 +7,8 @@ use crate::{
     dialect::{
         RequestLine,
         google::{
-            Detail, History, append_contents, read_request as read_stable, withhold_tools,
-            write_request, write_tool_selection,
+            Detail, History, append_contents, read_stable_form, withhold_tools, write_request,
+            write_tool_selection,
         },
         openai_responses::fields::parse,
         recognize_call,
@@ -74,7 +74,7 @@ impl Opened {
         call.model = ModelName::parse("gpt-x");
         Self {
             call,
-            form: read_request(&body).unwrap(),
+            form: read_content_form(&body).unwrap(),
             body,
         }
     }
@@ -105,7 +105,7 @@ impl Opened {
 fn an_unedited_request_keeps_its_bytes() {
     let text = " {\"model\" : \"gpt-x\", \"input\":[ {\"role\":\"user\", \"content\":\"h\\u0069\"} ],\"temperature\":1.0e0}";
     let body = parse(text.into()).unwrap();
-    let form = read_request(&body).unwrap();
+    let form = read_content_form(&body).unwrap();
     let mut call = call_to("/responses");
     call.model = ModelName::parse("gpt-x");
     assert_eq!(close_request(&call, &body, &form).unwrap(), text);
@@ -116,7 +116,7 @@ fn an_unedited_request_keeps_its_bytes() {
 #[test]
 fn hooks_see_the_conversation() {
     let opened = Opened::new(&request());
-    let stable = read_stable(&opened.call, &opened.form, Detail::Texts).unwrap();
+    let stable = read_stable_form(&opened.call, &opened.form, Detail::Texts).unwrap();
     let messages: Vec<(String, &str)> = stable
         .messages
         .iter()
@@ -747,11 +747,11 @@ fn texts_to_embed_are_read_and_written() {
         let body = parse(value.to_string().into()).unwrap();
         let dialect = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
         let mut opened = dialect.open_request(&mut call, body).unwrap();
-        let envelope = opened.envelope.as_ref();
-        let closed = dialect.close_request(&call, envelope, &opened.document);
+        let original = opened.original.as_ref();
+        let closed = dialect.close_request(&call, original, &opened.form);
         assert_eq!(closed.unwrap(), value.to_string());
-        crate::dialect::edit_request_texts(&call, &mut opened.document, &mut Upper).unwrap();
-        let closed = dialect.close_request(&call, envelope, &opened.document);
+        crate::dialect::edit_request_texts(&call, &mut opened.form, &mut Upper).unwrap();
+        let closed = dialect.close_request(&call, original, &opened.form);
         let closed: Value = serde_json::from_slice(&closed.unwrap()).unwrap();
         assert_eq!(closed["input"], expected);
     }
@@ -771,8 +771,8 @@ fn unknown_fields_of_texts_to_embed_are_edited() {
         let dialect = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
         let parsed = parse(body("k").to_string().into()).unwrap();
         let mut opened = dialect.open_request(&mut call, parsed).unwrap();
-        crate::dialect::edit_request_texts(&call, &mut opened.document, &mut Upper).unwrap();
-        let closed = dialect.close_request(&call, opened.envelope.as_ref(), &opened.document);
+        crate::dialect::edit_request_texts(&call, &mut opened.form, &mut Upper).unwrap();
+        let closed = dialect.close_request(&call, opened.original.as_ref(), &opened.form);
         let closed: Value = serde_json::from_slice(&closed.unwrap()).unwrap();
         assert_eq!(closed, body("K"));
     }

@@ -1,4 +1,4 @@
-//! The response object: its end, and objects of our own.
+//! The response object: its end, and synthetic objects.
 
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ pub fn set_finish_reason(response: &mut Document, reason: Option<&str>) -> Resul
     response.set(INCOMPLETE_DETAILS, &details)
 }
 
-/// Ids of items of our own in one response.
+/// Ids of synthetic items in one response.
 #[derive(Debug, Default)]
 pub struct NewIds {
     base: String,
@@ -100,7 +100,7 @@ impl NewIds {
     }
 }
 
-/// Returns the items of a part of our own; none for thoughts, which no item can hold without
+/// Returns the items of a synthetic part; none for thoughts, which no item can hold without
 /// a signature of the model.
 pub fn new_items(ids: &mut NewIds, part: &Part) -> Result<Vec<Document>> {
     if let Some(text) = part.plain_text() {
@@ -186,7 +186,7 @@ pub fn new_response(view: &ChunkView) -> Result<Value> {
     }))
 }
 
-/// Returns the usage of a response of our own.
+/// Returns the usage of a synthetic response.
 pub fn new_usage(counts: &Document) -> Result<Value> {
     let mut usage = COUNTS.create(counts)?;
     for (field, detail) in [

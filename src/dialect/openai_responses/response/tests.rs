@@ -33,7 +33,7 @@ fn open(body: &Bytes) -> ResponseDocument {
 }
 
 fn close(document: &ResponseDocument) -> Value {
-    let original = document.wire().and_then(|events| events.first());
+    let original = document.original_events().and_then(|events| events.first());
     let view = ChunkView::read(document.document()).unwrap();
     serde_json::from_slice(&close_response(original, &view).unwrap()).unwrap()
 }

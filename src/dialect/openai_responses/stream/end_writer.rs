@@ -26,8 +26,8 @@ use crate::dialect::{
 };
 
 impl EventWriter {
-    /// Writes a chunk of our own.
-    pub(super) fn write_own(&mut self, out: &mut BytesMut, view: ChunkView) -> Result<()> {
+    /// Writes a synthetic chunk.
+    pub(super) fn write_synthetic(&mut self, out: &mut BytesMut, view: ChunkView) -> Result<()> {
         self.write_parts(out, view.parts.iter(), &view)?;
         if view.finish_reason.is_some() {
             self.ensure_started(out, &view)?;
@@ -62,7 +62,7 @@ impl EventWriter {
     }
 
     fn send_whole_item(&mut self, out: &mut BytesMut, item: Document) -> Result<u64> {
-        self.close_own_items(out)?;
+        self.close_synthetic_items(out)?;
         let index = self.new_index();
         send_complete(&mut self.sender, out, index, &item)?;
         self.done.insert(index, item);
@@ -132,7 +132,7 @@ impl EventWriter {
         mut event: StreamEvent,
         view: &ChunkView,
     ) -> Result<()> {
-        self.close_own_items(out)?;
+        self.close_synthetic_items(out)?;
         let Some(mut response) = event.document.child(RESPONSE)? else {
             return self.sender.send(out, &mut event, None);
         };
@@ -219,7 +219,11 @@ impl EventWriter {
     }
 
     /// Ends a stream that upstream did not end.
-    pub(super) fn write_own_end(&mut self, out: &mut BytesMut, view: &ChunkView) -> Result<()> {
+    pub(super) fn write_synthetic_end(
+        &mut self,
+        out: &mut BytesMut,
+        view: &ChunkView,
+    ) -> Result<()> {
         self.ensure_started(out, &ChunkView::default())?;
         self.close_items(out, &[])?;
         let mut response = self.response.clone().unwrap_or_default();
@@ -238,7 +242,7 @@ impl EventWriter {
             Some(_) | None => "response.completed",
         };
         let fields = json!({ "response": to_value(&response)? });
-        self.sender.send_own(out, name, fields);
+        self.sender.send_synthetic(out, name, fields);
         Ok(())
     }
 }

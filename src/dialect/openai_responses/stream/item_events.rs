@@ -1,4 +1,4 @@
-//! Events of a complete item: as upstream sent them, with other arguments, or of our own.
+//! Events of a complete item: as upstream sent them, with other arguments, synthetic or.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ fn write_start(start: &mut Document, edited: &Document) -> Result<()> {
     Ok(())
 }
 
-/// Sends the events of an item that upstream sent in its last event only, or that is our own.
+/// Sends the events of an item that upstream sent in its last event only, or that is synthetic.
 pub fn send_complete(
     sender: &mut EventSender,
     out: &mut BytesMut,
@@ -123,7 +123,7 @@ pub fn send_complete(
     let with_item = |item: &Document| -> Result<Value> {
         Ok(json!({ "output_index": index, "item": to_value(item)? }))
     };
-    sender.send_own(out, "response.output_item.added", with_item(&start)?);
+    sender.send_synthetic(out, "response.output_item.added", with_item(&start)?);
     if let Some(field) = field {
         let text = item.string(&[field])?.unwrap_or_default();
         let id = item.string(ID)?;
@@ -132,10 +132,10 @@ pub fn send_complete(
             item.string(TYPE)?.unwrap_or_default()
         );
         let delta = json!({ "item_id": id, "output_index": index, "delta": text });
-        sender.send_own(out, &format!("{name}.delta"), delta);
+        sender.send_synthetic(out, &format!("{name}.delta"), delta);
         let done = json!({ "item_id": id, "output_index": index, field: text });
-        sender.send_own(out, &format!("{name}.done"), done);
+        sender.send_synthetic(out, &format!("{name}.done"), done);
     }
-    sender.send_own(out, "response.output_item.done", with_item(item)?);
+    sender.send_synthetic(out, "response.output_item.done", with_item(item)?);
     Ok(())
 }

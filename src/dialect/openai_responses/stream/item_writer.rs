@@ -39,7 +39,7 @@ impl EventWriter {
         view: &ChunkView,
     ) -> Result<()> {
         let upstream = event.output_index()?.unwrap_or(0);
-        self.close_own_items(out)?;
+        self.close_synthetic_items(out)?;
         let index = self.next_item(upstream);
         let mut item = OpenItem::new(index, Some(upstream), event.item()?)?;
         take_texts(&mut item, event, view)?;
@@ -154,7 +154,7 @@ impl EventWriter {
             let texts = view.parts.iter().filter_map(Part::plain_text);
             return self.write_text(out, &texts.collect::<String>(), view);
         }
-        self.close_own_items(out)?;
+        self.close_synthetic_items(out)?;
         let index = self.next_item(upstream);
         let mut item = OpenItem::new(index, Some(upstream), event.item()?)?;
         let released = take_texts(&mut item, event, view)?;
@@ -194,7 +194,7 @@ impl EventWriter {
                 self.write_text(out, text, view)?;
             } else if source_of(&part.document).is_some() && !is_sent {
                 is_sent = true;
-                self.close_own_items(out)?;
+                self.close_synthetic_items(out)?;
                 let index = self.next_item(upstream);
                 let edited = if view.is_edited {
                     edited_item(&item, part)?

@@ -26,7 +26,7 @@ const REASONING_DELTA: &str = "response.reasoning_text.delta";
 pub struct OpenItem {
     /// Output index as sent.
     pub index: u64,
-    /// Output index of upstream; `None` for an item of our own.
+    /// Output index of upstream; `None` for a synthetic item.
     pub upstream: Option<u64>,
     pub kind: OutputKind,
     pub id: String,
@@ -210,7 +210,7 @@ impl OpenItem {
         Ok(item)
     }
 
-    /// Sends a piece of a text in an event of our own.
+    /// Sends a piece of a text in a synthetic event.
     pub fn send_piece(
         &self,
         sender: &mut EventSender,
@@ -224,7 +224,7 @@ impl OpenItem {
         if name == TEXT_DELTA {
             insert(&mut fields, "logprobs", json!([]));
         }
-        sender.send_own(out, name, fields);
+        sender.send_synthetic(out, name, fields);
     }
 
     /// Returns the fields of an event about a text of the item: its place, and another field.

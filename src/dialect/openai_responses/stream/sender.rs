@@ -74,8 +74,8 @@ impl EventSender {
         next
     }
 
-    /// Sends an event of our own.
-    pub fn send_own(&mut self, out: &mut BytesMut, name: &str, fields: Value) {
+    /// Sends a synthetic event.
+    pub fn send_synthetic(&mut self, out: &mut BytesMut, name: &str, fields: Value) {
         self.is_changed = true;
         let next = self.number(0);
         let mut event = json!({ "type": name, "sequence_number": next });

@@ -58,7 +58,7 @@ pub struct EventWriter {
 /// The end of the answer, which is written when nothing can follow any more.
 #[derive(Debug, Default)]
 pub struct Ending {
-    /// Upstream's last event; `None` for an end of our own.
+    /// Upstream's last event; `None` for a synthetic end.
     pub event: Option<StreamEvent>,
     /// The last chunk of the content form.
     pub view: ChunkView,
@@ -80,7 +80,7 @@ impl EventWriter {
             event.class == EventClass::ItemDone && kind.is_ok_and(|kind| !kind.is_streamed())
         };
         match events.as_mut_slice() {
-            [] => self.write_own(out, view),
+            [] => self.write_synthetic(out, view),
             [dropped @ .., event] if is_end(event) => {
                 self.sender.is_changed |= !dropped.is_empty();
                 write_labels(event, &view)?;
@@ -93,7 +93,7 @@ impl EventWriter {
                 self.write_item(out, all, &view)
             }
             [event] => self.write_event(out, event, &view),
-            [..] => self.write_own(out, view),
+            [..] => self.write_synthetic(out, view),
         }
     }
 
@@ -138,7 +138,7 @@ impl EventWriter {
     }
 }
 
-/// Texts of our own: the beginning of a stream, messages, and ends of open items.
+/// Synthetic texts: the beginning of a stream, messages, and ends of open items.
 impl EventWriter {
     /// Sends the beginning of a stream that upstream did not begin.
     pub(super) fn ensure_started(&mut self, out: &mut BytesMut, view: &ChunkView) -> Result<()> {
@@ -155,7 +155,7 @@ impl EventWriter {
         insert(&mut response, "usage", Value::Null);
         for name in ["response.created", "response.in_progress"] {
             self.sender
-                .send_own(out, name, json!({ "response": response }));
+                .send_synthetic(out, name, json!({ "response": response }));
         }
         let response = to_document(&response)?;
         self.ids = NewIds::of_response(&response)?;
@@ -169,7 +169,7 @@ impl EventWriter {
         index
     }
 
-    /// Writes a text of our own: into the open message, or into a new one.
+    /// Writes a synthetic text: into the open message, or into a new one.
     pub(super) fn write_text(
         &mut self,
         out: &mut BytesMut,
@@ -216,20 +216,20 @@ impl EventWriter {
         let mut item = OpenItem::new(index, None, to_document(&start)?)?;
         let fields = json!({ "output_index": index, "item": start });
         self.sender
-            .send_own(out, "response.output_item.added", fields);
+            .send_synthetic(out, "response.output_item.added", fields);
         let slot = ItemSlot::Content(0);
         let part = item.text_mut(slot).map(|text| text.block());
         let fields = item.fields(slot, "part", &part.unwrap_or_default());
         self.sender
-            .send_own(out, "response.content_part.added", fields);
+            .send_synthetic(out, "response.content_part.added", fields);
         self.open.push(item);
         Ok(())
     }
 
-    /// Completes open messages of our own.
-    pub(super) fn close_own_items(&mut self, out: &mut BytesMut) -> Result<()> {
-        let is_own = |item: &mut OpenItem| item.upstream.is_none();
-        let own: Vec<OpenItem> = self.open.extract_if(.., is_own).collect();
+    /// Completes open synthetic messages.
+    pub(super) fn close_synthetic_items(&mut self, out: &mut BytesMut) -> Result<()> {
+        let is_synthetic = |item: &mut OpenItem| item.upstream.is_none();
+        let own: Vec<OpenItem> = self.open.extract_if(.., is_synthetic).collect();
         own.iter()
             .try_for_each(|item| self.close_item(out, item, item.complete()?))
     }
@@ -258,16 +258,17 @@ impl EventWriter {
             if text.progress == TextProgress::Open {
                 let fields = item.fields(text.slot, text.field(), &text.sent.as_str().into());
                 let name = text.delta_name.replace(".delta", ".done");
-                self.sender.send_own(out, &name, fields);
+                self.sender.send_synthetic(out, &name, fields);
             }
             if text.progress != TextProgress::PartDone {
                 let fields = item.fields(text.slot, "part", &text.block());
-                self.sender.send_own(out, text.part_done_name(), fields);
+                self.sender
+                    .send_synthetic(out, text.part_done_name(), fields);
             }
         }
         let fields = json!({ "output_index": item.index, "item": to_value(&complete)? });
         self.sender
-            .send_own(out, "response.output_item.done", fields);
+            .send_synthetic(out, "response.output_item.done", fields);
         self.done.insert(item.index, complete);
         Ok(())
     }
@@ -275,7 +276,7 @@ impl EventWriter {
 
 impl WriteChunks for EventWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<()> {
-        let wire = chunk.wire().unwrap_or_default();
+        let wire = chunk.original_events().unwrap_or_default();
         let Some(text) = chunk.unparsed_text() else {
             return self.write_chunk(out, wire, ChunkView::read(chunk.document())?);
         };
@@ -296,7 +297,7 @@ impl WriteChunks for EventWriter {
         let Ending { event, view } = self.ending.take().unwrap_or_default();
         match event {
             Some(event) => self.write_upstream_end(out, event, &view),
-            None => self.write_own_end(out, &view),
+            None => self.write_synthetic_end(out, &view),
         }
     }
 }

@@ -117,7 +117,7 @@ impl TraceSink {
 
     /// Reads equal runs of a rule.
     pub(super) fn read_run(&self, event: EventName, run: &HookRun, times: u64) -> RunDetail {
-        let output = &run.answer.output;
+        let output = &run.result.output;
         let reason = match run.action {
             Action::Stop => output.stop(),
             Action::Deny => output.deny(),
@@ -125,7 +125,7 @@ impl TraceSink {
         };
         let reason = reason.map(|reason| reason.as_str().to_owned());
         let reason = reason.or_else(|| output.reason.clone());
-        let diagnostics = run.answer.diagnostics.iter();
+        let diagnostics = run.result.diagnostics.iter();
         RunDetail {
             status: run.status(),
             duration_us: clock::micros(run.elapsed),
@@ -145,7 +145,7 @@ impl TraceSink {
     /// Returns the reason of an event, as the rule that gave it has it.
     pub(super) fn event_reason(&self, decision: &EventDecision<'_>, reason: &str) -> ReasonText {
         let gave = |run: &&HookRun| {
-            let output = &run.answer.output;
+            let output = &run.result.output;
             let texts = [&output.reason, &output.stop_reason];
             texts.into_iter().flatten().any(|text| text == reason)
         };
@@ -161,7 +161,7 @@ impl TraceSink {
         let has_effect = run.action != Action::Proceed
             || run.edited
             || !run.refused.is_empty()
-            || OutputFields::of(&run.answer.output).has_edit();
+            || OutputFields::of(&run.result.output).has_edit();
         let effect = match (has_effect, run.would) {
             (false, _) => RunEffect::None,
             (true, None) => RunEffect::Acted,
@@ -221,7 +221,7 @@ impl TraceSink {
     fn reason(&self, event: EventName, run: Option<&HookRun>, reason: &str) -> ReasonText {
         let rule = run.and_then(|run| self.rule(run.rule));
         let is_policy = rule.is_some_and(|rule| rule.identity.policy.is_some());
-        let is_failure = run.is_some_and(|run| run.answer.is_failure_reason(&run.name, reason));
+        let is_failure = run.is_some_and(|run| run.result.is_failure_reason(&run.name, reason));
         if is_failure || is_policy && event != EventName::AfterTool {
             ReasonText::with_text(reason)
         } else if self.settings.reasons {

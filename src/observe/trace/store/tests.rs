@@ -63,7 +63,7 @@ fn run(decision: HookOutput) -> HookRun {
     HookRun {
         rule: RuleId(0),
         name: "guard".to_owned(),
-        answer: HookResult {
+        result: HookResult {
             output: decision,
             ..HookResult::default()
         },
@@ -97,7 +97,7 @@ fn decided(sink: &mut TraceSink, exchange: &Exchange, output: HookOutput, tool: 
             skipped: &[(RuleId(1), SkipReason::Matcher)],
         }),
         verdict: run.action,
-        output: &run.answer.output.clone(),
+        output: &run.result.output.clone(),
         runs: &[run],
         diagnostics: &[],
     };

@@ -1,4 +1,4 @@
-//! Whole messages, and answers of our own.
+//! Whole messages, and synthetic answers.
 
 use super::{masked_texts::Masker, *};
 use crate::dialect::error::Result;
@@ -33,7 +33,7 @@ fn a_denial_is_a_message_of_its_own_or_ends_the_one_that_is_open() {
     assert_eq!(sent[0]["message"]["id"], "hookgate-1");
     assert_eq!(stop_reason(&sent), "end_turn");
     for (count, expected) in [(3, &["a", "no"][..]), (4, &["ano"]), (6, &["ab", "no"])] {
-        // Begun: the thinking of no block is open, so a text block of our own follows.
+        // Begun: the thinking of no block is open, so a synthetic text block follows.
         let listed = match count {
             3 => message(&[thinking_block(0)], "end_turn"),
             _ => message(&[text_block(0, &["a", "b"])], "end_turn"),

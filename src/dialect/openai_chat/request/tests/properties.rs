@@ -114,14 +114,14 @@ proptest! {
     fn an_unedited_request_keeps_its_bytes(request in any_request()) {
         let body = serde_json::to_string_pretty(&request).unwrap();
         let (call, opened) = open(&body).unwrap();
-        let rebuilt = crate::dialect::Document::from_checked(opened.document.to_bytes()).unwrap();
+        let rebuilt = crate::dialect::Document::from_checked(opened.form.to_bytes()).unwrap();
         prop_assert_eq!(close(&call, &opened, &rebuilt), body);
     }
 
     #[test]
     fn every_text_is_edited_and_nothing_else(request in any_request()) {
         let (call, opened) = open(&request.to_string()).unwrap();
-        let mut document = opened.document.clone();
+        let mut document = opened.form.clone();
         edit_request_texts(&call, &mut document, &mut Marks).unwrap();
         let closed: Value = serde_json::from_slice(&close(&call, &opened, &document)).unwrap();
         let mut request = request;
@@ -143,7 +143,7 @@ fn messages_between_results_keep_their_position() {
     let question = json!({ "role": "user", "content": "b" });
     let request = json!({ "model": "m", "messages": [result("a"), question, result("c")] });
     let (call, opened) = open(&request.to_string()).unwrap();
-    let mut document = opened.document.clone();
+    let mut document = opened.form.clone();
     edit_request_texts(&call, &mut document, &mut Marks).unwrap();
     let closed: Value = serde_json::from_slice(&close(&call, &opened, &document)).unwrap();
     let expected = [result("[x]"), question, result("c")];

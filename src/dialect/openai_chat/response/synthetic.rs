@@ -1,4 +1,4 @@
-//! Answers of our own: denials, answers of hooks, and answers that are merged.
+//! Synthetic answers: denials, answers of hooks, and answers that are merged.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use crate::dialect::{
     openai_chat::{
         fields::{CONTENT, INDEX, TEXT},
         response::{
-            envelope::own_usage,
+            envelope::synthetic_usage,
             finish_reason::write_reason,
             preceding::{thoughts_of, visible_details, with_call_fields},
         },
@@ -23,7 +23,7 @@ use crate::dialect::{
 
 /// A candidate of the content form, in the form of the API.
 #[derive(Debug, Default)]
-pub struct OwnChoice {
+pub struct SyntheticChoice {
     pub index: u64,
     pub content: String,
     pub thought: String,
@@ -36,7 +36,7 @@ pub struct OwnChoice {
     pub finish_reason: Option<&'static str>,
 }
 
-impl OwnChoice {
+impl SyntheticChoice {
     pub fn read(candidate: &Document) -> Result<Self> {
         let index = integer(candidate, INDEX)?;
         let mut choice = Self {
@@ -118,14 +118,14 @@ impl OwnChoice {
 }
 
 /// Returns the candidates of the content form.
-pub fn own_choices(document: &Document) -> Result<Vec<OwnChoice>> {
+pub fn synthetic_choices(document: &Document) -> Result<Vec<SyntheticChoice>> {
     let candidates = document.children(&["candidates"])?.unwrap_or_default();
-    candidates.iter().map(OwnChoice::read).collect()
+    candidates.iter().map(SyntheticChoice::read).collect()
 }
 
-/// Returns the body of an answer of our own.
-pub fn own_body(document: &Document) -> Result<Bytes> {
-    let choices = own_choices(document)?;
+/// Returns the body of a synthetic answer.
+pub fn synthetic_body(document: &Document) -> Result<Bytes> {
+    let choices = synthetic_choices(document)?;
     let choices = choices.iter().map(|choice| {
         json!({
             "index": choice.index,
@@ -134,14 +134,14 @@ pub fn own_body(document: &Document) -> Result<Bytes> {
             "finish_reason": choice.finish_reason.unwrap_or("stop"),
         })
     });
-    let mut body = own_envelope(document, "chat.completion")?;
+    let mut body = synthetic_envelope(document, "chat.completion")?;
     body.insert("choices".to_owned(), choices.collect::<Vec<_>>().into());
-    body.insert("usage".to_owned(), own_usage(document)?);
+    body.insert("usage".to_owned(), synthetic_usage(document)?);
     Ok(Value::Object(body).to_string().into())
 }
 
-/// Returns the fields of an answer of our own that surround its choices.
-pub fn own_envelope(document: &Document, object: &str) -> Result<Map<String, Value>> {
+/// Returns the fields of a synthetic answer that surround its choices.
+pub fn synthetic_envelope(document: &Document, object: &str) -> Result<Map<String, Value>> {
     let id = document.string(&["responseId"])?.unwrap_or_default();
     let id = if id.starts_with("chatcmpl-") {
         id
