@@ -30,6 +30,11 @@ pub fn whole_milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Returns the whole microseconds of a duration, at most about 71 minutes.
+pub fn whole_microseconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+}
+
 /// Returns the current time in milliseconds since the Unix epoch.
 pub fn now_ms() -> u64 {
     milliseconds(SystemTime::now())

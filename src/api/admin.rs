@@ -24,6 +24,7 @@ use crate::{
     middleware::{identify_admin_user, require_admin_user, require_role},
     proof::GuardStatus,
     state::{App, ReloadCause, UnknownPath},
+    timestamp::whole_milliseconds,
     view::{self, config_change::on_blocking_thread, coverage::MethodCoverage},
 };
 
@@ -196,7 +197,7 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         r#type: hook.spec.kind.clone(),
         policy: None,
         protocol: Some(hook.protocol.name()),
-        timeout_ms: Some(u64::try_from(hook.spec.timeout.as_millis()).unwrap_or(u64::MAX)),
+        timeout_ms: Some(whole_milliseconds(hook.spec.timeout)),
         on_failure: Some(hook.spec.on_failure),
         mode: hook.spec.mode,
         when: hook.when.as_ref().map(ToString::to_string),

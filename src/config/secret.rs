@@ -2,11 +2,12 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
 };
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -107,6 +108,14 @@ impl Secret {
         value.set_sensitive(true);
         Some(value)
     }
+}
+
+/// Returns headers with secrets as values, marked as sensitive.
+pub fn header_map(headers: &BTreeMap<String, Secret>) -> HeaderMap {
+    let pairs = headers.iter().filter_map(|(name, secret)| {
+        Some((HeaderName::try_from(name).ok()?, secret.header_value()?))
+    });
+    pairs.collect()
 }
 
 impl ExposeSecret<str> for Secret {

@@ -8,6 +8,8 @@ use std::{fmt, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
+use crate::timestamp::whole_milliseconds;
+
 /// A number of bytes: `32MiB`, `1kB` or an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(extend("type" = ["integer", "string"], "minimum" = 1, "maximum" = MAX_SAFE_INTEGER, "pattern" = SIZE_PATTERN, "errorMessage" = "must be a size such as `32MiB`, or a number of bytes"))]
@@ -110,7 +112,7 @@ impl DurationText {
         duration: &Duration,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        let milliseconds = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let milliseconds = whole_milliseconds(*duration);
         serializer.collect_str(&with_largest_unit(milliseconds, DURATION_UNITS_MS))
     }
 }
@@ -126,7 +128,7 @@ impl Milliseconds {
         duration: &Duration,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+        serializer.serialize_u64(whole_milliseconds(*duration))
     }
 }
 

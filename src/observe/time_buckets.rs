@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::timestamp::whole_milliseconds;
+
 /// Bits of a bucket that hold its count; the others hold the time that it counts.
 const COUNT_BITS: u32 = 32;
 
@@ -70,9 +72,8 @@ impl<const N: usize> TimeBuckets<N> {
 
     /// Returns the number of the bucket width in which `now` is, from 0.
     fn tick(&self, now: Instant) -> u64 {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let elapsed = millis(now.saturating_duration_since(self.start));
-        (elapsed / millis(self.width).max(1)) & u64::from(u32::MAX)
+        let elapsed = whole_milliseconds(now.saturating_duration_since(self.start));
+        (elapsed / whole_milliseconds(self.width).max(1)) & u64::from(u32::MAX)
     }
 
     fn bucket(&self, tick: u64) -> Option<&AtomicU64> {

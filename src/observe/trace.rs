@@ -7,7 +7,6 @@
 //! denials. Records hold names, verdicts, sizes, digests and times. Content is kept apart, masked,
 //! and only where the config or an operator asks for it.
 
-mod clock;
 mod filter;
 mod histogram;
 mod in_flight;

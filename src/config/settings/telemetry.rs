@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::config::{schema::scalars::BaseUrlSchema, secret::Secret};
+use crate::config::{
+    schema::scalars::BaseUrlSchema,
+    secret::{Secret, header_map},
+};
 
 /// Logs of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -82,11 +85,7 @@ pub struct OtlpSettings {
 impl OtlpSettings {
     /// Returns the headers to send, marked as sensitive.
     pub fn header_map(&self) -> HeaderMap {
-        let headers = self.headers.iter();
-        let pairs = headers.filter_map(|(name, secret)| {
-            Some((HeaderName::try_from(name).ok()?, secret.header_value()?))
-        });
-        pairs.collect()
+        header_map(&self.headers)
     }
 }
 

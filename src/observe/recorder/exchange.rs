@@ -9,7 +9,10 @@ use super::{
     asked_hooks::AskedHooks,
     event::{ExchangeAction, ExchangeEnd, ExchangeEvent},
 };
-use crate::event::{Caller, Context, Trace};
+use crate::{
+    event::{Caller, Context, Trace},
+    timestamp::whole_microseconds,
+};
 
 /// The summary of one request so far.
 #[derive(Debug)]
@@ -92,8 +95,7 @@ impl Exchange {
 
     /// Returns the microseconds from the begin to a time.
     pub fn micros_at(&self, time: Instant) -> u32 {
-        let since = time.saturating_duration_since(self.started);
-        u32::try_from(since.as_micros()).unwrap_or(u32::MAX)
+        whole_microseconds(time.saturating_duration_since(self.started))
     }
 
     pub(super) fn apply(&mut self, event: &ExchangeEvent<'_>) {

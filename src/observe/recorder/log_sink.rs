@@ -1,7 +1,10 @@
 //! Log lines of requests.
 
 use super::{event::ExchangeEvent, exchange::Exchange, sink::Sink};
-use crate::event::{Diagnostic, EventName, HookRun, HookStatus};
+use crate::{
+    event::{Diagnostic, EventName, HookRun, HookStatus},
+    timestamp::whole_milliseconds,
+};
 
 /// Writes a log line for each event that operators look for.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +67,7 @@ fn log_exchange(exchange: &Exchange) {
         action = exchange.action.as_str(),
         chunks = exchange.chunks,
         ended = exchange.end.as_str(),
-        duration_ms = u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
+        duration_ms = whole_milliseconds(exchange.elapsed),
         "exchange finished"
     );
 }
@@ -79,7 +82,7 @@ fn log_hook(request_id: &str, event: EventName, run: &HookRun) {
             .map(|diagnostic| diagnostic.code.as_str());
         codes.collect::<Vec<_>>().join(",")
     };
-    let duration_ms = u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX);
+    let duration_ms = whole_milliseconds(run.elapsed);
     let (hook, event, status) = (run.name.as_str(), event.as_str(), run.status().as_str());
     if run.status() == HookStatus::Failed {
         tracing::warn!(

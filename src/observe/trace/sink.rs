@@ -20,7 +20,6 @@ use crate::{
             SinkNeed,
         },
         trace::{
-            clock,
             record::{
                 CallDetail, CallRecord, RecordKind, SessionMatch, TracedTokens,
                 document_diff::DocumentDiff,
@@ -30,7 +29,7 @@ use crate::{
         },
         truncated,
     },
-    timestamp::milliseconds,
+    timestamp::{milliseconds, whole_microseconds},
 };
 
 /// Bytes of one record. Further details are dropped and counted.
@@ -167,7 +166,7 @@ impl TraceSink {
             RecordKind::Event => Duration::from_micros(exchange.micros_now().into()),
         };
         let now = SystemTime::now();
-        let end_us = clock::micros(elapsed);
+        let end_us = whole_microseconds(elapsed);
         let detail = self.take_detail(end_us);
         let action = match self.kind {
             RecordKind::Call => exchange.action,
@@ -282,7 +281,7 @@ impl Sink for TraceSink {
                 self.add_observed_tools(run);
                 let now_us = exchange.micros_now();
                 if let Some(call) = self.call(0) {
-                    call.add_hook_time(now_us, clock::micros(run.elapsed));
+                    call.add_hook_time(now_us, whole_microseconds(run.elapsed));
                 }
             }
             ExchangeEvent::EventDecided(decision) => self.decided(exchange, decision),

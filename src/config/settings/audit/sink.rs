@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, header};
 use schemars::JsonSchema;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::config::{
     schema::scalars::{CountSchema, HookUrlSchema},
-    secret::Secret,
+    secret::{Secret, header_map},
     units::{DurationText, Size},
 };
 
@@ -185,10 +185,9 @@ impl AuditSinkSettings {
             let value = Secret::from(format!("{scheme} {}", token.expose_secret()));
             Some((header::AUTHORIZATION, value.header_value()?))
         });
-        let headers = self.headers.iter().filter_map(|(name, secret)| {
-            Some((HeaderName::try_from(name).ok()?, secret.header_value()?))
-        });
-        headers.chain(token).collect()
+        let mut headers = header_map(&self.headers);
+        headers.extend(token);
+        headers
     }
 }
 

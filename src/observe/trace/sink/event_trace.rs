@@ -7,7 +7,6 @@ use crate::{
     observe::{
         recorder::{EventDecision, Exchange, ExchangeEvent},
         trace::{
-            clock,
             record::{
                 RecordKind,
                 output_fields::OutputFields,
@@ -20,6 +19,7 @@ use crate::{
         },
         truncated,
     },
+    timestamp::whole_microseconds,
 };
 
 /// Bytes of a subject that are kept.
@@ -128,7 +128,7 @@ impl TraceSink {
         let diagnostics = run.result.diagnostics.iter();
         RunDetail {
             status: run.status(),
-            duration_us: clock::micros(run.elapsed),
+            duration_us: whole_microseconds(run.elapsed),
             runs: times,
             action: run.action,
             would: run.would_on_calls(),

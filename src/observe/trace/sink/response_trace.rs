@@ -5,7 +5,6 @@ use crate::{
     observe::{
         recorder::{ChunkFacts, EventDecision, Exchange, ExchangeEvent},
         trace::{
-            clock,
             record::{
                 CallDetail,
                 chunk_strip::{ChunkSpan, ChunkStrip},
@@ -15,6 +14,7 @@ use crate::{
         },
         truncated,
     },
+    timestamp::whole_microseconds,
 };
 
 /// Tools in one of the lists of a call.
@@ -35,7 +35,7 @@ impl TraceSink {
                     self.count_equal_runs(run, *times);
                     self.add_chunk_runs(run, *times);
                     if let Some(call) = &mut self.call {
-                        call.detail.times.hooks_us += u64::from(clock::micros(run.elapsed));
+                        call.detail.times.hooks_us += u64::from(whole_microseconds(run.elapsed));
                     }
                 }
                 if let Some(event) = self.call.as_mut().and_then(|call| call.chunk_event()) {
