@@ -168,6 +168,9 @@ impl ApiError {
         let mut response = (status, content_type, body).into_response();
         self.insert_headers(response.headers_mut(), dialect);
         response
+            .extensions_mut()
+            .insert(BodyErrorReason(self.reason));
+        response
     }
 
     /// Returns the seconds after which a client may retry, rounded up: a client that
@@ -207,6 +210,10 @@ impl ApiError {
         }
     }
 }
+
+/// Reason of the error in the body of a response, which has it in its extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyErrorReason(pub ErrorReason);
 
 /// Stores the error in the response's extensions. The middleware renders it, because
 /// only there the request id is known.

@@ -2,12 +2,13 @@
 
 use std::{
     path::Path,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use chained_log::{ChainHead, Log, OpenError};
 use thiserror::Error;
+use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -15,6 +16,7 @@ use super::{
     http_sink::SinkEndpoint,
     open_log::{OpenLog, OpenLogs, write_options},
     otlp::{self, RecordExporter},
+    rate_limit::{Admission, RecordRateLimiter, WINDOW},
     record::{AuditRecord, RejectionRecord, TextDigest},
 };
 use crate::{
@@ -165,22 +167,37 @@ impl AuditLog {
     }
 
     /// Queues the record of a rejected request, subject to a rate limit.
-    pub fn append_rejection(&self, mut record: RejectionRecord) {
-        let limiter = match (&self.file, &self.exporter) {
-            (Some(file), _) => &file.log.rejected_requests,
-            (None, Some(exporter)) => &exporter.rejected_requests,
-            (None, None) => return,
-        };
-        let Some(requests) = limiter.admit(Instant::now()) else {
+    pub fn append_rejection(self: &Arc<Self>, mut record: RejectionRecord) {
+        let Some(limiter) = self.rejected_requests() else {
             return;
         };
-        if requests > 0 {
-            self.append(&AuditRecord::Suppressed { requests });
+        match limiter.admit(Instant::now()) {
+            Admission::Admitted { suppressed_before } => self.append_suppressed(suppressed_before),
+            Admission::Suppressed { is_first } => {
+                if is_first {
+                    tokio::spawn(report_suppressed(Arc::downgrade(self)));
+                }
+                return;
+            }
         }
         if !self.stores_content() {
             record.path.text = None;
         }
         self.append(&AuditRecord::Rejected(Box::new(record)));
+    }
+
+    fn rejected_requests(&self) -> Option<&RecordRateLimiter> {
+        match (&self.file, &self.exporter) {
+            (Some(file), _) => Some(&file.log.rejected_requests),
+            (None, Some(exporter)) => Some(&exporter.rejected_requests),
+            (None, None) => None,
+        }
+    }
+
+    fn append_suppressed(&self, requests: u64) {
+        if requests > 0 {
+            self.append(&AuditRecord::Suppressed { requests });
+        }
     }
 
     /// Returns the current position, for a commit of all records from here on.
@@ -261,5 +278,15 @@ impl AuditLog {
     fn durable_log(&self) -> Option<&Log> {
         let file = self.file.as_ref()?;
         (file.settings.mode == AuditMode::Durable).then_some(&file.log.file)
+    }
+}
+
+/// Reports suppressed records once their window is over, unless a later record does.
+async fn report_suppressed(log: Weak<AuditLog>) {
+    sleep(WINDOW).await;
+    if let Some(log) = log.upgrade()
+        && let Some(limiter) = log.rejected_requests()
+    {
+        log.append_suppressed(limiter.take_suppressed());
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::mutex::Mutex;
 
 const MAX_RECORDS_PER_WINDOW: u64 = 100;
-const WINDOW: Duration = Duration::from_secs(1);
+pub(super) const WINDOW: Duration = Duration::from_secs(1);
 
 /// Admits a number of records per window and counts the others.
 #[derive(Debug, Default)]
@@ -21,10 +21,18 @@ struct Window {
     suppressed: u64,
 }
 
+/// Decision about one record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It is written, after the number of those suppressed before it, unless that is reported.
+    Admitted { suppressed_before: u64 },
+    /// It is counted. The first one since the last report has it reported.
+    Suppressed { is_first: bool },
+}
+
 impl RecordRateLimiter {
-    /// Admits a record about one more rejected request, and returns the number of those
-    /// suppressed before it that was not reported yet. `None`: it is suppressed, too.
-    pub(super) fn admit(&self, now: Instant) -> Option<u64> {
+    /// Decides about a record of one more rejected request.
+    pub(super) fn admit(&self, now: Instant) -> Admission {
         let mut window = self.window.lock();
         let mut suppressed_before = 0;
         let is_open = |start| now.saturating_duration_since(start) < WINDOW;
@@ -37,10 +45,12 @@ impl RecordRateLimiter {
         }
         if window.admitted == MAX_RECORDS_PER_WINDOW {
             window.suppressed += 1;
-            return None;
+            return Admission::Suppressed {
+                is_first: window.suppressed == 1,
+            };
         }
         window.admitted += 1;
-        Some(suppressed_before)
+        Admission::Admitted { suppressed_before }
     }
 
     /// Returns and resets the number of suppressed records that was not reported yet.
@@ -58,11 +68,15 @@ mod tests {
         let (limiter, now) = (RecordRateLimiter::default(), Instant::now());
 
         let requests = 0..MAX_RECORDS_PER_WINDOW + 7;
-        let admitted = requests.filter_map(|_| limiter.admit(now)).count();
+        let decisions: Vec<_> = requests.map(|_| limiter.admit(now)).collect();
         let next = limiter.admit(now + WINDOW);
 
-        assert_eq!(admitted as u64, MAX_RECORDS_PER_WINDOW);
-        assert_eq!(next, Some(7));
+        let admitted = |suppressed_before| Admission::Admitted { suppressed_before };
+        let count = |wanted| decisions.iter().filter(|found| **found == wanted).count();
+        assert_eq!(count(admitted(0)) as u64, MAX_RECORDS_PER_WINDOW);
+        assert_eq!(count(Admission::Suppressed { is_first: true }), 1);
+        assert_eq!(count(Admission::Suppressed { is_first: false }), 6);
+        assert_eq!(next, admitted(7));
         assert_eq!(limiter.take_suppressed(), 0);
     }
 }

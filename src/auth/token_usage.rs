@@ -47,7 +47,8 @@ pub struct UsageReader {
 #[derive(Debug, Clone, Copy)]
 struct Transferred {
     request_bytes: u64,
-    response_bytes: u64,
+    /// `None` if it holds no text of a model.
+    response_bytes: Option<u64>,
     /// Number of server-sent events, which hold about one token each.
     events: u64,
 }
@@ -65,11 +66,12 @@ impl UsageReader {
     }
 
     /// Marks that a model was called with a request of this size. From then on, dropping
-    /// the reader without a reported usage charges the estimate.
-    pub fn start(&mut self, request_bytes: usize) {
+    /// the reader without a reported usage charges the estimate. It is that of the request
+    /// alone if the model writes no text.
+    pub fn start(&mut self, request_bytes: usize, writes_text: bool) {
         self.transferred = Some(Transferred {
             request_bytes: request_bytes as u64,
-            response_bytes: 0,
+            response_bytes: writes_text.then_some(0),
             events: 0,
         });
     }
@@ -82,7 +84,8 @@ impl UsageReader {
     /// Reads the next chunk.
     pub fn read(&mut self, chunk: &[u8]) {
         if let Some(transferred) = &mut self.transferred {
-            transferred.response_bytes += chunk.len() as u64;
+            let response_bytes = &mut transferred.response_bytes;
+            *response_bytes = response_bytes.map(|bytes| bytes + chunk.len() as u64);
             transferred.events += memmem::find_iter(chunk, b"data:").count() as u64;
         }
         // The tail and the start of the chunk contain every number that was cut.
@@ -125,7 +128,10 @@ impl Transferred {
     fn estimate(self) -> u64 {
         let tokens = |bytes: u64| bytes.div_ceil(BYTES_PER_TOKEN);
         match self.events {
-            0 => tokens(self.request_bytes.saturating_add(self.response_bytes)),
+            0 => {
+                let response_bytes = self.response_bytes.unwrap_or_default();
+                tokens(self.request_bytes.saturating_add(response_bytes))
+            }
             events => tokens(self.request_bytes).saturating_add(events),
         }
     }
@@ -210,7 +216,7 @@ mod tests {
             let mut reader = UsageReader::new(move |tokens| {
                 sink.fetch_add(tokens, Ordering::Relaxed);
             });
-            reader.start(request_bytes);
+            reader.start(request_bytes, true);
             reader.read(response);
             drop(reader);
             spent.load(Ordering::Relaxed)

@@ -39,14 +39,14 @@ enum AuditCommand {
     /// Verify the hash chain, including rotated files, and report the first invalid line
     #[command(after_help = "Examples:
   hookgate audit verify decisions.jsonl
-  hookgate audit verify decisions.jsonl --contains 5d41402a…
+  hookgate audit verify decisions.jsonl --contains \"$(cat last-hash)\"
   jq -c '.[]' copy.json | hookgate audit verify --stdin")]
     Verify {
         /// Path of the audit log
         #[arg(required_unless_present = "stdin")]
         path: Option<PathBuf>,
         /// Hash of a line that must exist, noted elsewhere to detect a truncated log
-        #[arg(long, value_name = "HASH")]
+        #[arg(long, value_name = "HASH", value_parser = verify::parse_hash)]
         contains: Option<String>,
         /// Verify a copy: lines from standard input, in any order, from whichever line
         #[arg(long, conflicts_with_all = ["path", "contains"])]

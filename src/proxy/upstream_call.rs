@@ -147,10 +147,10 @@ pub(super) async fn send(
         let answer = call_upstream(context, outgoing, &record_target).await?;
         return Ok(exchange_events::record_upstream(&context.recorder, answer));
     };
-    if call.operation.generates() {
+    if call.operation.generates() || call.operation.embeds() {
         let length = body.map(Bytes::len);
         let length = length.or_else(|| content_length(&context.head.headers));
-        usage.start(length.unwrap_or_default());
+        usage.start(length.unwrap_or_default(), call.operation.generates());
     }
     let sent = call_upstream(context, outgoing, &record_target).await;
     let answer = sent.inspect_err(|_| usage.cancel())?;

@@ -17,7 +17,7 @@ use crate::{
     api::events,
     auth::Identity,
     dialect::{self, RequestLine},
-    error::{ApiError, ErrorReason},
+    error::{ApiError, BodyErrorReason, ErrorReason},
     middleware::{
         InFlightGuard, ListenerKind, RejectedRequest, RequestId, RequestKind, authenticate,
         check_origin, panic_response, render_error,
@@ -68,10 +68,6 @@ impl MiddlewareStack {
             Ok(Err(response)) => (response, None),
             Err(panic) => (panic_response(&*panic), None),
         };
-        if let Some(error) = response.extensions().get::<ApiError>() {
-            let metrics = &self.app.resources.metrics;
-            metrics.record_error(error.reason().as_str());
-        }
         if let Some((audit, rejected)) = rejected {
             rejected.record(&audit, ListenerKind::Agents, &id, &response);
         }
@@ -84,6 +80,9 @@ impl MiddlewareStack {
             })
         };
         let mut response = render_error(response, &id, dialect);
+        if let Some(BodyErrorReason(reason)) = response.extensions().get() {
+            self.app.resources.metrics.record_error(reason.as_str());
+        }
         if is_event {
             let nosniff = HeaderValue::from_static("nosniff");
             let headers = response.headers_mut();

@@ -29,6 +29,8 @@ async fn assert_always_refused(upstream: &Upstream, config: &str, status: u16, r
             let answer = gate.agent().post(path, body()).await;
             assert_refused(&answer, status, reason);
         }
+        let errors = format!("hookgate_errors_total{{reason=\"{reason}\"}}");
+        assert_eq!(gate.operator().metric(&errors).await, 2, "{reason} {hooks}");
     }
 }
 

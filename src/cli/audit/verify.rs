@@ -7,6 +7,19 @@ use serde_json::Value;
 
 use crate::cli::{failure::Failure, output::print};
 
+/// Digits of a line's hash (SHA-256).
+const HASH_DIGITS: usize = 64;
+
+/// Reads the hash of a line, of which each digit counts.
+pub(super) fn parse_hash(text: &str) -> Result<String, String> {
+    let is_hash = text.len() == HASH_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hash {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(format!("must have {HASH_DIGITS} hexadecimal digits"))
+    }
+}
+
 /// Verifies the hash chain, and that a line has the hash `contains`.
 pub(super) fn verify_files(path: &Path, contains: Option<&str>) -> Result<(), Failure> {
     let verified = chained_log::verify(path)?;

@@ -127,7 +127,13 @@ impl Loader {
         let text = match &self.stored {
             Some(stored) => {
                 let text = stored.get(path, &self.directory);
-                text.ok_or(io::ErrorKind::NotFound)?.to_owned()
+                let missing = || {
+                    io::Error::new(
+                        io::ErrorKind::NotFound,
+                        "it was not stored or sent with the config",
+                    )
+                };
+                text.ok_or_else(missing)?.to_owned()
             }
             None => regular_file::read_text(path, MAX_FILE_BYTES)?,
         };

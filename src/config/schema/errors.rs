@@ -110,6 +110,7 @@ impl SchemaError<'_> {
         let expected = expected(node);
         let secret = node.and_then(|node| node.get("writeOnly")).is_some();
         let is_type_error = matches!(self.error.kind(), ValidationErrorKind::Type { .. });
+        let wants_integer = node.and_then(|node| node.get("type")) == Some(&"integer".into());
         // Unquoted `yes` is text in YAML 1.2.
         let is_switch = node.and_then(|node| node.get("type")) == Some(&"boolean".into());
         let shows_text = !is_type_error || is_switch;
@@ -121,7 +122,9 @@ impl SchemaError<'_> {
             Value::String(text) if text.is_empty() => format!("{expected}, but it is empty"),
             Value::String(text) if shows_text => format!("{expected}, not `{text}`"),
             Value::String(_) => format!("{expected}, not text"),
-            Value::Number(number) if !is_type_error => format!("{expected}, not `{number}`"),
+            Value::Number(number) if !is_type_error || wants_integer => {
+                format!("{expected}, not `{number}`")
+            }
             Value::Number(_) => format!("{expected}, not a number"),
             Value::Array(items) if items.is_empty() && !is_type_error => {
                 format!("{expected}, but it is empty")

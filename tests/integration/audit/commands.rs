@@ -32,6 +32,11 @@ async fn verify_reports_truncation_and_names_the_first_broken_line() {
     let last = out.trim_end().rsplit(' ').next().unwrap();
     let with_known_hash = ["audit", "verify", "audit.jsonl", "--contains", last];
     assert_eq!(run(&with_known_hash, folder.path()).0, 0);
+    let (upper, cut) = (last.to_uppercase(), &last[..8]);
+    for (hash, code) in [(upper.as_str(), 0), (cut, 2)] {
+        let verify = ["audit", "verify", "audit.jsonl", "--contains", hash];
+        assert_eq!(run(&verify, folder.path()).0, code, "{hash}");
+    }
 
     // A truncated log is found by a hash that was stored before.
     let file = folder.path().join("audit.jsonl");

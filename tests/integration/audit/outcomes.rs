@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -163,6 +164,30 @@ async fn a_rate_limited_caller_is_logged() {
     ] {
         assert!(log_line.contains(part), "{log_line}");
     }
+}
+
+#[tokio::test]
+async fn suppressed_rejections_are_counted_in_the_log_without_a_later_one() {
+    let upstream = Upstream::mock().await;
+    let (served, agent, folder) = serve(&upstream, "");
+    let requests = 400;
+    let path = folder.path().join("audit.jsonl");
+    let suppressed = |lines: &[Value]| {
+        let lines = lines.iter().filter(|line| line["kind"] == "suppressed");
+        lines
+            .filter_map(|line| line["requests"].as_u64())
+            .sum::<u64>()
+    };
+
+    join_all((0..requests).map(|_| agent.get("/v9/x"))).await;
+    eventually("no line", TEST_TIMEOUT, || {
+        suppressed(&decision_log(&path)) > 0
+    })
+    .await;
+
+    let (_, lines) = stop(served, &folder).await;
+    let rejected = lines.iter().filter(|line| line["kind"] == "rejected");
+    assert_eq!(rejected.count() as u64 + suppressed(&lines), requests);
 }
 
 #[tokio::test]

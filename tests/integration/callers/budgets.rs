@@ -120,6 +120,27 @@ async fn each_retry_of_an_answer_counts_against_the_token_quota() {
 }
 
 #[tokio::test]
+async fn an_embedding_without_a_count_costs_an_estimate_of_its_request() {
+    let values = json!({ "embedding": { "values": vec![0.5; 500] } }).to_string();
+    let upstream = Upstream::with(move |_| respond(200, "application/json", values.clone())).await;
+    let content = json!({ "parts": [{ "text": "word ".repeat(80) }] });
+    let body = json!({ "content": content }).to_string();
+    let hooks = "policies: [{ policy: redact }]\n";
+
+    for more in ["", hooks] {
+        let config = auth(&[("team-a", ", tokens_per_day: 150")]) + more;
+        let gate = TestGateway::start(&upstream, &config).await;
+        let embed = || agent(&gate, "team-a").post("/v1beta/models/m:embedContent", body.clone());
+        assert_eq!((embed().await.status, embed().await.status), (200, 200));
+        assert_refused(&embed().await, 429, "TOKEN_QUOTA_EXCEEDED");
+        let spent = 2 * body.len().div_ceil(4);
+        let line = format!("hookgate_caller_tokens_total{{caller=\"team-a\"}} {spent}\n");
+        let metrics = gate.operator().get("/metrics").await;
+        assert!(metrics.text().contains(&line), "{}", metrics.text());
+    }
+}
+
+#[tokio::test]
 async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
     // Sends part of an answer or nothing, then stalls until the agent disconnects.
     let upstream = Upstream::raw(async |asked, mut socket| {

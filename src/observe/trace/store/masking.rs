@@ -18,7 +18,7 @@ pub struct MaskedBody {
     /// Body with labels in the place of secrets; a string if it is no JSON. Absent if it was
     /// too large.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub body: Option<Box<RawValue>>,
     /// Size of the whole body in bytes.
     pub bytes: u64,
