@@ -28,7 +28,7 @@ pub use self::{
     hook_protocol::Protocol,
     process_output::{ProcessExit, ProcessOutput},
     tool_arguments::ShownArguments,
-    tool_names::{ToolAliases, ToolFamily, ToolKind, ToolNameOverride, ToolNames},
+    tool_names::{ArgumentNames, ToolAliases, ToolFamily, ToolKind, ToolNameOverride, ToolNames},
 };
 
 /// All protocols; the first is the default.

@@ -189,6 +189,9 @@ impl EventVisitor for ReportedEvent {
                 None => cause,
             })
         })?;
+        if let Some(problem) = event.invalid_subject() {
+            return Err(bad_event(problem));
+        }
         let explain = self.is_explained.then(|| ExplainInput {
             session: self.context.session_id.clone(),
             body: self.body,

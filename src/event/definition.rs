@@ -23,6 +23,19 @@ pub trait EventDefinition: Serialize + DeserializeOwned + Send + Sync + Sized + 
         MatcherSubject::None
     }
 
+    /// Returns why no agent reports an event with this subject; `None` if one does.
+    fn invalid_subject(&self) -> Option<String> {
+        match (self.subject(), Self::SUBJECTS) {
+            (MatcherSubject::Tool(""), _) => Some("`tool_name` must not be empty".to_owned()),
+            (MatcherSubject::Keyword(word), SubjectKind::Keywords { field, words })
+                if !words.contains(&word) =>
+            {
+                Some(format!("`{field}` must be one of {}", words.join(", ")))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the toolset of the event's tool, which matchers are compared with, too.
     fn toolset(&self) -> Option<&str> {
         None
@@ -81,5 +94,10 @@ pub enum SubjectKind {
     /// Names of any tools.
     Tools,
     /// One of these keywords.
-    Keywords(&'static [&'static str]),
+    Keywords {
+        /// Field of the event that has the keyword.
+        field: &'static str,
+        /// Keywords of all agents.
+        words: &'static [&'static str],
+    },
 }

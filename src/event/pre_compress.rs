@@ -16,7 +16,10 @@ pub struct PreCompress {
 
 impl EventDefinition for PreCompress {
     const HONOURS: &'static [OutputPart] = &[OutputPart::SystemMessage, OutputPart::SuppressOutput];
-    const SUBJECTS: SubjectKind = SubjectKind::Keywords(&["manual", "auto"]);
+    const SUBJECTS: SubjectKind = SubjectKind::Keywords {
+        field: "trigger",
+        words: &["manual", "auto"],
+    };
     /// Advisory event without effect.
     type Verdict = Option<()>;
 

@@ -16,15 +16,18 @@ pub struct SessionEnd {
 
 impl EventDefinition for SessionEnd {
     const HONOURS: &'static [OutputPart] = &[OutputPart::SystemMessage, OutputPart::SuppressOutput];
-    const SUBJECTS: SubjectKind = SubjectKind::Keywords(&[
-        "exit",
-        "clear",
-        "logout",
-        "prompt_input_exit",
-        "other",
-        "resume",
-        "bypass_permissions_disabled",
-    ]);
+    const SUBJECTS: SubjectKind = SubjectKind::Keywords {
+        field: "reason",
+        words: &[
+            "exit",
+            "clear",
+            "logout",
+            "prompt_input_exit",
+            "other",
+            "resume",
+            "bypass_permissions_disabled",
+        ],
+    };
     /// Advisory event without effect.
     type Verdict = Option<()>;
 

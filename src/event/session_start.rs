@@ -20,8 +20,10 @@ impl EventDefinition for SessionStart {
         OutputPart::SuppressOutput,
         OutputPart::AdditionalContext,
     ];
-    const SUBJECTS: SubjectKind =
-        SubjectKind::Keywords(&["startup", "resume", "clear", "compress", "compact", "fork"]);
+    const SUBJECTS: SubjectKind = SubjectKind::Keywords {
+        field: "source",
+        words: &["startup", "resume", "clear", "compress", "compact", "fork"],
+    };
     /// Rendered context for every model call of the session.
     type Verdict = Option<String>;
 

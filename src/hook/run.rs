@@ -167,12 +167,8 @@ async fn call<E: EventKind>(
     let shown = ShownEvent::new(hook, event);
     let seen = shown.event.as_ref().unwrap_or(event);
     hook.protocol.interpret(&mut result, seen.as_event());
-    let specific = &mut result.output.hook_specific_output;
-    if is_live
-        && let Some(arguments) = &shown.arguments
-        && let Some(Value::Object(edit)) = specific.get_mut("tool_input")
-    {
-        arguments.restore(edit);
+    if is_live && let Some(arguments) = &shown.arguments {
+        restore_arguments::<E>(hook, arguments, &mut result);
     }
     if let Some(request) = event.llm_request() {
         if hook.spec.system_messages == SystemMessages::Shown && !request.begins_with_system() {
@@ -187,6 +183,27 @@ async fn call<E: EventKind>(
     };
     finish_run(plan, scope, E::NAME, &mut run);
     run
+}
+
+/// Moves edited arguments to the names of the call. An edit that has no place there is a failure
+/// that denies the call: the agent would run the original.
+fn restore_arguments<E: EventKind>(
+    hook: &Hook,
+    arguments: &ShownArguments,
+    result: &mut HookResult,
+) {
+    let specific = &mut result.output.hook_specific_output;
+    let Some(Value::Object(edit)) = specific.get_mut("tool_input") else {
+        return;
+    };
+    if let Err(name) = arguments.restore(edit)
+        && E::NAME == EventName::BeforeTool
+    {
+        let cause = format!("the argument `{name}` of the call cannot be changed");
+        result.status = HookStatus::Failed;
+        result.diagnostics.push(DiagnosticCode::Failed.with(cause));
+        result.fail_closed(&hook.name);
+    }
 }
 
 /// Completes the diagnostics of a run, and records it.

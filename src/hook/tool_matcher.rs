@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     config::Matcher,
     event::{EventKind, MatcherSubject},
-    protocol::{ShownArguments, ToolAliases, ToolFamily, ToolNames},
+    protocol::{ArgumentNames, ShownArguments, ToolAliases, ToolFamily, ToolNames},
 };
 
 /// A matcher of hooks of one family.
@@ -57,15 +57,21 @@ impl ToolMatcher {
 
     /// Returns the name that hooks receive for the tool `wire`: the first name of the
     /// family that the matcher matches. `None` if hooks receive the call as it is: the tool
-    /// is the family's own, or the matcher is written for the name on the wire.
+    /// is the family's own and has a name that matches, or the matcher is written for the name
+    /// on the wire.
     pub fn shown_name(&self, wire: &str) -> Option<String> {
         let aliases = self.aliases(wire);
+        let matches = |name: &str| self.matcher.is_all() || self.matches_name(name);
         if aliases.has(wire) {
-            // Codex gives its hooks other arguments than its model does.
-            return (self.family == ToolFamily::Codex).then(|| wire.to_owned());
+            if self.family == ToolFamily::Codex {
+                // Codex gives its hooks other arguments than its model does.
+                return Some(wire.to_owned());
+            }
+            if matches(wire) {
+                return None;
+            }
         }
-        let mut names = aliases.names.into_iter();
-        names.find(|name| self.matcher.is_all() || self.matches_name(name))
+        aliases.names.into_iter().find(|name| matches(name))
     }
 
     /// Returns the event of a tool call as the family knows it; `None` if it knows the
@@ -76,10 +82,10 @@ impl ToolMatcher {
         };
         let name = self.shown_name(wire)?;
         let input = event.tool_input()?;
-        let arguments = if self.aliases(wire).has_known_arguments {
-            ShownArguments::new(input)
-        } else {
-            ShownArguments::unchanged(input)
+        let arguments = match self.aliases(wire).arguments {
+            ArgumentNames::Known => ShownArguments::new(input),
+            ArgumentNames::Editor => ShownArguments::of_editor(input),
+            ArgumentNames::Unknown => ShownArguments::unchanged(input),
         };
         Some(ToolView {
             event: event.with_tool(&name, arguments.input.clone())?,
@@ -113,6 +119,7 @@ mod tests {
         assert!(!claude.matches(MatcherSubject::Tool("exec_command")));
         assert_eq!(claude.shown_name("write_file").as_deref(), Some("Write"));
         assert_eq!(claude.shown_name("Write"), None);
+        assert_eq!(claude.shown_name("MultiEdit").as_deref(), Some("Edit"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::{claude_form, codex, tool_result};
-use crate::event::{EventAlias, EventName, Reason};
+use crate::event::{EventAlias, EventName, Reason, SubjectKind};
 
 /// An agent whose hook inputs are translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,9 +111,9 @@ impl AgentReport {
                 "prompt_response": text("last_assistant_message").unwrap_or_default(),
                 "stop_hook_active": self.input.get("stop_hook_active") == Some(&json!(true)),
             }),
-            EventName::SessionStart => json!({ "source": text("source").unwrap_or("startup") }),
-            EventName::SessionEnd => json!({ "reason": text("reason").unwrap_or("other") }),
-            EventName::PreCompress => json!({ "trigger": text("trigger").unwrap_or("auto") }),
+            EventName::SessionStart => json!({ "source": self.keyword("startup") }),
+            EventName::SessionEnd => json!({ "reason": self.keyword("other") }),
+            EventName::PreCompress => json!({ "trigger": self.keyword("auto") }),
             EventName::Notification => json!({
                 "notification_type": text("notification_type").unwrap_or_default(),
                 "message": text("message").unwrap_or_default(),
@@ -123,6 +123,17 @@ impl AgentReport {
                 json!({})
             }
         }
+    }
+
+    /// Returns the keyword that matchers of the event are compared with. One that the gateway
+    /// does not know, as of a later release of the agent, is reported as `default`.
+    fn keyword(&self, default: &'static str) -> &str {
+        let SubjectKind::Keywords { field, words } = self.event.subjects() else {
+            return default;
+        };
+        let keyword = self.input.get(field).and_then(Value::as_str);
+        let known = keyword.filter(|keyword| words.contains(keyword));
+        known.unwrap_or(default)
     }
 
     /// Returns the hook output for the agent. `answer` is that of the events endpoint with

@@ -3,17 +3,32 @@
 
 use serde_json::{Map, Value};
 
-/// Names that hooks know, each with the names in other agents.
+/// Names that hooks know, each with the names in other agents. `commands` and `edits` are lists.
 const FIELDS: &[(&str, &[&str])] = &[
-    ("command", &["cmd", "input", "script"]),
+    (
+        COMMAND,
+        &["cmd", "input", "script", COMMANDS, "patch", "patchText"],
+    ),
     (
         "file_path",
         &["absolute_path", "filePath", "path", "filename"],
     ),
-    ("content", &["contents", "file_text"]),
-    ("old_string", &["oldString", "old_str"]),
-    ("new_string", &["newString", "new_str"]),
+    ("content", &["contents", "file_text", "insert_text"]),
+    (OLD_STRING, &["oldString", "old_str", EDITS]),
+    (
+        NEW_STRING,
+        &["newString", "new_str", "insert_text", "file_text", EDITS],
+    ),
 ];
+
+const COMMAND: &str = "command";
+const COMMANDS: &str = "commands";
+const EDITS: &str = "edits";
+const OLD_STRING: &str = "old_string";
+const NEW_STRING: &str = "new_string";
+
+/// Fields of a patch for one file, as the Responses API has it.
+const OPERATION: [&str; 3] = ["type", "path", "diff"];
 
 /// Shells that run their last argument.
 const SHELLS: [&str; 3] = ["bash", "sh", "zsh"];
@@ -24,17 +39,18 @@ pub struct ShownArguments {
     /// Arguments of the call, and the added fields.
     pub input: Map<String, Value>,
     added: Vec<AddedField>,
+    /// Verb of an editor, which hooks do not see.
+    verb: Option<Value>,
     /// Two arguments that hooks read as one, with different values.
     contradiction: Option<(&'static str, &'static str)>,
 }
 
-/// A field that repeats another one of the call.
+/// A field that repeats others of the call.
 #[derive(Debug, Clone, PartialEq)]
 struct AddedField {
     name: &'static str,
-    source: &'static str,
-    /// Original value of a command that is a list; its last item is the added field.
-    list: Option<Vec<Value>>,
+    /// The repeated fields, with their values.
+    sources: Vec<(&'static str, Value)>,
 }
 
 impl ShownArguments {
@@ -43,6 +59,7 @@ impl ShownArguments {
         Self {
             input: original.clone(),
             added: Vec::new(),
+            verb: None,
             contradiction: None,
         }
     }
@@ -59,7 +76,6 @@ impl ShownArguments {
     /// Adds the fields that hooks of other families know.
     pub fn new(original: &Map<String, Value>) -> Self {
         let mut shown = Self::unchanged(original);
-        shown.show_command_list();
         for (name, others) in FIELDS {
             let names = std::iter::once(name).chain(*others);
             let mut given = names.filter_map(|name| {
@@ -72,59 +88,153 @@ impl ShownArguments {
             if let Some((other, _)) = given.find(|(_, other)| *other != value) {
                 shown.contradiction = Some((source, other));
             }
-            if source != *name && value.is_string() {
-                shown.input.insert((*name).to_owned(), value.clone());
-                shown.added.push(AddedField {
-                    name,
-                    source,
-                    list: None,
-                });
+            if let Some(text) = shown_text(name, source, value) {
+                shown.add(name, text, vec![(source, value.clone())]);
             }
         }
+        shown.show_operation(original);
         shown
     }
 
-    /// Shows a command such as `["bash", "-lc", "ls"]` as text.
-    fn show_command_list(&mut self) {
-        let Some(Value::Array(words)) = self.input.get("command") else {
+    /// Shows arguments of an editor, whose `command` is a verb such as `insert`: hooks would read
+    /// it as a patch.
+    pub fn of_editor(original: &Map<String, Value>) -> Self {
+        let mut arguments = original.clone();
+        let verb = arguments.shift_remove(COMMAND);
+        Self {
+            verb,
+            ..Self::new(&arguments)
+        }
+    }
+
+    /// Shows a patch for one file as the text of a patch.
+    fn show_operation(&mut self, original: &Map<String, Value>) {
+        let Some(patch) = patch_of(original) else {
             return;
         };
-        let words = words.clone();
-        let texts: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-        let Some(texts) = texts else { return };
-        let text = match texts.as_slice() {
-            [shell, flag, script] if runs_script(shell, flag) => (*script).to_owned(),
-            words => words.join(" "),
-        };
-        self.input.insert("command".to_owned(), Value::String(text));
-        self.added.push(AddedField {
-            name: "command",
-            source: "command",
-            list: Some(words),
-        });
+        if self
+            .input
+            .get(COMMAND)
+            .is_some_and(|value| !value.is_null())
+        {
+            self.contradiction = Some((COMMAND, "diff"));
+        }
+        let fields = OPERATION.into_iter();
+        let sources = fields.filter_map(|name| Some((name, original.get(name)?.clone())));
+        self.add(COMMAND, patch, sources.collect());
+    }
+
+    fn add(&mut self, name: &'static str, text: String, sources: Vec<(&'static str, Value)>) {
+        self.input.insert(name.to_owned(), Value::String(text));
+        self.added.push(AddedField { name, sources });
     }
 
     /// Moves the values of added fields in a hook's `edit` back to the fields of the
     /// call.
-    pub fn restore(&self, edit: &mut Map<String, Value>) {
+    ///
+    /// # Errors
+    ///
+    /// The name of a changed field that has no field of its own in the call.
+    pub fn restore(&self, edit: &mut Map<String, Value>) -> Result<(), &'static str> {
         for field in &self.added {
             let Some(value) = edit.get(field.name).cloned() else {
                 continue;
             };
             let is_changed = self.input.get(field.name) != Some(&value);
-            if field.name != field.source {
+            let is_source = |(source, _): &(&str, Value)| *source == field.name;
+            if is_changed || !field.sources.iter().any(is_source) {
                 edit.shift_remove(field.name);
             }
-            let restored = match &field.list {
-                None => value,
-                Some(words) if !is_changed => Value::Array(words.clone()),
-                Some(words) => changed_list(words, value),
-            };
-            if is_changed || field.list.is_some() || !edit.contains_key(field.source) {
-                edit.insert(field.source.to_owned(), restored);
+            if is_changed {
+                let (source, changed) = field.changed(value).ok_or(field.name)?;
+                edit.insert(source.to_owned(), changed);
+                continue;
+            }
+            for (source, original) in &field.sources {
+                if *source == field.name || !edit.contains_key(*source) {
+                    edit.insert((*source).to_owned(), original.clone());
+                }
             }
         }
+        let Some(verb) = &self.verb else {
+            return Ok(());
+        };
+        match edit.insert(COMMAND.to_owned(), verb.clone()) {
+            Some(other) if other != *verb => Err(COMMAND),
+            Some(_) | None => Ok(()),
+        }
     }
+}
+
+impl AddedField {
+    /// Returns the field of the call that a change belongs to, with its new value. `None` if the
+    /// text comes from several places.
+    fn changed(&self, value: Value) -> Option<(&'static str, Value)> {
+        let [(source, original)] = self.sources.as_slice() else {
+            return None;
+        };
+        let changed = match (*source, original) {
+            (EDITS, _) => return None,
+            (COMMANDS, Value::Array(_)) => Value::Array(vec![value]),
+            (_, Value::Array(words)) => changed_list(words, value),
+            _ => value,
+        };
+        Some((source, changed))
+    }
+}
+
+/// Returns the text that hooks read under `name` for the field `source`; `None` if they find it
+/// there already, or it has no text.
+fn shown_text(name: &str, source: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => (source != name).then(|| text.clone()),
+        Value::Array(edits) if source == EDITS => text_of_edits(name, edits),
+        Value::Array(commands) if source == COMMANDS => {
+            let lines = commands.iter().map(|command| match command {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            });
+            Some(lines.collect::<Vec<_>>().join("\n"))
+        }
+        Value::Array(words) if name == COMMAND => {
+            let texts: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+            Some(match texts?.as_slice() {
+                [shell, flag, script] if runs_script(shell, flag) => (*script).to_owned(),
+                words => words.join(" "),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the texts that a list of edits has under `name`, one in each line.
+fn text_of_edits(name: &str, edits: &[Value]) -> Option<String> {
+    let (_, others) = FIELDS.iter().find(|(field, _)| *field == name)?;
+    let names = || std::iter::once(name).chain(others.iter().copied());
+    let texts = edits
+        .iter()
+        .flat_map(|edit| names().filter_map(|name| edit.get(name)?.as_str()));
+    let texts: Vec<&str> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// Returns the text of a patch for one file.
+fn patch_of(arguments: &Map<String, Value>) -> Option<String> {
+    let text = |name: &str| arguments.get(name)?.as_str();
+    let change = match text("type")? {
+        "create_file" => "Add",
+        "update_file" => "Update",
+        "delete_file" => "Delete",
+        _ => return None,
+    };
+    let (path, diff) = (text("path")?, text("diff").unwrap_or_default());
+    let mut lines = vec![
+        "*** Begin Patch".to_owned(),
+        format!("*** {change} File: {path}"),
+    ];
+    lines.extend((!diff.is_empty()).then(|| diff.to_owned()));
+    lines.push("*** End Patch".to_owned());
+    Some(lines.join("\n"))
 }
 
 /// Returns the list that runs a changed command.
@@ -157,7 +267,7 @@ mod tests {
         let arguments = ShownArguments::new(&object(original));
         assert_eq!(&Value::Object(arguments.input.clone()), shown);
         let mut edit = object(edit);
-        arguments.restore(&mut edit);
+        arguments.restore(&mut edit).unwrap();
         assert_eq!(&Value::Object(edit), restored);
     }
 
@@ -197,6 +307,33 @@ mod tests {
             json!({ "command": "pwd" }),
             &edited,
         );
+    }
+
+    #[test]
+    fn commands_are_one_text_and_an_edit_is_the_only_command() {
+        let original = json!({ "commands": ["a", "b"], "timeout_ms": 1 });
+        let shown = json!({ "commands": ["a", "b"], "timeout_ms": 1, "command": "a\nb" });
+        let edited = json!({ "commands": ["c"] });
+        check(original.clone(), &shown, json!({ "command": "c" }), &edited);
+        let kept = json!({ "timeout_ms": 2, "commands": ["a", "b"] });
+        let edit = json!({ "command": "a\nb", "timeout_ms": 2 });
+        check(original, &shown, edit, &kept);
+    }
+
+    #[test]
+    fn a_text_from_several_places_cannot_be_changed() {
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        let edits = json!({ "edits": [{ "old_str": "a", "new_str": "b" }, { "newString": "c" }] });
+        let patch = json!({ "type": "update_file", "path": "a", "diff": "+b" });
+        let verb = json!({ "command": "insert", "insert_text": "a" });
+        for (arguments, name) in [
+            (ShownArguments::new(&object(edits)), "new_string"),
+            (ShownArguments::new(&object(patch)), "command"),
+            (ShownArguments::of_editor(&object(verb)), "command"),
+        ] {
+            let mut edit = object(json!({ name: "x" }));
+            assert_eq!(arguments.restore(&mut edit), Err(name));
+        }
     }
 
     #[test]

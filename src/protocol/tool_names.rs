@@ -34,6 +34,9 @@ pub struct ToolKind {
     others: &'static [&'static str],
 }
 
+/// Kind of tools with several operations, of which the argument `command` names one.
+const EDITOR: &str = "editor";
+
 /// All known kinds. A name on the wire belongs to one kind.
 ///
 /// Sources: <https://code.claude.com/docs/en/hooks> (Claude Code),
@@ -60,7 +63,14 @@ const TOOLS: &[ToolKind] = &[
         gemini: &["replace", "write_file"],
         claude: &["Edit", "Write", "MultiEdit"],
         codex: &["apply_patch", "Write", "Edit"],
-        others: &["apply_patch", "patch", "str_replace_based_edit_tool"],
+        others: &["apply_patch", "patch"],
+    },
+    ToolKind {
+        name: EDITOR,
+        gemini: &["replace", "write_file"],
+        claude: &["Edit", "Write", "MultiEdit"],
+        codex: &["Edit", "Write", "apply_patch"],
+        others: &["str_replace_based_edit_tool", "str_replace_editor"],
     },
     ToolKind {
         name: "edit",
@@ -178,8 +188,20 @@ pub enum ToolNameOverride {
 pub struct ToolAliases {
     /// The names, the one that hooks usually receive first.
     pub names: Vec<String>,
-    /// True if agents have different names for its arguments, too.
-    pub has_known_arguments: bool,
+    /// Names of its arguments.
+    pub arguments: ArgumentNames,
+}
+
+/// Names that agents have for the arguments of a tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ArgumentNames {
+    /// The tool is no known one.
+    #[default]
+    Unknown,
+    /// Agents have different names.
+    Known,
+    /// As `Known`, and `command` names an operation.
+    Editor,
 }
 
 /// The names of tools, with the overrides of the config.
@@ -224,7 +246,11 @@ impl ToolNames {
         };
         ToolAliases {
             names: aliases,
-            has_known_arguments: known.is_some(),
+            arguments: match known {
+                Some(kind) if kind.name == EDITOR => ArgumentNames::Editor,
+                Some(_) => ArgumentNames::Known,
+                None => ArgumentNames::Unknown,
+            },
         }
     }
 }

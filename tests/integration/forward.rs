@@ -236,6 +236,18 @@ async fn an_event_without_a_counterpart_is_a_failure() {
     assert!(stderr.contains("`PermissionRequest`"), "{stderr}");
 }
 
+#[tokio::test]
+async fn keywords_of_later_releases_of_an_agent_are_reported_as_known_ones() {
+    let upstream = Upstream::mock().await;
+    let config = hook::config(&[("SessionStart", hook::command("seen", "cat > seen.json"))]);
+    let gate = TestGateway::start(&upstream, &config).await;
+    for (source, shown) in [("nap", "startup"), ("fork", "fork")] {
+        let event = json!({ "hook_event_name": "SessionStart", "source": source });
+        assert_eq!(output(&gate, "claude", &event).await, json!({}));
+        assert_eq!(gate.json("seen.json")["source"], shown);
+    }
+}
+
 #[test]
 fn settings_files_for_agents_have_valid_forward_commands() {
     let mut files = 0;

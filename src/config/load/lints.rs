@@ -141,7 +141,7 @@ fn unused_matcher(matcher: &Matcher, event: EventName) -> Option<String> {
         SubjectKind::None => Some(format!(
             "{event} has nothing to match, so the matcher is ignored and the hooks always run"
         )),
-        SubjectKind::Keywords(words) => {
+        SubjectKind::Keywords { words, .. } => {
             let none = !words
                 .iter()
                 .any(|word| matcher.matches(MatcherSubject::Keyword(word)));

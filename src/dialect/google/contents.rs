@@ -11,6 +11,7 @@ use crate::{
             content::{Content, text_content},
             fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
             part::Part,
+            part_text::prompt_texts,
         },
     },
     model::{Message, MessageParts, Role, align},
@@ -43,7 +44,11 @@ impl Contents {
     /// Returns the user's texts after the model's last content. Contents of the model
     /// behind the user's last one are ignored: an agent put them there itself. Introductions
     /// before the first prompt are omitted, unless they are all there is.
-    pub fn new_prompt(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    ///
+    /// Fails if a part is ambiguous.
+    pub fn new_prompt(&self) -> Result<Vec<String>> {
         let is_by_model = |content: &Content| content.role() == Role::Model;
         let last_by_user = self.items.iter().rposition(|content| !is_by_model(content));
         let asked = self.items.get(..=last_by_user.unwrap_or(0));
@@ -56,7 +61,8 @@ impl Contents {
         let mut texts = prompt.iter().filter_map(|part| part.text.as_ref());
         let has_prompt = start == 0 && texts.any(|text| !text.trim().is_empty());
         let asked = if has_prompt { prompt } else { &parts };
-        asked.iter().filter_map(|part| part.text.clone()).collect()
+        let texts = asked.iter().map(|part| prompt_texts(part));
+        Ok(texts.collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Returns every content with what is not text. Thoughts are omitted.

@@ -5,7 +5,10 @@ use serde_json::Value;
 use crate::dialect::{
     document::Document,
     error::Result,
-    google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PRECEDING, SOURCE},
+    google::{
+        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PRECEDING, SOURCE},
+        part::Part,
+    },
     json_strings::edit_field_strings,
     text_edit::TextKind,
 };
@@ -35,6 +38,32 @@ pub const NAME_FIELDS: &[&str] = &[
 
 /// Fields of a block by which calls and results of the model API's own tools refer to each other.
 const BLOCK_IDS: &[&str] = &["id", "tool_use_id"];
+
+/// Fields of a block whose strings are no text of a user.
+const BLOCK_ENUMERATIONS: &[&str] = &["type", "media_type", "cache_control", "file_id"];
+
+/// Returns the texts of a part: its plain text, and those of a block that is neither a text nor
+/// media, such as a document with its title.
+pub fn prompt_texts(part: &Part) -> Result<Vec<String>> {
+    let mut texts: Vec<String> = part.text.iter().cloned().collect();
+    if let Some(block) = part.document.get(&["block"])? {
+        add_block_texts(&block, &mut texts);
+    }
+    Ok(texts)
+}
+
+fn add_block_texts(value: &Value, texts: &mut Vec<String>) {
+    let is_text = |key: &str| !BLOCK_ENUMERATIONS.contains(&key) && !BLOCK_IDS.contains(&key);
+    match value {
+        Value::String(text) => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| add_block_texts(item, texts)),
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(key, _)| is_text(key));
+            fields.for_each(|(_, value)| add_block_texts(value, texts));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => (),
+    }
+}
 
 /// Returns the kind of the texts in a part's field; `None` for opaque fields. Unknown fields
 /// count as speech.

@@ -145,10 +145,28 @@ impl ToolCallKind {
                 let value = arguments.get(key);
                 value.map_or(Ok(()), |value| item.set(&[key], value))
             }),
-            Self::LocalShell | Self::Shell | Self::ApplyPatch | Self::ToolSearch => {
-                item.set(field, arguments)
+            Self::LocalShell | Self::Shell | Self::ApplyPatch => {
+                let mut arguments = arguments.clone();
+                self.add_required(&mut arguments, item)?;
+                item.set(field, &arguments)
             }
+            Self::ToolSearch => item.set(field, arguments),
         }
+    }
+
+    /// Adds the fields of arguments that the API requires, and that no hook needs to return.
+    fn add_required(self, arguments: &mut Value, item: &Document) -> Result<()> {
+        let Value::Object(fields) = arguments else {
+            return Ok(());
+        };
+        let original = item.child(self.inputs())?.unwrap_or_default();
+        if let Some(tag) = original.string(TYPE)? {
+            fields.entry("type").or_insert(tag.into());
+        }
+        if self == Self::LocalShell {
+            fields.entry("env").or_insert_with(|| json!({}));
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use super::start_with_hook;
 use crate::harness::{Answer, TestGateway, Upstream, assert_refused, prompt};
 
 /// Invalid bodies, each with a part of the error response.
-const INVALID: [(&str, &str); 14] = [
+const INVALID: [(&str, &str); 18] = [
     ("{", "BAD_JSON"),
     ("", "BAD_JSON"),
     ("[]", "object"),
@@ -40,6 +40,22 @@ const INVALID: [(&str, &str); 14] = [
     (
         r#"{"hook_event_name":"SessionEnd","reason":null}"#,
         "`reason`",
+    ),
+    (
+        r#"{"hook_event_name":"SessionStart","source":"foo"}"#,
+        "`source` must be one of startup, resume, clear, compress, compact, fork",
+    ),
+    (
+        r#"{"hook_event_name":"SessionEnd","reason":"zz"}"#,
+        "`reason` must be one of exit, ",
+    ),
+    (
+        r#"{"hook_event_name":"PreCompress","trigger":""}"#,
+        "`trigger` must be one of manual, auto",
+    ),
+    (
+        r#"{"hook_event_name":"BeforeTool","tool_name":"","tool_input":{}}"#,
+        "`tool_name`",
     ),
     (
         r#"{"hook_event_name":"Notification","notification_type":"n","message":7}"#,

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::MODEL;
+use crate::families::family::{Family, Part, Turn};
 use crate::harness::{TestGateway, Upstream, prompt};
 
 const GUARD: &str = "
@@ -156,4 +157,58 @@ policies:
     let answer = gateway.agent().generate(MODEL, &prompt("ping")).await;
 
     assert_eq!(answer.header("x-hookgate-action"), "deny");
+}
+
+#[tokio::test]
+async fn documents_and_search_results_in_a_prompt_are_checked() {
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let document = |source: Value| json!({ "type": "document", "source": source });
+    let plain = |data: &str| json!({ "type": "text", "media_type": "text/plain", "data": data });
+    let with = |mut block: Value, key: &str| {
+        block[key] = json!("project aurora");
+        block
+    };
+    let found = json!([text("project aurora")]);
+    for (family, block, is_denied) in [
+        (
+            Family::Anthropic,
+            document(plain("on project aurora")),
+            true,
+        ),
+        (
+            Family::Anthropic,
+            document(json!({ "type": "content", "content": found })),
+            true,
+        ),
+        (Family::Anthropic, with(document(plain("a")), "title"), true),
+        (
+            Family::Anthropic,
+            with(
+                document(json!({ "type": "url", "url": "https://a" })),
+                "context",
+            ),
+            true,
+        ),
+        (
+            Family::Anthropic,
+            json!({ "type": "search_result", "source": "s", "title": "t", "content": found }),
+            true,
+        ),
+        (
+            Family::Chat,
+            json!({ "type": "refusal", "refusal": "project aurora" }),
+            true,
+        ),
+        (Family::Anthropic, document(plain("a")), false),
+    ] {
+        let upstream = family.upstream(vec![vec![Part::text(&["ok"])]]).await;
+        let gateway = family.gateway(&upstream, GUARD).await;
+        let mut request = family.request_with_tools(false, &[], &[Turn::User("sum it up")]);
+        request["messages"][0]["content"] = json!([block, text("sum it up")]);
+
+        let answer = family.post(&gateway, false, request.to_string()).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(upstream.requests().is_empty(), is_denied, "{block}");
+    }
 }

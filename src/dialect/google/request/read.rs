@@ -128,7 +128,7 @@ pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>> {
     }
     let inner = counted_request(call, document)?;
     let contents = read_contents(call, inner.as_ref().unwrap_or(document))?;
-    Ok(contents.new_prompt())
+    contents.new_prompt()
 }
 
 fn embedded_texts(document: &Document) -> Result<Vec<String>> {
