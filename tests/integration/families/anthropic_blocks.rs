@@ -387,3 +387,72 @@ async fn an_error_in_answer_to_a_stream_is_an_event() {
     let events = family::events(&answer);
     assert_eq!(events, [("error".to_owned(), error.to_string())]);
 }
+
+fn tool_reference(name: &str) -> Value {
+    json!({ "type": "tool_reference", "tool_name": name })
+}
+
+/// A request with the tools `look` and `rm`, after searches that found these tools.
+fn searched(found: &[&str]) -> Value {
+    let references: Vec<Value> = found.iter().map(|name| tool_reference(name)).collect();
+    let content =
+        json!({ "type": "tool_search_tool_search_result", "tool_references": references });
+    let mut body = request(&[Turn::User("hi"), Turn::Call("find", "x"), Turn::User("")]);
+    body["messages"][2]["content"] =
+        json!([{ "type": "tool_result", "tool_use_id": "c1", "content": references }]);
+    body["messages"].as_array_mut().unwrap().push(json!({
+        "role": "assistant", "content": [
+            { "type": "server_tool_use", "id": "s", "name": "tool_search_tool_regex", "input": {} },
+            { "type": "tool_search_tool_result", "tool_use_id": "s", "content": content },
+            { "type": "text", "text": "ok" },
+        ],
+    }));
+    body["messages"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "role": "user", "content": "go on" }));
+    body
+}
+
+#[tokio::test]
+async fn references_to_withheld_tools_are_removed() {
+    let selection = hook::tools(&json!({ "mode": "AUTO", "allowedFunctionNames": ["look"] }));
+    let hooks = hook::config(&[("BeforeToolSelection", hook::printing("select", &selection))]);
+    for config in ["policies: [{ policy: tool_guard, deny: [rm] }]\n", &hooks] {
+        for (found, left) in [
+            (&["look", "rm"][..], json!([tool_reference("look")])),
+            (
+                &["rm"],
+                json!([{ "type": "text", "text": "No tools found" }]),
+            ),
+        ] {
+            let body = searched(found);
+            let sent = forwarded(config, "/v1/messages", &body).await;
+            let found = &sent["messages"][2]["content"][0]["content"];
+            assert_eq!(*found, left);
+            let hosted = &sent["messages"][3]["content"][1]["content"]["tool_references"];
+            assert_eq!(
+                hosted.to_string().contains("look"),
+                left.to_string().contains("look")
+            );
+            assert!(!hosted.to_string().contains("rm"), "{hosted}");
+        }
+        let body = searched(&["look"]);
+        let sent = forwarded(config, "/v1/messages", &body).await;
+        assert_eq!(sent["messages"], body["messages"]);
+    }
+}
+
+#[tokio::test]
+async fn references_to_withheld_tools_are_removed_from_edited_results() {
+    let config =
+        "policies: [{ policy: tool_guard, deny: [rm] }, { policy: redact, detect: [aws_key] }]\n";
+    let mut body = searched(&["rm"]);
+    body["messages"][2]["content"][0]["content"] =
+        json!([{ "type": "text", "text": SECRET }, tool_reference("rm"), tool_reference("look")]);
+    let sent = forwarded(config, "/v1/messages", &body).await;
+    assert_eq!(
+        sent["messages"][2]["content"][0]["content"],
+        json!([{ "type": "text", "text": "[REDACTED:aws_key]" }, tool_reference("look")])
+    );
+}
