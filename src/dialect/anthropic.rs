@@ -85,6 +85,10 @@ impl Dialect for Anthropic {
         request::response_references(data).unwrap_or_default()
     }
 
+    fn body_events(&self, body: &Bytes) -> Result<Vec<Bytes>> {
+        response::body_events(body)
+    }
+
     fn chunk_reader(&self) -> Box<dyn ReadChunks> {
         Box::new(response::MessageReader::default())
     }

@@ -14,7 +14,7 @@ use crate::{
     dialect::{
         call::Call,
         content_reference::ContentReference,
-        document::{Document, parse_document},
+        document::{Document, elements, parse_document},
         error::Result,
         google::{error_body::google_error, response::document::ResponseDocument},
         method::{Api, Framing, MethodSpec},
@@ -108,6 +108,16 @@ pub trait Dialect: Debug + Send + Sync {
     /// to. What cannot be parsed leaves nothing.
     fn response_references(&self, _data: &Bytes) -> Vec<ContentReference> {
         Vec::new()
+    }
+
+    /// Returns the events of a stream that a server sent as one JSON body: the elements of a
+    /// list, or else the body itself.
+    ///
+    /// # Errors
+    ///
+    /// Fails for JSON that parsers could disagree about.
+    fn body_events(&self, body: &Bytes) -> Result<Vec<Bytes>> {
+        elements(body)
     }
 
     /// Returns a reader of one stream.

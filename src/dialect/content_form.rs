@@ -23,7 +23,9 @@ pub use self::{
         keep_fields, read_labels, remove_labels, write_labels,
     },
     object_search::{any_object, any_object_with},
-    other_models::{FALLBACK_MODELS, compatible_models, hosted_tool, other_models, read_names},
+    other_models::{
+        FALLBACK_MODELS, compatible_models, hosted_tool, named_models, other_models, read_names,
+    },
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
     splice::{numbered, parts_in, source_of, splice_list, with_source},
     text_template::{TextEvent, TextTemplate},

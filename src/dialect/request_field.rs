@@ -145,7 +145,7 @@ field_table! {
         "responses.item_reference" "item_reference" ItemReference ITEM_REFERENCE, Passed;
         "responses.background" "background" Background ByName, RequestOnly;
         "responses.prompt" "prompt, preset, prompt_id" StoredPrompt ByName, Passed;
-        "responses.files" "file_id" StoredFile ByName, Passed;
+        "responses.files" "file_id, image_generation_call" StoredFile ByName, Passed;
         "responses.container" "container, skill_id" Container ByName, Passed;
         "responses.mcp" "tools[].type: mcp" HostedServer ByName, Passed;
         "responses.hosted_tools" "tools, search_parameters, plugins" HostedTool Open, Hooked;

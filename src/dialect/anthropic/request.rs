@@ -10,6 +10,7 @@ mod request_labels;
 mod stored_content;
 mod system_prompt;
 mod tool_choice;
+mod tool_references;
 mod tools_edit;
 mod write;
 

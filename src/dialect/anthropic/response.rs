@@ -1,5 +1,6 @@
 //! Responses: whole messages, and the events of a stream.
 
+mod body_events;
 mod call_events;
 mod chunk_form;
 mod chunk_reader;
@@ -16,6 +17,7 @@ mod seen_blocks;
 mod stop_reason;
 
 pub use self::{
+    body_events::body_events,
     chunk_reader::MessageReader,
     chunk_writer::MessageWriter,
     message::{close_message, open_message},

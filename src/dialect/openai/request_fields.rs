@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     dialect::{
         call::{Call, ResponseStorage},
-        content_form::{compatible_models, read_names},
+        content_form::{compatible_models, named_models, read_names},
         document::Document,
         error::{DialectError, Result, field_error},
         method::{Framing, Operation},
@@ -59,7 +59,8 @@ pub fn session_in(body: &Document) -> Result<Option<String>> {
     body.string(&["prompt_cache_key"])
 }
 
-/// Returns the names of the other models that may answer, or that plugins use.
+/// Returns the names of the other models: those that may answer, that moderate the conversation,
+/// and that plugins use.
 ///
 /// # Errors
 ///
@@ -67,6 +68,8 @@ pub fn session_in(body: &Document) -> Result<Option<String>> {
 pub fn read_other_models(body: &Document) -> Result<Vec<Value>> {
     let mut models = read_names(body, "fallbacks")?;
     models.extend(compatible_models(body)?);
+    let moderation = body.get(&["moderation"])?.unwrap_or_default();
+    models.extend(named_models(&moderation));
     Ok(models.into_iter().map(Value::String).collect())
 }
 

@@ -22,7 +22,7 @@ pub const OPAQUE: &[&str] = &[
 ];
 
 /// Type of the items whose result is an encoded image.
-const IMAGE: &str = "image_generation_call";
+pub const IMAGE: &str = "image_generation_call";
 
 /// Returns the fields of a block or an item that hooks and policies see.
 pub fn visible_fields(block: &Document) -> Result<Value> {

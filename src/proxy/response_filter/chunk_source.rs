@@ -48,9 +48,9 @@ impl ChunkSource {
         // Some upstreams do not stream. A body that is neither events nor JSON must not become
         // an empty stream.
         let body = read_json(context, answer).await?;
-        let elements = dialect::elements(&body).map_err(unreadable_response)?;
+        let events = context.dialect.body_events(&body);
         Ok(Self {
-            waiting: elements.into(),
+            waiting: events.map_err(unreadable_response)?.into(),
             is_terminated: false,
             events: None,
         })

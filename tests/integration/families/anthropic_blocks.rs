@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     REDACT, SECRET,
-    family::{Family, Part, Turn},
+    family::{self, Family, Part, Turn},
 };
-use crate::harness::{TestGateway, Upstream, hook, respond};
+use crate::harness::{Answer, End, TestGateway, Upstream, hook, read_to_end, respond};
 
 const FAMILY: Family = Family::Anthropic;
 
@@ -260,5 +260,199 @@ async fn a_compaction_is_whole_in_a_buffered_stream() {
         answer.text().contains("[REDACTED:aws_key]"),
         "{}",
         answer.text()
+    );
+}
+
+/// Sends a request for a stream, which upstream answers with this JSON.
+async fn answered_whole(body: &Value) -> Answer {
+    let upstream = Upstream::answering(body).await;
+    let gateway = FAMILY.gateway(&upstream, REDACT).await;
+    FAMILY.ask(&gateway, true, &[Turn::User("hi")]).await
+}
+
+/// A message with blocks of each kind.
+fn whole_message() -> Value {
+    let citation = json!({ "type": "char_location", "cited_text": "c" });
+    json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [
+            { "type": "thinking", "thinking": "hm", "signature": "s" },
+            { "type": "redacted_thinking", "data": "d" },
+            { "type": "text", "text": "hello", "citations": [citation] },
+            { "type": "server_tool_use", "id": "s", "name": "web_search", "input": { "q": 1.0 } },
+            { "type": "web_search_tool_result", "tool_use_id": "s", "content": [] },
+            { "type": "tool_use", "id": "t", "name": "look", "input": { "x": 1.0 } },
+        ],
+        "stop_reason": "tool_use", "stop_sequence": null, "container": { "id": "c" },
+        "usage": { "input_tokens": 5, "output_tokens": 3 },
+    })
+}
+
+/// The events of a block that begins as `block`.
+fn block_events(index: u64, block: &Value, deltas: &[Value]) -> Vec<Value> {
+    let event = |kind: &str| json!({ "type": format!("content_block_{kind}"), "index": index });
+    let mut events = vec![event("start")];
+    events[0]["content_block"] = block.clone();
+    for delta in deltas {
+        let mut piece = event("delta");
+        piece["delta"] = delta.clone();
+        events.push(piece);
+    }
+    events.push(event("stop"));
+    events
+}
+
+#[tokio::test]
+async fn a_whole_message_becomes_the_events_of_a_stream() {
+    let message = whole_message();
+
+    let answer = answered_whole(&message).await;
+
+    let content = &message["content"];
+    let mut start = message.clone();
+    (start["content"], start["stop_reason"]) = (json!([]), Value::Null);
+    start.as_object_mut().unwrap().remove("container");
+    let thinking = [
+        json!({ "type": "thinking_delta", "thinking": "hm" }),
+        json!({ "type": "signature_delta", "signature": "s" }),
+    ];
+    let text = [
+        json!({ "type": "citations_delta", "citation": content[2]["citations"][0] }),
+        json!({ "type": "text_delta", "text": "hello" }),
+    ];
+    let mut calls = [content[3].clone(), content[5].clone()];
+    let inputs = calls.each_mut().map(|call| {
+        let input = std::mem::replace(&mut call["input"], json!({}));
+        json!({ "type": "input_json_delta", "partial_json": input.to_string() })
+    });
+    let mut end = json!({ "type": "message_delta", "usage": message["usage"], "delta": {} });
+    for field in ["stop_reason", "stop_sequence", "container"] {
+        end["delta"][field] = message[field].clone();
+    }
+    let expected = [
+        vec![json!({ "type": "message_start", "message": start })],
+        block_events(
+            0,
+            &json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            &thinking,
+        ),
+        block_events(1, &content[1], &[]),
+        block_events(
+            2,
+            &json!({ "type": "text", "text": "", "citations": [] }),
+            &text,
+        ),
+        block_events(3, &calls[0], &inputs[..1]),
+        block_events(4, &content[4], &[]),
+        block_events(5, &calls[1], &inputs[1..]),
+        vec![end, json!({ "type": "message_stop" })],
+    ];
+    let events = family::events(&answer).into_iter().map(|(name, data)| {
+        let event: Value = serde_json::from_str(&data).unwrap();
+        assert_eq!(event["type"], *name);
+        event
+    });
+    assert_eq!(events.collect::<Vec<_>>(), expected.concat());
+}
+
+#[tokio::test]
+async fn a_whole_message_within_a_stream_is_refused() {
+    let whole = FAMILY.whole(&[Part::call("rm", "/")]);
+    let events = FAMILY.events(&[Part::text(&["hello"])]);
+    let (first, rest) = events.split_once("\n\n").unwrap();
+    for events in [
+        format!("event: message\ndata: {whole}\n\n"),
+        format!("event: message\ndata: {whole}\n\n{events}"),
+        format!("{first}\n\nevent: message\ndata: {whole}\n\n{rest}"),
+        format!("{events}event: message\ndata: {whole}\n\n"),
+    ] {
+        let upstream =
+            Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+        let gateway = FAMILY.gateway(&upstream, REDACT).await;
+        let body = FAMILY.request(true, &[Turn::User("hi")]).to_string();
+        // The connection may break before the head of the response.
+        if let Ok(mut response) = gateway.agent().try_open("/v1/messages", body).await {
+            let status = response.status();
+            let (text, end) = read_to_end(&mut response).await;
+            assert!(!text.contains("tool_use"), "{text}");
+            assert!(status != 200 || end == End::Broken, "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_answer_to_a_stream_is_an_event() {
+    let error = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "x" } });
+    let answer = answered_whole(&error).await;
+    let events = family::events(&answer);
+    assert_eq!(events, [("error".to_owned(), error.to_string())]);
+}
+
+fn tool_reference(name: &str) -> Value {
+    json!({ "type": "tool_reference", "tool_name": name })
+}
+
+/// A request with the tools `look` and `rm`, after searches that found these tools.
+fn searched(found: &[&str]) -> Value {
+    let references: Vec<Value> = found.iter().map(|name| tool_reference(name)).collect();
+    let content =
+        json!({ "type": "tool_search_tool_search_result", "tool_references": references });
+    let mut body = request(&[Turn::User("hi"), Turn::Call("find", "x"), Turn::User("")]);
+    body["messages"][2]["content"] =
+        json!([{ "type": "tool_result", "tool_use_id": "c1", "content": references }]);
+    body["messages"].as_array_mut().unwrap().push(json!({
+        "role": "assistant", "content": [
+            { "type": "server_tool_use", "id": "s", "name": "tool_search_tool_regex", "input": {} },
+            { "type": "tool_search_tool_result", "tool_use_id": "s", "content": content },
+            { "type": "text", "text": "ok" },
+        ],
+    }));
+    body["messages"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "role": "user", "content": "go on" }));
+    body
+}
+
+#[tokio::test]
+async fn references_to_withheld_tools_are_removed() {
+    let selection = hook::tools(&json!({ "mode": "AUTO", "allowedFunctionNames": ["look"] }));
+    let hooks = hook::config(&[("BeforeToolSelection", hook::printing("select", &selection))]);
+    for config in ["policies: [{ policy: tool_guard, deny: [rm] }]\n", &hooks] {
+        for (found, left) in [
+            (&["look", "rm"][..], json!([tool_reference("look")])),
+            (
+                &["rm"],
+                json!([{ "type": "text", "text": "No tools found" }]),
+            ),
+        ] {
+            let body = searched(found);
+            let sent = forwarded(config, "/v1/messages", &body).await;
+            let found = &sent["messages"][2]["content"][0]["content"];
+            assert_eq!(*found, left);
+            let hosted = &sent["messages"][3]["content"][1]["content"]["tool_references"];
+            assert_eq!(
+                hosted.to_string().contains("look"),
+                left.to_string().contains("look")
+            );
+            assert!(!hosted.to_string().contains("rm"), "{hosted}");
+        }
+        let body = searched(&["look"]);
+        let sent = forwarded(config, "/v1/messages", &body).await;
+        assert_eq!(sent["messages"], body["messages"]);
+    }
+}
+
+#[tokio::test]
+async fn references_to_withheld_tools_are_removed_from_edited_results() {
+    let config =
+        "policies: [{ policy: tool_guard, deny: [rm] }, { policy: redact, detect: [aws_key] }]\n";
+    let mut body = searched(&["rm"]);
+    body["messages"][2]["content"][0]["content"] =
+        json!([{ "type": "text", "text": SECRET }, tool_reference("rm"), tool_reference("look")]);
+    let sent = forwarded(config, "/v1/messages", &body).await;
+    assert_eq!(
+        sent["messages"][2]["content"][0]["content"],
+        json!([{ "type": "text", "text": "[REDACTED:aws_key]" }, tool_reference("look")])
     );
 }

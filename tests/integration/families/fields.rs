@@ -95,6 +95,13 @@ fn refused_fields() -> Vec<(Family, &'static str, String, &'static str)> {
     ]
 }
 
+/// A request with an image that an earlier response holds.
+fn with_stored_image() -> String {
+    let image = json!({ "type": "image_generation_call", "id": "ig_1" });
+    let prompt = json!({ "role": "user", "content": "larger" });
+    request_with(Family::Responses, &json!({ "input": [image, prompt] }))
+}
+
 /// Requests with ids in tools and messages, as [`refused_fields`].
 fn refused_ids() -> Vec<(Family, &'static str, String, &'static str)> {
     vec![
@@ -111,6 +118,12 @@ fn refused_ids() -> Vec<(Family, &'static str, String, &'static str)> {
             "responses.container",
             with_tool(&json!({ "type": "code_interpreter", "container": "cntr_1" })),
             "container",
+        ),
+        (
+            Family::Responses,
+            "responses.files",
+            with_stored_image(),
+            "image_generation_call",
         ),
         (
             Family::Chat,

@@ -1,5 +1,10 @@
 //! Denied and edited tool calls, withheld tools and hidden results on every API.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use serde_json::{Value, json};
 
 use super::{
@@ -91,6 +96,43 @@ fn assert_each_call_has_a_result(family: Family, request: &Value) {
                 .filter(|id| id.starts_with("call_"))
                 .collect();
             assert_eq!(calls, ids("tool_call_id"), "{text}");
+        }
+    }
+}
+
+/// A model API that sends these JSON bodies in order, also to requests for a stream.
+async fn without_streams(bodies: Vec<String>) -> Upstream {
+    let count = Arc::new(AtomicUsize::new(0));
+    Upstream::with(move |_| {
+        let index = count.fetch_add(1, Ordering::Relaxed);
+        respond(200, "application/json", bodies[index].clone())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_whole_answer_to_a_stream_is_judged_and_sent_as_a_stream() {
+    let parts = [
+        Part::Thought(vec!["hm".to_owned()]),
+        Part::text(&["let me see"]),
+        Part::call("rm", "/"),
+        Part::call("look", "a"),
+    ];
+    let denying = hook::command("deny", "grep -q rm && { echo no >&2; exit 2; }; exit 0");
+    let hooks = hook::config(&[("BeforeTool", denying)]);
+    for family in [Family::Gemini, Family::Anthropic, Family::Chat] {
+        for config in [DENY_RM, &hooks] {
+            for mode in ["", "after_model: buffered\n"] {
+                let answers = [&parts[..], &[Part::text(&["all good"])]];
+                let bodies = answers.map(|parts| family.whole(parts).to_string());
+                let upstream = without_streams(bodies.to_vec()).await;
+                let gateway = family.gateway(&upstream, &format!("{config}{mode}")).await;
+                let answer = family.ask(&gateway, true, &[Turn::User("hi")]).await;
+                let parsed = family.parse(true, &answer);
+                assert_eq!(parsed.calls, [], "{family:?}");
+                assert!(parsed.text.ends_with("all good"), "{parsed:?}");
+                assert_eq!(upstream.requests().len(), 2, "{family:?}");
+            }
         }
     }
 }

@@ -100,6 +100,32 @@ upstreams: { openai: { url: \"{upstream}\" }, anthropic: { url: \"{upstream}\" }
 }
 
 #[tokio::test]
+async fn the_model_of_a_moderation_must_be_listed() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: model_allow, models: ['gpt-*', 'omni-*'] }]
+upstreams: { openai: { url: \"{upstream}\" } }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    for (model, is_sent) in [("other", false), ("omni-moderation-latest", true)] {
+        for (path, field, content) in [
+            (
+                "/v1/chat/completions",
+                "messages",
+                json!([{ "role": "user", "content": "hi" }]),
+            ),
+            ("/v1/responses", "input", json!("hi")),
+        ] {
+            let body =
+                json!({ "model": "gpt-5", field: content, "moderation": { "model": model } });
+            let answer = gateway.agent().post(path, body.to_string()).await;
+            let is_denied = answer.text().contains("`other` is not allowed");
+            assert_eq!(is_denied, !is_sent, "{path}: {}", answer.text());
+        }
+    }
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
 async fn models_that_vertex_or_a_tool_chooses_must_be_listed() {
     let upstream = Upstream::mock().await;
     let config = format!("{ALLOW}upstreams: {{ vertex: {{ url: \"{{upstream}}\" }} }}\n");

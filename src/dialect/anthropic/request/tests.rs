@@ -490,6 +490,24 @@ fn mcp_servers_are_tools() {
 }
 
 #[test]
+fn references_to_tools_of_a_withheld_mcp_server_are_removed() {
+    let reference = |name: &str| json!({ "type": "tool_reference", "tool_name": name });
+    let found = json!([reference("read"), reference("a")]);
+    let call = json!({ "type": "tool_use", "id": "t", "name": "a", "input": {} });
+    let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": found });
+    let mut prompt = request(&json!([
+        { "role": "user", "content": "x" },
+        { "role": "assistant", "content": [call] },
+        { "role": "user", "content": [result] },
+    ]));
+    prompt["mcp_servers"] = json!([{ "type": "url", "name": "files", "url": "https://mcp.test" }]);
+    prompt["tools"] = json!([{ "type": "mcp_toolset", "mcp_server_name": "files" }, tool("a")]);
+    let closed = edited(&prompt, |form| form["tools"] = json!([form["tools"][1]]));
+    let kept = &closed["messages"][2]["content"][0]["content"];
+    assert_eq!(*kept, json!([reference("a")]));
+}
+
+#[test]
 fn parameters_and_models_are_written_back() {
     let mut prompt = conversation();
     prompt["fallbacks"] = json!([{ "model": "m-2" }, { "model": "m-3" }]);

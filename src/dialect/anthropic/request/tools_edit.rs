@@ -12,6 +12,7 @@ use crate::dialect::{
             input_messages::{CalledTools, InputMessage, InputRole},
             parameters::thinks,
             tool_choice::ToolChoice,
+            tool_references::remove_references,
         },
     },
     content_form::{SOURCE, source_of},
@@ -135,6 +136,30 @@ impl<'a> ToolsEdit<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Removes the references to withheld tools from messages.
+    pub fn remove_references(&self, messages: &mut [Bytes]) -> Result<()> {
+        if self.withheld.is_empty() {
+            return Ok(());
+        }
+        let is_withheld = |name: &str| self.withholds(name);
+        let mut messages = messages.iter_mut();
+        messages.try_for_each(|message| remove_references(message, &is_withheld))
+    }
+
+    /// Returns whether no tool with a name is left. A name that is not declared may be that of a
+    /// tool of a withheld MCP server.
+    fn withholds(&self, name: &str) -> bool {
+        let declared = self.declared.iter().enumerate();
+        let is_withheld = |(number, _): (usize, &DeclaredTool)| self.withheld.contains(&number);
+        let named = declared.clone().filter(|(_, tool)| tool.name == name);
+        let mut named = named.peekable();
+        if named.peek().is_some() {
+            return named.all(is_withheld);
+        }
+        let mut servers = declared.filter(|(_, tool)| tool.name.starts_with("mcp:"));
+        servers.any(is_withheld)
     }
 
     /// Removes withheld tools from a message. A removed block becomes empty, so that the others

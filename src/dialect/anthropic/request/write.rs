@@ -60,6 +60,7 @@ fn write_form(body: &mut Document, mut read: ReadBody, form: &Document) -> Resul
     };
     let mut messages = splice_list(&originals, &before, &after, rewrite, create_message)?;
     messages.retain(|message| !message.is_empty());
+    tools.remove_references(&mut messages)?;
     if messages != unedited {
         body.set_bytes(MESSAGES, write_array(messages))?;
     }

@@ -47,8 +47,8 @@ impl MessageEvent {
     ///
     /// # Errors
     ///
-    /// Fails if parsers could disagree about it, if its type cannot be the name of an event, and
-    /// if an event of a block has no index.
+    /// Fails if parsers could disagree about it, if its type cannot be the name of an event, for a
+    /// whole message, and if an event of a block has no index.
     pub fn read(data: &Bytes) -> Result<Self> {
         let document = parse_strict(data.clone())?;
         let name = type_of(&document)?;
@@ -62,6 +62,8 @@ impl MessageEvent {
             "message_stop" => MessageEventKind::MessageStop,
             "ping" => MessageEventKind::Ping,
             "error" => MessageEventKind::Error,
+            // A whole message: hooks would not see its content.
+            "message" => return Err(field_error("type", "an event of a stream")),
             _ => MessageEventKind::Other,
         };
         let index = integer(&document, INDEX)?;

@@ -6,12 +6,13 @@ use serde_json::{Map, Value};
 
 use crate::dialect::{
     content_form::{any_object, any_object_with},
-    document::{Document, is_set, refuse_pair, to_value},
-    error::{Result, field_error},
+    document::{Document, is_set, refuse_pair, to_value, try_any},
+    error::{DialectError, Result, field_error},
     method::Api,
     openai_responses::{
-        fields::INPUT,
+        fields::{ID, INPUT, TYPE},
         request::{declarations::Declarations, input::Input},
+        visible_fields::IMAGE,
     },
     request_field::{AllowedFields, RequestField, STORED_PROMPTS},
 };
@@ -82,15 +83,42 @@ pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<()> 
     if any_object_with(body, INPUT, "file_id", "arguments", &is_stored_file)? {
         check(RequestField::StoredFile)?;
     }
+    if names_stored_image(body)? {
+        check(RequestField::StoredFile).map_err(|error| match error {
+            DialectError::Field { expected, .. } => DialectError::Field {
+                field: IMAGE.to_owned(),
+                expected,
+            },
+            error => error,
+        })?;
+    }
     stored_in_tools(body)?.into_iter().try_for_each(check)
+}
+
+/// Returns whether any of these texts may be in a body. Most bodies have none, and need no search.
+/// Texts may be escaped.
+fn may_hold(body: &Document, texts: &[&str]) -> bool {
+    let bytes = body.to_bytes();
+    let mut texts = texts.iter().chain(&["\\u"]);
+    texts.any(|text| memmem::find(&bytes, text.as_bytes()).is_some())
+}
+
+/// Returns whether an item is the image of an earlier response, which nothing but its id names.
+fn names_stored_image(body: &Document) -> Result<bool> {
+    if !may_hold(body, &[IMAGE]) {
+        return Ok(false);
+    }
+    try_any(Input::read(body)?.items, |item| {
+        let item = item.document;
+        let is_image = item.string(TYPE)?.as_deref() == Some(IMAGE);
+        let image = item.string(&["result"])?.unwrap_or_default();
+        Ok(is_image && image.is_empty() && is_set(&item, ID)?)
+    })
 }
 
 /// Returns what the tools that run upstream use of what is stored there.
 fn stored_in_tools(body: &Document) -> Result<Vec<RequestField>> {
-    // Most bodies have no such key, and need no search. Keys may be escaped.
-    let bytes = body.to_bytes();
-    let mut keys = ["file_id", "skill_id", "container", "\\u"].iter();
-    if !keys.any(|key| memmem::find(&bytes, key.as_bytes()).is_some()) {
+    if !may_hold(body, &["file_id", "skill_id", "container"]) {
         return Ok(Vec::new());
     }
     let mut stored = Vec::new();
