@@ -130,7 +130,8 @@ async fn an_embedding_without_a_count_costs_an_estimate_of_its_request() {
     for more in ["", hooks] {
         let config = auth(&[("team-a", ", tokens_per_day: 150")]) + more;
         let gate = TestGateway::start(&upstream, &config).await;
-        let embed = || agent(&gate, "team-a").post("/v1beta/models/m:embedContent", body.clone());
+        let caller = agent(&gate, "team-a");
+        let embed = || caller.post("/v1beta/models/m:embedContent", body.clone());
         assert_eq!((embed().await.status, embed().await.status), (200, 200));
         assert_refused(&embed().await, 429, "TOKEN_QUOTA_EXCEEDED");
         let spent = 2 * body.len().div_ceil(4);
