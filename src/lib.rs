@@ -4,6 +4,7 @@
 //! (`tests/architecture/`). `ARCHITECTURE.md` describes them, and [`proxy`] is where a
 //! model call begins.
 
+pub mod authorization;
 pub mod model;
 pub mod mutex;
 pub mod regular_file;

@@ -9,6 +9,7 @@ mod on_body_end;
 mod origin_check;
 mod rejected_request;
 mod request_extensions;
+mod session_prefix;
 mod trace_context;
 
 pub use self::{
@@ -23,5 +24,6 @@ pub use self::{
     origin_check::check_origin,
     rejected_request::{AuditRecorded, ListenerKind, RejectedRequest, RenderedError},
     request_extensions::{Authenticated, PeerInfo, RequestId},
+    session_prefix::{check_session_name, is_session_name, split_session},
     trace_context::trace_context,
 };

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::{
@@ -25,11 +25,12 @@ use crate::{
     error::{ApiError, ErrorReason},
     observe::trace::{
         CallLine, CallPage, CallSummary, CallView, DenialList, InFlightCalls, MAX_PAGE_RECORDS,
-        ScanRange, SessionWatch, StoredContent, TraceFilter, TraceSubscription,
+        ScanRange, SessionWatch, StoredContent, TraceFilter,
     },
     state::App,
     view::{
-        content, live_tail,
+        content,
+        live_tail::{self, LiveTail},
         rules::{self, RuleView},
     },
 };
@@ -126,7 +127,8 @@ pub(super) async fn get_content(
 
 /// Calls as they end, as server-sent events `call`, each with one line of `/calls` as data. An
 /// event `lost` has the number of calls that were evicted before they could be sent. The id of an
-/// event is a position: the header `Last-Event-ID` continues behind it.
+/// event is a position: the header `Last-Event-ID` continues behind it. The stream ends when the
+/// credential of the request is no longer valid.
 #[utoipa::path(get, path = "/calls/stream", tag = "admin", operation_id = "callStream",
     params(
         ("q" = Option<String>, Query, description = "Conditions, as for `/calls`; each can also be a parameter of its own."),
@@ -134,7 +136,7 @@ pub(super) async fn get_content(
     responses(
         (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
         (status = 400, description = "A parameter is invalid.", body = GoogleError),
-        (status = 503, description = "There are too many subscribers.", body = GoogleError), AdminErrors))]
+        (status = 503, description = "There are too many live tails.", body = GoogleError), AdminErrors))]
 pub(super) async fn stream_calls(
     State(app): State<App>,
     RawQuery(query): RawQuery,
@@ -143,15 +145,12 @@ pub(super) async fn stream_calls(
 ) -> Result<Response, ApiError> {
     let query = CallQuery::parse(query.as_deref())?;
     let after = live_tail::last_position(&headers).or(query.after);
-    let subscription = live_tail::subscribe(&app, query.filter, after)?;
-    let begin = position_event(&subscription);
+    let tail = LiveTail::open(&app, principal, query.filter, after)?;
+    let begin = position_event(&tail);
     let shutdown = app.resources.draining.clone();
-    let events = stream::unfold(subscription, move |subscription| {
-        let (shutdown, principal) = (shutdown.clone(), principal.clone());
-        async move {
-            let events = next_events(subscription, &principal);
-            shutdown.run_until_cancelled(events).await?
-        }
+    let events = stream::unfold(tail, move |tail| {
+        let shutdown = shutdown.clone();
+        async move { shutdown.run_until_cancelled(next_events(tail)).await? }
     });
     let events = stream::iter([Ok(begin)]).chain(events);
     let headers = [
@@ -287,32 +286,30 @@ impl CallList {
     }
 }
 
-type EventPiece = (Result<Bytes, Infallible>, TraceSubscription);
+type EventPiece = (Result<Bytes, Infallible>, LiveTail);
 
 /// Waits for the next calls, or returns the position, which also keeps the connection alive.
-async fn next_events(
-    mut subscription: TraceSubscription,
-    principal: &AdminPrincipal,
-) -> Option<EventPiece> {
-    let Ok(batch) = timeout(KEEP_ALIVE_INTERVAL, subscription.next()).await else {
-        return Some((Ok(position_event(&subscription)), subscription));
-    };
-    let batch = batch?;
-    let lost = live_tail::lost_event(&subscription, &batch);
-    let calls = batch.calls.into_iter().map(|call| {
-        let call = content::visible_call(principal, call);
+async fn next_events(mut tail: LiveTail) -> Option<EventPiece> {
+    let batch = tail.next(Instant::now() + KEEP_ALIVE_INTERVAL).await?;
+    let lost = tail.lost_event(&batch);
+    let calls = batch.calls.iter().map(|call| {
         // A summary of strings and numbers always becomes JSON.
         let data = serde_json::to_string(&call.summary()).unwrap_or_default();
         format!("id: {}\nevent: call\ndata: {data}\n\n", call.seq)
     });
     let text: String = lost.into_iter().chain(calls).collect();
-    Some((Ok(text.into()), subscription))
+    let events = if text.is_empty() {
+        position_event(&tail)
+    } else {
+        text.into()
+    };
+    Some((Ok(events), tail))
 }
 
 /// Returns an event without data: agents remember its id, from which they continue, and ignore the
 /// rest.
-fn position_event(subscription: &TraceSubscription) -> Bytes {
-    format!("id: {}\n\n", subscription.position()).into()
+fn position_event(tail: &LiveTail) -> Bytes {
+    format!("id: {}\n\n", tail.position()).into()
 }
 
 fn unknown_call() -> ApiError {

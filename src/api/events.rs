@@ -1,5 +1,7 @@
 //! `POST /hookgate/v1/events`: runs the hooks of an event that an agent reports, and
-//! returns their merged output.
+//! returns their merged output. The prefix `/s/{session}` names the event's session.
+
+mod explanation;
 
 use std::{error::Error, sync::Arc};
 
@@ -15,11 +17,11 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, StatusCode, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
-use serde::Serialize;
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
 use uuid::Uuid;
 
+pub use self::explanation::Explanation;
+use self::explanation::HookReport;
 use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
     auth::{CallerInFlightGuard, Identity},
@@ -27,31 +29,43 @@ use crate::{
     dialect,
     error::{ApiError, ErrorReason},
     event::{
-        Action, Caller, Context, Diagnostic, EventKind, EventName, EventOrigin, EventVisitor,
-        HookOutput, HookRun, Trace, Verdict,
+        Action, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, HookOutput,
+        Trace, Verdict,
     },
     hook::{EventOutcome, EventScope},
-    middleware::{Authenticated, InFlightGuard, RequestId, reserve_memory, trace_context},
+    middleware::{
+        Authenticated, InFlightGuard, RequestId, reserve_memory, split_session, trace_context,
+    },
     observe::recorder::Recorder,
     session::SessionKey,
     state::{App, Snapshot},
-    timestamp::{utc_timestamp, whole_milliseconds},
+    timestamp::utc_timestamp,
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
 /// Path of the endpoint.
-pub const EVENTS_PATH: &str = "/hookgate/v1/events";
+const EVENTS_PATH: &str = "/hookgate/v1/events";
 
 /// Longest `session_id`, which is stored.
 const MAX_SESSION_ID_CHARS: usize = 256;
 
-/// Returns the route of the endpoint.
+/// Returns the routes of the endpoint.
 pub fn routes() -> Router<App> {
-    Router::new().route(EVENTS_PATH, post(report_event))
+    let named = format!("/s/{{session}}{EVENTS_PATH}");
+    Router::new()
+        .route(EVENTS_PATH, post(report_event))
+        .route(&named, post(report_event))
+}
+
+/// Returns whether a path is that of the endpoint, with or without the prefix of a session. One
+/// with an empty session is refused as that of a model call.
+pub fn is_events_path(path: &str) -> bool {
+    let (session, path) = dialect::split_session(path);
+    path == EVENTS_PATH && session != Some("")
 }
 
 /// Runs the hooks of one event and returns their merged output in the format in which
-/// hooks print it.
+/// hooks print it. The path prefix `/s/{session}` names the session and replaces `session_id`.
 #[utoipa::path(post, path = "/hookgate/v1/events", tag = "events",
     params(
         ("explain" = Option<String>, Query, description = "`1` adds what each hook did."),
@@ -78,7 +92,8 @@ pub(super) async fn report_event(
     }
     reserve_memory_for(&body, &head, &snapshot)?;
     let body = read_body(body, &snapshot).await?;
-    let fields = parse_fields(&body)?;
+    let mut fields = parse_fields(&body)?;
+    apply_session_prefix(head.uri.path(), &mut fields)?;
     let name = event_name(&fields)?;
     let snapshot = assigned_snapshot(snapshot, &identity, &fields);
     let has_option = |wanted| {
@@ -119,49 +134,6 @@ pub(super) async fn report_event(
     // The agent acts on the output, so the decision must be durable first.
     recorder.commit().await?;
     Ok(Json(output).into_response())
-}
-
-/// Runs of the hooks on an event and their outcome, returned with `?explain=1`.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Explanation {
-    /// `proceed`, `ask`, `respond`, `deny` or `stop`.
-    verdict: &'static str,
-    /// Hooks in plan order.
-    hooks: Vec<HookReport>,
-    /// Problems that suppressed parts of the outputs during the merge.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    diagnostics: Vec<DiagnosticReport>,
-    /// Session of the event.
-    session: String,
-    /// Additional context as it is added to the conversation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<String>,
-    /// Arguments of the tool call, if hooks changed them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    arguments: Option<Value>,
-}
-
-/// Run of one hook.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct HookReport {
-    name: String,
-    /// `ok`, `block` or `failed`.
-    status: &'static str,
-    ms: u64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    diagnostics: Vec<DiagnosticReport>,
-    /// Action that a hook in mode `observe` would have taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    would: Option<&'static str>,
-}
-
-/// Problem of a hook's output.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct DiagnosticReport {
-    code: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    detail: String,
 }
 
 /// Event about to be fired, before its type is known.
@@ -261,27 +233,6 @@ fn edited_arguments<E: EventKind>(reported: &[u8], output: &HookOutput) -> Optio
     event.apply(output);
     let mut edited = serde_json::to_value(event).ok()?;
     Some(edited.get_mut("tool_input")?.take())
-}
-
-impl From<HookRun> for HookReport {
-    fn from(run: HookRun) -> Self {
-        Self {
-            status: run.status().as_str(),
-            name: run.name,
-            ms: whole_milliseconds(run.elapsed),
-            diagnostics: run.result.diagnostics.into_iter().map(Into::into).collect(),
-            would: run.would.map(Action::as_str),
-        }
-    }
-}
-
-impl From<Diagnostic> for DiagnosticReport {
-    fn from(diagnostic: Diagnostic) -> Self {
-        Self {
-            code: diagnostic.code.as_str(),
-            detail: diagnostic.detail,
-        }
-    }
 }
 
 /// Returns the snapshot of the event's session, while another config is rolled out.
@@ -385,6 +336,15 @@ fn context(
         sub_agent: text("agent_id").unwrap_or_default(),
         trace: Trace::default(),
     })
+}
+
+/// Writes the session of the path into the base fields. It outranks theirs, as for model calls.
+fn apply_session_prefix(path: &str, fields: &mut Map<String, Value>) -> Result<(), ApiError> {
+    text_field(fields, "session_id")?;
+    if let (Some(session), _) = split_session(path)? {
+        fields.insert("session_id".to_owned(), session.into());
+    }
+    Ok(())
 }
 
 fn text_field(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, ApiError> {

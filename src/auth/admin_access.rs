@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     admin_principal::{AdminCredential, AdminPrincipal},
-    console_sessions::{ConsoleSessions, csrf_token},
+    console_sessions::{ConsoleSession, ConsoleSessions, csrf_token},
     error::AuthError,
     login_throttle::LoginThrottle,
 };
@@ -78,7 +78,8 @@ impl AdminAccess {
         token: &[u8],
     ) -> Result<AdminPrincipal, AuthError> {
         let user = self.find(settings, address, token)?;
-        let credential = AdminCredential::Bearer;
+        let token = user.token;
+        let credential = AdminCredential::Bearer { token };
         Ok(AdminPrincipal::new(&user.name, credential, user.roles))
     }
 
@@ -102,20 +103,49 @@ impl AdminAccess {
     }
 
     /// Returns the user of a session that has not expired, with the roles that the current
-    /// config gives. A changed token or a removed user ends the session.
+    /// config gives.
     pub fn resume(&self, settings: &AdminSettings, session_id: &str) -> Option<AdminPrincipal> {
         let now = Instant::now();
         let session = self.sessions.resume(session_id, settings.login, now)?;
-        let user = users(settings).find(|user| user.name == session.user)?;
-        let is_same = verify_slices_are_equal(&user.token, &session.token).is_ok();
-        let csrf = csrf_token(session_id);
-        let credential = AdminCredential::Session { csrf };
-        is_same.then(|| AdminPrincipal::new(&user.name, credential, user.roles))
+        let user = user_of(settings, &session)?;
+        let credential = AdminCredential::Session {
+            id: sha256(session_id),
+            csrf: csrf_token(session_id),
+        };
+        Some(AdminPrincipal::new(&user.name, credential, user.roles))
+    }
+
+    /// Returns the user of a request that is still answered, with the roles that the current
+    /// config gives; `None` if its credential is no longer valid. Does not prolong a session.
+    pub fn renew(
+        &self,
+        settings: &AdminSettings,
+        principal: &AdminPrincipal,
+    ) -> Option<AdminPrincipal> {
+        if let Some(open) = self.open(settings) {
+            return Some(open);
+        }
+        let user = match &principal.credential {
+            AdminCredential::Open { .. } => return None,
+            AdminCredential::Bearer { token } => user_with(settings, token)?,
+            AdminCredential::Session { id, .. } => {
+                let session = self.sessions.find(id, settings.login, Instant::now())?;
+                user_of(settings, &session)?
+            }
+        };
+        let credential = principal.credential.clone();
+        Some(AdminPrincipal::new(&user.name, credential, user.roles))
     }
 
     /// Ends a session, if it exists.
     pub fn log_out(&self, session_id: &str) {
         self.sessions.end(session_id);
+    }
+
+    /// Ends the sessions of users whom a new config does not have, or whose token it changes.
+    pub fn end_outdated_sessions(&self, settings: &AdminSettings) {
+        self.sessions
+            .end_unless(|session| user_of(settings, session).is_some());
     }
 
     fn find(
@@ -127,11 +157,7 @@ impl AdminAccess {
         if token.is_empty() {
             return Err(AuthError::Missing);
         }
-        let presented = sha256(token);
-        // Every token is compared, so that timing reveals nothing about them.
-        let has_token = |user: &KnownUser| verify_slices_are_equal(&user.token, &presented).is_ok();
-        let found = users(settings).filter(has_token).last();
-        match (found, address) {
+        match (user_with(settings, &sha256(token)), address) {
             (Some(user), Some(address)) => {
                 self.throttle.succeeded(address, &user.name)?;
                 Ok(user)
@@ -140,6 +166,20 @@ impl AdminAccess {
             (found, None) => found.ok_or(AuthError::Unknown),
         }
     }
+}
+
+/// Returns the user whose token has this SHA-256. Every token is compared, so that timing reveals
+/// nothing about them.
+fn user_with(settings: &AdminSettings, token: &[u8; 32]) -> Option<KnownUser> {
+    let has_token = |user: &KnownUser| verify_slices_are_equal(&user.token, token).is_ok();
+    users(settings).filter(has_token).last()
+}
+
+/// Returns the user of a session, unless the config has another token for that user.
+fn user_of(settings: &AdminSettings, session: &ConsoleSession) -> Option<KnownUser> {
+    let user = users(settings).find(|user| user.name == session.user)?;
+    let is_same = verify_slices_are_equal(&user.token, &session.token).is_ok();
+    is_same.then_some(user)
 }
 
 /// Returns every user of the config.

@@ -25,9 +25,14 @@ pub enum AdminCredential {
         csrf: Arc<str>,
     },
     /// By a bearer token, which browsers do not send on their own.
-    Bearer,
+    Bearer {
+        /// SHA-256 of the token.
+        token: [u8; 32],
+    },
     /// By the cookie of a login.
     Session {
+        /// SHA-256 of the session's id.
+        id: [u8; 32],
         /// Token that forms and scripts of the session carry.
         csrf: Arc<str>,
     },
@@ -59,8 +64,8 @@ impl AdminPrincipal {
     /// Returns the token that forms carry; empty for bearer tokens, which need none.
     pub fn csrf_token(&self) -> &str {
         match &self.credential {
-            AdminCredential::Open { csrf } | AdminCredential::Session { csrf } => csrf,
-            AdminCredential::Bearer => "",
+            AdminCredential::Open { csrf } | AdminCredential::Session { csrf, .. } => csrf,
+            AdminCredential::Bearer { .. } => "",
         }
     }
 

@@ -57,21 +57,43 @@ impl ConsoleSessions {
         now: Instant,
     ) -> Option<ConsoleSession> {
         let key = sha256(id);
+        let session = self.find(&key, settings, now)?;
+        self.0.lock().get_mut(&key)?.last_used = now;
+        Some(session)
+    }
+
+    /// Returns a session that has not expired by the SHA-256 of its id, and does not mark it as
+    /// used.
+    pub(super) fn find(
+        &self,
+        key: &[u8; 32],
+        settings: LoginSettings,
+        now: Instant,
+    ) -> Option<ConsoleSession> {
         let mut sessions = self.0.lock();
-        let session = sessions.get_mut(&key)?;
+        let session = sessions.peek(key)?.clone();
         let age = now.saturating_duration_since(session.started);
         let idle = now.saturating_duration_since(session.last_used);
         if age >= settings.lifetime || idle >= settings.idle {
-            sessions.pop(&key);
+            sessions.pop(key);
             return None;
         }
-        session.last_used = now;
-        Some(session.clone())
+        Some(session)
     }
 
     /// Ends a session, if it exists.
     pub(super) fn end(&self, id: &str) {
         self.0.lock().pop(&sha256(id));
+    }
+
+    /// Ends all sessions but those that are valid.
+    pub(super) fn end_unless(&self, is_valid: impl Fn(&ConsoleSession) -> bool) {
+        let mut sessions = self.0.lock();
+        let ended = sessions.iter().filter(|(_, session)| !is_valid(session));
+        let ended: Vec<[u8; 32]> = ended.map(|(key, _)| *key).collect();
+        for key in ended {
+            sessions.pop(&key);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use secrecy::{SecretSlice, SecretString};
 
 use super::{error::AuthError, mtls::PeerCertificate};
-use crate::sha256::sha256_hex;
+use crate::{authorization::bearer_token, sha256::sha256_hex};
 
 /// Header for keys that are meant for hookgate alone.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("x-hookgate-key");
@@ -68,14 +68,8 @@ impl PresentedKey {
 
     /// Reads `Authorization`: the text after `Bearer`, or all of it for another scheme.
     fn from_authorization(value: &HeaderValue) -> Option<Self> {
-        let bytes = value.as_bytes().trim_ascii();
-        match bytes.split_at_checked(6) {
-            Some((scheme, [])) if scheme.eq_ignore_ascii_case(b"bearer") => None,
-            Some((scheme, token @ [b' ', ..])) if scheme.eq_ignore_ascii_case(b"bearer") => {
-                Self::new(token)
-            }
-            _ => Self::new(bytes),
-        }
+        let bytes = value.as_bytes();
+        Self::new(bearer_token(bytes).unwrap_or(bytes))
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {

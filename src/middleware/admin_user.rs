@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, header, request::Parts};
 use super::request_extensions::PeerInfo;
 use crate::{
     auth::{AdminCredential, AdminPrincipal, AuthError},
+    authorization::bearer_token,
     config::{AdminRole, AdminSettings},
     error::{ApiError, ErrorReason},
     event::Caller,
@@ -98,7 +99,7 @@ pub fn require_role(principal: &AdminPrincipal, role: AdminRole) -> Result<(), A
 ///
 /// Returns an error if the token is not that of the user's session.
 pub fn check_csrf_token(principal: &AdminPrincipal, token: &str) -> Result<(), ApiError> {
-    let needs_none = principal.credential == AdminCredential::Bearer;
+    let needs_none = matches!(principal.credential, AdminCredential::Bearer { .. });
     if needs_none || principal.accepts_csrf_token(token) {
         return Ok(());
     }
@@ -141,7 +142,7 @@ fn identify(app: &App, request: &Request) -> Result<Option<AdminPrincipal>, Auth
     }
     let headers = request.headers();
     if let Some(given) = headers.get(header::AUTHORIZATION) {
-        let token = given.as_bytes().strip_prefix(b"Bearer ");
+        let token = bearer_token(given.as_bytes());
         let address = client_address(request.extensions());
         let identified = access.identify(settings, address, token.unwrap_or_default());
         return identified.map(Some);
@@ -154,7 +155,7 @@ fn identify(app: &App, request: &Request) -> Result<Option<AdminPrincipal>, Auth
 fn user_name(principal: &AdminPrincipal) -> Option<String> {
     match principal.credential {
         AdminCredential::Open { .. } => None,
-        AdminCredential::Bearer | AdminCredential::Session { .. } => {
+        AdminCredential::Bearer { .. } | AdminCredential::Session { .. } => {
             Some(principal.name.to_string())
         }
     }

@@ -12,8 +12,9 @@ use uuid::Uuid;
 
 use crate::{
     dialect::{Api, Dialect, DialectError, Document},
-    error::{ApiError, ErrorReason},
+    error::ApiError,
     event::Context,
+    middleware::{check_session_name, is_session_name, split_session},
     session::SessionSource,
 };
 
@@ -32,8 +33,6 @@ const AGENT_HEADERS: [(HeaderName, Option<HeaderName>); 3] = [
 
 /// Header of Codex, which may be anything without `thread-id`.
 const SESSION_ID: HeaderName = HeaderName::from_static("session-id");
-
-const MAX_SESSION_NAME_CHARS: usize = 128;
 
 /// A session's name, and where the agent gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +69,7 @@ impl SessionName {
         };
         // Applications set one `prompt_cache_key` for all of their users; agents set a UUID.
         let is_weak = matches!(api, Api::OpenAiResponses | Api::OpenAiChat);
-        let is_name = is_valid(&id) && (!is_weak || Uuid::parse_str(&id).is_ok());
+        let is_name = is_session_name(&id) && (!is_weak || Uuid::parse_str(&id).is_ok());
         is_name.then_some(Self { id, source })
     }
 
@@ -88,7 +87,7 @@ impl SessionName {
         });
         let id = named.next()?;
         let source = SessionSource::AgentHeader;
-        is_valid(&id).then_some(Self { id, source })
+        is_session_name(&id).then_some(Self { id, source })
     }
 
     /// Returns the name of the sub-agent's session, if the headers name a sub-agent.
@@ -101,7 +100,7 @@ impl SessionName {
                 .then_some(sub_agent)
         });
         let id = sub_agents.next().map(|id| format!("{}:{id}", self.id));
-        match id.filter(|id| is_valid(id)) {
+        match id.filter(|id| is_session_name(id)) {
             Some(id) => Self { id, ..self },
             None => self,
         }
@@ -118,24 +117,21 @@ pub(super) fn split<'a>(
     path: &'a str,
     headers: &HeaderMap,
 ) -> Result<(&'a str, Option<SessionName>), ApiError> {
-    let prefixed = path
-        .strip_prefix("/s/")
-        .and_then(|rest| rest.split_at_checked(rest.find('/')?));
+    let (prefixed, path) = split_session(path)?;
     let header = headers
         .get(SESSION_HEADER)
         .map(|value| value.to_str().unwrap_or_default());
-    let (id, source, path) = match (prefixed, header) {
-        (Some((id, rest)), _) => (id, SessionSource::Path, rest),
-        (None, Some(id)) => (id, SessionSource::Header, path),
+    let (id, source) = match (prefixed, header) {
+        (Some(id), _) => (id, SessionSource::Path),
+        (None, Some(id)) => {
+            check_session_name(id)?;
+            (id, SessionSource::Header)
+        }
         (None, None) => {
             let named = SessionName::from_agent_headers(headers);
             return Ok((path, named.map(|name| name.of_sub_agent(headers))));
         }
     };
-    if !is_valid(id) {
-        let message = "invalid session name: expected 1 to 128 of the characters `A-Z a-z 0-9 . _ : -`, and not only dots";
-        return Err(ApiError::new(ErrorReason::BadSession, message));
-    }
     let id = id.to_owned();
     let name = SessionName { id, source }.of_sub_agent(headers);
     Ok((path, Some(name)))
@@ -145,13 +141,6 @@ pub(super) fn split<'a>(
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let value = headers.get(name)?.to_str().ok()?;
     (!value.is_empty()).then_some(value)
-}
-
-fn is_valid(text: &str) -> bool {
-    let is_allowed = |char: char| char.is_ascii_alphanumeric() || "._:-".contains(char);
-    // Intermediaries resolve `.` and `..` as path segments.
-    let is_dots = text.chars().all(|char| char == '.');
-    (1..=MAX_SESSION_NAME_CHARS).contains(&text.len()) && text.chars().all(is_allowed) && !is_dots
 }
 
 #[cfg(test)]

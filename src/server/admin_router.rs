@@ -79,7 +79,15 @@ async fn render_errors(State(app): State<App>, mut request: Request, next: Next)
     if let Some((audit, rejected)) = rejected {
         rejected.record(&audit, ListenerKind::Operators, &id, &response);
     }
-    render_error(response, &id, || dialect::of(Api::Gemini))
+    let error = response.extensions().get::<ApiError>();
+    let is_overloaded = error.is_some_and(|error| error.reason() == ErrorReason::Overloaded);
+    let mut response = render_error(response, &id, || dialect::of(Api::Gemini));
+    if is_overloaded {
+        // Health checks need a connection.
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
 }
 
 async fn reject_foreign_pages(State(app): State<App>, request: Request, next: Next) -> Response {

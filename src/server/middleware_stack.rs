@@ -53,7 +53,7 @@ impl MiddlewareStack {
     async fn handle_request(self: Arc<Self>, mut request: Box<Request>) -> HandlerResponse {
         let id = RequestId::random();
         request.extensions_mut().insert(id.clone());
-        let is_event = request.uri().path() == events::EVENTS_PATH;
+        let is_event = events::is_events_path(request.uri().path());
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let snapshot = self.app.snapshot();
         let api = dialect::named_api(request.headers());
@@ -102,7 +102,7 @@ impl MiddlewareStack {
         let in_flight = InFlightGuard::enter(&resources.metrics, &config.limits, &mut request)
             .map_err(IntoResponse::into_response)?;
         request.extensions_mut().insert(in_flight.clone());
-        let kind = if request.uri().path() == events::EVENTS_PATH {
+        let kind = if events::is_events_path(request.uri().path()) {
             RequestKind::Event
         } else {
             RequestKind::ModelCall

@@ -307,7 +307,7 @@ impl App {
         let applied = revision(&snapshot, cause.clone());
         let previous = self.replace(snapshot);
         previous.proofs.stop();
-        self.resources.shadow.notify_config_change();
+        self.resources.follow_config(&applied.config);
         revisions::log_removed_guards(&previous.config, &applied.config);
         revisions::log_warnings(&applied.config);
         self.reloads.revisions.lock().add(applied);

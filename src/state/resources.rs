@@ -8,7 +8,7 @@ use super::{content_owners::ContentOwners, recordings::ShadowSlot, traffic::Traf
 use crate::{
     audit_log::OpenLogs,
     auth::{AdminAccess, AuthState},
-    config::TraceSettings,
+    config::{Config, TraceSettings},
     error::ErrorReason,
     hook::Tracer,
     observe::{BundleStatuses, Metrics, trace::TraceStore},
@@ -97,6 +97,13 @@ impl AppResources {
     /// Spawns a task that runs the hooks of an event after its response.
     pub fn spawn_event(&self, hooks: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(self.answered_events.track_future(hooks));
+    }
+
+    /// Ends the logins that the config now in use does not accept, and wakes the task of the
+    /// shadow.
+    pub(super) fn follow_config(&self, config: &Config) {
+        self.admin_access.end_outdated_sessions(&config.admin);
+        self.shadow.notify_config_change();
     }
 }
 

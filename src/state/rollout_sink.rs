@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     audit_log::{AuditLog, AuditRecord, RolloutKind, RolloutRecord},
-    event::{Action, HookStatus},
+    event::{Action, EventOrigin, HookStatus},
     observe::{
         Metrics,
         recorder::{Exchange, ExchangeAction, ExchangeEvent, Sink},
@@ -30,11 +30,15 @@ pub(super) struct RolloutReporter {
     pub(super) runtime: Handle,
 }
 
-/// Counts one call for its config.
+/// Counts one call for its config, unless it is none, or is rejected before policies decide.
 #[derive(Debug)]
 pub(super) struct RolloutSink {
     reporter: RolloutReporter,
     call: CallOutcome,
+    /// True for model calls with content, and for reported events.
+    is_call: bool,
+    /// True once policies or hooks were asked, or the call went to the model API.
+    is_decided: bool,
 }
 
 impl RolloutReporter {
@@ -43,6 +47,8 @@ impl RolloutReporter {
         RolloutSink {
             reporter: self.clone(),
             call: CallOutcome::default(),
+            is_call: false,
+            is_decided: false,
         }
     }
 
@@ -102,17 +108,24 @@ impl RolloutReporter {
 impl Sink for RolloutSink {
     fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
         match event {
+            ExchangeEvent::MethodResolved(method) => {
+                self.is_call = method.operation.sends_content();
+            }
+            ExchangeEvent::Sending { .. } => self.is_decided = true,
             ExchangeEvent::HookFinished { run, .. } => {
+                self.is_decided = true;
                 self.call.hook_failed |= run.status() == HookStatus::Failed;
                 self.call.denied |= run.is_enforced() && !run.refused.is_empty();
                 self.call.hook_time += run.elapsed;
             }
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
+                self.is_call |= decision.origin == EventOrigin::Reported;
+                self.is_decided = true;
                 self.call.denied |= decision.verdict >= Action::Deny;
             }
             // Also a call for which a hook asked, if `ask` is `deny`.
             ExchangeEvent::ToolCallDenied { .. } => self.call.denied = true,
-            ExchangeEvent::Finished | ExchangeEvent::Closed => {
+            ExchangeEvent::Finished | ExchangeEvent::Closed if self.is_call && self.is_decided => {
                 let action = exchange.action;
                 self.call.denied |= matches!(action, ExchangeAction::Deny | ExchangeAction::Stop);
                 let reporter = &self.reporter;

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use secrecy::ExposeSecret;
 
 use crate::{
+    authorization::bearer_token,
     config::{Secret, UpstreamCredential},
     dialect::Vendor,
 };
@@ -24,7 +25,7 @@ const ACCOUNT_HEADERS: [&str; 4] = [
 ];
 
 /// Start of the tokens of Claude subscriptions.
-const SUBSCRIPTION_TOKEN: &[u8] = b"Bearer sk-ant-oat";
+const SUBSCRIPTION_TOKEN: &[u8] = b"sk-ant-oat";
 
 /// Returns whether a header holds a key and nothing else.
 pub(super) fn is_key_header(name: &HeaderName) -> bool {
@@ -70,9 +71,9 @@ pub(super) fn reduce_credentials(headers: &mut HeaderMap, vendor: Vendor, query_
             }
         }
         Vendor::Anthropic if headers.contains_key(ANTHROPIC_KEY) => {
-            let token = headers.get(AUTHORIZATION);
-            let is_subscription =
-                token.is_some_and(|token| token.as_bytes().starts_with(SUBSCRIPTION_TOKEN));
+            let value = headers.get(AUTHORIZATION);
+            let token = value.and_then(|value| bearer_token(value.as_bytes()));
+            let is_subscription = token.is_some_and(|token| token.starts_with(SUBSCRIPTION_TOKEN));
             headers.remove(if is_subscription {
                 ANTHROPIC_KEY
             } else {

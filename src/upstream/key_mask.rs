@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderValue};
 use memchr::{memchr, memmem::Finder};
 
 use super::headers::remove_where;
+use crate::authorization::bearer_token;
 
 /// Shorter credentials are not masked: they would occur in ordinary text.
 const MIN_KEY_BYTES: usize = 8;
@@ -26,7 +27,7 @@ impl KeyMask {
         let secrets = headers.values().filter(|value| value.is_sensitive());
         let mut keys: Vec<&[u8]> = secrets
             .map(HeaderValue::as_bytes)
-            .map(|value| value.strip_prefix(b"Bearer ").unwrap_or(value))
+            .map(|value| bearer_token(value).unwrap_or(value))
             .filter(|key| key.len() >= MIN_KEY_BYTES)
             .collect();
         keys.sort_by_key(|key| std::cmp::Reverse(key.len()));
@@ -136,8 +137,10 @@ mod tests {
     fn only_sensitive_values_of_some_length_are_keys() {
         assert!(mask(&[]).is_none());
         assert!(mask(&["short"]).is_none());
-        let bearer = mask(&["Bearer token-4711"]).unwrap();
-        assert_eq!(masked_chunks(bearer, &["a token-4711"]), "a **********");
+        for header in ["Bearer token-4711", "bearer token-4711"] {
+            let bearer = mask(&[header]).unwrap();
+            assert_eq!(masked_chunks(bearer, &["a token-4711"]), "a **********");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use self::{
 /// The top-level modules, lowest layer first. A module imports from lower layers only.
 const LAYERS: &[&[&str]] = &[
     &[
+        "authorization",
         "model",
         "mutex",
         "regular_file",

@@ -3,6 +3,7 @@
 mod access;
 mod call_page;
 mod calls;
+mod live_access;
 mod pages;
 mod trials;
 

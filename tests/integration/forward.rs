@@ -66,6 +66,28 @@ async fn the_decision_of_the_gateways_hooks_is_the_output() {
 }
 
 #[tokio::test]
+async fn the_path_of_the_url_names_the_session() {
+    let upstream = Upstream::mock().await;
+    let guard = hook::command("guard", "tee event.json; echo 'not that' >&2; exit 2");
+    let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeTool", guard)])).await;
+    let url = format!("http://{}/s/named", gate.agents);
+
+    for options in [&[][..], &["--protocol", "claude"]] {
+        let event = if options.is_empty() {
+            shell("ls")
+        } else {
+            bash("ls")
+        };
+        let output = forward(&url, options, &event).await;
+
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("not that"), "{text}");
+        assert_eq!(gate.json("event.json")["session_id"], "named");
+    }
+}
+
+#[tokio::test]
 async fn an_advisory_event_has_no_output() {
     let gate = gate().await;
     let url = format!("http://{}", gate.agents);

@@ -10,9 +10,10 @@ use axum::{
 use futures_util::stream;
 use http::{HeaderMap, header};
 use maud::{Markup, html};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::{
+    auth::AdminPrincipal,
     console::{
         call_row::{COLUMNS, CallRow, LIST, models, short_time},
         form::FormFields,
@@ -22,10 +23,10 @@ use crate::{
     error::{ApiError, ErrorReason},
     observe::trace::{
         CallPage, FILTER_KEYS, InFlightCall, InFlightCalls, MAX_PAGE_RECORDS, TraceBatch,
-        TraceFilter, TraceSubscription,
+        TraceFilter,
     },
     state::App,
-    view::live_tail,
+    view::live_tail::{self, LiveTail},
 };
 
 /// Parameters of the page that are no conditions.
@@ -34,7 +35,7 @@ const PAGE_PARAMETERS: [&str; 2] = ["cursor", "after"];
 /// Interval of events without rows that keep an idle stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Time after which a stream ends. The browser connects again, and its login is checked.
+/// Time after which a stream ends. The browser connects again, which prolongs its login.
 const MAX_STREAM_TIME: Duration = Duration::from_mins(10);
 
 /// Shows the calls that match the filter of the query.
@@ -73,15 +74,16 @@ pub(in crate::console) async fn stream(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
+    principal: AdminPrincipal,
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     let query = query.unwrap_or_default();
     let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS)
         .map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))?;
     let after = live_tail::last_position(&headers).or_else(|| fields.get("after").parse().ok());
-    let tail = LiveTail {
+    let tail = RowStream {
         query: filter.to_query(),
-        subscription: live_tail::subscribe(&app, filter, after)?,
+        tail: LiveTail::open(&app, principal, filter, after)?,
         ends: Instant::now() + MAX_STREAM_TIME,
     };
     let shutdown = app.resources.shutdown.clone();
@@ -96,14 +98,14 @@ pub(in crate::console) async fn stream(
     Ok((content_type, Body::from_stream(events)).into_response())
 }
 
-/// Server-sent events of calls that end.
-struct LiveTail {
-    subscription: TraceSubscription,
+/// Server-sent events with rows of calls that end.
+struct RowStream {
+    tail: LiveTail,
     query: String,
     ends: Instant,
 }
 
-impl LiveTail {
+impl RowStream {
     /// Returns the next events, or one without rows if there are none for a while and at the end:
     /// its id is where the browser continues. `None` behind the end.
     async fn next(&mut self) -> Option<String> {
@@ -111,11 +113,7 @@ impl LiveTail {
         if now >= self.ends {
             return None;
         }
-        let deadline = self.ends.min(now + KEEP_ALIVE);
-        let batch = match timeout_at(deadline, self.subscription.next()).await {
-            Ok(batch) => batch?,
-            Err(_idle) => TraceBatch::default(),
-        };
+        let batch = self.tail.next(self.ends.min(now + KEEP_ALIVE)).await?;
         Some(self.events(&batch))
     }
 
@@ -124,8 +122,8 @@ impl LiveTail {
         let rows: Vec<CallRow> = calls.map(|call| CallRow::new(call, &self.query)).collect();
         // Rows hold texts only, so this cannot fail.
         let rows = serde_json::to_string(&rows).unwrap_or_default();
-        let lost = live_tail::lost_event(&self.subscription, batch).unwrap_or_default();
-        let position = self.subscription.position();
+        let lost = self.tail.lost_event(batch).unwrap_or_default();
+        let position = self.tail.position();
         format!("{lost}id: {position}\nevent: calls\ndata: {rows}\n\n")
     }
 }

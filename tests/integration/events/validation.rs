@@ -144,3 +144,30 @@ async fn an_event_over_the_limit_is_refused() {
         "BODY_TOO_LARGE"
     );
 }
+
+#[tokio::test]
+async fn a_session_in_the_path_is_checked_as_that_of_a_call() {
+    let (_upstream, gate) = start_with_hook("BeforeTool").await;
+    let event = json!({
+        "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": {}, "session_id": "other",
+    });
+    let report = async |session: &str, event: &serde_json::Value| {
+        let path = format!("/s/{session}/hookgate/v1/events?explain=1");
+        gate.agent().post(&path, event.to_string()).await
+    };
+
+    let named = report("named", &event).await;
+    assert_eq!(named.json()["hookgate"]["session"], "named");
+    assert_eq!(named.header("x-content-type-options"), "nosniff");
+    for malformed in ["", "a%20b", "%6eamed", "a@b"] {
+        assert_refused(&report(malformed, &event).await, 400, "BAD_SESSION");
+    }
+    let no_text = json!({
+        "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": {}, "session_id": 5,
+    });
+    assert_refused(&report("named", &no_text).await, 400, "BAD_EVENT");
+    let twice = report("named/s/again", &event).await;
+    assert_refused(&twice, 403, "UNKNOWN_PATH");
+    let read = gate.agent().get("/s/named/hookgate/v1/events").await;
+    assert_refused(&read, 405, "METHOD_NOT_ALLOWED");
+}

@@ -420,6 +420,42 @@ async fn tool_calls_that_ask_denies_abort_a_rollout() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_calls_and_reported_events_on_which_policies_can_decide_are_counted() {
+    let gateway = Rollout::start("{ to: next.yaml, percent: 50 }").await;
+    let post = async |path: &str, body: &str| {
+        let answer = gateway.agent.post(path, body.to_owned()).await;
+        answer.status
+    };
+    let generate = "/v1beta/models/m:generateContent";
+    let count = "/v1beta/models/m:countTokens";
+    let event = "/hookgate/v1/events";
+
+    for _ in 0..3 {
+        assert_eq!(gateway.agent.get("/v9/x").await.status, 403);
+        assert_eq!(gateway.agent.get("/v1beta/models").await.status, 200);
+        assert_eq!(post(generate, "{").await, 400);
+        assert_eq!(post(event, "{").await, 400);
+        assert_eq!(
+            post(event, r#"{"hook_event_name":"BeforeTool"}"#).await,
+            400
+        );
+    }
+    let calls = async || {
+        let state = gateway.state().await;
+        let calls = |arm: usize| state["arms"][arm]["calls"].as_u64().unwrap();
+        calls(0) + calls(1)
+    };
+    assert_eq!(calls().await, 0);
+
+    let contents = prompt("banana").to_string();
+    assert_eq!(post(generate, &contents).await, 200);
+    post(count, &contents).await;
+    let end = r#"{"hook_event_name":"SessionEnd","reason":"exit","session_id":"s"}"#;
+    assert_eq!(post(&format!("{event}?wait=1"), end).await, 200);
+    assert_eq!(calls().await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_share_grows_in_steps_and_the_candidate_can_be_promoted() {
     let gateway = Rollout::start("{ to: next.yaml, steps: [0, 30, 100], hold: 300ms }").await;
     assert_eq!(gateway.state().await["percent"], 0);

@@ -204,7 +204,7 @@ async fn the_number_of_subscribers_is_bounded_and_shutdown_ends_them() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, GUARD).await;
     let mut tails = Vec::new();
-    for _ in 0..64 {
+    for _ in 0..32 {
         let mut tail = subscribe(&gateway, "").await;
         assert_eq!(next_chunk(&mut tail).await, "id: 0\n\n");
         tails.push(tail);
@@ -219,5 +219,25 @@ async fn the_number_of_subscribers_is_bounded_and_shutdown_ends_them() {
             .await
             .unwrap();
         assert!(matches!(end, Ok(None) | Err(_)));
+    }
+}
+
+#[tokio::test]
+async fn readers_of_live_tails_leave_connections_for_health_checks() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, GUARD).await;
+    let mut sockets = Vec::new();
+    for _ in 0..64 {
+        let mut socket = TcpStream::connect(gateway.operators).await.unwrap();
+        let head = "GET /calls/stream HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let status = timeout(TEST_TIMEOUT, socket.read_u8()).await;
+        assert_eq!(status.unwrap().unwrap(), b'H');
+        sockets.push(socket);
+    }
+
+    for path in ["/healthz", "/readyz"] {
+        let answer = gateway.operator().get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     }
 }
