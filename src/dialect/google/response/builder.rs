@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     dialect::{
         call::Call,
-        document::insert,
+        document::{Document, insert},
         error::Result,
         google::{
             part::Part,
@@ -40,14 +40,15 @@ impl ResponseDocument {
         Ok(document)
     }
 
-    /// Creates a response from the bytes of merged chunks, in the envelope of one of them.
+    /// Creates a response from the bytes of merged chunks, in the envelope of the chunks.
     ///
     /// # Errors
     ///
     /// Fails like [`ResponseDocument::parse`].
-    pub fn from_merged(merged: Bytes, chunk: Option<&Self>) -> Result<Self> {
+    pub fn from_merged(merged: Bytes, envelope: Option<Bytes>) -> Result<Self> {
         let mut document = Self::parse(merged)?;
-        document.envelope = chunk.and_then(|chunk| chunk.envelope.clone());
+        let envelope = envelope.map(Document::from_checked).transpose()?;
+        document.envelope = envelope.map(Box::new);
         document.is_merged = true;
         Ok(document)
     }
