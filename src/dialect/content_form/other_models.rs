@@ -6,7 +6,7 @@ use std::slice;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, is_set, to_value},
+    document::{Document, is_set, repeated, to_value},
     error::{Result, field_error},
     google::fields::{DECLARATIONS, GENERATION_CONFIG, SOURCE, TOOLS},
 };
@@ -41,7 +41,7 @@ pub fn other_models(document: &Document) -> Result<Vec<String>> {
         || is_set(&config, MODEL_CONFIG)?
         || is_set(&config, MODEL_SELECTION_CONFIG)?;
     models.extend(is_routed.then(|| ROUTED_MODEL.to_owned()));
-    for mut tool in document.children(TOOLS)?.unwrap_or_default() {
+    for mut tool in repeated(document, TOOLS)?.unwrap_or_default() {
         tool.remove(DECLARATIONS)?;
         models.extend(named_models(&to_value(&tool)?));
     }
