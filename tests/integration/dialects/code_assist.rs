@@ -174,10 +174,8 @@ fn secrets_beside_the_response() -> Vec<(&'static str, Vec<Value>)> {
 async fn secrets_beside_the_response_are_masked_or_denied() {
     let body = Api::CodeAssist.wrap("m", &prompt("hi")).to_string();
     for (path, answer) in secrets_beside_the_response() {
-        let events: String = answer
-            .iter()
-            .map(|event| format!("data: {event}\n\n"))
-            .collect();
+        let events = answer.iter().map(|event| format!("data: {event}\n\n"));
+        let events: String = events.collect();
         let upstream = Upstream::with(move |_| match path {
             GENERATE => respond(200, "application/json", answer[0].to_string()),
             _ => respond(200, "text/event-stream", events.clone()),
