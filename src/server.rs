@@ -4,6 +4,7 @@ mod admin_router;
 mod connection;
 mod fd_limit;
 mod file_watcher;
+mod flushed_body;
 mod handler;
 mod http2;
 mod io_timeout;

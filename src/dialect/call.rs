@@ -31,6 +31,8 @@ pub struct Call {
     pub allowed_fields: AllowedFields,
     /// Permission for the model API to store the response.
     pub storage: ResponseStorage,
+    /// True if the agent expects no token counts in the response.
+    pub omits_usage: bool,
 }
 
 /// Permission for the model API to store the response to a call.
@@ -80,6 +82,7 @@ impl Call {
             query: forwarded,
             allowed_fields: AllowedFields::default(),
             storage: ResponseStorage::AsSent,
+            omits_usage: false,
         })
     }
 
@@ -93,6 +96,7 @@ impl Call {
             query: Vec::new(),
             allowed_fields: AllowedFields::default(),
             storage: ResponseStorage::AsSent,
+            omits_usage: false,
         }
     }
 

@@ -97,7 +97,7 @@ pub fn retain_elements(
     field: &[&str],
     mut keep: impl FnMut(usize) -> bool,
 ) -> Result<()> {
-    let list = document.list(field)?.unwrap_or_default();
+    let list = repeated_json(document, field)?.unwrap_or_default();
     let count = list.len();
     let kept = list.into_iter().enumerate();
     let kept: Vec<Bytes> = kept
@@ -178,6 +178,51 @@ pub fn insert(object: &mut Value, key: &str, value: impl Into<Value>) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert(key.to_owned(), value.into());
     }
+}
+
+/// Returns the objects of a repeated field. An object that is no list counts as the only element,
+/// as for the parsers of Google's APIs.
+///
+/// # Errors
+///
+/// Fails for every other type.
+pub fn repeated(document: &Document, field: &[&str]) -> Result<Option<Vec<Document>>> {
+    if is_object(document, field)? {
+        return Ok(document.child(field)?.map(|only| vec![only]));
+    }
+    document.children(field)
+}
+
+/// Returns the elements of a repeated field like [`repeated`], as JSON.
+///
+/// # Errors
+///
+/// Fails for every other type.
+pub fn repeated_json(document: &Document, field: &[&str]) -> Result<Option<Vec<Bytes>>> {
+    if is_object(document, field)? {
+        return Ok(document.bytes_of(field)?.map(|only| vec![only]));
+    }
+    document.list(field)
+}
+
+/// Edits the objects of a repeated field in place, see [`repeated`].
+///
+/// # Errors
+///
+/// Fails for every other type, and if an edit fails.
+pub fn edit_repeated(
+    document: &mut Document,
+    field: &[&str],
+    edit: impl FnMut(&mut Document) -> Result<()>,
+) -> Result<()> {
+    if is_object(document, field)? {
+        return document.edit_child(field, edit);
+    }
+    document.edit_children(field, edit)
+}
+
+fn is_object(document: &Document, field: &[&str]) -> Result<bool> {
+    Ok(first_byte(document, field)? == Some(b'{'))
 }
 
 /// Returns the first byte of a field's value; `None` for an absent field and for `null`.

@@ -24,6 +24,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    flushed_body::FlushedBody,
     handler::Handler,
     http2::{self, StallTimeoutBody},
     io_timeout::{ConnectionState, TimeoutKind, TimeoutStream},
@@ -227,7 +228,7 @@ impl RequestLoop {
         async move {
             let (response, guard) = response.await;
             let on_end = move |_ended| drop((guard, busy));
-            let body_end = |body| Body::new(OnBodyEnd::new(body, on_end));
+            let body_end = |body| Body::new(FlushedBody::new(OnBodyEnd::new(body, on_end)));
             let response = response.map(body_end);
             Ok(if is_stream {
                 self.finish_stream(response)

@@ -3,6 +3,7 @@
 mod code_assist;
 mod derived_events;
 mod explain_and_test;
+mod single_objects;
 mod vertex;
 
 use serde_json::{Value, json};

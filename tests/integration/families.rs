@@ -6,6 +6,7 @@ mod answer_fields;
 mod anthropic;
 mod anthropic_blocks;
 mod anthropic_toolsets;
+mod broken_streams;
 mod client;
 mod console;
 mod denied_steps;

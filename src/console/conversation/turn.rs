@@ -1,6 +1,6 @@
 //! Turns of a conversation, as they are shown whatever their API is.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, slice};
 
 use serde_json::Value;
 
@@ -108,8 +108,12 @@ pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a str {
 
 /// Returns the elements of a list of an object.
 pub(super) fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    let list = value.get(name).and_then(Value::as_array);
-    list.map_or(&[], Vec::as_slice)
+    match value.get(name) {
+        Some(Value::Array(list)) => list,
+        // For Google's APIs, an object counts as the only element.
+        Some(only @ Value::Object(_)) => slice::from_ref(only),
+        _ => &[],
+    }
 }
 
 /// Returns content that is one text or a list of parts.

@@ -1,6 +1,9 @@
 //! MCP servers that the model API calls.
 
-use crate::dialect::{document::Document, error::Result};
+use crate::dialect::{
+    document::{Document, repeated},
+    error::Result,
+};
 
 const TOOLS: &[&str] = &["tools"];
 
@@ -21,7 +24,7 @@ pub fn is_hosted_server(name: &str) -> bool {
 ///
 /// Fails if the tools are ambiguous.
 pub fn has_hosted_server(document: &Document) -> Result<bool> {
-    let tools = document.children(TOOLS)?.unwrap_or_default();
+    let tools = repeated(document, TOOLS)?.unwrap_or_default();
     let mut fields = tools.iter().flat_map(Document::fields);
     Ok(fields.any(|(key, _)| is_hosted_server(&key)))
 }

@@ -6,7 +6,7 @@ use std::slice;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    document::{Document, to_value},
+    document::{Document, is_set, repeated, to_value},
     error::{Result, field_error},
     google::fields::{DECLARATIONS, GENERATION_CONFIG, SOURCE, TOOLS},
 };
@@ -17,6 +17,10 @@ pub const FALLBACK_MODELS: &[&str] = &["fallbackModels"];
 const ROUTING_CONFIG: &[&str] = &["routingConfig", "routing_config"];
 const MANUAL_MODE: &[&str] = &["manualMode", "manual_mode"];
 const AUTO_MODE: &[&str] = &["autoMode", "auto_mode"];
+
+/// Preferences by which Vertex AI chooses a model.
+const MODEL_CONFIG: &[&str] = &["modelConfig", "model_config"];
+const MODEL_SELECTION_CONFIG: &[&str] = &["modelSelectionConfig", "model_selection_config"];
 
 /// Name of the model that Vertex AI chooses itself.
 const ROUTED_MODEL: &str = "auto";
@@ -30,13 +34,14 @@ pub fn other_models(document: &Document) -> Result<Vec<String>> {
     let fallbacks = document.get(FALLBACK_MODELS)?.unwrap_or_default();
     let mut models = texts(&fallbacks);
     let config = document.child(GENERATION_CONFIG)?.unwrap_or_default();
-    if let Some(routing) = config.child(ROUTING_CONFIG)? {
-        let manual = routing.get(MANUAL_MODE)?.unwrap_or_default();
-        models.extend(named_models(&manual));
-        let is_routed = routing.has(AUTO_MODE);
-        models.extend(is_routed.then(|| ROUTED_MODEL.to_owned()));
-    }
-    for mut tool in document.children(TOOLS)?.unwrap_or_default() {
+    let routing = config.child(ROUTING_CONFIG)?.unwrap_or_default();
+    let manual = routing.get(MANUAL_MODE)?.unwrap_or_default();
+    models.extend(named_models(&manual));
+    let is_routed = routing.has(AUTO_MODE)
+        || is_set(&config, MODEL_CONFIG)?
+        || is_set(&config, MODEL_SELECTION_CONFIG)?;
+    models.extend(is_routed.then(|| ROUTED_MODEL.to_owned()));
+    for mut tool in repeated(document, TOOLS)?.unwrap_or_default() {
         tool.remove(DECLARATIONS)?;
         models.extend(named_models(&to_value(&tool)?));
     }

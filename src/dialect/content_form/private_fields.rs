@@ -5,7 +5,7 @@ use memchr::memmem;
 use serde_json::value::RawValue;
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, edit_repeated, repeated},
     error::{Result, field_error},
     google::fields::{
         CANDIDATES, CONTENT, CONTENTS, DECLARATIONS, IS_TOOLSET, PARTS, PRECEDING, REQUESTS,
@@ -69,7 +69,7 @@ fn find_in(object: &Document) -> Option<&'static str> {
     let objects = OBJECTS.iter().filter_map(|field| object.child(field).ok()?);
     let lists = LISTS
         .iter()
-        .filter_map(|field| object.children(field).ok()?);
+        .filter_map(|field| repeated(object, field).ok()?);
     objects
         .chain(lists.flatten())
         .find_map(|inner| find_in(&inner))
@@ -83,7 +83,7 @@ fn remove_from(object: &mut Document) -> Result<()> {
         object.edit_child(field, remove_from)?;
     }
     for field in LISTS {
-        object.edit_children(field, remove_from)?;
+        edit_repeated(object, field, remove_from)?;
     }
     Ok(())
 }

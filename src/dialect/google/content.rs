@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     dialect::{
-        document::Document,
+        document::{Document, repeated},
         error::Result,
         google::{fields::PARTS, part::Part},
     },
@@ -21,7 +21,7 @@ pub struct Content {
 
 impl Content {
     pub fn read(document: Document) -> Result<Self> {
-        let parts = document.children(PARTS)?.unwrap_or_default();
+        let parts = repeated(&document, PARTS)?.unwrap_or_default();
         let parts = parts.into_iter().map(Part::read);
         Ok(Self {
             parts: parts.collect::<Result<_, _>>()?,

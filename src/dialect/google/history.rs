@@ -14,7 +14,7 @@ pub use self::tool_result_matching::ToolResult;
 use self::{content_edit::ContentEdit, tool_result_matching::PrecedingCalls};
 use crate::{
     dialect::{
-        document::{Document, write_array},
+        document::{Document, repeated_json, write_array},
         error::{DialectError, Result},
         google::{
             canonical_items::{ContentItems, ItemKind},
@@ -49,9 +49,9 @@ pub struct HistoryMessage {
 impl History {
     /// Reads the conversation of a request; `None` if it has no list of contents.
     pub fn read(document: &Document) -> Result<Option<Self>> {
-        let contents = document.list(CONTENTS)?;
+        let contents = repeated_json(document, CONTENTS)?;
         let wrapped = document.child(WRAPPED_REQUEST)?.unwrap_or_default();
-        let wrapped = wrapped.list(CONTENTS)?;
+        let wrapped = repeated_json(&wrapped, CONTENTS)?;
         let is_wrapped = wrapped.is_some();
         if contents.is_some() && is_wrapped {
             return Err(DialectError::Ambiguous("contents".to_owned()));

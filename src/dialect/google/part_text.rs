@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::dialect::{
-    document::Document,
+    document::{Document, edit_repeated},
     error::Result,
     google::{
         fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PRECEDING, SOURCE},
@@ -112,7 +112,9 @@ fn edit_inner(
     edit: &mut dyn FnMut(&str) -> Option<String>,
 ) -> Result<()> {
     edit_other_fields(inner, &[except, PARTS].concat(), edit)?;
-    inner.edit_children(PARTS, |part| edit_other_fields(part, OPAQUE_FIELDS, edit))
+    edit_repeated(inner, PARTS, |part| {
+        edit_other_fields(part, OPAQUE_FIELDS, edit)
+    })
 }
 
 /// Edits the strings of all fields but those in `except`.

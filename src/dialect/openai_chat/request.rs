@@ -25,7 +25,7 @@ use crate::dialect::{
     content_form::any_object_with,
     document::{Document, add_field, add_list, is_set, to_document, try_any},
     error::Result,
-    method::Api,
+    method::{Api, Operation},
     openai::request_fields::{no_model, read_model, read_other_models, read_stream, write_storage},
     openai_chat::fields::{MESSAGES, check_fields},
     request_field::{RequestField, STORED_PROMPTS},
@@ -40,6 +40,8 @@ use crate::dialect::{
 pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
     call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
     read_stream(call, &body)?;
+    let is_stream = matches!(call.operation, Operation::Stream(_));
+    call.omits_usage = is_stream && !includes_usage(&body)?;
     let check = |field| call.allowed_fields.check(Api::OpenAiChat, field);
     if names_stored_file(&body)? {
         check(RequestField::StoredFile)?;
@@ -48,6 +50,12 @@ pub fn open_request(call: &mut Call, body: Document) -> Result<OpenedRequest> {
         check(RequestField::StoredPrompt)?;
     }
     Ok(OpenedRequest::from_body(read_chat(&body)?, body))
+}
+
+/// Returns whether a stream ends with token counts.
+fn includes_usage(body: &Document) -> Result<bool> {
+    let options = body.get(&["stream_options"])?.unwrap_or_default();
+    Ok(options.get("include_usage") == Some(&Value::Bool(true)))
 }
 
 /// Returns whether a message names a file or a sound that is stored upstream.

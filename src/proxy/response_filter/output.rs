@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::channel::ChunkChannel;
 use crate::{
-    dialect::{DialectError, Framing, MergedChunks, ResponseDocument, WriteChunks},
+    dialect::{DialectError, Document, Framing, MergedChunks, ResponseDocument, WriteChunks},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
@@ -217,5 +217,7 @@ fn merge(mut chunks: Vec<ResponseDocument>) -> Result<ResponseDocument, DialectE
         return Ok(only);
     }
     let bytes: Vec<Bytes> = chunks.iter().map(ResponseDocument::to_bytes).collect();
-    ResponseDocument::from_merged(MergedChunks::parse(&bytes)?.response, chunks.first())
+    let envelope = chunks.first().and_then(ResponseDocument::envelope);
+    let envelope = envelope.map(Document::to_bytes);
+    ResponseDocument::from_merged(MergedChunks::parse(&bytes)?.response, envelope)
 }

@@ -255,6 +255,7 @@ impl<'a> ResponseBuffer<'a> {
     pub fn hold_chunks_of(&mut self, response: &Bytes, chunks: Vec<ResponseDocument>) {
         if let [whole] = self.held.as_slice()
             && !whole.has_withheld_calls()
+            && !whole.has_edited_envelope()
             && whole.to_bytes() == response
         {
             self.held = chunks;

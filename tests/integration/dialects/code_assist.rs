@@ -135,6 +135,71 @@ async fn a_merged_answer_keeps_the_envelope_of_its_last_chunk() {
     assert_eq!(Api::CodeAssist.text(Framing::Sse, &answer), "x");
 }
 
+/// Answers with a secret beside the response: whole ones as one document, others as events.
+fn secrets_beside_the_response() -> Vec<(&'static str, Vec<Value>)> {
+    let response = |text: &str, finish_reason: Value| {
+        let content = json!({ "role": "model", "parts": [{ "text": text }] });
+        let candidate = json!({ "content": content, "finishReason": finish_reason });
+        json!({ "candidates": [candidate] })
+    };
+    let first = response("a", Value::Null);
+    let last = response("z", json!("STOP"));
+    let error = json!({ "error": { "code": 500, "message": "TCK-123456" } });
+    vec![
+        (
+            GENERATE,
+            vec![json!({ "response": last, "note": "TCK-123456" })],
+        ),
+        (STREAM, vec![json!({ "response": first }), error.clone()]),
+        (STREAM, vec![error]),
+        (
+            STREAM,
+            vec![
+                json!({ "response": first, "note": ["TCK-123456"] }),
+                json!({ "response": first, "note": ["TCK-123456"] }),
+                json!({ "response": last }),
+            ],
+        ),
+        (
+            STREAM,
+            vec![
+                json!({ "response": first }),
+                json!({ "response": last, "content": { "a": "see TCK-123456" } }),
+            ],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn secrets_beside_the_response_are_masked_or_denied() {
+    let body = Api::CodeAssist.wrap("m", &prompt("hi")).to_string();
+    for (path, answer) in secrets_beside_the_response() {
+        let events = answer.iter().map(|event| format!("data: {event}\n\n"));
+        let events: String = events.collect();
+        let upstream = Upstream::with(move |_| match path {
+            GENERATE => respond(200, "application/json", answer[0].to_string()),
+            _ => respond(200, "text/event-stream", events.clone()),
+        })
+        .await;
+        for mode in ["chunk", "buffered"] {
+            for action in ["mask", "deny"] {
+                let config = format!(
+                    "after_model: {mode}\npolicies: [{{ policy: redact, detect: [], patterns: {{ ticket: \"TCK-[0-9]{{6}}\" }}, action: {action}, reason: no }}]\n"
+                );
+                let gate = TestGateway::start(&upstream, &config).await;
+
+                let answer = gate.agent().post(path, body.clone()).await;
+
+                let text = answer.text();
+                assert_eq!(answer.status, 200, "{mode} {action}: {text}");
+                assert!(!text.contains("TCK-123456"), "{mode} {action}: {text}");
+                let label = text.contains("[REDACTED:ticket]");
+                assert_eq!(label, action == "mask", "{mode} {action}: {text}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_session_id_in_the_body_applies_unless_path_or_header_set_one() {
     let upstream = upstream().await;

@@ -45,6 +45,8 @@ const GEMINI: &[Field] = &[
     event("hel", "/candidates/0/citationMetadata"),
     event("hel", "/candidates/0/groundingMetadata"),
     event("hel", "/candidates/0/logprobsResult"),
+    event("lo", "/content"),
+    event("lo", "/candidates/0/content/unknown"),
 ];
 
 const ANTHROPIC: &[Field] = &[

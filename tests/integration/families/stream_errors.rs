@@ -14,7 +14,7 @@ use super::{
 use crate::harness::{Answer, Upstream, hook, respond};
 
 /// The events of a stream that have these texts, up to its end.
-fn texts(family: Family, texts: &[&str]) -> Vec<Value> {
+pub fn texts(family: Family, texts: &[&str]) -> Vec<Value> {
     let mut events = beginning(family);
     events.extend(texts.iter().map(|text| piece(family, text)));
     events

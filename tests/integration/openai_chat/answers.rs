@@ -313,17 +313,27 @@ async fn an_edited_buffered_stream_keeps_its_token_counts() {
 }
 
 #[tokio::test]
-async fn a_denial_has_no_token_counts() {
+async fn a_denial_has_token_counts_if_the_agent_asks_for_them() {
     let upstream = Upstream::mock().await;
     let guard = "policies: [{ policy: prompt_guard, deny: [hi] }]\n";
     let gate = gateway(&upstream, guard).await;
+    for (options, expected) in [
+        (Value::Null, Value::Null),
+        (json!({ "include_usage": false }), Value::Null),
+        (
+            json!({ "include_usage": true }),
+            json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
+        ),
+    ] {
+        let mut body = chat("hi");
+        body["stream_options"] = options;
 
-    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+        let answer = ask(&gate, Form::Stream, &body).await;
 
-    let events = events(&answer);
-    assert_eq!(
-        events.last().unwrap()["choices"][0]["finish_reason"],
-        "stop"
-    );
-    assert!(events.iter().all(|event| event["usage"].is_null()));
+        let events = events(&answer);
+        let (last, others) = events.split_last().unwrap();
+        assert_eq!(last["choices"][0]["finish_reason"], "stop");
+        assert_eq!(last["usage"], expected);
+        assert!(others.iter().all(|event| event["usage"].is_null()));
+    }
 }

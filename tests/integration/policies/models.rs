@@ -151,6 +151,15 @@ async fn models_that_vertex_or_a_tool_chooses_must_be_listed() {
             false,
         ),
         (routed(json!({ "autoMode": {} })), false),
+        (
+            json!({ "generationConfig": { "modelConfig": { "featureSelectionPreference": "PRIORITIZE_QUALITY" } } }),
+            false,
+        ),
+        (
+            json!({ "generation_config": { "model_selection_config": { "feature_selection_preference": "BALANCED" } } }),
+            false,
+        ),
+        (json!({ "generationConfig": { "modelConfig": null } }), true),
         (ranked("gemini-2.5-pro"), true),
         (ranked("gemini-3-pro"), false),
     ] {

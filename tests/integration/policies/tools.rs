@@ -388,9 +388,8 @@ async fn a_declaration_is_checked_in_every_spelling() {
     assert_eq!(upstream.only_request().json(), expected);
     let path = format!("/v1beta/models/{MODEL}:generateContent");
     for tools in [
-        r#"{"functionDeclarations":[{"name":"rm"}]}"#,
         r#"[[{"functionDeclarations":[{"name":"rm"}]}]]"#,
-        r#"[{"functionDeclarations":{"name":"rm"}}]"#,
+        r#"[{"functionDeclarations":["rm"]}]"#,
         r#"[{"functionDeclarations":[],"function_declarations":[{"name":"rm"}]}]"#,
     ] {
         let answer = gateway

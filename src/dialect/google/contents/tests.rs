@@ -136,7 +136,7 @@ fn malformed_contents_are_refused() {
         "5",
         r#""hi""#,
         "[5]",
-        r#"[{"parts":{}}]"#,
+        r#"[{"parts":"a"}]"#,
         r#"[{"parts":["a"]}]"#,
         r#"[{"parts":[{"text":5}]}]"#,
         r#"[{"parts":[{"text":"a","text":"b"}]}]"#,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::dialect::{
     call::Call,
-    document::{Document, write_array},
+    document::{Document, repeated, repeated_json, write_array},
     error::{DialectError, Result},
     google::{
         content::Content,
@@ -25,7 +25,7 @@ pub fn counted_request(call: &Call, document: &Document) -> Result<Option<Docume
         return Ok(None);
     }
     let inner = document.child(WRAPPED_REQUEST)?;
-    if inner.is_some() && document.list(CONTENTS)?.is_some() {
+    if inner.is_some() && repeated_json(document, CONTENTS)?.is_some() {
         return Err(DialectError::Ambiguous("contents".to_owned()));
     }
     Ok(inner)
@@ -35,7 +35,7 @@ pub fn counted_request(call: &Call, document: &Document) -> Result<Option<Docume
 pub fn embeddings(call: &Call, document: &Document) -> Result<Option<Vec<Document>>> {
     match call.operation {
         Operation::Embed => Ok(Some(vec![document.clone()])),
-        Operation::BatchEmbed => Ok(Some(document.children(REQUESTS)?.unwrap_or_default())),
+        Operation::BatchEmbed => Ok(Some(repeated(document, REQUESTS)?.unwrap_or_default())),
         Operation::Generate
         | Operation::Stream(_)
         | Operation::CountTokens
@@ -48,7 +48,7 @@ pub fn embeddings(call: &Call, document: &Document) -> Result<Option<Vec<Documen
 /// Returns the contents of a request, or those to embed.
 pub fn contents(call: &Call, document: &Document) -> Result<Vec<Document>> {
     let Some(requests) = embeddings(call, document)? else {
-        return Ok(document.children(CONTENTS)?.unwrap_or_default());
+        return Ok(repeated(document, CONTENTS)?.unwrap_or_default());
     };
     let contents = requests.iter().map(|request| request.child(CONTENT));
     contents.filter_map(Result::transpose).collect()
@@ -61,7 +61,7 @@ pub fn read_contents(call: &Call, document: &Document) -> Result<Contents> {
 
 /// Replaces all contents by texts of the user. gemini-cli's introduction is kept.
 pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<()> {
-    let contents = document.list(CONTENTS)?.unwrap_or_default();
+    let contents = repeated_json(document, CONTENTS)?.unwrap_or_default();
     let first = contents.into_iter().next().map(Content::from_bytes);
     let parts = first.transpose()?.map(|first| first.parts);
     let kept = parts.unwrap_or_default().into_iter();
@@ -74,7 +74,7 @@ pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<()> {
 
 /// Appends contents to those of a request.
 pub fn append_contents(document: &mut Document, contents: &[Bytes]) -> Result<()> {
-    let mut all = document.list(CONTENTS)?.unwrap_or_default();
+    let mut all = repeated_json(document, CONTENTS)?.unwrap_or_default();
     all.extend_from_slice(contents);
     document.set_bytes(CONTENTS, write_array(all))
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     dialect::{
         call::Call,
-        document::Document,
+        document::{Document, edit_repeated, repeated},
         error::{DialectError, Result},
         google::fields::{MODEL, REQUESTS, WRAPPED_REQUEST},
     },
@@ -26,7 +26,7 @@ pub fn check_model(call: &Call, document: &Document) -> Result<()> {
         Some(_) | None => Ok(()),
     };
     check(document)?;
-    let requests = document.children(REQUESTS)?.unwrap_or_default();
+    let requests = repeated(document, REQUESTS)?.unwrap_or_default();
     let wrapped = document.child(WRAPPED_REQUEST)?;
     wrapped.iter().chain(&requests).try_for_each(check)
 }
@@ -35,7 +35,7 @@ pub fn check_model(call: &Call, document: &Document) -> Result<()> {
 pub fn rename_all(document: &mut Document, model: &ModelName) -> Result<()> {
     rename_model(document, model)?;
     document.edit_child(WRAPPED_REQUEST, |inner| rename_model(inner, model))?;
-    document.edit_children(REQUESTS, |request| rename_model(request, model))
+    edit_repeated(document, REQUESTS, |request| rename_model(request, model))
 }
 
 /// Replaces the model of one object, with the prefix of the old name.

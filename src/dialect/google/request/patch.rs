@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     dialect::{
         call::Call,
-        document::{Document, write_array},
+        document::{Document, repeated, write_array},
         error::Result,
         google::{
             contents::Contents,
@@ -187,7 +187,7 @@ impl Patch<'_> {
 
     fn set_batch(&mut self, document: &mut Document, contents: &Contents) -> Result<()> {
         let elements = contents.elements();
-        let mut requests = document.children(REQUESTS)?.unwrap_or_default();
+        let mut requests = repeated(document, REQUESTS)?.unwrap_or_default();
         if requests.len() != elements.len() {
             self.drop("messages", "each embedding has exactly one content");
             return Ok(());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     dialect::{
-        document::{Document, write_array},
+        document::{Document, repeated_json, write_array},
         error::Result,
         google::{
             content::Content,
@@ -44,7 +44,7 @@ pub fn extend_system_instruction(document: &mut Document, messages: &[Message]) 
         let parts: Vec<Value> = new.collect();
         return document.set(SYSTEM_INSTRUCTION, &json!({ "parts": parts }));
     };
-    let mut parts = instruction.list(PARTS)?.unwrap_or_default();
+    let mut parts = repeated_json(&instruction, PARTS)?.unwrap_or_default();
     parts.extend(new.map(|part| Bytes::from(part.to_string())));
     instruction.set_bytes(PARTS, write_array(parts))?;
     document.set_child(SYSTEM_INSTRUCTION, &instruction)

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::dialect::{
     call::Call,
-    document::{Document, first_byte},
+    document::{Document, edit_repeated, first_byte},
     error::Result,
     google::{
         content::Content,
@@ -41,7 +41,9 @@ pub fn edit_request_texts(
     match call.operation {
         Operation::Embed => edit_embedding(document, editor),
         Operation::BatchEmbed => {
-            document.edit_children(REQUESTS, |request| edit_embedding(request, editor))?;
+            edit_repeated(document, REQUESTS, |request| {
+                edit_embedding(request, editor)
+            })?;
             edit_labels(document, editor)
         }
         Operation::CountTokens => {
@@ -66,7 +68,7 @@ fn edit_embedding(document: &mut Document, editor: &mut dyn TextEditor) -> Resul
 
 fn edit_conversation(document: &mut Document, editor: &mut dyn TextEditor) -> Result<()> {
     document.edit_child(SYSTEM_INSTRUCTION, |content| edit_content(content, editor))?;
-    document.edit_children(CONTENTS, |content| edit_content(content, editor))?;
+    edit_repeated(document, CONTENTS, |content| edit_content(content, editor))?;
     edit_labels(document, editor)
 }
 

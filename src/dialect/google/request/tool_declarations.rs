@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     call::Call,
-    document::{Document, retain_elements, try_any},
+    document::{Document, repeated, repeated_json, retain_elements, try_any},
     error::Result,
     google::{
         canonical_items::camel_case,
@@ -39,8 +39,8 @@ impl OfferedTool {
 /// Returns the declared functions, in order.
 pub fn offered_functions(document: &Document) -> Result<Vec<OfferedTool>> {
     let mut functions = Vec::new();
-    for tool in document.children(TOOLS)?.unwrap_or_default() {
-        for declaration in tool.children(DECLARATIONS)?.unwrap_or_default() {
+    for tool in repeated(document, TOOLS)?.unwrap_or_default() {
+        for declaration in repeated(&tool, DECLARATIONS)?.unwrap_or_default() {
             functions.extend(OfferedTool::read(&declaration)?);
         }
     }
@@ -55,8 +55,8 @@ pub fn declared_functions(document: &Document) -> Result<Vec<String>> {
 
 /// Returns whether any function is declared.
 pub fn declares_functions(document: &Document) -> Result<bool> {
-    try_any(document.children(TOOLS)?.unwrap_or_default(), |tool| {
-        let declarations = tool.list(DECLARATIONS)?;
+    try_any(repeated(document, TOOLS)?.unwrap_or_default(), |tool| {
+        let declarations = repeated_json(&tool, DECLARATIONS)?;
         Ok(declarations.is_some_and(|declarations| !declarations.is_empty()))
     })
 }
@@ -114,7 +114,7 @@ fn edit_tools(
     document: &mut Document,
     edit: impl FnMut(&mut Document) -> Result<()>,
 ) -> Result<()> {
-    let mut tools = document.children(TOOLS)?.unwrap_or_default();
+    let mut tools = repeated(document, TOOLS)?.unwrap_or_default();
     tools.iter_mut().try_for_each(edit)?;
     if !tools.iter().any(Document::is_edited) {
         return Ok(());
@@ -129,7 +129,7 @@ fn retain_declarations(
     tool: &mut Document,
     mut keep: impl FnMut(Option<OfferedTool>) -> bool,
 ) -> Result<()> {
-    let functions = tool.children(DECLARATIONS)?.unwrap_or_default();
+    let functions = repeated(tool, DECLARATIONS)?.unwrap_or_default();
     let kept = functions
         .iter()
         .map(|one| OfferedTool::read(one).map(&mut keep));

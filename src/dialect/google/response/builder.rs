@@ -1,12 +1,12 @@
 //! Synthetic responses, and those of APIs with another form.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     dialect::{
         call::Call,
-        document::insert,
+        document::{Document, insert},
         error::Result,
         google::{
             part::Part,
@@ -40,14 +40,15 @@ impl ResponseDocument {
         Ok(document)
     }
 
-    /// Creates a response from the bytes of merged chunks, in the envelope of one of them.
+    /// Creates a response from the bytes of merged chunks, in the envelope of the chunks.
     ///
     /// # Errors
     ///
     /// Fails like [`ResponseDocument::parse`].
-    pub fn from_merged(merged: Bytes, chunk: Option<&Self>) -> Result<Self> {
+    pub fn from_merged(merged: Bytes, envelope: Option<Bytes>) -> Result<Self> {
         let mut document = Self::parse(merged)?;
-        document.envelope = chunk.and_then(|chunk| chunk.envelope.clone());
+        let envelope = envelope.map(Document::from_checked).transpose()?;
+        document.envelope = envelope.map(Box::new);
         document.is_merged = true;
         Ok(document)
     }
@@ -133,27 +134,23 @@ impl ResponseDocument {
 }
 
 /// Builds a response from a hook's. `finishReason` defaults to `STOP`, `index` to the position
-/// and token counts to zero.
+/// and token counts to zero, unless the agent expects none.
 pub fn build_response(call: &Call, response: &ResponseMutation, response_id: &str) -> Value {
     let candidates = response.candidates.iter().enumerate();
     let candidates = candidates.map(|(position, candidate)| build_candidate(position, candidate));
-    let mut usage = Map::new();
-    for field in [
-        "promptTokenCount",
-        "candidatesTokenCount",
-        "totalTokenCount",
-    ] {
-        usage.insert(field.to_owned(), json!(0));
+    let mut built = json!({ "candidates": candidates.collect::<Vec<_>>() });
+    if response.usage_metadata.is_some() || !call.omits_usage {
+        let mut usage = json!({
+            "promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0,
+        });
+        for (field, count) in response.usage_metadata.iter().flatten() {
+            insert(&mut usage, field, count.clone());
+        }
+        insert(&mut built, "usageMetadata", usage);
     }
-    if let Some(counts) = &response.usage_metadata {
-        usage.extend(counts.clone());
-    }
-    json!({
-        "candidates": candidates.collect::<Vec<_>>(),
-        "usageMetadata": usage,
-        "modelVersion": call.model_name(),
-        "responseId": response_id,
-    })
+    insert(&mut built, "modelVersion", call.model_name());
+    insert(&mut built, "responseId", response_id);
+    built
 }
 
 /// Builds a response with one text.

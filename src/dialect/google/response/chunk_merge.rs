@@ -13,7 +13,8 @@ use crate::dialect::{
         response::{
             candidate::CandidateDocument,
             document::ResponseDocument,
-            text::{CANDIDATE_FIELDS, RESPONSE_FIELDS},
+            envelope::ENVELOPE_FIELDS,
+            text::{CANDIDATE_FIELDS, CONTENT_FIELDS, RESPONSE_FIELDS},
         },
     },
 };
@@ -24,6 +25,8 @@ use crate::dialect::{
 pub struct MergedChunks {
     /// The merged response as JSON.
     pub response: Bytes,
+    /// The merged envelopes without their responses as JSON, if the chunks have envelopes.
+    pub envelope: Option<Bytes>,
     /// True if a later chunk replaced a value of an earlier one.
     pub is_lossy: bool,
 }
@@ -42,6 +45,7 @@ impl MergedChunks {
     /// Merges chunks that were parsed before.
     pub fn new(chunks: Vec<ResponseDocument>) -> Result<Self> {
         let mut response = Document::empty();
+        let mut envelope: Option<Document> = None;
         let mut candidates: BTreeMap<u64, ChunkMerger> = BTreeMap::new();
         let mut is_lossy = false;
         let mut labels = Vec::new();
@@ -54,7 +58,16 @@ impl MergedChunks {
                     Entry::Occupied(mut known) => is_lossy |= known.get_mut().append(candidate)?,
                 }
             }
-            is_lossy |= overlay(&mut response, &chunk.document, RESPONSE_FIELDS)?;
+            is_lossy |= overlay(
+                &mut response,
+                &chunk.document,
+                "candidates",
+                RESPONSE_FIELDS,
+            )?;
+            if let Some(next) = &chunk.envelope {
+                let merged = envelope.get_or_insert_default();
+                is_lossy |= overlay(merged, next, "response", ENVELOPE_FIELDS)?;
+            }
         }
         let candidates = candidates.into_values().map(ChunkMerger::finish);
         let candidates: Vec<Document> = candidates.collect::<Result<_, _>>()?;
@@ -64,6 +77,7 @@ impl MergedChunks {
         }
         Ok(Self {
             response: response.to_bytes(),
+            envelope: envelope.as_ref().map(Document::to_bytes),
             is_lossy,
         })
     }
@@ -87,14 +101,21 @@ impl ChunkMerger {
 
     /// Appends the next chunk. Returns whether it replaced a value.
     fn append(&mut self, next: CandidateDocument) -> Result<bool> {
-        let is_lossy = overlay(
+        let mut is_lossy = overlay(
             &mut self.candidate.document,
             &next.document,
+            "content",
             CANDIDATE_FIELDS,
         )?;
         if let Some(mut content) = next.content {
             self.parts.append(&mut content.parts);
-            self.candidate.content.get_or_insert(content);
+            match &mut self.candidate.content {
+                Some(known) => {
+                    let (known, next) = (&mut known.document, &content.document);
+                    is_lossy |= overlay(known, next, "parts", CONTENT_FIELDS)?;
+                }
+                None => self.candidate.content = Some(content),
+            }
         }
         Ok(is_lossy)
     }
@@ -127,12 +148,17 @@ fn take_labels(chunk: &mut Document) -> Result<Vec<Bytes>> {
     Ok(labels.unwrap_or_default())
 }
 
-/// Copies the fields of a later chunk, but for candidates and contents. Returns whether a
-/// value was replaced that is not among `repeated`, the fields that every chunk repeats.
-fn overlay(merged: &mut Document, next: &Document, repeated: &[&str]) -> Result<bool> {
+/// Copies the fields of a later chunk, but for `except`, whose values are merged. Returns whether
+/// a value was replaced that is not among `repeated`, the fields that every chunk repeats.
+fn overlay(
+    merged: &mut Document,
+    next: &Document,
+    except: &str,
+    repeated: &[&str],
+) -> Result<bool> {
     let mut is_lossy = false;
     for (key, value) in next.fields() {
-        if key == "candidates" || key == "content" {
+        if key == except {
             continue;
         }
         let known = merged.bytes_of(&[&*key])?;
@@ -179,6 +205,18 @@ mod tests {
                 r#"{"labels":[[{"a":"c"}]]}"#,
             ],
             r#"{"candidates":[],"labels":[[{"a":"b"}],[],[{"a":"c"}]]}"#,
+            false,
+        );
+    }
+
+    #[test]
+    fn unknown_fields_of_every_object_are_kept() {
+        check(
+            &[
+                r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#,
+                r#"{"candidates":[{"content":{"parts":[{"text":"b"}],"new":1},"candidates":2}],"content":3}"#,
+            ],
+            r#"{"content":3,"candidates":[{"content":{"parts":[{"text":"ab"}],"new":1},"candidates":2}]}"#,
             false,
         );
     }

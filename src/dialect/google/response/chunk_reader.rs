@@ -14,7 +14,7 @@ use crate::dialect::{
         response::{
             candidate::SAFETY_RATINGS,
             document::{ResponseDocument, USAGE},
-            envelope::ResponseEnvelope,
+            envelope::{ENVELOPE_FIELDS, ResponseEnvelope},
             text::{CANDIDATE_FIELDS, CONTENT_FIELDS, RATING_FIELDS, RESPONSE_FIELDS, stream_of},
             text_chunk::{TextChunk, TextChunkTemplate, place_in},
         },
@@ -59,6 +59,7 @@ impl ChunkReader {
             && part.text.is_some()
             && (part.is_thought || !part.document.has(THOUGHT))
             && chunk.document().has_only(RESPONSE_FIELDS)
+            && has_known_fields(chunk.envelope())
             && candidate.document.has_only(CANDIDATE_FIELDS)
             && content.document.has_only(CONTENT_FIELDS)
             && has_known_ratings(&candidate.document)
@@ -96,6 +97,10 @@ impl ReadChunks for ChunkReader {
         }
         Ok(Some(chunk))
     }
+}
+
+fn has_known_fields(envelope: Option<&Document>) -> bool {
+    envelope.is_none_or(|envelope| envelope.has_only(ENVELOPE_FIELDS))
 }
 
 fn has_known_ratings(candidate: &Document) -> bool {

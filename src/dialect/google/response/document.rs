@@ -155,8 +155,18 @@ impl ResponseDocument {
     pub fn is_edited(&self) -> bool {
         match &self.text {
             Some(text) => text.is_edited(),
-            None => self.document.is_edited(),
+            None => self.document.is_edited() || self.has_edited_envelope(),
         }
+    }
+
+    /// Returns the envelope of a parsed response.
+    pub fn envelope(&self) -> Option<&Document> {
+        self.envelope.as_deref()
+    }
+
+    /// Returns whether anything beside the response in its envelope was edited.
+    pub fn has_edited_envelope(&self) -> bool {
+        self.envelope().is_some_and(Document::is_edited)
     }
 
     /// Returns the bytes that it was read from; without envelope, unless it is text.
@@ -187,7 +197,7 @@ impl ResponseDocument {
             return text.to_bytes();
         }
         let response = self.document.to_bytes();
-        let original = self.envelope.as_deref();
+        let original = self.envelope();
         original
             .and_then(|original| replace_response(original, &response).ok())
             .unwrap_or_else(|| envelope.wrap(response))

@@ -18,7 +18,7 @@ impl ResponseDocument {
     ///
     /// Fails if the error is ambiguous.
     pub fn has_error(&self) -> Result<bool> {
-        let documents = [Some(self.document()), self.envelope.as_deref()];
+        let documents = [Some(self.document()), self.envelope()];
         try_any(documents.into_iter().flatten(), |document| {
             let error = document.bytes_of(ERROR)?;
             Ok(error.is_some_and(|error| is_error(&error)))

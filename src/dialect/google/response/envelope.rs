@@ -10,6 +10,9 @@ use crate::dialect::{
 
 const RESPONSE: &[&str] = &["response"];
 
+/// Fields of an envelope that hold no text, or are edited otherwise.
+pub const ENVELOPE_FIELDS: &[&str] = &["response", "traceId", "trace_id"];
+
 /// Envelope around a response and around each chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseEnvelope {

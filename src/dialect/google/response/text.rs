@@ -15,6 +15,7 @@ use crate::dialect::{
         response::{
             candidate::{CandidateDocument, SAFETY_RATINGS},
             document::ResponseDocument,
+            envelope::ENVELOPE_FIELDS,
         },
     },
     text_edit::{ResponseTextEditor, TextChannel, TextEnd, TextKind, TextRest, TextStream},
@@ -100,7 +101,11 @@ impl ResponseDocument {
         }
         self.document.remove(LOGPROBS)?;
         let mut edit = |text: &str| editor.edit(TextKind::Speech, text);
-        edit_other_fields(&mut self.document, RESPONSE_FIELDS, &mut edit)
+        edit_other_fields(&mut self.document, RESPONSE_FIELDS, &mut edit)?;
+        match &mut self.envelope {
+            Some(envelope) => edit_other_fields(envelope, ENVELOPE_FIELDS, &mut edit),
+            None => Ok(()),
+        }
     }
 
     /// Replaces the one text of a chunk. It is an edit, so that it is spliced into what the chunk

@@ -11,6 +11,7 @@ use crate::dialect::{
     document::{Document, is_set},
     error::{Result, field_error},
     google::response::document::ResponseDocument,
+    openai::usage::USAGE_METADATA,
     openai_chat::{
         fields::{CHOICES, ERROR, parse},
         response::{
@@ -296,8 +297,10 @@ impl ChatChunkWriter {
             self.events.template = Some(Document::from_checked(template.into())?);
         }
         let usage = synthetic_usage(document)?;
+        let has_tokens = usage.get("total_tokens").is_some_and(|total| *total != 0);
+        let has_counts = self.usage.is_some() || self.events.usage.is_some();
         // A response of hooks has no tokens, so the model's counts stay.
-        if usage.get("total_tokens").is_some_and(|total| *total != 0) {
+        if has_tokens || !has_counts && is_set(document, USAGE_METADATA)? {
             self.usage = None;
             self.events.usage = Some(usage);
         }

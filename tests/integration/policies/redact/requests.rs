@@ -98,9 +98,9 @@ async fn a_request_that_cannot_be_inspected_is_refused() {
     for body in [
         format!(r#"{{"systemInstruction":"{KEY}"}}"#),
         format!(r#"{{"systemInstruction":{content},"system_instruction":{content}}}"#),
-        format!(r#"{{"contents":{content}}}"#),
+        format!(r#"{{"contents":[[{content}]]}}"#),
         format!(r#"{{"contents":["{KEY}"]}}"#),
-        format!(r#"{{"contents":[{{"parts":{{"text":"{KEY}"}}}}]}}"#),
+        format!(r#"{{"contents":[{{"parts":"{KEY}"}}]}}"#),
         format!(r#"{{"contents":[{{"parts":[{{"text":["{KEY}"]}}]}}]}}"#),
         format!(r#"{{"contents":[{{"parts":[{{"executableCode":"{KEY}"}}]}}]}}"#),
         format!(

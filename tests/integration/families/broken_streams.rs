@@ -1,0 +1,86 @@
+//! Streams that break off, on every API family: what was decided before reaches the agent.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt, net::TcpStream};
+
+use super::{
+    REDACT,
+    family::{ALL, Family, Turn},
+    stream_errors::texts,
+};
+use crate::harness::{Agent, End, TestGateway, Upstream, chunked_head, read_to_end, respond};
+
+const WORDS: [&str; 6] = ["word "; 6];
+
+/// Six events with a word each.
+fn six_words(family: Family) -> String {
+    let events = texts(family, &WORDS).into_iter();
+    events.fold(String::new(), |mut text, event| {
+        write!(text, "data: {event}\n\n").unwrap();
+        text
+    })
+}
+
+/// Six events with a word each, and one that parsers could read differently.
+fn six_words_and_an_ambiguous_event(family: Family) -> String {
+    let last = json!({ "type": "x", "twice": Value::Null }).to_string();
+    let ambiguous = last.replace("\"twice\"", "\"twice\":0,\"twice\"");
+    format!("{}data: {ambiguous}\n\n", six_words(family))
+}
+
+/// Asks for a stream, and checks that six words of it arrive before it breaks.
+async fn check(family: Family, agent: Agent, case: &str) {
+    let body = family.request(true, &[Turn::User("hi")]).to_string();
+    let agent = agent.sending("anthropic-version", "2023-06-01");
+
+    let mut response = agent.open(family.path(true), body).await;
+
+    assert_eq!(response.status(), 200, "{family:?} {case}");
+    let (received, end) = read_to_end(&mut response).await;
+    assert_eq!(end, End::Broken, "{family:?} {case}: {received}");
+    let words = received.matches("word ").count();
+    assert_eq!(words, WORDS.len(), "{family:?} {case}: {received}");
+}
+
+async fn check_over_http1_and_http2(family: Family, gateway: &TestGateway, case: &str) {
+    for _ in 0..5 {
+        check(family, gateway.agent(), case).await;
+        check(family, gateway.agent().over_http2(), case).await;
+    }
+}
+
+#[tokio::test]
+async fn events_before_an_unreadable_one_reach_the_agent() {
+    for family in ALL.iter().copied() {
+        let body = six_words_and_an_ambiguous_event(family);
+        let upstream =
+            Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
+        let gateway = family.gateway(&upstream, REDACT).await;
+
+        check_over_http1_and_http2(family, &gateway, "unreadable").await;
+    }
+}
+
+/// Writes a part of a stream at once, and closes the connection.
+async fn write_and_close(mut socket: TcpStream, events: String) {
+    let head = chunked_head("text/event-stream");
+    let text = format!("{head}{:x}\r\n{events}\r\n", events.len());
+    socket.write_all(text.as_bytes()).await.ok();
+    socket.shutdown().await.ok();
+}
+
+#[tokio::test]
+async fn events_before_the_end_of_the_connection_reach_the_agent() {
+    for family in ALL.iter().copied() {
+        let events = six_words(family);
+        let upstream =
+            Upstream::raw(move |_, socket| write_and_close(socket, events.clone())).await;
+        for config in ["", REDACT] {
+            let gateway = family.gateway(&upstream, config).await;
+
+            check_over_http1_and_http2(family, &gateway, config).await;
+        }
+    }
+}
