@@ -2,6 +2,8 @@
 
 use memchr::memmem;
 
+use crate::model::CallSize;
+
 /// Fields with a total: Gemini in both spellings, OpenAI.
 const TOTAL_FIELDS: [&[u8]; 3] = [
     b"\"totalTokenCount\"",
@@ -20,9 +22,6 @@ const ADDED_FIELDS: [&[u8]; 4] = [
 /// Bytes kept between two chunks: enough for a field name, blanks and a number.
 const MAX_TAIL_BYTES: usize = 256;
 
-/// Estimate for responses that report no usage.
-const BYTES_PER_TOKEN: u64 = 4;
-
 /// Reader of the token usage of one response, of any API. Each chunk of a stream reports the
 /// numbers so far, so the largest one of each field counts.
 ///
@@ -35,21 +34,12 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub struct UsageReader {
     on_usage: Box<dyn FnMut(u64) + Send>,
     /// Size of request and response, while the estimate may still be needed.
-    transferred: Option<Transferred>,
+    transferred: Option<CallSize>,
     /// End of the last chunk, in which a number may have been cut.
     tail: Vec<u8>,
     /// Largest number of each of [`ADDED_FIELDS`].
     added: [u64; ADDED_FIELDS.len()],
     counted: u64,
-}
-
-/// Size of a request and of its response so far.
-#[derive(Debug, Clone, Copy)]
-struct Transferred {
-    request_bytes: u64,
-    response_bytes: u64,
-    /// Number of server-sent events, which hold about one token each.
-    events: u64,
 }
 
 impl UsageReader {
@@ -67,10 +57,9 @@ impl UsageReader {
     /// Marks that a model was called with a request of this size. From then on, dropping
     /// the reader without a reported usage charges the estimate.
     pub fn start(&mut self, request_bytes: usize) {
-        self.transferred = Some(Transferred {
+        self.transferred = Some(CallSize {
             request_bytes: request_bytes as u64,
-            response_bytes: 0,
-            events: 0,
+            ..CallSize::default()
         });
     }
 
@@ -115,18 +104,7 @@ impl UsageReader {
 impl Drop for UsageReader {
     fn drop(&mut self) {
         if let (Some(transferred), 0) = (self.transferred, self.counted) {
-            (self.on_usage)(transferred.estimate());
-        }
-    }
-}
-
-impl Transferred {
-    /// Returns the estimated number of tokens.
-    fn estimate(self) -> u64 {
-        let tokens = |bytes: u64| bytes.div_ceil(BYTES_PER_TOKEN);
-        match self.events {
-            0 => tokens(self.request_bytes.saturating_add(self.response_bytes)),
-            events => tokens(self.request_bytes).saturating_add(events),
+            (self.on_usage)(transferred.estimated_tokens());
         }
     }
 }

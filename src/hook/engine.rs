@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::{BUILTIN, HookMode},
-    dialect::DialectError,
+    dialect::{DialectError, Document},
     event::{EventName, HookRun, SkipReason},
     observe::recorder::{ExchangeEvent, PlannedRule, SinkNeed},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
@@ -172,15 +172,19 @@ impl Engine {
         Ok(runs)
     }
 
-    /// The policies of a plan that inspect the response of `model`.
+    /// The policies of a plan that inspect the response of `model` to a request.
     pub fn response_policies(
         &self,
         plan: &Plan,
         scope: EventScope<'_>,
         model: &str,
+        request: Option<&Document>,
         pass: InspectionPass,
     ) -> ResponsePolicies {
-        let context = |policy| self.policy_context(policy, scope, model, pass);
+        let context = |policy| PolicyContext {
+            request,
+            ..self.policy_context(policy, scope, model, pass)
+        };
         match pass {
             InspectionPass::First => ResponsePolicies::new(&plan.policies, context),
             InspectionPass::Second => {
@@ -200,7 +204,7 @@ impl Engine {
         if plan.hooks.is_empty() && !plan.is_layered() {
             return ResponsePolicies::default();
         }
-        self.response_policies(plan, scope, model, InspectionPass::Second)
+        self.response_policies(plan, scope, model, None, InspectionPass::Second)
     }
 
     /// The context of a policy on an event.
@@ -216,6 +220,7 @@ impl Engine {
             context: scope.context,
             model,
             pass,
+            request: None,
             counters: &self.counters,
         }
     }

@@ -84,7 +84,13 @@ impl<'a> ResponseFilter<'a> {
             context,
             hook_context: turn.hook_context.clone(),
             model: model.to_owned(),
-            first_policies: engine.response_policies(&plan, scope, model, pass),
+            first_policies: engine.response_policies(
+                &plan,
+                scope,
+                model,
+                Some(&request.document),
+                pass,
+            ),
             last_policies: engine.last_response_policies(&plan, scope, model),
             llm_request: Arc::new(llm_request),
             allowed,
@@ -321,7 +327,8 @@ impl<'a> ResponseFilter<'a> {
     /// call is complete.
     fn inspect_rewritten(&self, mut chunk: ResponseDocument) -> Result<Filtered, DialectError> {
         let (engine, pass) = (&self.context.snapshot.engine, InspectionPass::Second);
-        let mut policies = engine.response_policies(&self.plan, self.scope(), &self.model, pass);
+        let mut policies =
+            engine.response_policies(&self.plan, self.scope(), &self.model, None, pass);
         let runs = policies.inspect(&mut chunk, ChunkPosition::Last)?;
         let runs = self.record_policies(runs);
         self.conclude(chunk, runs)
