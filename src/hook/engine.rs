@@ -178,19 +178,13 @@ impl Engine {
         plan: &Plan,
         scope: EventScope<'_>,
         model: &str,
-        request: Option<&Document>,
-        pass: InspectionPass,
+        request: &Document,
     ) -> ResponsePolicies {
         let context = |policy| PolicyContext {
-            request,
-            ..self.policy_context(policy, scope, model, pass)
+            request: Some(request),
+            ..self.policy_context(policy, scope, model, InspectionPass::First)
         };
-        match pass {
-            InspectionPass::First => ResponsePolicies::new(&plan.policies, context),
-            InspectionPass::Second => {
-                ResponsePolicies::new(&plan.policies_of_second_pass(), context)
-            }
-        }
+        ResponsePolicies::new(&plan.policies, context)
     }
 
     /// The policies of a plan that inspect what its hooks, and policies of other bundles, changed
@@ -204,7 +198,18 @@ impl Engine {
         if plan.hooks.is_empty() && !plan.is_layered() {
             return ResponsePolicies::default();
         }
-        self.response_policies(plan, scope, model, None, InspectionPass::Second)
+        self.second_response_policies(plan, scope, model)
+    }
+
+    /// The policies of a plan that inspect what was changed in the response of `model`.
+    pub fn second_response_policies(
+        &self,
+        plan: &Plan,
+        scope: EventScope<'_>,
+        model: &str,
+    ) -> ResponsePolicies {
+        let context = |policy| self.policy_context(policy, scope, model, InspectionPass::Second);
+        ResponsePolicies::new(&plan.policies_of_second_pass(), context)
     }
 
     /// The context of a policy on an event.

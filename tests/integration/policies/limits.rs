@@ -224,9 +224,12 @@ async fn a_response_without_a_token_count_is_charged_by_an_estimate() {
     let message = json!({ "role": "assistant", "content": "a b" });
     let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
     let whole = json!({ "id": "c", "model": "m", "choices": [choice] }).to_string();
-    let upstream = Upstream::with(move |request| match request.json()["stream"] == true {
-        true => respond(200, "text/event-stream", stream.clone()),
-        false => respond(200, "application/json", whole.clone()),
+    let upstream = Upstream::with(move |request| {
+        if request.json()["stream"] == true {
+            respond(200, "text/event-stream", stream.clone())
+        } else {
+            respond(200, "application/json", whole.clone())
+        }
     })
     .await;
     let prompt = "x".repeat(400);
