@@ -9,6 +9,7 @@ mod message_parts;
 mod name;
 mod request;
 mod response;
+mod token_estimate;
 mod tools;
 
 pub use self::{
@@ -23,5 +24,6 @@ pub use self::{
         Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation,
         UsageMetadata,
     },
+    token_estimate::{CallSize, tokens_of},
     tools::{FunctionCallingMode, ToolConfig},
 };

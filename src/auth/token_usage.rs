@@ -2,6 +2,8 @@
 
 use memchr::memmem;
 
+use crate::model::CallSize;
+
 /// Fields with a total: Gemini in both spellings, OpenAI.
 const TOTAL_FIELDS: [&[u8]; 3] = [
     b"\"totalTokenCount\"",
@@ -20,9 +22,6 @@ const ADDED_FIELDS: [&[u8]; 4] = [
 /// Bytes kept between two chunks: enough for a field name, blanks and a number.
 const MAX_TAIL_BYTES: usize = 256;
 
-/// Estimate for responses that report no usage.
-const BYTES_PER_TOKEN: u64 = 4;
-
 /// Reader of the token usage of one response, of any API. Each chunk of a stream reports the
 /// numbers so far, so the largest one of each field counts.
 ///
@@ -35,22 +34,14 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub struct UsageReader {
     on_usage: Box<dyn FnMut(u64) + Send>,
     /// Size of request and response, while the estimate may still be needed.
-    transferred: Option<Transferred>,
+    transferred: Option<CallSize>,
+    /// True if the response is part of the estimate.
+    counts_response: bool,
     /// End of the last chunk, in which a number may have been cut.
     tail: Vec<u8>,
     /// Largest number of each of [`ADDED_FIELDS`].
     added: [u64; ADDED_FIELDS.len()],
     counted: u64,
-}
-
-/// Size of a request and of its response so far.
-#[derive(Debug, Clone, Copy)]
-struct Transferred {
-    request_bytes: u64,
-    /// `None` if it holds no text of a model.
-    response_bytes: Option<u64>,
-    /// Number of server-sent events, which hold about one token each.
-    events: u64,
 }
 
 impl UsageReader {
@@ -59,6 +50,7 @@ impl UsageReader {
         Self {
             on_usage: Box::new(on_usage),
             transferred: None,
+            counts_response: true,
             tail: Vec::new(),
             added: [0; ADDED_FIELDS.len()],
             counted: 0,
@@ -69,10 +61,10 @@ impl UsageReader {
     /// the reader without a reported usage charges the estimate. It is that of the request
     /// alone if the model writes no text.
     pub fn start(&mut self, request_bytes: usize, writes_text: bool) {
-        self.transferred = Some(Transferred {
+        self.counts_response = writes_text;
+        self.transferred = Some(CallSize {
             request_bytes: request_bytes as u64,
-            response_bytes: writes_text.then_some(0),
-            events: 0,
+            ..CallSize::default()
         });
     }
 
@@ -83,9 +75,10 @@ impl UsageReader {
 
     /// Reads the next chunk.
     pub fn read(&mut self, chunk: &[u8]) {
-        if let Some(transferred) = &mut self.transferred {
-            let response_bytes = &mut transferred.response_bytes;
-            *response_bytes = response_bytes.map(|bytes| bytes + chunk.len() as u64);
+        if let Some(transferred) = &mut self.transferred
+            && self.counts_response
+        {
+            transferred.response_bytes += chunk.len() as u64;
             transferred.events += memmem::find_iter(chunk, b"data:").count() as u64;
         }
         // The tail and the start of the chunk contain every number that was cut.
@@ -118,21 +111,7 @@ impl UsageReader {
 impl Drop for UsageReader {
     fn drop(&mut self) {
         if let (Some(transferred), 0) = (self.transferred, self.counted) {
-            (self.on_usage)(transferred.estimate());
-        }
-    }
-}
-
-impl Transferred {
-    /// Returns the estimated number of tokens.
-    fn estimate(self) -> u64 {
-        let tokens = |bytes: u64| bytes.div_ceil(BYTES_PER_TOKEN);
-        match self.events {
-            0 => {
-                let response_bytes = self.response_bytes.unwrap_or_default();
-                tokens(self.request_bytes.saturating_add(response_bytes))
-            }
-            events => tokens(self.request_bytes).saturating_add(events),
+            (self.on_usage)(transferred.estimated_tokens());
         }
     }
 }

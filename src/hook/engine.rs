@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::{BUILTIN, HookMode},
-    dialect::DialectError,
+    dialect::{DialectError, Document},
     event::{EventName, HookRun, SkipReason},
     observe::recorder::{ExchangeEvent, PlannedRule, SinkNeed},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
@@ -172,21 +172,19 @@ impl Engine {
         Ok(runs)
     }
 
-    /// The policies of a plan that inspect the response of `model`.
+    /// The policies of a plan that inspect the response of `model` to a request.
     pub fn response_policies(
         &self,
         plan: &Plan,
         scope: EventScope<'_>,
         model: &str,
-        pass: InspectionPass,
+        request: &Document,
     ) -> ResponsePolicies {
-        let context = |policy| self.policy_context(policy, scope, model, pass);
-        match pass {
-            InspectionPass::First => ResponsePolicies::new(&plan.policies, context),
-            InspectionPass::Second => {
-                ResponsePolicies::new(&plan.policies_of_second_pass(), context)
-            }
-        }
+        let context = |policy| PolicyContext {
+            request: Some(request),
+            ..self.policy_context(policy, scope, model, InspectionPass::First)
+        };
+        ResponsePolicies::new(&plan.policies, context)
     }
 
     /// The policies of a plan that inspect what its hooks, and policies of other bundles, changed
@@ -200,7 +198,18 @@ impl Engine {
         if plan.hooks.is_empty() && !plan.is_layered() {
             return ResponsePolicies::default();
         }
-        self.response_policies(plan, scope, model, InspectionPass::Second)
+        self.second_response_policies(plan, scope, model)
+    }
+
+    /// The policies of a plan that inspect what was changed in the response of `model`.
+    pub fn second_response_policies(
+        &self,
+        plan: &Plan,
+        scope: EventScope<'_>,
+        model: &str,
+    ) -> ResponsePolicies {
+        let context = |policy| self.policy_context(policy, scope, model, InspectionPass::Second);
+        ResponsePolicies::new(&plan.policies_of_second_pass(), context)
     }
 
     /// The context of a policy on an event.
@@ -216,6 +225,7 @@ impl Engine {
             context: scope.context,
             model,
             pass,
+            request: None,
             counters: &self.counters,
         }
     }

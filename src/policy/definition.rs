@@ -177,6 +177,8 @@ pub struct PolicyContext<'a> {
     pub model: &'a str,
     /// Pass of the inspection.
     pub pass: InspectionPass,
+    /// The request that the inspected response answers; `None` for other events.
+    pub request: Option<&'a Document>,
     /// Counters of all policies.
     pub counters: &'a Arc<SessionCounters>,
 }

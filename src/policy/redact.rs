@@ -32,7 +32,7 @@ pub(super) const KIND: PolicyKind = PolicyKind::new::<Redact>(
         EventName::BeforeAgent,
     ],
 )
-.with_unseen("images, sound and files in requests and responses are not inspected, nor are declarations of tools and content that upstream has cached");
+.with_unseen("images, sound and files in requests and responses are not inspected, nor are declarations of tools, thoughts in requests to Anthropic and OpenAI, and content that upstream has cached");
 
 /// Returns the patterns of all `redact` policies of a config, by unique names.
 pub fn redact_patterns(config: &Config) -> BTreeMap<String, String> {

@@ -17,6 +17,7 @@ use crate::{
     config::Size,
     dialect::{self, DialectError, ResponseDocument},
     event::{EventName, HookOutput},
+    model::CallSize,
 };
 
 pub(super) const KIND: PolicyKind = PolicyKind::new::<RequestLimits>(
@@ -24,7 +25,7 @@ pub(super) const KIND: PolicyKind = PolicyKind::new::<RequestLimits>(
     &[EventName::BeforeModel, EventName::AfterModel],
 )
 .with_unseen(
-    "tokens are those that upstream counts; a response without `usageMetadata` counts as none",
+    "tokens are those that upstream counts; a response without a count costs an estimate by its size and that of its request",
 );
 
 /// Limits on requests, and on the usage of a session.
@@ -127,6 +128,10 @@ impl Policy for RequestLimits {
         Some(Box::new(TokenCounter {
             usage: context.session_usage(),
             tokens: 0,
+            size: context.request.map(|request| CallSize {
+                request_bytes: request.to_bytes().len() as u64,
+                ..CallSize::default()
+            }),
         }))
     }
 }
@@ -137,13 +142,50 @@ struct TokenCounter {
     usage: Arc<SessionUsage>,
     /// Tokens of this response so far. Each chunk carries the total.
     tokens: u64,
+    /// Size of the call, until its tokens are estimated. A reported chunk has none: another one
+    /// may have the count.
+    size: Option<CallSize>,
+}
+
+impl TokenCounter {
+    /// Counts the estimate for a response that has reported no tokens.
+    fn count_estimate(&mut self) {
+        if let Some(size) = self.size.take()
+            && self.tokens == 0
+            && size.response_bytes > 0
+        {
+            self.usage.count_tokens(size.estimated_tokens());
+        }
+    }
 }
 
 impl ResponsePolicy for TokenCounter {
-    fn chunk(&mut self, chunk: &mut ResponseDocument, _position: ChunkPosition) -> PolicyResult {
+    fn chunk(&mut self, chunk: &mut ResponseDocument, position: ChunkPosition) -> PolicyResult {
         let tokens = chunk.total_tokens()?.unwrap_or_default().max(self.tokens);
         self.usage.count_tokens(tokens - self.tokens);
         self.tokens = tokens;
+        if let Some(size) = &mut self.size {
+            size.response_bytes += chunk.wire_len() as u64;
+            if position == ChunkPosition::Chunk || size.events > 0 {
+                let events = chunk.original_events().map_or(1, <[_]>::len);
+                size.events += events as u64;
+            }
+        }
+        if position == ChunkPosition::Last {
+            self.count_estimate();
+        }
         Ok(HookOutput::default())
+    }
+
+    fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
+        self.count_estimate();
+        Ok(None)
+    }
+}
+
+/// An abandoned response is charged, too.
+impl Drop for TokenCounter {
+    fn drop(&mut self) {
+        self.count_estimate();
     }
 }

@@ -187,7 +187,7 @@ impl CaseRun<'_> {
         let subject = ConditionSubject::Call { call, document };
         let plan = engine.plan(EventName::AfterModel, scope, subject);
         let model = call.model_name();
-        let mut policies = engine.response_policies(&plan, scope, model, InspectionPass::First);
+        let mut policies = engine.response_policies(&plan, scope, model, document);
         let llm_request =
             Arc::new(dialect::read_stable_form(call, document, plan.detail())?.into());
         let mut chunks = self.chunks(example)?.into_iter().peekable();

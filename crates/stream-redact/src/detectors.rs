@@ -29,8 +29,6 @@ pub(super) struct Edges {
     /// Class of the byte before, unless an escape such as `\n` ends there. Without it,
     /// a match may begin anywhere.
     pub(super) before: Option<Class>,
-    /// Last bytes of escapes that may precede a match.
-    pub(super) escape: Class,
     /// Class of the byte after.
     pub(super) after: Option<Class>,
     /// For matches that may begin anywhere: how to find their start.
@@ -61,14 +59,10 @@ impl Edges {
         )
     };
     /// Digits that are not part of a longer word or number.
-    const NUMBER: Self = Self {
-        // `%20415` is ambiguous.
-        escape: validators::letter_of_escape,
-        ..Self::new(
-            Some(validators::before_number),
-            Some(validators::after_number),
-        )
-    };
+    const NUMBER: Self = Self::new(
+        Some(validators::before_number),
+        Some(validators::after_number),
+    );
     const CARD: Self = Self {
         before: Some(validators::before_card),
         ..Self::NUMBER
@@ -85,7 +79,6 @@ impl Edges {
     const fn new(before: Option<Class>, after: Option<Class>) -> Self {
         Self {
             before,
-            escape: validators::end_of_escape,
             after,
             lead: None,
         }

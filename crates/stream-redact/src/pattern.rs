@@ -57,7 +57,7 @@ impl Pattern {
             return (lead.body)(byte);
         }
         let is_apart = self.edges.before.is_none_or(|class| !class(byte));
-        is_apart || (self.edges.escape)(byte)
+        is_apart || validators::end_of_escape(byte)
     }
 
     /// Returns the start of a match found at this offset, not before `from`.
@@ -90,11 +90,11 @@ impl Pattern {
         };
         let before = view.before(at);
         let is_apart = before.last().is_none_or(|byte| !class(*byte));
-        let is_escaped = || {
-            let is_counted = before.last().is_some_and(|byte| (self.edges.escape)(*byte));
-            is_counted && validators::ends_escape(before)
-        };
-        (is_apart || is_escaped()) && !validators::splits_escape(before, view.after(at))
+        // At an ambiguous `%20`, both starts are tried, because a stream may be cut there. Only a
+        // match with a lead has its first bytes in memory.
+        let is_inside =
+            || self.edges.lead.is_some() && validators::splits_escape(before, view.after(at));
+        (is_apart || validators::ends_escape(before)) && !is_inside()
     }
 
     /// Returns the initial state of a match at this offset.

@@ -46,6 +46,11 @@ fn each_detector_finds_its_secrets_at_any_position() {
         ("密钥：", "。"),
         ("\\u003c", "\\u003e"),
         ("%3D", "&b=1"),
+        ("?n=%20", "%20"),
+        ("\"card\":%22", "%22"),
+        ("\\x20", "\\x20"),
+        ("{\\\"n\\\":\\u0020", "\\u007d"),
+        ("\\\\u0022", "\\\\u0022"),
         ("`", "`,"),
         ("=", ";"),
         ("a\n", "\r\n"),
@@ -187,6 +192,21 @@ fn escape_sequences_are_not_split() {
     );
     check(&mask, "to=%20john@example.com", "to=%20[REDACTED:email]");
     check(&mask, "CORP\\john@example.com", "CORP\\[REDACTED:email]");
+}
+
+/// `%20` may be an escape, or a percent sign in front of a number.
+#[test]
+fn a_secret_after_a_percent_sign_is_masked() {
+    let mask = every_detector();
+    check(
+        &mask,
+        "card%3A%204111111111111111",
+        "card%3A%20[REDACTED:card]",
+    );
+    check(&mask, "100%078-05-1120", "100%[REDACTED:us_ssn]");
+    check(&mask, "%4111111111111111", "%[REDACTED:card]");
+    check(&mask, "%DE89370400440532013000", "%[REDACTED:iban]");
+    check(&mask, "%41 and 20%, %2041", "%41 and 20%, %2041");
 }
 
 #[test]

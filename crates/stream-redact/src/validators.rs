@@ -218,12 +218,9 @@ fn is_hex(code: &[u8]) -> bool {
     code.iter().all(u8::is_ascii_hexdigit)
 }
 
+/// Last bytes of escapes.
 pub(super) fn end_of_escape(byte: u8) -> bool {
-    byte.is_ascii_digit() || letter_of_escape(byte)
-}
-
-pub(super) fn letter_of_escape(byte: u8) -> bool {
-    matches!(byte, b'a'..=b'f' | b'A'..=b'F' | b'n' | b'r' | b't')
+    byte.is_ascii_hexdigit() || matches!(byte, b'n' | b'r' | b't')
 }
 
 pub(super) fn alphanumeric(byte: u8) -> bool {

@@ -20,10 +20,7 @@ use super::{
     shared_limits::{LimitsMode, LossMode, SharedLimits},
     sync_queue::SyncQueue,
 };
-use crate::{config::Grant, mutex::Mutex};
-
-/// Bytes of a request that are counted as one token before the model API has counted them.
-const BYTES_PER_TOKEN: u64 = 4;
+use crate::{config::Grant, model::tokens_of, mutex::Mutex};
 
 /// Usage of one caller.
 #[derive(Debug, Default)]
@@ -310,7 +307,7 @@ impl Drop for CallerInFlightGuard {
 
 /// Returns the tokens of a request of this size, at least one.
 fn tokens(bytes: u64) -> u64 {
-    bytes.div_ceil(BYTES_PER_TOKEN).max(1)
+    tokens_of(bytes).max(1)
 }
 
 /// Returns the rate of one of `replicas` that together have a rate.

@@ -22,7 +22,7 @@ use crate::{
     hook::{EventScope, Plan, ResponsePolicies, conclude, run_hooks},
     model::CachedRequest,
     observe::recorder::{ExchangeAction, ExchangeEvent},
-    policy::{ChunkPosition, InspectionPass},
+    policy::ChunkPosition,
     proxy::{model_request::ModelRequest, request_context::RequestContext, turn_state::TurnState},
     session::CallRole,
 };
@@ -74,7 +74,7 @@ impl<'a> ResponseFilter<'a> {
         // The agent has received a filtered part, so the rest must be filtered, too.
         let is_retry = turn.denied_rounds > 0 || turn.answer_retries > 0;
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
-        let (scope, pass) = (turn.scope(), InspectionPass::First);
+        let scope = turn.scope();
         let mut llm_request = CachedRequest::default();
         if !plan.hooks.is_empty() {
             // Streams may be long, so the form that hooks receive holds no media.
@@ -84,7 +84,7 @@ impl<'a> ResponseFilter<'a> {
             context,
             hook_context: turn.hook_context.clone(),
             model: model.to_owned(),
-            first_policies: engine.response_policies(&plan, scope, model, pass),
+            first_policies: engine.response_policies(&plan, scope, model, &request.document),
             last_policies: engine.last_response_policies(&plan, scope, model),
             llm_request: Arc::new(llm_request),
             allowed,
@@ -320,8 +320,8 @@ impl<'a> ResponseFilter<'a> {
     /// Lets policies inspect calls that hooks rewrote. Each inspection is independent, because a
     /// call is complete.
     fn inspect_rewritten(&self, mut chunk: ResponseDocument) -> Result<Filtered, DialectError> {
-        let (engine, pass) = (&self.context.snapshot.engine, InspectionPass::Second);
-        let mut policies = engine.response_policies(&self.plan, self.scope(), &self.model, pass);
+        let engine = &self.context.snapshot.engine;
+        let mut policies = engine.second_response_policies(&self.plan, self.scope(), &self.model);
         let runs = policies.inspect(&mut chunk, ChunkPosition::Last)?;
         let runs = self.record_policies(runs);
         self.conclude(chunk, runs)

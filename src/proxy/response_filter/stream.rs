@@ -98,7 +98,7 @@ async fn filter_ready(
         if let Break(refusal) = release_in_front(turn, buffer, &chunk, output).await? {
             return Ok(Break(refusal));
         }
-        let position = position(buffer, &chunk, source).await?;
+        let position = position(buffer, &chunk, ends, source).await?;
         let admitted = buffer.push(chunk, position).await?;
         if let Break(refusal) = write(turn, buffer, admitted, output)? {
             return Ok(Break(refusal));
@@ -146,12 +146,12 @@ fn write(
 async fn position(
     buffer: &ResponseBuffer<'_>,
     chunk: &ResponseDocument,
+    ends: &TextEnds,
     source: &mut ChunkSource,
 ) -> Result<ChunkPosition, ApiError> {
     let has_error = chunk.has_error().map_err(unreadable_response)?;
-    if has_error
-        || buffer.filter.has_policies() && chunk.has_finish_reason() && !source.fill().await?
-    {
+    let may_be_last = buffer.filter.has_policies() && chunk.has_finish_reason() && ends.is_empty();
+    if has_error || may_be_last && !source.fill().await? {
         return Ok(ChunkPosition::Last);
     }
     Ok(ChunkPosition::Chunk)

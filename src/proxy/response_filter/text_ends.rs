@@ -29,7 +29,7 @@ impl TextEnds {
         chunk: ResponseDocument,
         filter: &ResponseFilter<'_>,
     ) -> Result<(), ApiError> {
-        if self.waiting == 0 && chunk.text_end() == TextEnd::None {
+        if self.waiting == 0 && !may_end_text(&chunk) {
             self.chunks.push_back(chunk);
             return Ok(());
         }
@@ -41,23 +41,44 @@ impl TextEnds {
                     .iter_mut()
                     .for_each(ResponseDocument::continue_text);
             }
+        }
+        let is_behind = self.waiting > 0 && self.is_between(&chunk)?;
+        if !is_behind {
+            self.end_candidates(Some(&chunk));
             self.waiting = 0;
         }
-        let waits = if self.waiting > 0 {
-            let is_between = chunk.is_between_texts().map_err(unreadable_response)?;
-            is_between && self.waiting < MAX_WAITING_CHUNKS
-        } else {
-            let is_held = || filter.held_bytes() > 0 || !text.is_empty() && filter.has_policies();
-            chunk.text_end() == TextEnd::Possible && is_held()
-        };
+        let waits = is_behind || may_end_text(&chunk) && is_held(&chunk, filter);
         self.waiting = if waits { self.waiting + 1 } else { 0 };
         self.chunks.push_back(chunk);
         Ok(())
     }
 
     /// Ends the text of the chunks that wait.
-    pub const fn end(&mut self) {
+    pub fn end(&mut self) {
+        self.end_candidates(None);
         self.waiting = 0;
+    }
+
+    /// Returns whether a text behind a chunk may continue that of the chunks that wait.
+    fn is_between(&self, chunk: &ResponseDocument) -> Result<bool, ApiError> {
+        let is_text_end = |chunk: &ResponseDocument| chunk.text_end() == TextEnd::Possible;
+        let is_between = if self.chunks.iter().any(is_text_end) {
+            chunk.is_between_texts()
+        } else {
+            let has_error = chunk.has_error();
+            has_error.map(|has_error| !has_error && !chunk.has_filled_part())
+        };
+        Ok(is_between.map_err(unreadable_response)? && self.waiting < MAX_WAITING_CHUNKS)
+    }
+
+    fn end_candidates(&mut self, next: Option<&ResponseDocument>) {
+        let chunks = self.chunks.iter_mut();
+        chunks.for_each(|chunk| chunk.end_candidates(next));
+    }
+
+    /// Returns whether no chunk is left.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
     }
 
     /// Returns the next chunk that does not wait.
@@ -70,4 +91,18 @@ impl TextEnds {
 /// Returns the text of the first candidate, without thoughts.
 fn text_of(chunk: &ResponseDocument) -> String {
     chunk.plain_texts().collect()
+}
+
+/// Returns whether a text may end with a chunk. Some models set a finish reason in every chunk.
+fn may_end_text(chunk: &ResponseDocument) -> bool {
+    chunk.text_end() == TextEnd::Possible || chunk.has_finish_reason()
+}
+
+/// Returns whether policies hold text back, or may do so with the text of a chunk.
+fn is_held(chunk: &ResponseDocument, filter: &ResponseFilter<'_>) -> bool {
+    let has_text = match chunk.text_end() {
+        TextEnd::Possible => !text_of(chunk).is_empty(),
+        TextEnd::None | TextEnd::Certain => chunk.has_filled_part(),
+    };
+    filter.held_bytes() > 0 || has_text && filter.has_policies()
 }

@@ -161,6 +161,51 @@ async fn secrets_are_masked_in_every_text_of_a_request() {
     assert_eq!(arguments["k"], masked);
 }
 
+/// Only the model thinks: in other messages, a compatible server may read these fields as text.
+#[tokio::test]
+async fn fields_of_thoughts_are_unknown_fields_of_messages_that_the_model_did_not_write() {
+    let upstream = Upstream::mock().await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+    let secret = "AKIAIOSFODNN7EXAMPLE";
+    let details = json!([{ "type": "reasoning.text", "text": secret }]);
+    let thoughts = [
+        ("reasoning", json!(secret)),
+        ("reasoning_content", json!(secret)),
+        ("reasoning_text", json!(secret)),
+        ("reasoning_opaque", json!(secret)),
+        ("reasoning_details", details.clone()),
+        ("thinking_blocks", details),
+    ];
+    let turns = [
+        json!({ "role": "system", "content": "s" }),
+        json!({ "role": "user", "content": "u" }),
+        json!({ "role": "assistant", "content": null, "tool_calls": [
+            { "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } },
+        ]}),
+        json!({ "role": "tool", "tool_call_id": "c", "content": "t" }),
+    ];
+    for (field, thought) in thoughts {
+        let mut messages = turns.to_vec();
+        for message in &mut messages {
+            message[field] = thought.clone();
+        }
+
+        ask(
+            &gate,
+            Form::Whole,
+            &json!({ "model": "m", "messages": messages }),
+        )
+        .await;
+
+        let sent = upstream.requests().last().unwrap().json();
+        for (message, turn) in sent["messages"].as_array().unwrap().iter().zip(&turns) {
+            let is_kept = message[field] == thought;
+            assert_eq!(is_kept, turn["role"] == "assistant", "{field}: {message}");
+            assert_eq!(is_kept, message.to_string().contains(secret), "{message}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn embedding_input_is_masked_and_token_input_is_refused() {
     let upstream = Upstream::mock().await;

@@ -208,7 +208,7 @@ hooks:
     assert_eq!(stdout, "hookgate.yaml: valid, 1 hook, 2 policies\n");
     assert_eq!(
         stderr,
-        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and responses are not inspected, nor are declarations of tools and content that upstream has cached\n\
+        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and responses are not inspected, nor are declarations of tools, thoughts in requests to Anthropic and OpenAI, and content that upstream has cached\n\
          note: hookgate.yaml:7:15: policy `prompt_guard`: images, sound and files in prompts are not inspected\n"
     );
 }

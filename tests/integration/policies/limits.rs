@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::MODEL;
-use crate::harness::{Agent, TestGateway, Upstream, hook, prompt};
+use crate::harness::{Agent, TestGateway, Upstream, hook, prompt, respond};
 
 fn prompt_with_config(config: &Value) -> Value {
     let mut body = prompt("hi");
@@ -200,4 +200,57 @@ async fn tokens_are_counted_once_per_streamed_response() {
     }
 
     assert_eq!(actions, ["pass", "pass", "deny"]);
+}
+
+/// Streams of Chat Completions have a count only if the request asks for one.
+#[tokio::test]
+async fn a_response_without_a_token_count_is_charged_by_an_estimate() {
+    let event = |delta: &Value, reason: &Value| {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": reason });
+        format!(
+            "data: {}\n\n",
+            json!({ "id": "c", "model": "m", "choices": [choice] })
+        )
+    };
+    let stream = [
+        event(
+            &json!({ "role": "assistant", "content": "a" }),
+            &Value::Null,
+        ),
+        event(&json!({ "content": " b" }), &json!("stop")),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+    .concat();
+    let message = json!({ "role": "assistant", "content": "a b" });
+    let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
+    let whole = json!({ "id": "c", "model": "m", "choices": [choice] }).to_string();
+    let upstream = Upstream::with(move |request| {
+        if request.json()["stream"] == true {
+            respond(200, "text/event-stream", stream.clone())
+        } else {
+            respond(200, "application/json", whole.clone())
+        }
+    })
+    .await;
+    let prompt = "x".repeat(400);
+    for (buffered, stream) in [("", true), ("", false), ("after_model: buffered\n", true)] {
+        let config = format!(
+            "upstreams: {{ openai: {{ url: \"{{upstream}}\" }} }}\n{buffered}\
+             policies: [{{ policy: request_limits, max_tokens: 240 }}]\n"
+        );
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let agent = gateway.agent().sending("x-hookgate-session", "one");
+        let body = json!({ "model": "m", "stream": stream,
+            "messages": [{ "role": "user", "content": prompt }] });
+
+        let mut actions = Vec::new();
+        for _ in 0..4 {
+            let answer = agent.post("/v1/chat/completions", body.to_string()).await;
+            actions.push(answer.header("x-hookgate-action").to_owned());
+        }
+
+        let passed = actions.iter().filter(|action| *action == "pass").count();
+        assert!((2..4).contains(&passed), "{buffered}{stream}: {actions:?}");
+        assert_eq!(actions[3], "deny");
+    }
 }

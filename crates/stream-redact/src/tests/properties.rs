@@ -70,11 +70,18 @@ fn assert_same_result(mask: &Mask, text: &str, expected: &str, positions: &[usiz
 
 #[test]
 fn every_secret_is_masked_wherever_its_text_is_split() {
+    for before in ["é: ", "\\u0020", "%"] {
+        assert_masked_wherever_split(before);
+    }
+}
+
+#[track_caller]
+fn assert_masked_wherever_split(before: &str) {
     let mask = every_detector();
     let mut seen = Vec::new();
     for (name, secret) in secrets() {
-        let text = format!("é: {secret}, b");
-        let expected = format!("é: [REDACTED:{name}], b");
+        let text = format!("{before}{secret}, b");
+        let expected = format!("{before}[REDACTED:{name}], b");
         let pieces: Vec<String> = text.chars().map(String::from).collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
         check(&mask, &pieces);
@@ -145,7 +152,7 @@ fn any_text() -> impl Strategy<Value = String> {
     ];
     let joints = [
         "", "", " ", " ", "\n", "\\n", ".", ",", ":", "=", "\"", "@", "/", "-", "_", "%3D", "+",
-        "\\", "é",
+        "\\", "é", "%", "%20", "\\x2", "\\u0020", "\\u",
     ];
     let secrets: Vec<String> = secrets().into_iter().map(|secret| secret.1).collect();
     let part = prop_oneof![

@@ -9,6 +9,7 @@ use crate::{
         document::{Document, insert},
         error::Result,
         google::{
+            fields::FINISH_REASON,
             part::Part,
             response::{
                 candidate::CandidateDocument, document::ResponseDocument, text_chunk::TextChunk,
@@ -91,6 +92,22 @@ impl ResponseDocument {
             && !parts.any(has_text)
             && self.calls()?.is_empty()
             && !self.has_error()?)
+    }
+
+    /// Ends the texts of the candidates with a finish reason, unless the next chunk with a text
+    /// continues them: some models set a finish reason in every chunk.
+    pub fn end_candidates(&mut self, next: Option<&Self>) {
+        for candidate in &mut self.candidates {
+            let continues = next.is_some_and(|next| next.has_filled_part_of(candidate.index));
+            candidate.is_ended = candidate.document.has(FINISH_REASON) && !continues;
+        }
+    }
+
+    /// Returns whether it holds a part of a candidate other than an empty text.
+    fn has_filled_part_of(&self, index: u64) -> bool {
+        let mut candidates = self.candidates.iter();
+        index == 0 && self.is_text()
+            || candidates.any(|candidate| candidate.index == index && candidate.has_filled_part())
     }
 
     /// Returns the whole body or the data of each event that it was read from, if the API has

@@ -26,6 +26,8 @@ pub struct CandidateDocument {
     pub document: Document,
     pub content: Option<Content>,
     pub withheld: Vec<WithheldCall>,
+    /// True if no later chunk continues its texts.
+    pub is_ended: bool,
 }
 
 /// A call that is not sent to the agent.
@@ -89,11 +91,18 @@ impl CandidateDocument {
             document,
             content,
             withheld: Vec::new(),
+            is_ended: false,
         })
     }
 
     pub fn parts(&self) -> &[Part] {
         self.content.as_ref().map_or(&[], |content| &content.parts)
+    }
+
+    /// Returns whether it holds a part other than an empty text.
+    pub fn has_filled_part(&self) -> bool {
+        let is_filled = |part: &Part| part.text.as_ref().is_none_or(|text| !text.is_empty());
+        self.parts().iter().any(is_filled)
     }
 
     /// Returns the stable form.

@@ -3,10 +3,7 @@
 use crate::dialect::{
     document::try_any,
     error::Result,
-    google::{
-        part::Part,
-        response::{candidate::CandidateDocument, document::ResponseDocument},
-    },
+    google::response::{candidate::CandidateDocument, document::ResponseDocument},
 };
 
 const ERROR: &[&str] = &["error"];
@@ -50,9 +47,9 @@ impl ResponseDocument {
 
     /// Returns whether any part is left that is not an empty text.
     pub fn has_filled_part(&self) -> bool {
-        let mut parts = self.candidates.iter().flat_map(CandidateDocument::parts);
-        let is_filled = |part: &Part| part.text.as_ref().is_none_or(|text| !text.is_empty());
-        parts.any(is_filled)
+        let mut candidates = self.candidates.iter();
+        self.unparsed_text().is_some_and(|text| !text.is_empty())
+            || candidates.any(CandidateDocument::has_filled_part)
     }
 }
 

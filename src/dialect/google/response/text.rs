@@ -165,7 +165,7 @@ impl CandidateDocument {
         let mut candidate = CandidateEditor {
             index: self.index,
             editor,
-            rest,
+            rest: if self.is_ended { TextRest::None } else { rest },
             is_edited: false,
         };
         let mut parts = match &mut self.content {

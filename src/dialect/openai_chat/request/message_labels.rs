@@ -5,7 +5,7 @@ use crate::dialect::{
     document::Document,
     error::Result,
     openai_chat::{
-        fields::{CHAT_FIELDS, MESSAGES},
+        fields::{CHAT_FIELDS, MESSAGES, ROLE},
         response::answer_objects::{visit_message, visit_object},
     },
 };
@@ -17,24 +17,29 @@ pub const REQUEST_LABELS: RequestLabels = RequestLabels {
     visit: visit_messages,
 };
 
-/// Fields of a message that hooks see otherwise, or that are not shown: names, ids, media and
-/// thoughts, which the model's server refuses if they change. Others are labels.
+/// Fields of a message that hooks see otherwise, or that are not shown: names, ids and media.
+/// Others are labels.
 const MESSAGE_FIELDS: &[&str] = &[
     "content",
     "function_call",
     "id",
     "images",
     "name",
+    "refusal",
+    "role",
+    "tool_call_id",
+    "tool_calls",
+];
+
+/// Fields of the model's thoughts, which its server refuses if they change. They are labels of
+/// other messages.
+const THOUGHT_FIELDS: &[&str] = &[
     "reasoning",
     "reasoning_content",
     "reasoning_details",
     "reasoning_opaque",
     "reasoning_text",
-    "refusal",
-    "role",
     "thinking_blocks",
-    "tool_call_id",
-    "tool_calls",
 ];
 
 /// Fields of a sound that hold no text.
@@ -44,6 +49,10 @@ fn visit_messages(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     body.edit_children(MESSAGES, |message| {
         let visit_audio = |audio: &mut Document, act: ActOnObject<'_>| act(audio, AUDIO_FIELDS);
         let audio = visit_object(message, &["audio"], visit_audio, act)?;
-        visit_message(message, &[MESSAGE_FIELDS, audio].concat(), act)
+        let thoughts = match message.string(ROLE)?.as_deref() {
+            Some("assistant") => THOUGHT_FIELDS,
+            _ => &[],
+        };
+        visit_message(message, &[MESSAGE_FIELDS, audio, thoughts].concat(), act)
     })
 }

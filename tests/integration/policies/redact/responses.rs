@@ -183,6 +183,92 @@ async fn withheld_text_is_released_to_its_own_candidate() {
     }
 }
 
+/// The chunks of a stream whose text is cut in two, and what may follow its finish reason.
+fn finished_streams(first: &str, second: &str) -> Vec<Vec<Value>> {
+    let end = json!({ "finishReason": "STOP" });
+    let usage = json!({ "usageMetadata": { "totalTokenCount": 3 } });
+    let empty = chunk(&json!({ "index": 0, "content": { "role": "model" } }));
+    let one = |text: &str, others: &Value| {
+        let mut candidate = text_candidate(text, others);
+        candidate["index"] = json!(1);
+        chunk(&candidate)
+    };
+    let (start, stop) = (
+        chunk(&text_candidate(first, &json!({}))),
+        chunk(&text_candidate(second, &end)),
+    );
+    let other_ends = one("It ends", &end);
+    vec![
+        vec![start.clone(), stop.clone(), usage.clone()],
+        vec![start.clone(), stop.clone(), empty.clone(), usage.clone()],
+        vec![start.clone(), other_ends.clone(), stop.clone()],
+        vec![
+            one("Both", &json!({})),
+            start.clone(),
+            other_ends,
+            chunk(&text_candidate(second, &json!({}))),
+            chunk(&text_candidate("", &end)),
+            usage,
+        ],
+        vec![
+            start,
+            stop.clone(),
+            one("and", &json!({})),
+            one(" on", &end),
+        ],
+        vec![chunk(&text_candidate(first, &end)), empty, stop],
+    ]
+}
+
+/// Asserts that no text of a candidate follows its last finish reason.
+#[track_caller]
+fn assert_ends_with_finish_reason(body: &str, index: u64) -> String {
+    let (mut text, mut is_finished) = (String::new(), false);
+    for event in crate::harness::event_data(body) {
+        let event: Value = serde_json::from_str(event).unwrap();
+        let candidates = event["candidates"].as_array().cloned().unwrap_or_default();
+        let position = |candidate: &Value| candidate["index"].as_u64().unwrap_or(0);
+        for candidate in candidates.iter().filter(|one| position(one) == index) {
+            let parts = candidate["content"]["parts"].as_array().cloned();
+            let parts = parts.unwrap_or_default();
+            let texts = parts.iter().filter_map(|part| part["text"].as_str());
+            let new: String = texts.collect();
+            let finishes = candidate["finishReason"].is_string();
+            assert!(!is_finished || finishes || new.is_empty(), "{body}");
+            is_finished |= finishes;
+            text += &new;
+        }
+    }
+    assert!(is_finished, "{body}");
+    text
+}
+
+#[tokio::test]
+async fn no_text_follows_the_finish_reason_of_its_candidate() {
+    const TEXT: &str = "AKIAIOSFODNN7EXAMPLE, final answer";
+    let upstream = Upstream::with(|request| {
+        let prompt = request.json()["contents"][0]["parts"][0]["text"].clone();
+        let (cut, kind) = prompt.as_str().unwrap().split_once(' ').unwrap();
+        let (first, second) = TEXT.split_at(cut.parse().unwrap());
+        sse_response(&finished_streams(first, second)[kind.parse::<usize>().unwrap()])
+    })
+    .await;
+    let gateway = TestGateway::start(&upstream, MASK).await;
+    for cut in 1..TEXT.len() {
+        for kind in 0..finished_streams("", "").len() {
+            let request = prompt(&format!("{cut} {kind}"));
+            let answer = gateway.agent().stream(MODEL, &request).await;
+
+            let body = answer.text();
+            let text = assert_ends_with_finish_reason(body, 0);
+            assert_eq!(text, "[REDACTED:aws_key], final answer", "{cut}: {body}");
+            if body.contains(r#""index":1"#) {
+                assert_ends_with_finish_reason(body, 1);
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn withheld_text_is_released_before_a_later_function_call() {
     let call = json!([{ "functionCall": { "name": "f", "args": {} } }]);
