@@ -2,13 +2,12 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Weak},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use chained_log::{ChainHead, Log, OpenError};
 use thiserror::Error;
-use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -16,7 +15,7 @@ use super::{
     http_sink::SinkEndpoint,
     open_log::{OpenLog, OpenLogs, write_options},
     otlp::{self, RecordExporter},
-    rate_limit::{Admission, RecordRateLimiter, WINDOW},
+    rate_limit::RecordRateLimiter,
     record::{AuditRecord, RejectionRecord, TextDigest},
 };
 use crate::{
@@ -152,6 +151,16 @@ impl AuditLog {
     /// Queues a record; never waits. A record that does not fit into the queue is
     /// counted, and the log has a `dropped` record in its place.
     pub fn append(&self, record: &AuditRecord) {
+        if let Some(limiter) = self.rejected_requests() {
+            let requests = limiter.take_past(Instant::now());
+            if requests > 0 {
+                self.push(&AuditRecord::Suppressed { requests });
+            }
+        }
+        self.push(record);
+    }
+
+    fn push(&self, record: &AuditRecord) {
         if let Some(exporter) = &self.exporter {
             exporter.export_spans(record);
         }
@@ -167,18 +176,10 @@ impl AuditLog {
     }
 
     /// Queues the record of a rejected request, subject to a rate limit.
-    pub fn append_rejection(self: &Arc<Self>, mut record: RejectionRecord) {
-        let Some(limiter) = self.rejected_requests() else {
+    pub fn append_rejection(&self, mut record: RejectionRecord) {
+        let limiter = self.rejected_requests();
+        if !limiter.is_some_and(|limiter| limiter.admit(Instant::now())) {
             return;
-        };
-        match limiter.admit(Instant::now()) {
-            Admission::Admitted { suppressed_before } => self.append_suppressed(suppressed_before),
-            Admission::Suppressed { is_first } => {
-                if is_first {
-                    tokio::spawn(report_suppressed(Arc::downgrade(self)));
-                }
-                return;
-            }
         }
         if !self.stores_content() {
             record.path.text = None;
@@ -191,12 +192,6 @@ impl AuditLog {
             (Some(file), _) => Some(&file.log.rejected_requests),
             (None, Some(exporter)) => Some(&exporter.rejected_requests),
             (None, None) => None,
-        }
-    }
-
-    fn append_suppressed(&self, requests: u64) {
-        if requests > 0 {
-            self.append(&AuditRecord::Suppressed { requests });
         }
     }
 
@@ -278,15 +273,5 @@ impl AuditLog {
     fn durable_log(&self) -> Option<&Log> {
         let file = self.file.as_ref()?;
         (file.settings.mode == AuditMode::Durable).then_some(&file.log.file)
-    }
-}
-
-/// Reports suppressed records once their window is over, unless a later record does.
-async fn report_suppressed(log: Weak<AuditLog>) {
-    sleep(WINDOW).await;
-    if let Some(log) = log.upgrade()
-        && let Some(limiter) = log.rejected_requests()
-    {
-        log.append_suppressed(limiter.take_suppressed());
     }
 }

@@ -1,6 +1,6 @@
 //! Decision-log record of a request that is rejected before its method is known.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use axum::{extract::Request, response::Response};
 use http::{Extensions, HeaderMap, HeaderValue, Method, Uri, header};
@@ -67,7 +67,7 @@ impl RejectedRequest {
     /// Writes the record of an error response, unless the decision log has it already.
     pub fn record(
         self,
-        audit: &Arc<AuditLog>,
+        audit: &AuditLog,
         listener: ListenerKind,
         id: &RequestId,
         response: &Response,

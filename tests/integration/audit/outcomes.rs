@@ -167,7 +167,7 @@ async fn a_rate_limited_caller_is_logged() {
 }
 
 #[tokio::test]
-async fn suppressed_rejections_are_counted_in_the_log_without_a_later_one() {
+async fn suppressed_rejections_are_counted_in_front_of_the_next_line() {
     let upstream = Upstream::mock().await;
     let (served, agent, folder) = serve(&upstream, "");
     let requests = 400;
@@ -180,6 +180,8 @@ async fn suppressed_rejections_are_counted_in_the_log_without_a_later_one() {
     };
 
     join_all((0..requests).map(|_| agent.get("/v9/x"))).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    agent.generate("m", &prompt("hi")).await;
     eventually("no line", TEST_TIMEOUT, || {
         suppressed(&decision_log(&path)) > 0
     })
