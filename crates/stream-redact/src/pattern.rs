@@ -51,13 +51,19 @@ impl Pattern {
         bytes
     }
 
-    /// Returns whether the first byte of a match may follow this one.
+    /// Returns whether the first byte of a match may follow this one, unless an escape ends with
+    /// it.
     pub(super) fn may_follow(&self, byte: u8) -> bool {
-        if let Some(lead) = self.edges.lead {
-            return (lead.body)(byte);
+        match self.edges.lead {
+            Some(lead) => (lead.body)(byte),
+            None => self.edges.before.is_none_or(|class| !class(byte)),
         }
-        let is_apart = self.edges.before.is_none_or(|class| !class(byte));
-        is_apart || validators::end_of_escape(byte)
+    }
+
+    /// Returns whether the first byte of a match may follow an escape that ends with this byte.
+    pub(super) fn may_follow_escape(&self, byte: u8) -> bool {
+        let is_end = self.edges.lead.is_none() && validators::end_of_escape(byte);
+        is_end || self.may_follow(byte)
     }
 
     /// Returns the start of a match found at this offset, not before `from`.

@@ -7,14 +7,17 @@ use super::{
     pattern::Pattern,
     pattern_bits::{ALL, Bits, EXAMINED_BYTES, Table, bit},
     prefilter::Prefilter,
+    validators,
     window::MaskWindow,
 };
 
 /// For each examined byte, the patterns that it allows.
 #[derive(Debug)]
 pub(super) struct FirstByteTable {
-    /// The first table is for the byte before a match.
+    /// The first table is for the byte before a match, with which an escape may end.
     tables: [Table; EXAMINED_BYTES],
+    /// The first table where no escape ends.
+    apart: Table,
     /// Finds the few offsets for which the tables are worth reading.
     prefilter: Prefilter,
 }
@@ -22,16 +25,22 @@ pub(super) struct FirstByteTable {
 impl FirstByteTable {
     pub(super) fn new(rules: &[Pattern]) -> Self {
         let mut tables: [Table; EXAMINED_BYTES] = array::from_fn(|_| Table([0; 256]));
+        let mut apart = Table([0; 256]);
         let [before, after @ ..] = &mut tables;
         for (at, rule) in rules.iter().enumerate() {
-            before.let_through(bit(at), |byte| rule.may_follow(byte));
+            before.let_through(bit(at), |byte| rule.may_follow_escape(byte));
+            apart.let_through(bit(at), |byte| rule.may_follow(byte));
             let opening = rule.opening::<{ EXAMINED_BYTES - 1 }>();
             for (table, bytes) in after.iter_mut().zip(opening) {
                 table.let_through(bit(at), |byte| bytes.contains(&byte));
             }
         }
         let prefilter = Prefilter::new(&tables);
-        Self { tables, prefilter }
+        Self {
+            tables,
+            apart,
+            prefilter,
+        }
     }
 
     /// Returns the next offset in a range at which one of the wanted patterns may
@@ -55,11 +64,18 @@ impl FirstByteTable {
     fn at(&self, view: MaskWindow<'_>, at: usize) -> Bits {
         // At the start of the text there is no byte before.
         let [before, after @ ..] = &self.tables;
-        let last = at.checked_sub(1).and_then(|previous| view.byte(previous));
-        let last = last.map_or(ALL, |byte| before.of(byte));
         let bytes = view.bytes(at..view.end().min(at + after.len()));
         let bits = after.iter().zip(bytes);
-        bits.fold(last, |bits, (table, byte)| bits & table.of(*byte))
+        let bits = bits.fold(ALL, |bits, (table, byte)| bits & table.of(*byte));
+        let Some(last) = at.checked_sub(1).and_then(|previous| view.byte(previous)) else {
+            return bits;
+        };
+        let (apart, escaped) = (bits & self.apart.of(last), bits & before.of(last));
+        if apart != escaped && validators::ends_escape(view.before(at)) {
+            escaped
+        } else {
+            apart
+        }
     }
 }
 
