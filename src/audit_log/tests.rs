@@ -50,7 +50,7 @@ impl TestLog {
         AuditLog::open(&self.settings, "v", &OpenLogs::default(), &metrics)
     }
 
-    /// Opens the log, appends records and closes item.
+    /// Opens the log, appends records and closes the log.
     async fn write(&self, lines: u64) {
         let tasks = TaskTracker::new();
         let audit = self.open().unwrap();
@@ -76,8 +76,8 @@ impl TestLog {
 
     fn kinds(&self) -> Vec<String> {
         let lines = lines(self.path()).unwrap();
-        let kind = |item: Result<LogLine, ReadError>| {
-            let line: Value = serde_json::from_slice(&item.unwrap().bytes).unwrap();
+        let kind = |line: Result<LogLine, ReadError>| {
+            let line: Value = serde_json::from_slice(&line.unwrap().bytes).unwrap();
             line["kind"].as_str().unwrap().to_owned()
         };
         lines.map(kind).collect()
@@ -85,7 +85,7 @@ impl TestLog {
 
     #[track_caller]
     fn whole(&self) -> Verification {
-        verify(self.path()).unwrap_or_else(|item| panic!("{item}"))
+        verify(self.path()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[track_caller]
@@ -93,7 +93,7 @@ impl TestLog {
         let broken = verify(self.path()).unwrap_err().to_string();
         let log = format!("{}:{at}: ", self.path().display());
         let what = broken.strip_prefix(&log);
-        assert!(what.is_some_and(|item| item.contains(why)), "{broken}");
+        assert!(what.is_some_and(|what| what.contains(why)), "{broken}");
     }
 }
 
@@ -175,7 +175,7 @@ async fn an_incomplete_line_is_moved_aside_wherever_it_ends() {
 
         let verified = log.whole();
         let torn = at - last;
-        let repaired = log.kinds().iter().any(|item| item == "repaired");
+        let repaired = log.kinds().iter().any(|kind| kind == "repaired");
         assert_eq!(repaired, torn > 0, "at {at}");
         assert_eq!(verified.lines, 2 + 3 + u64::from(torn > 0), "at {at}");
         let aside = log.directory.path().join("audit.jsonl.torn-3");
@@ -295,22 +295,22 @@ async fn changed_removed_added_and_moved_lines_are_detected() {
     let lines: Vec<&str> = text.lines().collect();
     let put = |lines: &[&str]| fs::write(log.path(), lines.join("\n") + "\n").unwrap();
     let with = |change: &dyn Fn(&mut Vec<String>)| {
-        let mut lines: Vec<String> = lines.iter().map(|item| (*item).to_owned()).collect();
+        let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         change(&mut lines);
         put(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     };
 
-    with(&|item| item[2] = item[2].replace("\"lines\":1", "\"lines\":7"));
+    with(&|lines| lines[2] = lines[2].replace("\"lines\":1", "\"lines\":7"));
     log.broken(3, "hash mismatch");
-    with(&|item| drop(item.remove(2)));
+    with(&|lines| drop(lines.remove(2)));
     log.broken(3, "sequence number 4, expected 3");
-    with(&|item| item.swap(2, 3));
+    with(&|lines| lines.swap(2, 3));
     log.broken(3, "sequence number 4, expected 3");
-    with(&|item| item.insert(2, item[1].clone()));
+    with(&|lines| lines.insert(2, lines[1].clone()));
     log.broken(3, "sequence number 2, expected 3");
-    with(&|item| item.insert(2, "{}".to_owned()));
+    with(&|lines| lines.insert(2, "{}".to_owned()));
     log.broken(3, "hash mismatch");
-    with(&|item| drop(item.remove(0)));
+    with(&|lines| drop(lines.remove(0)));
     assert_eq!(
         log.whole().first_seq,
         2,
@@ -355,7 +355,7 @@ async fn a_log_that_cannot_be_written_fails_commits_and_recovers() {
     let audit = log.open().unwrap();
     audit.start(&tasks);
     audit.commit(audit.checkpoint()).await.unwrap();
-    // Another file is in its log.
+    // A folder is in the place of the log.
     let aside = log.directory.path().join("aside");
     fs::rename(log.path(), &aside).unwrap();
     fs::create_dir(log.path()).unwrap();

@@ -30,12 +30,16 @@ pub(super) async fn respond(
     interval: Duration,
 ) -> Result<Response, ApiError> {
     let recorder = responder.recorder.clone();
-    let sign = Bytes::from_static(responder.dialect.keep_alive());
+    let keep_alive_bytes = Bytes::from_static(responder.dialect.keep_alive());
     let mut events = channel.clone().run(pipeline);
     let Ok(event) = tokio::time::timeout(interval, events.next()).await else {
         channel.announce();
-        let rest = keep_alive(chunks(events, responder, framing), interval, sign.clone());
-        let mut response = Response::new(body(sign, rest));
+        let rest = keep_alive(
+            chunks(events, responder, framing),
+            interval,
+            keep_alive_bytes.clone(),
+        );
+        let mut response = Response::new(body(keep_alive_bytes, rest));
         let value = HeaderValue::from_static(media_type(framing));
         response.headers_mut().insert(header::CONTENT_TYPE, value);
         return Ok(exchange_events::record_response(&recorder, response));
@@ -50,7 +54,11 @@ pub(super) async fn respond(
         },
         (None, _) => Bytes::new(),
     };
-    let rest = keep_alive(chunks(events, responder, framing), interval, sign);
+    let rest = keep_alive(
+        chunks(events, responder, framing),
+        interval,
+        keep_alive_bytes,
+    );
     let mut response = Response::new(body(first, rest));
     if let Some((status, headers)) = head {
         *response.status_mut() = status;
@@ -82,11 +90,11 @@ fn chunks(
     })
 }
 
-/// Adds the keep-alive `sign` to a stream whenever it is silent for `interval`.
+/// Adds the keep-alive `keep_alive_bytes` to a stream whenever it is silent for `interval`.
 fn keep_alive<E: Send + 'static>(
     inner: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     interval: Duration,
-    sign: Bytes,
+    keep_alive_bytes: Bytes,
 ) -> impl Stream<Item = Result<Bytes, E>> + Send {
     let mut inner = inner.boxed();
     let mut silent_since = None;
@@ -99,6 +107,6 @@ fn keep_alive<E: Send + 'static>(
         let until = *silent_since.get_or_insert_with(Instant::now) + interval;
         ready!(deadline.poll(context, until));
         silent_since = None;
-        Poll::Ready(Some(Ok(sign.clone())))
+        Poll::Ready(Some(Ok(keep_alive_bytes.clone())))
     })
 }

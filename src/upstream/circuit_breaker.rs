@@ -240,13 +240,13 @@ mod tests {
     async fn calls_from_before_the_failures_change_nothing() {
         pause();
         let circuit = circuit();
-        let (well, ill) = (circuit.start_call().unwrap(), circuit.start_call().unwrap());
+        let (succeeding, failing) = (circuit.start_call().unwrap(), circuit.start_call().unwrap());
         fail(&circuit, 3);
 
-        well.record_success();
+        succeeding.record_success();
         assert!(circuit.is_open());
         advance(OPEN / 2).await;
-        ill.record_failure("timeout");
+        failing.record_failure("timeout");
 
         assert_eq!(retry_after(&circuit), OPEN / 2);
     }

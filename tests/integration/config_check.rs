@@ -45,7 +45,7 @@ hooks:
     hookgate.yaml:3:62: `upstreams.gemini.api_key` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
     hookgate.yaml:5:1: duplicate key `denials`, first on line 4
     hookgate.yaml:6:17: `limits.body` must be a size such as `32MiB`, or a number of bytes, not `32MB+`
-    hookgate.yaml:6:35: `limits.in_flight` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:6:35: `limits.in_flight` must be a whole number from 1 to 1000000, not `0`
     hookgate.yaml:7:13: unknown key `timeouts.drian`; did you mean `drain`?
     hookgate.yaml:9:15: policy `model_alow`: `policy` must be `model_allow` or `model_swap` or `tool_guard` or `prompt_guard` or `redact` or `request_limits` or `respond`, not `model_alow`
     hookgate.yaml:11:3: unknown event `BeforeModle`; did you mean `BeforeModel`?

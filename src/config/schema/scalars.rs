@@ -38,17 +38,17 @@ pub(crate) struct AgeRecipientSchema(String);
 
 /// A maximum number of items.
 #[derive(JsonSchema)]
-#[schemars(rename = "Count", extend("minimum" = 1, "maximum" = 1_000_000, "errorMessage" = "must be a number from 1 to 1000000"))]
+#[schemars(rename = "Count", extend("minimum" = 1, "maximum" = 1_000_000, "errorMessage" = "must be a whole number from 1 to 1000000"))]
 pub(crate) struct CountSchema(usize);
 
 /// A maximum number of retries that cost a model call each.
 #[derive(JsonSchema)]
-#[schemars(rename = "Rounds", extend("minimum" = 1, "maximum" = 100, "errorMessage" = "must be a number from 1 to 100"))]
+#[schemars(rename = "Rounds", extend("minimum" = 1, "maximum" = 100, "errorMessage" = "must be a whole number from 1 to 100"))]
 pub(crate) struct RoundsSchema(u32);
 
 /// A number of requests per minute.
 #[derive(JsonSchema)]
-#[schemars(rename = "Rate", extend("minimum" = 1, "maximum" = 1_000_000, "errorMessage" = "must be a number from 1 to 1000000"))]
+#[schemars(rename = "Rate", extend("minimum" = 1, "maximum" = 1_000_000, "errorMessage" = "must be a whole number from 1 to 1000000"))]
 pub(crate) struct RateSchema(u32);
 
 /// A number of tokens.

@@ -60,7 +60,7 @@ session: {}
     hookgate.yaml:1:14: `upstreams.gemini.url` is missing
     hookgate.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
     hookgate.yaml:3:17: `limits.body` must be a size such as `32MiB`, or a number of bytes, not `lots`
-    hookgate.yaml:3:34: `limits.in_flight` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:3:34: `limits.in_flight` must be a whole number from 1 to 1000000, not `0`
     hookgate.yaml:3:44: `limits.event` must be a size such as `32MiB`, or a number of bytes, not `-1`
     hookgate.yaml:3:57: `limits.headers` must be a size such as `32MiB`, or a number of bytes, not `100000000000000000000`
     hookgate.yaml:4:19: `timeouts.idle` must be a duration such as `30s` or `500ms`, but nothing is here
@@ -145,14 +145,14 @@ hooks:
     hookgate.yaml:6:61: a hook on BeforeModel: `bearer` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
     hookgate.yaml:7:11: hook `c` on BeforeModel: `command` is missing
     hookgate.yaml:7:36: hook `c` on BeforeModel: `url` is for hooks of another type
-    hookgate.yaml:7:62: hook `c` on BeforeModel: `instances` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:7:62: hook `c` on BeforeModel: `instances` must be a whole number from 1 to 1000000, not `0`
     hookgate.yaml:8:39: hook `d` on BeforeModel: `url` is for hooks of another type
     hookgate.yaml:8:54: hook `d` on BeforeModel: `bearer` is for hooks of another type
     hookgate.yaml:8:62: environment variable `K` is not set
     hookgate.yaml:8:74: hook `d` on BeforeModel: `instances` is for hooks of another type
     hookgate.yaml:9:53: hook `e` on BeforeModel: unknown key `instance`; did you mean `instances`?
     hookgate.yaml:10:53: hook `f` on BeforeModel: `prewarm` is for hooks of another type
-    hookgate.yaml:11:48: hook `g` on BeforeModel: `prewarm` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:11:48: hook `g` on BeforeModel: `prewarm` must be a whole number from 1 to 1000000, not `0`
     hookgate.yaml:12:53: hook `h` on BeforeModel: `answer` is for hooks of another type
     hookgate.yaml:13:49: hook `i` on BeforeModel: `answer` is for hooks of another type
     hookgate.yaml:14:70: hook `j` on BeforeModel: `answer` is for hooks of another type
@@ -252,7 +252,7 @@ fn errors_about_events_and_sessions_have_messages() {
 events:
   derive: [BeforeTol, Notification, BeforeModel, 3, tool]
   max_denied_rounds: 0
-  max_answer_retries: 101
+  max_answer_retries: 1.5
   max_same_denial: 1
 sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
 ";
@@ -273,11 +273,11 @@ sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
     hookgate.yaml:3:37: `events.derive[2]` cannot be `BeforeModel`: each model call is one, so there is nothing to derive
     hookgate.yaml:3:50: `events.derive[3]` must be the name of an event, not a number
     hookgate.yaml:3:53: `events.derive[4]` must be the name of an event, not `tool`
-    hookgate.yaml:4:22: `events.max_denied_rounds` must be a number from 1 to 100, not `0`
-    hookgate.yaml:5:23: `events.max_answer_retries` must be a number from 1 to 100, not `101`
+    hookgate.yaml:4:22: `events.max_denied_rounds` must be a whole number from 1 to 100, not `0`
+    hookgate.yaml:5:23: `events.max_answer_retries` must be a whole number from 1 to 100, not `1.5`
     hookgate.yaml:6:3: unknown key `events.max_same_denial`; did you mean `max_same_denials`?
     hookgate.yaml:7:19: `sessions.idle` must be a duration such as `30s` or `500ms`, not `forever`
-    hookgate.yaml:7:33: `sessions.max` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:7:33: `sessions.max` must be a whole number from 1 to 1000000, not `0`
     hookgate.yaml:7:43: `sessions.store` must be `memory` or `{ redis: { url: … } }`
     hookgate.yaml:7:62: `sessions.transcripts` is not a directory: `missing`
     ");
