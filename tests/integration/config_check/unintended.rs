@@ -47,7 +47,7 @@ fn core_tags_have_their_effect() {
     for (setting, problem) in [
         (
             "limits: { in_flight: !!str 3 }",
-            "2:28: `limits.in_flight` must be a number",
+            "2:28: `limits.in_flight` must be a whole number",
         ),
         (
             "limits: { in_flight: !!int x }",
