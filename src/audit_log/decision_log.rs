@@ -152,12 +152,15 @@ impl AuditLog {
     /// counted, and the log has a `dropped` record in its place.
     pub fn append(&self, record: &AuditRecord) {
         if let Some(limiter) = self.rejected_requests() {
-            let requests = limiter.take_past(Instant::now());
-            if requests > 0 {
-                self.push(&AuditRecord::Suppressed { requests });
-            }
+            self.push_suppressed(limiter.take_past(Instant::now()));
         }
         self.push(record);
+    }
+
+    fn push_suppressed(&self, requests: u64) {
+        if requests > 0 {
+            self.push(&AuditRecord::Suppressed { requests });
+        }
     }
 
     fn push(&self, record: &AuditRecord) {
@@ -177,14 +180,19 @@ impl AuditLog {
 
     /// Queues the record of a rejected request, subject to a rate limit.
     pub fn append_rejection(&self, mut record: RejectionRecord) {
-        let limiter = self.rejected_requests();
-        if !limiter.is_some_and(|limiter| limiter.admit(Instant::now())) {
+        let Some(limiter) = self.rejected_requests() else {
+            return;
+        };
+        let now = Instant::now();
+        // Before the next window begins.
+        self.push_suppressed(limiter.take_past(now));
+        if !limiter.admit(now) {
             return;
         }
         if !self.stores_content() {
             record.path.text = None;
         }
-        self.append(&AuditRecord::Rejected(Box::new(record)));
+        self.push(&AuditRecord::Rejected(Box::new(record)));
     }
 
     fn rejected_requests(&self) -> Option<&RecordRateLimiter> {

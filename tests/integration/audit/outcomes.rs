@@ -168,6 +168,12 @@ async fn a_rate_limited_caller_is_logged() {
 
 #[tokio::test]
 async fn suppressed_rejections_are_counted_in_front_of_the_next_line() {
+    assert_suppressed_before("/v1beta/models").await;
+    assert_suppressed_before("/v9/next").await;
+}
+
+/// Checks the count of a flood of rejections, behind which `next` is requested.
+async fn assert_suppressed_before(next: &str) {
     let upstream = Upstream::mock().await;
     let (served, agent, folder) = serve(&upstream, "");
     let requests = 400;
@@ -181,14 +187,17 @@ async fn suppressed_rejections_are_counted_in_front_of_the_next_line() {
 
     join_all((0..requests).map(|_| agent.get("/v9/x"))).await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    agent.generate("m", &prompt("hi")).await;
-    eventually("no line", TEST_TIMEOUT, || {
+    agent.get(next).await;
+    eventually("a line with the number", TEST_TIMEOUT, || {
         suppressed(&decision_log(&path)) > 0
     })
     .await;
 
     let (_, lines) = stop(served, &folder).await;
-    let rejected = lines.iter().filter(|line| line["kind"] == "rejected");
+    let flooded = hash("/v9/x");
+    let rejected = lines
+        .iter()
+        .filter(|line| line["path"]["sha256"] == *flooded);
     assert_eq!(rejected.count() as u64 + suppressed(&lines), requests);
 }
 
