@@ -4,8 +4,9 @@
 //! (`tests/architecture/`). `ARCHITECTURE.md` describes them, and [`proxy`] is where a
 //! model call begins.
 
+pub use model_calls::{dialect, model};
+
 pub mod authorization;
-pub mod model;
 pub mod mutex;
 pub mod regular_file;
 pub mod resettable_timer;
@@ -18,7 +19,6 @@ pub mod service_client;
 
 pub mod condition;
 pub mod config;
-pub mod dialect;
 pub mod fleet;
 pub mod observe;
 pub mod protocol;

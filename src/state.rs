@@ -24,7 +24,7 @@ mod upstreams;
 pub use self::{
     app::App,
     config_source::{ConfigInput, ConfigSource, ReadConfig, ReadFiles, SourceError, StoreLayers},
-    content_owners::{ContentOwners, MAX_TTL},
+    content_owners::{ContentOwners, MAX_TTL, content_name},
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
     proof_schedule::prove_guards,

@@ -5,9 +5,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     definition::{EventDefinition, MatcherSubject, SubjectKind},
+    mcp::mcp_context,
     output::{HookOutput, OutputPart},
     verdict::FlowVerdict,
 };
+use crate::dialect::ToolResult;
 
 /// Fields of a function response that hold all of its content if they are its only field.
 const CONTENT_FIELDS: [&str; 4] = ["output", "result", "content", "error"];
@@ -30,6 +32,23 @@ pub struct AfterTool {
     /// Tool of the original call, if this is a tail call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_request_name: Option<String>,
+}
+
+/// The event of a result, before the model sees it.
+impl From<ToolResult> for AfterTool {
+    fn from(result: ToolResult) -> Self {
+        Self {
+            mcp_context: mcp_context(&result.name),
+            tool_name: result.name,
+            toolset_name: result.toolset,
+            tool_input: match result.args {
+                Value::Object(arguments) => arguments,
+                _ => Map::new(),
+            },
+            tool_response: tool_response(result.response, result.media),
+            original_request_name: None,
+        }
+    }
 }
 
 /// Edit of a tool result before the model sees it.

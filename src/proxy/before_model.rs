@@ -81,7 +81,7 @@ fn write_mutation(
     let document = request.document.clone();
     let edited = dialect::write_request(&request.call, document, mutation)?;
     let context = turn.context;
-    context.record(&ExchangeEvent::OutputIgnored(&edited.diagnostics));
+    context.record(&ExchangeEvent::EditsIgnored(&edited.ignored));
     if edited.document.is_edited() || edited.model.is_some() {
         context.record_action(ExchangeAction::Edit);
     }

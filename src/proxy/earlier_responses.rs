@@ -9,7 +9,7 @@ use crate::{
     dialect::{Call, ContentReference, DialectError, Document, RequestField},
     error::{ApiError, ErrorReason},
     event::EventName,
-    state::{MAX_TTL, Snapshot},
+    state::{MAX_TTL, Snapshot, content_name},
     upstream::{
         UpstreamResponse,
         content_headers::{self, MediaType},
@@ -39,7 +39,7 @@ pub(super) fn check(
     for reference in context.dialect.request_references(body)? {
         let is_known = || {
             let earlier = &context.earlier_responses;
-            earlier.is_owner(&reference.key(), &caller.key)
+            earlier.is_owner(&content_name(&reference), &caller.key)
         };
         let field = match &reference {
             ContentReference::Compaction(_) if compaction == CompactionMode::Any => continue,
@@ -99,7 +99,7 @@ pub(super) fn record(context: &RequestContext, data: &Bytes) {
     let caller = context.identity.caller().key;
     for reference in references {
         let earlier = &context.earlier_responses;
-        earlier.insert(&reference.key(), &caller, Some(MAX_TTL));
+        earlier.insert(&content_name(&reference), &caller, Some(MAX_TTL));
     }
 }
 

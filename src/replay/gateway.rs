@@ -31,7 +31,7 @@ use crate::{
         RecordedResponse, RecordedRound, RuleDefinition,
     },
     session::{MatchKind, RecordedMatch},
-    state::{App, AppResources, BuildError, ReplayInput},
+    state::{App, AppResources, BuildError, ReplayInput, content_name},
     transport::{RecordedRuns, RequestRuns, RunKey},
     upstream::{RecordedAnswers, StoredAnswer},
 };
@@ -183,7 +183,11 @@ impl ReplayGateway {
         let caller = authenticator.recorded_caller(&recorded.caller, &headers, &resources.metrics);
         let key = caller.map_or_else(String::new, |identity| identity.caller().key);
         let mut references = references.into_iter().flatten();
-        references.any(|reference| !resources.earlier_responses.is_owner(&reference.key(), &key))
+        references.any(|reference| {
+            !resources
+                .earlier_responses
+                .is_owner(&content_name(&reference), &key)
+        })
     }
 
     /// Handles a call, and returns the body of its response as far as it went.

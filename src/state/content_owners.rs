@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::mutex::Mutex;
+use crate::{dialect::ContentReference, mutex::Mutex, sha256::sha256_hex};
 
 /// Entries that are kept; beyond it the one that expires first is dropped.
 const MAX_ENTRIES: usize = 10_000;
@@ -58,6 +58,15 @@ impl ContentOwners {
     /// Removes the owner of deleted content.
     pub fn remove(&self, name: &str) {
         self.0.lock().remove(name);
+    }
+}
+
+/// Returns the name under which the owner of an earlier response is recorded. Never holds
+/// content.
+pub fn content_name(reference: &ContentReference) -> String {
+    match reference {
+        ContentReference::Response(id) => format!("response:{id}"),
+        ContentReference::Compaction(content) => format!("compaction:{}", sha256_hex(content)),
     }
 }
 

@@ -25,8 +25,10 @@ use self::{
 
 /// The top-level modules, lowest layer first. A module imports from lower layers only.
 const LAYERS: &[&[&str]] = &[
+    // `dialect` and `model` are those of `model-calls`.
     &[
         "authorization",
+        "dialect",
         "model",
         "mutex",
         "regular_file",
@@ -35,7 +37,7 @@ const LAYERS: &[&[&str]] = &[
         "timestamp",
     ],
     &["event", "http_client", "service_client"],
-    &["condition", "config", "dialect", "protocol"],
+    &["condition", "config", "protocol"],
     &["fleet", "observe"],
     &[
         "audit_log",
@@ -61,14 +63,9 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Modules that compute and never wait: no runtime, no network, no logging.
-const PURE: &[&str] = &[
-    "model",
-    "event",
-    "condition",
-    "dialect",
-    "protocol",
-    "policy",
-];
+const PURE: &[&str] = &["event", "condition", "protocol", "policy"];
+/// The crate of the same kind.
+const PURE_CRATE: &str = "crates/model-calls/";
 const IMPURE: &[&str] = &["tokio", "reqwest", "axum", "tracing"];
 const IMPURE_STD: &[&str] = &["env", "fs", "net", "process", "thread"];
 
@@ -144,7 +141,10 @@ fn every_module_is_on_a_layer() {
 fn lib_only_lists_modules() {
     for file in sources().iter().filter(|file| file.module == "lib") {
         let mut lines = file.code.lines().filter(|line| !line.is_empty());
-        let odd = lines.find(|line| !(line.starts_with("pub mod ") && line.ends_with(';')));
+        let is_module = |line: &str| {
+            line.starts_with("pub mod ") || line == "pub use model_calls::{dialect, model};"
+        };
+        let odd = lines.find(|line| !is_module(line));
         assert_eq!(odd, None, "{} has more than a list of modules", file.path);
     }
 }
@@ -159,8 +159,9 @@ fn no_file_has_a_vague_name() {
 
 #[test]
 fn pure_modules_stay_pure() {
-    for file in sources() {
-        if !PURE.contains(&file.module.as_str()) {
+    for file in all_sources() {
+        let is_pure = file.path.starts_with("src/") && PURE.contains(&file.module.as_str());
+        if !is_pure && !file.path.starts_with(PURE_CRATE) {
             continue;
         }
         for name in IMPURE {
@@ -215,7 +216,7 @@ fn files_are_short() {
 #[test]
 fn functions_are_short() {
     let mut lengths = Vec::new();
-    for file in sources() {
+    for file in all_sources() {
         for (line, length) in file.functions() {
             assert!(
                 length <= MAX_FUNCTION_LINES,
@@ -258,6 +259,7 @@ fn files_do_not_import_each_other_in_a_cycle() {
         "crates/cel-condition/",
         "crates/chained-log/",
         "crates/js-regex/",
+        "crates/model-calls/",
         "crates/strict-json/",
         "crates/stream-redact/",
         "crates/mock-model-api/",
@@ -286,21 +288,21 @@ fn every_file_has_a_header() {
 
 /// Modules with a table of the implementations of one trait.
 const TABLES: &[(&str, &str)] = &[
-    ("dialect", "impl Dialect for"),
-    ("policy", "impl Policy for"),
-    ("protocol", "impl Protocol for"),
-    ("transport", "impl Transport for"),
+    ("crates/model-calls/src/dialect", "impl Dialect for"),
+    ("src/policy", "impl Policy for"),
+    ("src/protocol", "impl Protocol for"),
+    ("src/transport", "impl Transport for"),
 ];
 
 #[test]
 fn every_dialect_policy_protocol_and_transport_is_registered() {
     for (module, implements) in TABLES {
-        let root = fs::read_to_string(format!("src/{module}.rs")).unwrap();
+        let root = fs::read_to_string(format!("{module}.rs")).unwrap();
         let table = &root[root.find("pub const ALL").unwrap()..];
         let table = &table[..table.find("];").unwrap()];
-        for file in sources()
+        for file in all_sources()
             .iter()
-            .filter(|file| file.module == *module && file.code.contains(implements))
+            .filter(|file| file.path.starts_with(module) && file.code.contains(implements))
         {
             let entry = format!("{}::", file.stem());
             assert!(

@@ -1,5 +1,7 @@
 //! Diagnostics of hook runs.
 
+use crate::model::IgnoredEdit;
+
 /// Problem with a hook's run, for the hook's author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -7,6 +9,15 @@ pub struct Diagnostic {
     pub code: DiagnosticCode,
     /// Explanation; empty if the code suffices.
     pub detail: String,
+}
+
+impl From<IgnoredEdit> for Diagnostic {
+    fn from(ignored: IgnoredEdit) -> Self {
+        match ignored {
+            IgnoredEdit::UnknownKey(key) => DiagnosticCode::UnknownKey.with(key),
+            IgnoredEdit::Inapplicable(reason) => DiagnosticCode::EditDropped.with(reason),
+        }
+    }
 }
 
 /// Machine-readable kind of a [`Diagnostic`].

@@ -12,6 +12,7 @@ use crate::{
         Action, Caller, Diagnostic, EventName, EventOrigin, HookOutput, HookRun, RuleId,
         SkipReason, Trace,
     },
+    model::IgnoredEdit,
     observe::{TokenUsage, trace::PromptParts},
 };
 
@@ -86,8 +87,8 @@ pub enum ExchangeEvent<'a> {
     },
     /// Hooks are about to receive a chunk.
     ChunkToHooks,
-    /// Parts of outputs were ignored.
-    OutputIgnored(&'a [Diagnostic]),
+    /// Edits, or parts of them, were not applied.
+    EditsIgnored(&'a [IgnoredEdit]),
     /// A function call was withheld from the agent.
     ToolCallDenied {
         /// Name of the function.

@@ -18,7 +18,11 @@ impl Sink for LogSink {
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
                 log_ignored(request_id, decision.diagnostics);
             }
-            ExchangeEvent::OutputIgnored(diagnostics) => log_ignored(request_id, diagnostics),
+            ExchangeEvent::EditsIgnored(ignored) => {
+                let diagnostics: Vec<Diagnostic> =
+                    ignored.iter().cloned().map(Into::into).collect();
+                log_ignored(request_id, &diagnostics);
+            }
             ExchangeEvent::ToolCallDenied { tool } => {
                 tracing::info!(
                     request.id = request_id,

@@ -223,9 +223,8 @@ impl<'a> ResponseFilter<'a> {
         match conclude::<AfterModel>(&self.context.recorder, self.plan.summary(), runs) {
             FlowVerdict::Proceed(None) => Ok(Continue(())),
             FlowVerdict::Proceed(Some(mutation)) => {
-                let diagnostics = chunk.write(&mutation)?;
-                let ignored = ExchangeEvent::OutputIgnored(&diagnostics);
-                self.context.record(&ignored);
+                let ignored = chunk.write(&mutation)?;
+                self.context.record(&ExchangeEvent::EditsIgnored(&ignored));
                 self.context.record_action(ExchangeAction::Edit);
                 Ok(Continue(()))
             }

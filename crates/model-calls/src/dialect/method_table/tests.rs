@@ -229,7 +229,7 @@ fn write_fields(page: &mut String, api: Api) {
 
 #[test]
 fn the_documentation_lists_the_table() {
-    let file = "docs/coverage.md";
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/coverage.md");
     let page = fs::read_to_string(file).unwrap();
     let (head, _) = page.split_once("\n## The table\n").unwrap();
     let mut made = format!("{head}\n## The table\n");

@@ -3,6 +3,7 @@
 
 mod cached_request;
 mod error_info;
+mod ignored_edit;
 mod message;
 mod message_diff;
 mod message_parts;
@@ -15,6 +16,7 @@ mod tools;
 pub use self::{
     cached_request::CachedRequest,
     error_info::ErrorInfo,
+    ignored_edit::IgnoredEdit,
     message::{Message, Role, read_content},
     message_diff::align,
     message_parts::{MessagePart, MessageParts},

@@ -22,8 +22,7 @@ use crate::{
         },
         text_edit::TextEnd,
     },
-    event::{Diagnostic, DiagnosticCode},
-    model::{Candidate, LlmResponse, ResponseMutation, Role, UsageMetadata},
+    model::{Candidate, IgnoredEdit, LlmResponse, ResponseMutation, Role, UsageMetadata},
 };
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
@@ -313,12 +312,12 @@ impl ResponseDocument {
     }
 
     /// Applies the edits of hooks. Candidates are paired by position.
-    pub fn write(&mut self, mutation: &ResponseMutation) -> Result<Vec<Diagnostic>> {
+    pub fn write(&mut self, mutation: &ResponseMutation) -> Result<Vec<IgnoredEdit>> {
         self.make_parsed()?;
-        let mut diagnostics = Vec::new();
+        let mut ignored = Vec::new();
         if mutation.candidates.len() > self.candidates.len() {
-            let dropped = "llm_response: more candidates than there are";
-            diagnostics.push(DiagnosticCode::EditDropped.with(dropped));
+            let reason = "llm_response: more candidates than there are";
+            ignored.push(IgnoredEdit::Inapplicable(reason.to_owned()));
         }
         for (candidate, mutation) in self.candidates.iter_mut().zip(&mutation.candidates) {
             candidate.write(mutation)?;
@@ -331,7 +330,7 @@ impl ResponseDocument {
             }
             self.document.set_child(USAGE, &usage)?;
         }
-        Ok(diagnostics)
+        Ok(ignored)
     }
 
     /// Inserts white space in front of the first text, since it follows another response.

@@ -2,17 +2,14 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::{
-    dialect::{
-        error::Result,
-        google::{
-            fields::{FUNCTION_CALL, FUNCTION_RESPONSE, TOOLSET_NAME},
-            part::Part,
-        },
+use crate::dialect::{
+    error::Result,
+    google::{
+        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, TOOLSET_NAME},
+        part::Part,
     },
-    event::{AfterTool, mcp_context, tool_response},
 };
 
 /// A tool's result and the call that it answers.
@@ -32,23 +29,6 @@ pub struct ToolResult {
     pub response: Value,
     /// Returned media, as parts.
     pub media: Vec<Value>,
-}
-
-/// The event of a result, before the model sees it.
-impl From<ToolResult> for AfterTool {
-    fn from(result: ToolResult) -> Self {
-        Self {
-            mcp_context: mcp_context(&result.name),
-            tool_name: result.name,
-            toolset_name: result.toolset,
-            tool_input: match result.args {
-                Value::Object(arguments) => arguments,
-                _ => Map::new(),
-            },
-            tool_response: tool_response(result.response, result.media),
-            original_request_name: None,
-        }
-    }
 }
 
 /// The calls before a sequence of results.

@@ -1,26 +1,25 @@
 //! The response object: its end, and synthetic objects.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::{Value, json};
 
-use crate::{
-    dialect::{
-        content_form::remove_labels,
-        document::{Document, to_document, to_value, try_any},
-        error::Result,
-        google::part::Part,
-        openai::usage::CountFields,
-        openai_responses::{
-            calls::arguments_text,
-            chunk_view::ChunkView,
-            fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY},
-            preceding::current_items,
-            response::{
-                item::{OutputKind, has_refusal},
-                response_labels::visit_item,
-            },
+use crate::dialect::{
+    content_form::remove_labels,
+    document::{Document, to_document, to_value, try_any},
+    error::Result,
+    google::part::Part,
+    openai::usage::CountFields,
+    openai_responses::{
+        calls::arguments_text,
+        chunk_view::ChunkView,
+        fields::{CONTENT, ID, NAME, OUTPUT, STATUS, SUMMARY},
+        preceding::current_items,
+        response::{
+            item::{OutputKind, has_refusal},
+            response_labels::visit_item,
         },
     },
-    timestamp::now_ms,
 };
 
 /// Names of the token counts.
@@ -161,7 +160,7 @@ pub fn new_response(view: &ChunkView) -> Result<Value> {
     Ok(json!({
         "id": id,
         "object": "response",
-        "created_at": now_ms() / 1000,
+        "created_at": unix_seconds(),
         "status": status,
         "background": false,
         "error": null,
@@ -184,6 +183,11 @@ pub fn new_response(view: &ChunkView) -> Result<Value> {
         "user": null,
         "metadata": {},
     }))
+}
+
+fn unix_seconds() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
+    elapsed.map_or(0, |elapsed| elapsed.as_secs())
 }
 
 /// Returns the usage of a synthetic response.

@@ -20,8 +20,9 @@ use crate::{
         },
         method::{Api, Operation},
     },
-    event::{Diagnostic, DiagnosticCode},
-    model::{LlmRequest, Message, ModelName, RequestMutation, Role, is_valid_parameter},
+    model::{
+        IgnoredEdit, LlmRequest, Message, ModelName, RequestMutation, Role, is_valid_parameter,
+    },
 };
 
 /// Keys of `llm_request` that hooks may edit.
@@ -47,11 +48,11 @@ pub struct PatchedRequest {
     /// Functions that the response may call; `None` if the edit selects none.
     pub allowed: Option<AllowedFunctions>,
     /// Edits that could not be applied.
-    pub diagnostics: Vec<Diagnostic>,
+    pub ignored: Vec<IgnoredEdit>,
 }
 
-/// Applies the edits of hooks to a request. Edits that cannot be applied are dropped with a
-/// diagnostic.
+/// Applies the edits of hooks to a request. Edits that cannot be applied are in
+/// [`PatchedRequest::ignored`].
 ///
 /// # Errors
 ///
@@ -65,7 +66,7 @@ pub fn write_request(
     let mut patch = Patch {
         call,
         is_whole_counted: counted.is_some(),
-        diagnostics: unknown_keys(&mutation.fields),
+        ignored: unknown_keys(&mutation.fields),
     };
     let mut document = document;
     let allowed = match counted {
@@ -80,7 +81,7 @@ pub fn write_request(
         model: patch.model(&mut document, mutation)?,
         document,
         allowed,
-        diagnostics: patch.diagnostics,
+        ignored: patch.ignored,
     })
 }
 
@@ -109,7 +110,7 @@ struct Patch<'a> {
     call: &'a Call,
     /// True if the tokens of a whole request are counted.
     is_whole_counted: bool,
-    diagnostics: Vec<Diagnostic>,
+    ignored: Vec<IgnoredEdit>,
 }
 
 impl Patch<'_> {
@@ -210,7 +211,7 @@ impl Patch<'_> {
         let mut config = document.child(GENERATION_CONFIG)?.unwrap_or_default();
         for (name, value) in edits {
             match spellings(name) {
-                None => self.diagnostics.push(DiagnosticCode::UnknownKey.with(name)),
+                None => self.ignored.push(IgnoredEdit::UnknownKey(name.to_owned())),
                 Some(known) if value.is_null() => config.remove(&known)?,
                 Some(known) if is_valid_parameter(name, value) => config.set(&known, value)?,
                 Some(_) => self.drop(name, "wrong type"),
@@ -255,15 +256,14 @@ impl Patch<'_> {
     }
 
     fn drop(&mut self, key: &str, reason: &str) {
-        let dropped = DiagnosticCode::EditDropped.with(format!("{key}: {reason}"));
-        self.diagnostics.push(dropped);
+        let reason = format!("{key}: {reason}");
+        self.ignored.push(IgnoredEdit::Inapplicable(reason));
     }
 }
 
-fn unknown_keys(fields: &Map<String, Value>) -> Vec<Diagnostic> {
+fn unknown_keys(fields: &Map<String, Value>) -> Vec<IgnoredEdit> {
     let unknown = fields
         .keys()
         .filter(|key| !KNOWN_KEYS.contains(&key.as_str()));
-    let diagnostics = unknown.map(|key| DiagnosticCode::UnknownKey.with(key));
-    diagnostics.collect()
+    unknown.cloned().map(IgnoredEdit::UnknownKey).collect()
 }
