@@ -171,6 +171,6 @@ fn print_schema() -> Result<(), Failure> {
 }
 
 fn print_openapi() -> Result<(), Failure> {
-    let document = openapi::to_yaml().map_err(Failure::Failed)?;
+    let document = openapi::yaml().map_err(Failure::Failed)?;
     Ok(print(document.trim_end())?)
 }

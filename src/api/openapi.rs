@@ -15,6 +15,7 @@ use super::{
     openapi_errors::{AgentErrors, GoogleError},
     sessions, shadow, trial,
 };
+use crate::config::to_yaml;
 
 #[derive(Debug, OpenApi)]
 #[openapi(
@@ -74,10 +75,10 @@ struct ApiDocument;
 /// # Errors
 ///
 /// Returns the serializer's message.
-pub fn to_yaml() -> Result<String, String> {
-    ApiDocument::openapi()
-        .to_yaml()
-        .map_err(|error| error.to_string())
+pub fn yaml() -> Result<String, String> {
+    let document = serde_json::to_value(ApiDocument::openapi());
+    let document = document.map_err(|error| error.to_string())?;
+    Ok(to_yaml(&document))
 }
 
 /// The model in a path.

@@ -51,7 +51,7 @@ async fn json_endpoints_of_the_pages_are_in_the_openapi_document() {
     let operator = gateway
         .operator()
         .sending("authorization", "Bearer vera-token");
-    let document = hookgate::api::openapi::to_yaml().unwrap();
+    let document = hookgate::api::openapi::yaml().unwrap();
 
     for path in [
         "/overview",
