@@ -43,6 +43,10 @@ fn ambiguous_documents() -> Vec<(&'static str, String)> {
             response_with_part(r#"{"text":"x","text":"SECRET-4711"}"#),
         ),
         (
+            "an answer in an envelope",
+            format!(r#"{{"response":{}}}"#, response_with_secret()),
+        ),
+        (
             "two spellings of a field",
             response_with_part(r#"{"functionCall":{"name":"f"},"function_call":{"name":"g"}}"#),
         ),

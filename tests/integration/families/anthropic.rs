@@ -320,6 +320,25 @@ async fn the_model_of_a_withheld_tool_is_not_checked() {
 }
 
 #[tokio::test]
+async fn a_hosted_tool_is_withheld_by_its_type_under_any_name() {
+    let config = "policies: [{ policy: tool_guard, deny: [web_search] }]\n";
+    for name in [json!("web_search"), json!("ws"), Value::Null] {
+        let upstream = model().await;
+        let gateway = FAMILY.gateway(&upstream, config).await;
+        let hosted = json!({ "type": "web_search_20250305", "name": name });
+        let own = json!({ "name": "read", "input_schema": { "type": "object" } });
+        post(
+            &gateway,
+            "/v1/messages",
+            &with("tools", json!([hosted, own])),
+        )
+        .await;
+        let sent = upstream.only_request().json();
+        assert_eq!(sent["tools"], json!([own]), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_denial_can_be_configured_as_an_error() {
     let upstream = model().await;
     let deny = hook::config(&[("BeforeModel", hook::denying("guard", "not today"))]);

@@ -153,6 +153,16 @@ fn toolset_name(kind: &str) -> Option<&str> {
     TOOLSETS.contains(&name).then_some(name)
 }
 
+/// Returns the name of a tool that the API runs: it goes by the tool's type, whatever the
+/// tool's name says.
+fn without_date(kind: &str) -> &str {
+    let is_date = |text: &str| text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
+    match kind.rsplit_once('_') {
+        Some((name, date)) if is_date(date) => name,
+        _ => kind,
+    }
+}
+
 impl DeclaredTool {
     fn read(place: ToolPlace, document: Document) -> Result<Self> {
         let kind = document.string(TYPE)?;
@@ -169,8 +179,8 @@ impl DeclaredTool {
                 let server = document.string(&["mcp_server_name"])?.unwrap_or_default();
                 format!("mcp:{server}")
             }
+            (None, _, Some(kind)) if !is_function => without_date(kind).to_owned(),
             (None, Some(name), _) => name,
-            (None, None, Some(kind)) if !is_function => kind.to_owned(),
             (None, None, _) => {
                 string_bytes(&document, "name")?;
                 String::new()

@@ -7,8 +7,8 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     dialect::{
-        document::{Document, integer, parse_document, try_any},
-        error::Result,
+        document::{Document, integer, is_set, parse_document, try_any},
+        error::{DialectError, Result},
         google::{
             canonical_items::{CanonicalItem, ContentItems, ItemKind},
             fields::{CANDIDATES, FINISH_REASON, PAUSED},
@@ -26,6 +26,7 @@ use crate::{
 };
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
+const RESPONSE: &[&str] = &["response"];
 const TOTAL_TOKENS: &[&str] = &["totalTokenCount", "total_token_count"];
 pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 
@@ -56,6 +57,10 @@ impl ResponseDocument {
     /// Fails if hooks could not see all of it: for wrong types and ambiguous fields.
     pub fn parse(bytes: Bytes) -> Result<Self> {
         let document = parse_document(bytes)?;
+        if is_set(&document, RESPONSE)? {
+            // Clients of Code Assist read the candidates in it.
+            return Err(DialectError::Ambiguous("response".to_owned()));
+        }
         let listed = document.children(CANDIDATES)?.unwrap_or_default();
         let indexes = listed.iter().map(|candidate| candidate.get(INDEX));
         let indexes: Vec<Option<Value>> = indexes.collect::<Result<_, _>>()?;

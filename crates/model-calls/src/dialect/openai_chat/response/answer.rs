@@ -4,11 +4,11 @@ use serde_json::json;
 
 use crate::dialect::{
     document::{Document, first_byte, write_array},
-    error::Result,
+    error::{DialectError, Result},
     google::is_thought,
     openai_chat::{
         block::{read_block, rewrite_block, text_block},
-        fields::{CONTENT, REFUSAL, TEXT},
+        fields::{CONTENT, FUNCTION_CALL, REFUSAL, TEXT, TOOL_CALLS},
         message_parts::{EditedPart, EditedParts, PartPlace, PlacedPart, are_same, read_calls},
     },
 };
@@ -54,6 +54,31 @@ pub fn read_texts(message: &Document) -> Result<Vec<PlacedPart>> {
         parts.push((PartPlace::Refusal, json!({ "text": refusal })));
     }
     Ok(parts)
+}
+
+/// Returns whether a message, or a piece of it, has calls.
+pub fn has_calls(message: &Document) -> Result<bool> {
+    let calls = message.list(TOOL_CALLS)?;
+    Ok(calls.is_some_and(|calls| !calls.is_empty()) || message.child(FUNCTION_CALL)?.is_some())
+}
+
+/// Refuses a choice with calls beside its message: some clients may read them, hooks do not.
+///
+/// # Errors
+///
+/// Fails for such calls.
+pub fn refuse_calls_beside_message(choice: &Document) -> Result<()> {
+    if has_calls(choice)? {
+        return Err(DialectError::Ambiguous("tool_calls".to_owned()));
+    }
+    Ok(())
+}
+
+/// Returns whether a message holds nothing but its role.
+pub fn is_blank(message: &Document) -> bool {
+    let mut fields = message.fields();
+    let is_empty = |value: &[u8]| [&b"null"[..], b"\"\"", b"[]", b"{}"].contains(&value);
+    fields.all(|(key, value)| key == "role" || is_empty(&value))
 }
 
 /// Reads the texts and calls of a whole message.

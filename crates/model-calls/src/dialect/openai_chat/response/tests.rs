@@ -266,3 +266,24 @@ fn calls_of_a_joined_answer_keep_their_signatures_and_nothing_unseen() {
     assert_eq!(call["extra_content"]["google"]["thought_signature"], "S3");
     assert!(!body.to_string().contains("unseen"), "{body}");
 }
+
+#[test]
+fn calls_outside_of_the_message_are_refused() {
+    let call =
+        r#"[{"index":0,"id":"a","type":"function","function":{"name":"rm","arguments":"{}"}}]"#;
+    let in_choice = |fields: &str| {
+        format!(r#"{{"choices":[{{"index":0,"message":{{"content":"x"}},{fields}}}]}}"#)
+    };
+    let refused = [
+        in_choice(&format!(r#""delta":{{"tool_calls":{call}}}"#)),
+        in_choice(&format!(r#""tool_calls":{call}"#)),
+        in_choice(r#""function_call":{"name":"rm","arguments":"{}"}"#),
+    ];
+    for body in refused {
+        let body = parse(body.into()).unwrap();
+        assert!(read_whole(&body).is_err(), "{body:?}");
+    }
+    for empty in [r#""delta":{}"#, r#""delta":null"#, r#""tool_calls":[]"#] {
+        form(&in_choice(empty));
+    }
+}

@@ -8,13 +8,15 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::{AnswerLabels, parts_in},
     document::{Document, add_field, integer},
-    error::Result,
+    error::{DialectError, Result},
     google::fields::CANDIDATES,
     openai_chat::{
-        fields::{CHOICES, CONTENT, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
+        fields::{
+            CHOICES, CONTENT, DELTA, ERROR, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS,
+        },
         message_parts::{EditedParts, PlacedPart, has_refusal},
         response::{
-            answer::read_message,
+            answer::{is_blank, read_message, refuse_calls_beside_message},
             answer_objects::visit_answer,
             envelope::{candidate, numbered_parts, read_envelope, write_usage},
             finish_reason::{final_reason, read_reason},
@@ -57,6 +59,11 @@ struct Choice {
 
 impl Choice {
     fn read(position: usize, choice: &Document) -> Result<Self> {
+        refuse_calls_beside_message(choice)?;
+        if choice.child(DELTA)?.is_some_and(|piece| !is_blank(&piece)) {
+            // Clients read the message or the piece.
+            return Err(DialectError::Ambiguous("delta".to_owned()));
+        }
         let message = choice.child(MESSAGE)?.unwrap_or_default();
         let index = integer(choice, INDEX)?;
         Ok(Self {

@@ -210,9 +210,3 @@ fn has_name(piece: &Document) -> Result<bool> {
         Ok(inner.string(NAME)?.is_some_and(|name| !name.is_empty()))
     })
 }
-
-/// Returns whether a delta has pieces of calls.
-pub fn has_calls(delta: &Document) -> Result<bool> {
-    let calls = delta.list(TOOL_CALLS)?;
-    Ok(calls.is_some_and(|calls| !calls.is_empty()) || delta.child(FUNCTION_CALL)?.is_some())
-}

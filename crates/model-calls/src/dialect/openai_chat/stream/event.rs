@@ -12,8 +12,7 @@ use crate::dialect::{
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE},
         message_parts::{PartPlace, PlacedPart},
-        response::answer::{known_fields, read_texts},
-        stream::call_collector::has_calls,
+        response::answer::{has_calls, known_fields, read_texts, refuse_calls_beside_message},
     },
 };
 
@@ -47,6 +46,7 @@ impl EventChoice {
         if index >= MAX_CHOICES {
             return Err(wrong_index());
         }
+        refuse_calls_beside_message(&document)?;
         let delta = document.child(DELTA)?.unwrap_or_default();
         let finish_reason = document.string(FINISH_REASON)?;
         Ok(Self {

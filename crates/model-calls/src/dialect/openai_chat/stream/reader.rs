@@ -16,6 +16,7 @@ use crate::dialect::{
         fields::{CHOICES, DELTA, ERROR, MESSAGE, parse},
         message_parts::{PartPlace, has_refusal},
         response::{
+            answer::is_blank,
             answer_objects::{RESPONSE_FIELDS, visit_event},
             envelope::{candidate, numbered_parts, read_envelope},
             preceding::Thoughts,
@@ -254,13 +255,6 @@ fn is_whole(event: &Document) -> Result<bool> {
         return Err(DialectError::Ambiguous("message".to_owned()));
     }
     Ok(has_message)
-}
-
-/// Returns whether a message holds nothing but its role.
-fn is_blank(message: &Document) -> bool {
-    let mut fields = message.fields();
-    let is_empty = |value: &[u8]| [&b"null"[..], b"\"\"", b"[]", b"{}"].contains(&value);
-    fields.all(|(key, value)| key == "role" || is_empty(&value))
 }
 
 /// Returns the chunk of an event that does not wait. Without text it has no candidates.
