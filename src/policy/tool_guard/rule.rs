@@ -60,6 +60,9 @@ impl ToolRule {
         match arguments.pointer(name) {
             None | Some(Value::Null) if self.optional => None,
             None | Some(Value::Null) => Some(format!("may not be called without `{name}`")),
+            Some(Value::Array(list)) if list.is_empty() && !self.optional => {
+                Some(format!("may not be called without `{name}`"))
+            }
             Some(Value::Array(list)) => list
                 .iter()
                 .find_map(|value| self.value_violation(value, directory)),

@@ -158,6 +158,16 @@ async fn rules_apply_to_calls_in_responses_and_reported_calls() {
             Some("The tool `run_shell_command` may not run the command in `/command`."),
         ),
         (
+            "run_shell_command",
+            json!({ "command": [], "cmd": "rm -rf /" }),
+            Some("The tool `run_shell_command` may not be called without `/command`."),
+        ),
+        (
+            "fetch",
+            json!({ "url": "https://docs.example.com/a", "options": { "depth": [] } }),
+            None,
+        ),
+        (
             "fetch",
             json!({ "url": "https://docs.example.com/a" }),
             None,
