@@ -1,7 +1,10 @@
 //! The model call as it is about to go upstream.
 
+use serde_json::Value;
+
 use super::session_name::SessionName;
 use crate::{
+    auth::Identity,
     dialect::{self, Call, Detail, DialectError, Document, Operation, ResponseExpectation},
     hook::ConditionSubject,
     model::LlmRequest,
@@ -53,6 +56,24 @@ impl ModelRequest {
         agents.iter().any(|name| agent.starts_with(name))
             && !self.expectation.declares_functions
             && (!is_google || self.call.operation == Operation::Generate)
+    }
+
+    /// Reserves the tokens of the call, as it is now, for a caller with a token quota.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the parameters of the request cannot be read.
+    pub(super) fn reserve_tokens(
+        &self,
+        identity: &Identity,
+        body_bytes: usize,
+    ) -> Result<(), DialectError> {
+        if self.call.operation.generates() && identity.has_token_quota() {
+            let parameters = dialect::generation_parameters(&self.call, &self.document)?;
+            let max_output = parameters.get("maxOutputTokens").and_then(Value::as_u64);
+            identity.estimate_tokens(body_bytes, max_output);
+        }
+        Ok(())
     }
 
     /// The stable form that hooks receive.

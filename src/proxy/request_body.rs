@@ -48,6 +48,7 @@ pub(super) async fn read_request(
     body: Body,
 ) -> Result<ModelRequest, ApiError> {
     let bytes = read(context, body).await?;
+    let length = bytes.len();
     context.record(&ExchangeEvent::RequestRead(&bytes));
     let opened = context
         .dialect
@@ -65,13 +66,16 @@ pub(super) async fn read_request(
         cache_owner::check(context, &cache)?;
     }
     earlier_responses::check(context, body, &opened.form)?;
-    Ok(ModelRequest {
+    let request = ModelRequest {
         expectation: dialect::expected_response(&opened.form)?,
         document: opened.form,
         original: opened.original,
         call,
         session_name,
-    })
+    };
+    // Hooks may take long, and what they edit is counted again when it is sent.
+    request.reserve_tokens(&context.identity, length)?;
+    Ok(request)
 }
 
 /// Reads a body of known length, which is read again later. Returns its bytes if it arrives as a

@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use http::{HeaderMap, Uri, uri::PathAndQuery};
 use secrecy::ExposeSecret;
-use serde_json::Value;
 
 use super::{
     cache_owner, earlier_responses, exchange_events,
     model_request::ModelRequest,
-    reply::{Reply, unreadable},
+    reply::Reply,
     request_body::{content_length, too_large},
     request_context::RequestContext,
 };
@@ -19,7 +18,6 @@ use crate::{
     state::ReplayInput,
     upstream::{
         OutgoingRequest, RequestBody, UpstreamError, UpstreamResponse,
-        content_headers::{self, ContentEncoding},
         headers::{self, ResponseUse},
     },
 };
@@ -44,11 +42,7 @@ pub(super) async fn send_hooked(
         // Hooks may not exceed the limit that agents are held to.
         return Err(too_large(limit));
     }
-    if call.operation.generates() && context.identity.has_token_quota() {
-        let parameters = dialect::generation_parameters(call, &request.document)?;
-        let max_output = parameters.get("maxOutputTokens").and_then(Value::as_u64);
-        context.identity.estimate_tokens(body.len(), max_output);
-    }
+    request.reserve_tokens(&context.identity, body.len())?;
     let outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed)?;
     send(context, call, outgoing, Some(&body)).await
 }
@@ -153,11 +147,11 @@ pub(super) async fn send(
         usage.start(length.unwrap_or_default(), call.operation.generates());
     }
     let sent = call_upstream(context, outgoing, &record_target).await;
-    let answer = sent.inspect_err(|_| usage.cancel())?;
-    if !answer.status.is_success() {
+    let mut answer = sent.inspect_err(|_| usage.cancel())?;
+    if answer.status.is_success() {
+        answer.decode(context.snapshot.config.limits.event)?;
+    } else {
         usage.cancel();
-    } else if content_headers::encoding(&answer.headers) != ContentEncoding::Identity {
-        return Err(unreadable());
     }
     let answer = answer.with_observer(move |piece| {
         if let Some(piece) = piece {

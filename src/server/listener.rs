@@ -171,8 +171,12 @@ impl Listener {
 
 async fn too_many_connections() -> Response {
     let error = ApiError::new(ErrorReason::Overloaded, "too many connections");
-    let mut response = error.render(&RequestId::random().0, dialect::of(Api::Gemini));
+    let id = RequestId::random();
+    let mut response = error.render(&id.0, dialect::of(Api::Gemini));
     let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&id.0) {
+        headers.insert(RequestId::HEADER, value);
+    }
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);

@@ -117,30 +117,38 @@ impl UpstreamResponse {
         idle_timeout: Duration,
         key_mask: Option<KeyMask>,
     ) -> Result<Self, UpstreamError> {
-        let (mut head, incoming) = response.into_parts();
-        let mut gunzip = None;
-        if let Some(key_mask) = &key_mask {
-            let encoding = content_headers::encoding(&head.headers);
-            key_mask.remove_headers(&mut head.headers);
-            match encoding {
-                ContentEncoding::Identity => (),
-                ContentEncoding::Gzip => {
-                    head.headers.remove(header::CONTENT_ENCODING);
-                    head.headers.remove(header::CONTENT_LENGTH);
-                    gunzip = Some(Box::new(BoundedGunzip::new(MAX_DECODED_PIECE_BYTES)));
-                }
-                ContentEncoding::Zstd | ContentEncoding::Other => {
-                    return Err(UpstreamError::UnsupportedEncoding);
-                }
-            }
-        }
-        let mut body = ResponseBody::new(BodySource::Network(incoming), idle_timeout);
-        (body.gunzip, body.key_mask) = (gunzip, key_mask.map(Box::new));
-        Ok(Self {
+        let (head, incoming) = response.into_parts();
+        let mut response = Self {
             status: head.status,
             headers: head.headers,
-            body,
-        })
+            body: ResponseBody::new(BodySource::Network(incoming), idle_timeout),
+        };
+        if let Some(key_mask) = key_mask {
+            key_mask.remove_headers(&mut response.headers);
+            response.decode(MAX_DECODED_PIECE_BYTES)?;
+            response.body.key_mask = Some(Box::new(key_mask));
+        }
+        Ok(response)
+    }
+
+    /// Decodes the body. A piece that decodes to more than `limit` bytes is an error.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError::UnsupportedEncoding`] if it is compressed other than by gzip.
+    pub fn decode(&mut self, limit: usize) -> Result<(), UpstreamError> {
+        match content_headers::encoding(&self.headers) {
+            ContentEncoding::Identity => (),
+            ContentEncoding::Gzip => {
+                self.headers.remove(header::CONTENT_ENCODING);
+                self.headers.remove(header::CONTENT_LENGTH);
+                self.body.gunzip = Some(Box::new(BoundedGunzip::new(limit)));
+            }
+            ContentEncoding::Zstd | ContentEncoding::Other => {
+                return Err(UpstreamError::UnsupportedEncoding);
+            }
+        }
+        Ok(())
     }
 
     /// Returns a recorded response, which was masked when it was received.
@@ -180,14 +188,8 @@ impl UpstreamResponse {
         mut self,
         limit: usize,
     ) -> BoxStream<'static, Result<Bytes, UpstreamError>> {
-        match content_headers::encoding(&self.headers) {
-            ContentEncoding::Identity => (),
-            ContentEncoding::Gzip => {
-                self.body.gunzip = Some(Box::new(BoundedGunzip::new(limit)));
-            }
-            ContentEncoding::Zstd | ContentEncoding::Other => {
-                return stream::iter([Err(UpstreamError::UnsupportedEncoding)]).boxed();
-            }
+        if let Err(error) = self.decode(limit) {
+            return stream::iter([Err(error)]).boxed();
         }
         BodyDataStream::new(self.body).boxed()
     }

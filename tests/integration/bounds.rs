@@ -77,6 +77,7 @@ async fn a_connection_over_the_limit_is_refused_at_once() {
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
     assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    assert!(answer.contains("\r\nx-hookgate-request-id: "), "{answer}");
     assert!(answer.contains("\"OVERLOADED\""), "{answer}");
     until_metric(
         &gate,

@@ -1,8 +1,11 @@
 //! Rate limits, token quotas and concurrency limits of callers.
 
-use std::time::Duration;
+use std::{io::Write, time::Duration};
 
 use axum::response::Response;
+use flate2::{Compression, write::GzEncoder};
+use futures_util::{FutureExt, future::join_all};
+use http_body_util::BodyExt;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -206,11 +209,54 @@ async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
 }
 
 #[tokio::test]
+async fn a_call_reserves_its_own_maximum_of_output_while_hooks_run() {
+    let upstream = Upstream::with(|asked| expensive_answer(&asked.query)).await;
+    let slow = hook::config(&[("BeforeModel", hook::command("slow", "sleep 0.3"))]);
+    let config = auth(&[("team-a", ", tokens_per_day: 20000")]) + &slow;
+    let gate = TestGateway::start(&upstream, &config).await;
+    let mut request = prompt("hi");
+    request["generationConfig"] = json!({ "maxOutputTokens": 50 });
+
+    let calls = (0..6).map(async |_| agent(&gate, "team-a").generate("m", &request).await);
+
+    for answer in join_all(calls).await {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_decoded_and_its_tokens_are_counted() {
+    let upstream = Upstream::with(|asked| {
+        let (mut head, body) = expensive_answer(&asked.query).into_parts();
+        let body = body.collect().now_or_never().unwrap().unwrap().to_bytes();
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&body).unwrap();
+        head.headers.remove("content-length");
+        let gzip = "gzip".parse().unwrap();
+        head.headers.insert("content-encoding", gzip);
+        Response::from_parts(head, encoder.finish().unwrap().into())
+    })
+    .await;
+    for hooks in ["", "policies: [{ policy: prompt_guard, deny: [secret] }]\n"] {
+        let config = auth(&[("team-a", ", tokens_per_day: 1000")]) + hooks;
+        let gate = TestGateway::start(&upstream, &config).await;
+
+        let answer = agent(&gate, "team-a").generate("m", &prompt("1")).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.json()["usageMetadata"]["totalTokenCount"], 40);
+        let metrics = gate.operator().get("/metrics").await;
+        let line = "hookgate_caller_tokens_total{caller=\"team-a\"} 40";
+        assert!(metrics.text().contains(line), "{}", metrics.text());
+    }
+}
+
+#[tokio::test]
 async fn an_answer_with_unreadable_token_counts_is_refused() {
     let upstream = Upstream::with(|_| {
         let mut response = respond(200, "application/json", "\u{1f}\u{8b}");
-        let gzip = "gzip".parse().unwrap();
-        response.headers_mut().insert("content-encoding", gzip);
+        let brotli = "br".parse().unwrap();
+        response.headers_mut().insert("content-encoding", brotli);
         response
     })
     .await;
