@@ -16,6 +16,7 @@ mod fail_on;
 mod format;
 mod gateway;
 mod name_replay;
+mod name_rules;
 mod progress;
 mod redaction;
 mod replay_sink;

@@ -78,7 +78,9 @@ impl ReplayArgs {
         }
         print(&render(&report, format, condition.as_ref()))?;
         check_condition(condition, &report)?;
-        check_read(&report)
+        report
+            .failure()
+            .map_or(Ok(()), |reason| Err(Failure::Failed(reason)))
     }
 
     async fn replay(self) -> Result<ReplayReport, Failure> {
@@ -153,17 +155,6 @@ pub(super) fn check_condition(
         ))),
         None => Ok(()),
     }
-}
-
-/// Returns a failure if no call could be read of a damaged recording.
-fn check_read(report: &ReplayReport) -> Result<(), Failure> {
-    let damaged = report.damaged.count;
-    if damaged == 0 || report.counts.calls + report.damaged.skipped > 0 {
-        return Ok(());
-    }
-    Err(Failure::Failed(format!(
-        "no call could be read; damaged parts of the recording: {damaged}"
-    )))
 }
 
 /// Replaces the last line of a terminal.

@@ -38,13 +38,21 @@ pub fn compare(
         result: Comparison::default(),
     };
     let _complete = comparer.run();
-    let result = comparer.result;
-    match limits.caveat {
-        Some(caveat) if !result.changes.is_empty() || result.is_stale => {
-            Comparison::unknown(caveat)
-        }
-        _ => result,
+    let mut result = comparer.result;
+    let Some(caveat) = limits.caveat else {
+        return result;
+    };
+    if result.changes.is_empty() && !result.is_stale {
+        return result;
     }
+    result.changes.retain(|change| {
+        let is_certain = limits.name_rules.contains(&change.rule);
+        is_certain && change.kind == DifferenceKind::NewlyDenied
+    });
+    if result.changes.is_empty() {
+        return Comparison::unknown(caveat);
+    }
+    result
 }
 
 /// Returns the runs of policies and hooks on an event of a round.
@@ -373,6 +381,7 @@ mod tests {
     fn limits(other_hash_keys: &BTreeSet<String>) -> ComparisonLimits<'_> {
         ComparisonLimits {
             caveat: None,
+            name_rules: other_hash_keys,
             has_diverged: false,
             needs_all_hooks: false,
             other_hash_keys,

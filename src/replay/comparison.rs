@@ -69,8 +69,10 @@ pub struct ComparedExchange<'a> {
 /// Restrictions on the comparison of two exchanges.
 #[derive(Debug, Clone, Copy)]
 pub struct ComparisonLimits<'a> {
-    /// Reason why a difference does not count.
+    /// Reason why a difference does not count, unless a rule of `name_rules` denies now.
     pub caveat: Option<UnknownReason>,
+    /// Rules after the change that need no texts and no earlier calls.
+    pub name_rules: &'a BTreeSet<String>,
     /// True if an earlier call of the session went otherwise, so that content is stale.
     pub has_diverged: bool,
     /// True if a hook without an output makes its event unknown.

@@ -46,7 +46,7 @@ const CALL_TIMEOUT: Duration = Duration::from_hours(1);
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Reason code of a call whose caller the config does not serve.
-const UNKNOWN_CALLER: &str = "UNAUTHENTICATED";
+pub(super) const UNKNOWN_CALLER: &str = "UNAUTHENTICATED";
 
 /// Hooks that a replay asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

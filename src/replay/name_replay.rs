@@ -1,7 +1,7 @@
 //! Name replay: calls of a decision log, judged by the rules that need only names of callers,
 //! models and tools. A log has no content, so other rules are not judged.
 
-use std::{borrow::Cow, collections::HashMap, path::Path};
+use std::{collections::HashMap, path::Path};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -10,12 +10,13 @@ use super::{
     comparison::{Change, Comparison, DifferenceKind, UnknownReason},
     decisions::is_denial,
     gateway::{ReplayGateway, ReplayedHooks},
-    report::{Effort, JudgedRule, ReplayReport},
+    name_rules::names_only,
+    report::{Effort, ReplayReport},
     schedule::{ReplayError, is_since},
     tally::Tally,
 };
 use crate::{
-    config::{Config, HookMode},
+    config::Config,
     dialect,
     event::{Action, BeforeTool, Caller, Context, EventName, EventOrigin, HookRun},
     hook::{ConditionSubject, Engine, EventScope},
@@ -113,55 +114,6 @@ pub async fn replay_names(
         },
         ..tally.into_report()
     })
-}
-
-/// Reason why lists of models are not judged.
-const BEHIND_SWAP: &str = "a `model_swap` before it is not judged";
-
-/// Returns the config with only the rules that names are enough for, and all its rules.
-fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
-    let mut rules = Vec::new();
-    let mut add = |rule: &str, not_judged: Option<&'static str>| {
-        rules.push(JudgedRule {
-            rule: rule.to_owned(),
-            not_judged: not_judged.map(Cow::Borrowed),
-        });
-    };
-    for spec in config.enabled_hooks() {
-        add(spec.label(), Some("hooks need the content of events"));
-    }
-    config.hooks.clear();
-    let mut is_model_known = true;
-    config.policies.retain_mut(|spec| {
-        let has_arguments = spec.settings.0.shift_remove("rules").is_some();
-        let lists = ["allow", "deny"];
-        let has_names = lists.iter().any(|list| spec.settings.0.contains_key(*list));
-        let not_judged = match spec.policy.as_str() {
-            _ if spec.mode == HookMode::Observe => Some("it only observes"),
-            _ if spec.when.is_some() => Some("its condition needs facts of the call"),
-            "model_allow" if is_model_known => None,
-            "model_allow" => Some(BEHIND_SWAP),
-            "model_swap" if !has_arguments => None,
-            "model_swap" => Some("its `rules` need facts of the call"),
-            "tool_guard" if has_names => {
-                let not_judged = has_arguments.then_some("its `rules` need arguments");
-                add(spec.label(), not_judged);
-                return true;
-            }
-            "tool_guard" => Some("its `rules` need arguments"),
-            _ => Some("it needs the content of calls"),
-        };
-        let is_swap = spec.policy == "model_swap" && spec.mode == HookMode::Enforce;
-        is_model_known &= !is_swap || not_judged.is_none();
-        add(spec.label(), not_judged);
-        not_judged.is_none()
-    });
-    config.caller_policies.retain(|spec| {
-        let is_judged = is_model_known || spec.policy != "model_allow";
-        add(spec.label(), (!is_judged).then_some(BEHIND_SWAP));
-        is_judged
-    });
-    (config, rules)
 }
 
 impl LineJudge<'_> {

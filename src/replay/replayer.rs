@@ -10,7 +10,8 @@ use super::{
     answer_channels::called_tools,
     compare::compare,
     comparison::{ComparedExchange, Comparison, ComparisonLimits, UnknownReason},
-    gateway::{ReplayGateway, Replayed, ReplayedHooks},
+    gateway::{ReplayGateway, Replayed, ReplayedHooks, UNKNOWN_CALLER},
+    name_rules::name_rules,
     progress::{Progress, peak_kib},
     redaction::is_same_redaction,
     report::{Effort, ReplayReport},
@@ -19,12 +20,13 @@ use super::{
     tool_coverage::ToolCoverage,
 };
 use crate::{
-    config::Config, error::ErrorReason, mutex::Mutex, recording::RecordedExchange,
-    state::BuildError, timestamp::whole_milliseconds,
+    config::{BUILTIN, Config},
+    error::ErrorReason,
+    mutex::Mutex,
+    recording::RecordedExchange,
+    state::BuildError,
+    timestamp::whole_milliseconds,
 };
-
-/// Revision in reports without a config to compare with.
-const RECORDED: &str = "recorded";
 
 /// The configs of a replay.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub(super) struct Replayer {
     after: ReplayGateway,
     /// True if a difference of the configs shows only in texts that a recording masks.
     redacts_otherwise: bool,
+    /// Rules of the tried config that decide by names alone, and the refusal of a caller.
+    name_rules: BTreeSet<String>,
     pub(super) hooks: ReplayedHooks,
     tally: Mutex<Tally>,
     progress: Arc<Progress>,
@@ -61,6 +65,8 @@ impl Replayer {
         let before = configs.before.as_ref();
         let redacts_otherwise =
             before.is_some_and(|before| !is_same_redaction(before, &configs.after));
+        let mut name_rules = name_rules(&configs.after);
+        name_rules.insert(UNKNOWN_CALLER.to_owned());
         let before = match configs.before {
             Some(config) => Some(ReplayGateway::new(config, configs.hooks).await?),
             None => None,
@@ -69,24 +75,27 @@ impl Replayer {
             before,
             after: ReplayGateway::new(configs.after, configs.hooks).await?,
             redacts_otherwise,
+            name_rules,
             hooks: configs.hooks,
             tally: Mutex::default(),
             progress,
         })
     }
 
-    /// Replays a call whose turn it is, and compares it. `diverged` has callers and ids of the
-    /// sessions in which an earlier call went otherwise.
+    /// Replays a call whose turn it is, and compares it; `None` if it is a request that no config
+    /// recognises as a call. `diverged` has callers and ids of the sessions in which an earlier
+    /// call went otherwise, or may have.
     pub(super) async fn judge(
         &self,
         call: &OrderedCall,
         diverged: &mut HashSet<(String, String)>,
-    ) -> Comparison {
+    ) -> Option<Comparison> {
         let session = call.exchange.session.as_ref();
         let session = session.map(|session| (call.exchange.caller.clone(), session.id.clone()));
         let none = BTreeSet::new();
         let limits = ComparisonLimits {
             caveat: caveat(call).filter(|_| self.before.is_none()),
+            name_rules: &self.name_rules,
             has_diverged: session.as_ref().is_some_and(|key| diverged.contains(key)),
             needs_all_hooks: self.hooks == ReplayedHooks::Recorded,
             other_hash_keys: match &self.before {
@@ -95,16 +104,19 @@ impl Replayer {
             },
         };
         let mut comparison = Box::pin(self.replay(&call.exchange, limits)).await;
+        self.progress.add_call();
+        if !is_call(&call.exchange) && comparison == Comparison::default() {
+            return None;
+        }
+        if may_diverge(&comparison) {
+            diverged.extend(session);
+        }
         let is_masked = !call.exchange.masked.is_empty();
         if is_masked && self.redacts_otherwise && comparison.changes.is_empty() {
             comparison.unknown.get_or_insert(UnknownReason::Masked);
         }
-        if !comparison.changes.is_empty() {
-            diverged.extend(session);
-        }
         self.tally.lock().add(&call.exchange, &comparison);
-        self.progress.add_call();
-        comparison
+        Some(comparison)
     }
 
     async fn replay(
@@ -131,7 +143,9 @@ impl Replayer {
                 Err(reason) => return Comparison::unknown(reason),
             },
         };
-        self.add_facts(recorded, before.as_ref(), &after);
+        if is_call(recorded) {
+            self.add_facts(recorded, before.as_ref(), &after);
+        }
         let none = BTreeSet::new();
         let recorded = ComparedExchange {
             exchange: recorded,
@@ -147,9 +161,10 @@ impl Replayer {
         let answers = rounds.filter_map(|round| round.response.as_ref()?.bytes());
         let tools = answers.flat_map(|answer| called_tools(&recorded.dialect, &answer));
         let tools: Vec<String> = tools.collect();
-        let runs = recorded.events.iter().flat_map(|event| &event.hooks);
-        let recorded_time = || Duration::from_millis(runs.map(|run| run.ms).sum());
-        let time = before.map_or_else(recorded_time, |before| before.elapsed);
+        let time = match before {
+            Some(before) => Some(before.elapsed),
+            None => hook_time(recorded),
+        };
         let mut tally = self.tally.lock();
         tally.add_times(time, after.elapsed);
         for tool in &tools {
@@ -173,7 +188,7 @@ impl Replayer {
         let before = self.before.as_ref();
         let before = before.map(|before| before.app.snapshot().config.version.clone());
         ReplayReport {
-            before: before.unwrap_or_else(|| RECORDED.to_owned()),
+            before: before.unwrap_or_else(|| ReplayReport::RECORDED.to_owned()),
             after: snapshot.config.version.clone(),
             never_asked,
             coverage: ToolCoverage::new(&tally.called_tools, table),
@@ -199,6 +214,26 @@ impl Replayer {
 fn caveat(call: &OrderedCall) -> Option<UnknownReason> {
     let is_masked = !call.exchange.masked.is_empty();
     call.caveat.or(is_masked.then_some(UnknownReason::Masked))
+}
+
+/// Returns whether a request was recognised as a call.
+const fn is_call(exchange: &RecordedExchange) -> bool {
+    !exchange.dialect.is_empty()
+}
+
+/// Returns whether the agent may have gone on otherwise after a call. Hashes with another key are
+/// no reason for it.
+fn may_diverge(comparison: &Comparison) -> bool {
+    let is_unknown = |reason| reason != UnknownReason::HashKeyUnknown;
+    !comparison.changes.is_empty() || comparison.unknown.is_some_and(is_unknown)
+}
+
+/// Returns the time that the recorded hooks of a call took; `None` if none ran.
+fn hook_time(exchange: &RecordedExchange) -> Option<Duration> {
+    let runs = exchange.events.iter().flat_map(|event| &event.hooks);
+    let hooks = runs.filter(|run| run.kind != BUILTIN);
+    let times = hooks.map(|run| Duration::from_millis(run.ms));
+    times.reduce(|sum, time| sum + time)
 }
 
 const fn compared(replayed: &Replayed) -> ComparedExchange<'_> {

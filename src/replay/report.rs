@@ -97,16 +97,18 @@ pub struct ChangeSample {
     pub change: Change,
 }
 
-/// Durations of the same calls before and after the change, in microseconds.
+/// Durations of calls, in microseconds. Those before and after are comparable only if both are of
+/// a replay: beside a recording, `before` is the time of the recorded hooks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTimes {
-    /// Median before the change.
+    /// Median in the gateway with the config before, or of the recorded hooks of the calls that
+    /// had any; 0 if no hook ran.
     pub before_p50_us: u64,
-    /// 99th percentile before the change.
+    /// 99th percentile of the same.
     pub before_p99_us: u64,
-    /// Median after the change.
+    /// Median in the gateway with the config after the change.
     pub after_p50_us: u64,
-    /// 99th percentile after the change.
+    /// 99th percentile of the same.
     pub after_p99_us: u64,
 }
 
@@ -154,6 +156,18 @@ pub struct Effort {
 }
 
 impl ReplayReport {
+    /// Value of `before` without a config to compare with.
+    pub(super) const RECORDED: &str = "recorded";
+
+    /// Returns why the replay fails without any condition: no call could be read of a damaged
+    /// recording.
+    pub fn failure(&self) -> Option<String> {
+        let damaged = self.damaged.count;
+        let is_unread = damaged > 0 && self.counts.calls + self.damaged.skipped == 0;
+        is_unread
+            .then(|| format!("no call could be read; damaged parts of the recording: {damaged}"))
+    }
+
     /// Returns the samples, those of the strictest kind first.
     pub fn samples(&self) -> impl Iterator<Item = &ChangeSample> {
         self.samples.values().rev().flatten()

@@ -62,8 +62,8 @@ impl SerialReplay {
         self.order.release_stalled(timeout)
     }
 
-    /// Replays a call whose turn it is.
-    pub async fn judge(&mut self, call: &OrderedCall) -> Comparison {
+    /// Replays a call whose turn it is; `None` if it is a request that is no call.
+    pub async fn judge(&mut self, call: &OrderedCall) -> Option<Comparison> {
         if self.diverged.len() > MAX_DIVERGED_SESSIONS {
             self.diverged.clear();
         }

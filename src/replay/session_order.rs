@@ -10,10 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 
 use super::comparison::UnknownReason;
-use crate::recording::{RecordedBody, RecordedExchange};
+use crate::recording::{RecordedBody, RecordedExchange, RecordedSession};
 
 /// Most calls that wait for an earlier one of their session.
 const MAX_WAITING_CALLS: usize = 256;
@@ -21,8 +22,12 @@ const MAX_WAITING_CALLS: usize = 256;
 /// Most memory of calls that wait, in KiB.
 const MAX_WAITING_KIB: u64 = 64 * 1024;
 
-/// Most places of a session that a call waits for. More are a gap.
-const MAX_OVERLAPPING_CALLS: u64 = 8;
+/// Most places of a known session that a call waits for. More are a gap.
+const MAX_OVERLAPPING_CALLS: u64 = MAX_WAITING_CALLS as u64;
+
+/// Most places that the first call of an unknown session waits for. Behind more of them, the begin
+/// of the session is not recorded.
+const MAX_CALLS_BEFORE_BEGIN: u64 = 8;
 
 /// Sessions whose place is known. Of more, that without calls for the longest time begins anew.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -59,9 +64,16 @@ struct WaitingCalls {
     since: Instant,
 }
 
+/// Calls of a session that have had their turn.
 #[derive(Debug, Default)]
 struct SessionProgress {
+    /// Place behind the last one.
     next_place: u64,
+    /// Latest end of a call.
+    end: Timestamp,
+    /// Number of earlier places without a call so far.
+    missing: u64,
+    /// True if calls are missing that cannot come any more.
     is_incomplete: bool,
 }
 
@@ -87,14 +99,23 @@ impl SessionOrder {
             return vec![OrderedCall { exchange, caveat }];
         };
         let key = self.hasher.hash_one((&exchange.caller, &session.id));
-        let sessions = &mut self.sessions;
-        let progress = sessions.get_or_insert_mut(key, SessionProgress::default);
-        let (place, next) = (session.place, progress.next_place);
-        if place > next && place - next <= MAX_OVERLAPPING_CALLS && session.match_kind != "new" {
-            self.wait(key, place, exchange);
-            return self.release_surplus();
-        }
+        let (place, is_new) = (session.place, session.match_kind == "new");
         let mut calls = Vec::new();
+        if is_new && self.waiting_ended_before(key, begin(&exchange)) {
+            // The session begins anew, so what they wait for does not come.
+            self.waiting_sessions.retain(|session| *session != key);
+            calls = self.release(key);
+        }
+        let next = self.next_place(key);
+        let max_overlapping = match next {
+            0 => MAX_CALLS_BEFORE_BEGIN,
+            _ => MAX_OVERLAPPING_CALLS,
+        };
+        if place > next && place - next <= max_overlapping && !is_new {
+            self.wait(key, place, exchange);
+            calls.extend(self.release_surplus());
+            return calls;
+        }
         // Those that wait for a call which the recording does not have.
         while let Some(earlier) = self.take_waiting(key, place) {
             calls.push(self.start(key, earlier));
@@ -161,6 +182,11 @@ impl SessionOrder {
         calls.map(|exchange| self.start(key, exchange)).collect()
     }
 
+    fn waiting_ended_before(&self, key: u64, time: Timestamp) -> bool {
+        let waiting = self.waiting.get(&key);
+        waiting.is_some_and(|waiting| waiting.calls.values().all(|call| end(call) < time))
+    }
+
     fn next_place(&self, key: u64) -> u64 {
         let progress = self.sessions.peek(&key);
         progress.map_or(0, |progress| progress.next_place)
@@ -188,28 +214,63 @@ impl SessionOrder {
         }
         let sessions = &mut self.sessions;
         let progress = sessions.get_or_insert_mut(key, SessionProgress::default);
-        if let Some(session) = &exchange.session {
-            let is_first = match session.match_kind.as_str() {
-                "new" | "forked" | "transient" => true,
-                // Nothing needed the state of a session that the agent names.
-                "named" => session.place == 0,
-                _ => false,
-            };
-            let is_next = session.place == progress.next_place && session.place > 0;
-            let is_restarted = session.place < progress.next_place;
-            if is_first {
-                progress.is_incomplete = false;
-            } else if !is_next && !is_restarted {
-                progress.is_incomplete = true;
-            }
-            progress.next_place = session.place.saturating_add(1);
-        }
-        let caveat = UnknownReason::SessionIncomplete;
+        let session = exchange.session.as_ref();
+        let is_known =
+            session.is_none_or(|session| progress.add(session, begin(&exchange), end(&exchange)));
         OrderedCall {
             exchange,
-            caveat: progress.is_incomplete.then_some(caveat),
+            caveat: (!is_known).then_some(UnknownReason::SessionIncomplete),
         }
     }
+}
+
+impl SessionProgress {
+    /// Adds the next call. Returns whether all calls before it are known.
+    fn add(&mut self, session: &RecordedSession, begin: Timestamp, end: Timestamp) -> bool {
+        let place = session.place;
+        let is_first = match session.match_kind.as_str() {
+            "new" | "forked" | "transient" => true,
+            // Nothing needed the state of a session that the agent names.
+            "named" => place == 0,
+            _ => false,
+        };
+        // A gateway that has restarted counts from 0, but only after its calls have ended.
+        let is_late = place < self.next_place && begin <= self.end;
+        self.end = self.end.max(end);
+        if is_late {
+            let is_known = self.is_known();
+            self.is_incomplete |= self.missing > 0 && place == 0 && !is_first;
+            self.missing = self.missing.saturating_sub(1);
+            return is_known;
+        }
+        if is_first {
+            (self.missing, self.is_incomplete) = (0, false);
+        } else if place < self.next_place {
+            self.is_incomplete |= self.missing > 0;
+            self.missing = 0;
+        } else {
+            self.missing = self.missing.saturating_add(place - self.next_place);
+            self.is_incomplete |= place == 0;
+        }
+        self.next_place = place.saturating_add(1);
+        self.is_known()
+    }
+
+    const fn is_known(&self) -> bool {
+        self.missing == 0 && !self.is_incomplete
+    }
+}
+
+/// Returns the time at which a call arrived.
+fn begin(exchange: &RecordedExchange) -> Timestamp {
+    exchange.time.parse().unwrap_or_default()
+}
+
+/// Returns the time at which a call ended.
+fn end(exchange: &RecordedExchange) -> Timestamp {
+    let duration = i64::try_from(exchange.outcome.ms).unwrap_or(i64::MAX);
+    let end = begin(exchange).checked_add(SignedDuration::from_millis(duration));
+    end.unwrap_or(Timestamp::MAX)
 }
 
 /// Returns the memory of a call, at least 1 KiB.
@@ -233,7 +294,8 @@ mod tests {
 
     fn call(session: &str, place: u64, match_kind: &str) -> RecordedExchange {
         let line = serde_json::json!({
-            "v": 1, "id": format!("{session}{place}"), "time": "", "revision": "", "caller": "",
+            "v": 1, "id": format!("{session}{place}"), "time": "2026-11-22T00:00:00.000Z",
+            "revision": "", "caller": "",
             "session": {"id": session, "place": place, "source": "history", "match": match_kind},
             "dialect": "gemini", "operation": "", "method": "POST", "target": "", "headers": [],
             "request": "same", "rounds": [], "events": [],
@@ -242,10 +304,24 @@ mod tests {
         serde_json::from_value(line).unwrap()
     }
 
-    /// The ids of the calls in the order of their replay; `?` marks those of unknown sessions.
+    /// The ids of overlapping calls in the order of their replay; `?` marks those of unknown
+    /// sessions.
     fn order(calls: &[(&str, u64, &str)]) -> String {
-        let mut order = SessionOrder::default();
         let calls = calls.iter().map(|(id, place, kind)| call(id, *place, kind));
+        replay_order(calls)
+    }
+
+    /// The same of calls each of which begins after the end of the one before it.
+    fn sequential_order(calls: &[(&str, u64, &str)]) -> String {
+        let calls = calls.iter().zip(0..);
+        replay_order(calls.map(|((id, place, kind), second)| RecordedExchange {
+            time: format!("2026-11-22T00:00:{second:02}.000Z"),
+            ..call(id, *place, kind)
+        }))
+    }
+
+    fn replay_order(calls: impl Iterator<Item = RecordedExchange>) -> String {
+        let mut order = SessionOrder::default();
         let mut ordered: Vec<OrderedCall> = calls.flat_map(|call| order.push(call)).collect();
         ordered.extend(order.finish());
         let ids = ordered.iter().map(|call| {
@@ -278,8 +354,51 @@ mod tests {
             ("a", 0, "new"),
             ("c", 0, "continued"),
             ("d", 3, "continued"),
+            ("b", 0, "new"),
+            ("b", 1, "continued"),
         ];
-        assert_eq!(order(&calls), "a0 a1 a20? a21? b40? a0 c0? d3?");
+        assert_eq!(
+            sequential_order(&calls),
+            "a0 a1 b40? a20? a21? a0 c0? b0 b1 d3?"
+        );
+    }
+
+    #[test]
+    fn a_gateway_that_has_restarted_counts_places_from_0() {
+        let continued = |place| ("a", place, "continued");
+        let calls = [("a", 0, "new"), continued(1), continued(2)];
+        let restarted = [continued(0), continued(1), continued(3), continued(2)];
+        let calls = [&calls[..], &restarted].concat();
+        assert_eq!(sequential_order(&calls), "a0 a1 a2 a0 a1 a2 a3");
+    }
+
+    #[test]
+    fn calls_beside_a_slow_one_wait_for_it() {
+        let continued = |place| ("a", place, "continued");
+        let mut calls = vec![("a", 0, "new")];
+        calls.extend((2..40).map(continued));
+        calls.extend([continued(1), continued(40)]);
+
+        let expected: Vec<String> = (0..41).map(|place| format!("a{place}")).collect();
+        assert_eq!(order(&calls), expected.join(" "));
+    }
+
+    #[test]
+    fn a_session_is_known_again_once_the_calls_of_its_gap_have_come() {
+        let mut order = SessionOrder::default();
+        let mut push = |place, match_kind| {
+            let mut calls = order.push(call("a", place, match_kind));
+            calls.extend(order.finish());
+            let known = calls.iter().map(|call| call.caveat.is_none());
+            known.collect::<Vec<_>>()
+        };
+
+        assert_eq!(push(0, "new"), [true]);
+        assert_eq!(push(3, "continued"), [false]);
+        assert_eq!(push(1, "continued"), [false]);
+        assert_eq!(push(4, "continued"), [false]);
+        assert_eq!(push(2, "continued"), [false]);
+        assert_eq!(push(5, "continued"), [true]);
     }
 
     #[test]

@@ -67,8 +67,10 @@ impl Tally {
     }
 
     /// Adds the durations of one call.
-    pub fn add_times(&mut self, before: Duration, after: Duration) {
-        self.before.add(1, before);
+    pub fn add_times(&mut self, before: Option<Duration>, after: Duration) {
+        if let Some(before) = before {
+            self.before.add(1, before);
+        }
         self.after.add(1, after);
     }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use crate::{
     observe::Metrics,
     recording::{CollectedExchange, ExchangeCollector, ReservedBytes},
-    replay::{OrderedCall, SerialReplay},
+    replay::{Comparison, OrderedCall, SerialReplay},
 };
 
 /// Label of a difference whose rule is not known, as in reports.
@@ -49,18 +49,24 @@ impl ExchangeJudge {
     async fn judge_calls(&mut self, calls: Vec<OrderedCall>) {
         for call in calls {
             let comparison = Box::pin(self.replay.judge(&call)).await;
-            for change in &comparison.changes {
-                let rule = match change.rule.as_str() {
-                    "" => UNKNOWN_RULE,
-                    rule => rule,
-                };
-                let kind = change.kind.as_str();
-                self.metrics.record_shadow_verdict(rule, kind);
-            }
-            if comparison.changes.is_empty() {
-                self.metrics.record_shadow_verdict("", comparison.result());
+            if let Some(comparison) = comparison {
+                self.count(&comparison);
             }
             self.held.remove(&call.exchange.id);
+        }
+    }
+
+    fn count(&self, comparison: &Comparison) {
+        for change in &comparison.changes {
+            let rule = match change.rule.as_str() {
+                "" => UNKNOWN_RULE,
+                rule => rule,
+            };
+            let kind = change.kind.as_str();
+            self.metrics.record_shadow_verdict(rule, kind);
+        }
+        if comparison.changes.is_empty() {
+            self.metrics.record_shadow_verdict("", comparison.result());
         }
     }
 }

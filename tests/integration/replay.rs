@@ -5,3 +5,4 @@ mod commands;
 pub mod conversations;
 mod identity;
 pub mod recorded;
+mod unknown_calls;

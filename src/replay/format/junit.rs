@@ -1,5 +1,5 @@
-//! The report as a test suite of `JUnit`: a case for each rule and one for unknown calls, or a case
-//! for `--fail-on`.
+//! The report as a test suite of `JUnit`: a case for a recording that can be read, and one for each
+//! rule and one for unknown calls, or one for `--fail-on`.
 
 use super::{rows::plain, text};
 use crate::replay::{
@@ -24,6 +24,7 @@ pub(super) fn report(report: &ReplayReport, condition: Option<&FailCondition>) -
             None => cases.push(format!("{start}/>")),
         }
     };
+    case("calls can be read", report.failure());
     if let Some(condition) = condition {
         let holds = condition.holds(report);
         let failure = holds.then(|| format!("{} holds", condition.text));
@@ -101,5 +102,25 @@ mod tests {
             "{without}"
         );
         assert!(!with.contains("every call is known"), "{with}");
+    }
+
+    #[test]
+    fn a_recording_of_which_nothing_can_be_read_is_a_failure() {
+        let mut unread = ReplayReport::default();
+        unread.damaged.add(&"corrupt");
+        let mut read = unread.clone();
+        read.counts.calls = 1;
+        let text = "newly_denied > 0";
+        let condition = FailCondition {
+            text: text.to_owned(),
+            expression: text.parse().unwrap(),
+        };
+
+        for condition in [None, Some(&condition)] {
+            let suite = report(&unread, condition);
+            assert!(suite.contains("tests=\"2\" failures=\"1\""), "{suite}");
+            assert!(suite.contains("no call could be read"), "{suite}");
+            assert!(report(&read, condition).contains("failures=\"0\""));
+        }
     }
 }

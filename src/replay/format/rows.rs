@@ -48,10 +48,16 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
     let (times, effort, coverage) = (&report.times, &report.effort, &report.coverage);
     let pair = |p50, p99| format!("p50 {}, p99 {}", milliseconds(p50), milliseconds(p99));
     let mut rows = Vec::new();
+    if times.before_p99_us > 0 {
+        let title = match report.before.as_str() {
+            ReplayReport::RECORDED => "time of the recorded hooks",
+            _ => "time in the gateway in the replay, before",
+        };
+        rows.push((title, pair(times.before_p50_us, times.before_p99_us)));
+    }
     if times.after_p99_us > 0 {
-        let before = pair(times.before_p50_us, times.before_p99_us);
-        rows.push(("time before", before));
-        rows.push(("time after", pair(times.after_p50_us, times.after_p99_us)));
+        let after = pair(times.after_p50_us, times.after_p99_us);
+        rows.push(("time in the gateway in the replay", after));
     }
     if coverage.tool_calls > 0 {
         let share = format!("{} of {}", coverage.named, coverage.tool_calls);

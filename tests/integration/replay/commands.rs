@@ -55,6 +55,8 @@ async fn every_report_format_has_counts_rules_and_samples() {
         for part in ["guard", "rm", "ci", "allowed"] {
             assert!(out.contains(part), "{format} has no {part}: {out}");
         }
+        // No hook ran.
+        assert!(!out.contains("recorded hooks"), "{format}: {out}");
     }
     for format in ["html", "junit"] {
         let (_, out, _) = recorded.replay("next.yaml", &["--format", format]);
@@ -161,6 +163,10 @@ async fn a_replay_that_reads_no_call_fails_and_so_do_the_jobs_for_ci() {
     let (code, _, err) = recorded.replay("base.yaml", &["--identity", "other.txt"]);
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("no call could be read"), "{err}");
+    let other = ["--identity", "other.txt", "--format", "junit"];
+    let (_, suite, _) = recorded.replay("base.yaml", &other);
+    assert!(suite.contains("failures=\"1\""), "{suite}");
+    assert!(suite.contains("no call could be read"), "{suite}");
     assert_eq!(recorded.replay("base.yaml", &later).0, 0);
     fs::write(recorded.path().join("recordings/rec-z.hgr"), "damaged").unwrap();
     let (code, _, err) = recorded.replay("base.yaml", &later);
@@ -183,9 +189,11 @@ async fn a_replay_that_reads_no_call_fails_and_so_do_the_jobs_for_ci() {
 }
 
 /// Returns the expression of `FAIL_ON` in a job of `config/ci`.
-fn fail_on_of_job(name: &str) -> String {
+pub(super) fn fail_on_of_job(name: &str) -> String {
     let file = format!("{}/config/ci/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(file).unwrap();
+    let compared = text.contains("--against base/config/hookgate.yaml");
+    assert!(compared, "{name} compares with the recording: {text}");
     let mut lines = text.lines().skip_while(|line| !line.contains("FAIL_ON:"));
     let indent = |line: &str| line.len() - line.trim_start().len();
     let first = lines.next().unwrap();

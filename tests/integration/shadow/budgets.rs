@@ -66,7 +66,9 @@ async fn calls_that_wait_for_a_dropped_one_are_judged_after_the_timeouts_of_a_ca
         "{}timeouts: {{ first_byte: 1s, stream_idle: 1s }}\n",
         base()
     );
-    let next = base().replace("deny: [rm]", "deny: [look]");
+    // Names alone are not enough for this rule, so the session matters.
+    let rules = "deny: [rm], rules: [{ tool: look, argument: /x, matches: '^b' }]";
+    let next = base().replace("deny: [rm]", rules);
     let shadow = "sample: 1, budget: { memory: 256KiB, cpu: 100% }";
     let gateway = ShadowGateway::start(&live, &next, shadow).await;
     let call = |topic| Call {

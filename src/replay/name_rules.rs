@@ -1,0 +1,69 @@
+//! Rules of a config that decide by the names of callers, models and tools alone. Pure.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use super::report::JudgedRule;
+use crate::config::{Config, HookMode};
+
+/// Reason why lists of models are not judged.
+const BEHIND_SWAP: &str = "a `model_swap` before it is not judged";
+
+/// Returns the names of the rules that need no more than names.
+pub(super) fn name_rules(config: &Config) -> BTreeSet<String> {
+    let (_, rules) = names_only(config.clone());
+    let (judged, others): (Vec<_>, Vec<_>) = rules
+        .into_iter()
+        .partition(|rule| rule.not_judged.is_none());
+    let mut names: BTreeSet<String> = judged.into_iter().map(|rule| rule.rule).collect();
+    for other in others {
+        // Rules may have the same name.
+        names.remove(&other.rule);
+    }
+    names
+}
+
+/// Returns the config with only the rules that names are enough for, and all its rules.
+pub(super) fn names_only(mut config: Config) -> (Config, Vec<JudgedRule>) {
+    let mut rules = Vec::new();
+    let mut add = |rule: &str, not_judged: Option<&'static str>| {
+        rules.push(JudgedRule {
+            rule: rule.to_owned(),
+            not_judged: not_judged.map(Cow::Borrowed),
+        });
+    };
+    for spec in config.enabled_hooks() {
+        add(spec.label(), Some("hooks need the content of events"));
+    }
+    config.hooks.clear();
+    let mut is_model_known = true;
+    config.policies.retain_mut(|spec| {
+        let has_arguments = spec.settings.0.shift_remove("rules").is_some();
+        let lists = ["allow", "deny"];
+        let has_names = lists.iter().any(|list| spec.settings.0.contains_key(*list));
+        let not_judged = match spec.policy.as_str() {
+            _ if spec.mode == HookMode::Observe => Some("it only observes"),
+            _ if spec.when.is_some() => Some("its condition needs facts of the call"),
+            "model_allow" if is_model_known => None,
+            "model_allow" => Some(BEHIND_SWAP),
+            "model_swap" if !has_arguments => None,
+            "model_swap" => Some("its `rules` need facts of the call"),
+            "tool_guard" if has_names => {
+                let not_judged = has_arguments.then_some("its `rules` need arguments");
+                add(spec.label(), not_judged);
+                return true;
+            }
+            "tool_guard" => Some("its `rules` need arguments"),
+            _ => Some("it needs the content of calls"),
+        };
+        let is_swap = spec.policy == "model_swap" && spec.mode == HookMode::Enforce;
+        is_model_known &= !is_swap || not_judged.is_none();
+        add(spec.label(), not_judged);
+        not_judged.is_none()
+    });
+    config.caller_policies.retain(|spec| {
+        let is_judged = is_model_known || spec.policy != "model_allow";
+        add(spec.label(), (!is_judged).then_some(BEHIND_SWAP));
+        is_judged
+    });
+    (config, rules)
+}

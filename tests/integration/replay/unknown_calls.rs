@@ -1,0 +1,94 @@
+//! Calls that a recording is not enough for, and what is known of them all the same.
+
+use super::{
+    commands::fail_on_of_job,
+    conversations::{Call, SECRET, Topic, TurnKind},
+    recorded::RecordedCalls,
+};
+use crate::{families::family::Family, harness::Agent};
+
+/// A call whose prompt has a secret.
+fn secret_call(topic: Topic, answer: &str) -> Call {
+    Call {
+        turns: vec![(TurnKind::User, format!("{topic:?} {SECRET} [[{answer}]]"))],
+        ..Call::single(Family::Gemini, true, topic, "ci")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn denials_by_names_count_for_calls_with_masked_texts() {
+    let calls = [
+        secret_call(Topic::BigModel, "text|ok"),
+        secret_call(Topic::Look, "call|look|a"),
+        secret_call(Topic::SecretPrompt, "text|ok"),
+    ];
+    let recorded = RecordedCalls::record_with(", redact: all", "", calls).await;
+    let report = |policy: &str| {
+        recorded.write_config("next.yaml", &format!("policies: [{{ {policy} }}]\n"));
+        recorded.report("next.yaml", &[])
+    };
+
+    // A model, a tool, and texts that are not what the gateway saw.
+    let texts = report("policy: prompt_guard, deny: [REDACTED]");
+    let tools = report("policy: tool_guard, deny: [look]");
+    let models = report("policy: model_allow, models: [m]");
+
+    assert_eq!(models["counts"]["masked"], 3, "{models:#}");
+    for (report, denied, unknown) in [(&models, 1, 0), (&tools, 1, 0), (&texts, 0, 3)] {
+        assert_eq!(report["counts"]["newly_denied"], denied, "{report:#}");
+        assert_eq!(report["counts"]["unknown"], unknown, "{report:#}");
+    }
+    let of_model = &models["rules"]["model_allow"]["newly_denied"];
+    assert_eq!(of_model, 1, "{models:#}");
+    for job in ["github", "gitlab"] {
+        let condition = fail_on_of_job(job);
+        let (code, _, err) = recorded.replay("next.yaml", &["--fail-on", &condition]);
+        assert_eq!(code, 1, "{err}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_after_an_unknown_call_of_the_session_is_stale() {
+    let hook = "hooks:
+  BeforeTool: [{ hooks: [{ name: slow, command: \"cat > /dev/null; sleep 0.05; echo '{\\\"decision\\\":\\\"deny\\\",\\\"reason\\\":\\\"not here\\\"}'\" }] }]\n";
+    let first = Call::single(Family::Gemini, false, Topic::Look, "ci");
+    let answer = (TurnKind::Model, "then not".to_owned());
+    let prompt = (TurnKind::User, "two [[text|ok]]".to_owned());
+    let second = Call {
+        turns: [&first.turns[..], &[answer, prompt]].concat(),
+        ..first.clone()
+    };
+    let recorded = RecordedCalls::record(hook, [first, second]).await;
+    let next = hook.replace("name: slow,", "name: slow, timeout: 30s,");
+    recorded.write_config("next.yaml", &next);
+
+    let same = recorded.report("base.yaml", &[]);
+    let report = recorded.report("next.yaml", &[]);
+
+    assert_eq!(same["counts"]["unchanged"], 2, "{same:#}");
+    assert_eq!(report["unknown"]["hook_not_recorded"], 1, "{report:#}");
+    assert_eq!(report["counts"]["edited"], 0, "{report:#}");
+    assert_eq!(report["counts"]["stale"], 1, "{report:#}");
+    for format in ["text", "markdown", "html"] {
+        let (_, out, _) = recorded.replay("base.yaml", &["--format", format]);
+        for part in ["recorded hooks", "gateway in the replay"] {
+            assert!(out.contains(part), "{format} has no {part}: {out}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_no_calls_are_not_counted() {
+    let send = async |agent: &Agent| {
+        let call = Call::single(Family::Gemini, false, Topic::Text, "ci");
+        assert_eq!(call.send(agent).await.status, 200);
+        assert_eq!(agent.post("/v1beta/unknown", "{}").await.status, 403);
+    };
+    let recorded = RecordedCalls::record_requests("", "", send).await;
+
+    let report = recorded.report("base.yaml", &[]);
+
+    assert_eq!(recorded.exchanges().len(), 2);
+    assert_eq!(report["counts"]["calls"], 1, "{report:#}");
+    assert_eq!(report["counts"]["unchanged"], 1, "{report:#}");
+}
