@@ -158,16 +158,6 @@ async fn rules_apply_to_calls_in_responses_and_reported_calls() {
             Some("The tool `run_shell_command` may not run the command in `/command`."),
         ),
         (
-            "run_shell_command",
-            json!({ "command": [], "cmd": "rm -rf /" }),
-            Some("The tool `run_shell_command` may not be called without `/command`."),
-        ),
-        (
-            "fetch",
-            json!({ "url": "https://docs.example.com/a", "options": { "depth": [] } }),
-            None,
-        ),
-        (
             "fetch",
             json!({ "url": "https://docs.example.com/a" }),
             None,
@@ -196,6 +186,15 @@ async fn rules_apply_to_calls_in_responses_and_reported_calls() {
     for (name, arguments, blocked) in cases {
         assert_rules_apply(name, &arguments, blocked).await;
     }
+}
+
+#[tokio::test]
+async fn an_empty_list_is_no_argument() {
+    let shell = "The tool `run_shell_command` may not be called without `/command`.";
+    let command = json!({ "command": [], "cmd": "rm -rf /" });
+    assert_rules_apply("run_shell_command", &command, Some(shell)).await;
+    let depth = json!({ "url": "https://docs.example.com/a", "options": { "depth": [] } });
+    assert_rules_apply("fetch", &depth, None).await;
 }
 
 #[tokio::test]
