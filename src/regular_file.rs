@@ -22,8 +22,17 @@ pub const PIPE_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 ///
-/// Fails if the file is a pipe, a device or a folder, is larger, or cannot be read.
+/// Fails as [`open`] does, or if the file is larger, or cannot be read.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_bounded(open(path)?, limit)
+}
+
+/// Opens a regular file to read it.
+///
+/// # Errors
+///
+/// Fails if the file is a pipe, a device or a folder, or cannot be opened.
+pub fn open(path: &Path) -> io::Result<File> {
     // Before it is opened, which may have an effect on a device.
     check_regular(&fs::metadata(path)?)?;
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
@@ -33,7 +42,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         .open(path)?;
     // A pipe may have taken its place.
     check_regular(&file.metadata()?)?;
-    read_bounded(file, limit)
+    Ok(file)
 }
 
 /// Reads a regular file of at most `limit` bytes as UTF-8.

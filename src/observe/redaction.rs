@@ -1,23 +1,26 @@
 //! Masking of what exchanges hold before it is kept or written. Pure.
 //!
-//! Strings of JSON are masked without their escapes. Texts that are split over the events of a
-//! stream or over the parts of a message are masked as one text, so that a secret is found
-//! wherever it is cut.
+//! Strings of JSON are masked without their escapes, also where they are JSON themselves. Texts
+//! that are split over the events of a stream, or over the parts, blocks or items of a message,
+//! are masked as one text, so that a secret is found wherever it is cut. Tokens with their
+//! probabilities are removed, because they spell every secret in pieces.
 
+mod joined_texts;
 mod json_strings;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    iter,
-    ops::Range,
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::BTreeMap, iter, ops::Range, sync::Arc};
 
 use memchr::memchr;
 use serde_json::Value;
 use stream_redact::{DETECTORS, Mask, MaskError, Style};
 
-use self::json_strings::{JsonString, scan};
+use self::{
+    joined_texts::{JoinedText, JoinedTexts},
+    json_strings::{JsonString, scan},
+};
+
+/// Name under which removed tokens are counted.
+const LOGPROBS: &str = "logprobs";
 
 /// Masks texts, and counts the masked ones by detector.
 #[derive(Debug)]
@@ -30,13 +33,6 @@ pub struct Redactor<'a> {
 struct Splice {
     place: Range<usize>,
     text: String,
-}
-
-/// The strings that continue each other, by path; those without a path have a list each.
-#[derive(Default)]
-struct TextsByPath<'a> {
-    texts: Vec<Vec<JsonString<'a>>>,
-    by_path: HashMap<u64, usize>,
 }
 
 impl<'a> Redactor<'a> {
@@ -66,24 +62,9 @@ impl<'a> Redactor<'a> {
 
     /// Masks the strings and numbers of a value.
     pub fn value(&mut self, value: &mut Value) {
-        match value {
-            Value::String(text) => self.text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
-            Value::Object(fields) => {
-                for (mut key, mut field) in std::mem::take(fields) {
-                    self.text(&mut key);
-                    self.value(&mut field);
-                    fields.insert(key, field);
-                }
-            }
-            Value::Number(number) => {
-                let mut text = number.to_string();
-                self.text(&mut text);
-                if text != number.to_string() {
-                    *value = Value::String(text);
-                }
-            }
-            Value::Null | Value::Bool(_) => (),
+        let masked = self.body(&value.to_string(), &mut []);
+        if let Some(masked) = masked {
+            *value = serde_json::from_str(&masked).unwrap_or_default();
         }
     }
 
@@ -91,22 +72,7 @@ impl<'a> Redactor<'a> {
     /// in ascending order; a cut within a replaced string moves to its end. Returns `None` if
     /// nothing was found.
     pub fn body(&mut self, body: &str, cuts: &mut [usize]) -> Option<String> {
-        let mut texts = TextsByPath::default();
-        let mut is_json = true;
-        for place in documents(body) {
-            let scanned = scan(body.get(place.clone()).unwrap_or_default());
-            is_json &= scanned.is_json;
-            scanned
-                .strings
-                .into_iter()
-                .for_each(|string| texts.add(string, place.start));
-        }
-        let mut splices = Vec::new();
-        for text in texts.texts {
-            self.mask_joined(&text, &mut splices);
-        }
-        splices.sort_by_key(|splice| splice.place.start);
-        let edited = (!splices.is_empty()).then(|| apply(body, &splices, cuts));
+        let (edited, is_json) = self.mask_json(body, cuts);
         if is_json {
             return edited;
         }
@@ -122,16 +88,74 @@ impl<'a> Redactor<'a> {
         Some(plain)
     }
 
+    /// Masks the JSON of a body. Returns the masked body, unless nothing was found, and whether
+    /// it is nothing but JSON.
+    fn mask_json(&mut self, body: &str, cuts: &mut [usize]) -> (Option<String>, bool) {
+        let mut texts = JoinedTexts::default();
+        let (mut is_json, mut splices) = (true, Vec::new());
+        for place in documents(body) {
+            let scanned = scan(body.get(place.clone()).unwrap_or_default());
+            is_json &= scanned.is_json;
+            let logprobs = scanned.logprobs.into_iter();
+            let logprobs = logprobs.map(|at| at.start + place.start..at.end + place.start);
+            splices.extend(logprobs.map(|place| Splice::empty(body, place)));
+            let strings = scanned.strings.into_iter();
+            strings.for_each(|string| texts.add(string, place.start));
+        }
+        if !splices.is_empty() {
+            self.count(vec![LOGPROBS.into()]);
+        }
+        for text in texts.into_texts() {
+            self.mask_joined(&text, &mut splices);
+        }
+        splices.sort_by_key(|splice| splice.place.start);
+        let edited = (!splices.is_empty()).then(|| apply(body, &splices, cuts));
+        (edited, is_json)
+    }
+
     /// Masks strings that may be one text.
-    fn mask_joined(&mut self, strings: &[JsonString<'_>], splices: &mut Vec<Splice>) {
-        let parts: Vec<&str> = strings.iter().map(|string| &*string.text).collect();
-        let Some(masked) = self.mask.mask_parts(&parts) else {
+    fn mask_joined(&mut self, text: &JoinedText<'_>, splices: &mut Vec<Splice>) {
+        let strings = text.strings.iter();
+        let mut texts: Vec<Cow<'_, str>> =
+            strings.map(|string| Cow::Borrowed(&*string.text)).collect();
+        for block in &text.blocks {
+            self.mask_nested(&mut texts, block);
+        }
+        let parts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        if let Some(masked) = self.mask.mask_groups(&parts, &text.groups()) {
+            self.count(masked.detectors);
+            texts = masked.texts.into_iter().map(Cow::Owned).collect();
+        }
+        let changed = text.strings.iter().zip(texts);
+        let changed = changed.filter(|(string, text)| string.text != *text);
+        splices.extend(changed.map(|(string, text)| Splice::new(string, text.into_owned())));
+    }
+
+    /// Masks the texts of a block that are JSON with escapes, such as arguments in pieces.
+    fn mask_nested(&mut self, texts: &mut [Cow<'_, str>], block: &[usize]) {
+        let parts = || block.iter().filter_map(|index| texts.get(*index));
+        let mut letters = parts().flat_map(|text| text.chars());
+        let first = letters.find(|letter| !letter.is_whitespace());
+        let has_escapes = || parts().any(|text| text.contains('\\'));
+        if !matches!(first, Some('{' | '[')) || !has_escapes() {
+            return;
+        }
+        let mut joined = String::new();
+        let cuts = parts().map(|text| {
+            joined.push_str(text);
+            joined.len()
+        });
+        let mut cuts: Vec<usize> = cuts.collect();
+        let (Some(masked), _) = self.mask_json(&joined, &mut cuts) else {
             return;
         };
-        self.count(masked.detectors);
-        let changed = strings.iter().zip(masked.texts);
-        let changed = changed.filter(|(string, text)| *string.text != **text);
-        splices.extend(changed.map(|(string, text)| Splice::new(string, text)));
+        let mut start = 0;
+        for (index, end) in block.iter().zip(cuts) {
+            if let Some(text) = texts.get_mut(*index) {
+                *text = masked.get(start..end).unwrap_or_default().to_owned().into();
+            }
+            start = end;
+        }
     }
 
     fn count(&mut self, detectors: Vec<Arc<str>>) {
@@ -143,26 +167,23 @@ impl<'a> Redactor<'a> {
 
 impl Splice {
     fn new(string: &JsonString<'_>, text: String) -> Self {
+        let mut text = Value::String(text).to_string();
+        if string.is_cut {
+            text.pop();
+        }
         Self {
             place: string.place.clone(),
-            text: Value::String(text).to_string(),
+            text,
         }
     }
-}
 
-impl<'a> TextsByPath<'a> {
-    /// Adds a string of a document that begins at `offset`.
-    fn add(&mut self, string: JsonString<'a>, offset: usize) {
-        let place = string.place.start + offset..string.place.end + offset;
-        let string = JsonString { place, ..string };
-        let next = self.texts.len();
-        let index = match string.path {
-            Some(path) => *self.by_path.entry(path).or_insert(next),
-            None => next,
-        };
-        match self.texts.get_mut(index) {
-            Some(text) => text.push(string),
-            None => self.texts.push(vec![string]),
+    /// Replaces a list by an empty one, and an object by `null`.
+    fn empty(body: &str, place: Range<usize>) -> Self {
+        let is_list = body.as_bytes().get(place.start) == Some(&b'[');
+        let text = if is_list { "[]" } else { "null" };
+        Self {
+            place,
+            text: text.to_owned(),
         }
     }
 }
@@ -242,6 +263,8 @@ fn apply(text: &str, splices: &[Splice], cuts: &mut [usize]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn mask() -> Mask {
@@ -367,15 +390,126 @@ mod tests {
         }
     }
 
+    /// Masks events of a stream, and returns the masked body.
+    fn masked_events(events: &[Value]) -> String {
+        let events = events.iter().map(|event| format!("data: {event}\n\n"));
+        masked(&events.collect::<String>())
+    }
+
+    #[test]
+    fn a_secret_that_blocks_or_items_split_is_masked() {
+        let (one, two) = ("for ann@exa", "mple.com x");
+        let block = |index: u32, text: &str| {
+            let delta = json!({ "type": "text_delta", "text": text });
+            json!({ "type": "content_block_delta", "index": index, "delta": delta })
+        };
+        let begun = json!({ "index": 0, "content_block": { "type": "text", "text": one } });
+        let item = |index: u32, key: &str, text: &str| {
+            let id = format!("msg_{index}");
+            json!({ "item_id": id, "output_index": index, "content_index": 0, key: text })
+        };
+        let message = |text: &str| json!({ "type": "message", "content": [{ "text": text }] });
+        let output = json!([message(one), message(two)]);
+        let parts = json!([{ "type": "text", "text": one }, { "type": "text", "text": two }]);
+        for body in [
+            masked_events(&[block(1, one), block(2, two)]),
+            masked_events(&[begun, block(0, two)]),
+            masked_events(&[item(0, "delta", one), item(1, "delta", two)]),
+            masked_events(&[item(0, "text", one), item(1, "text", two)]),
+            masked_events(&[json!({ "response": { "output": output } })]),
+            masked(&json!({ "output": output }).to_string()),
+            masked(&json!({ "system": parts }).to_string()),
+            masked(&json!({ "input": [{ "output": parts }] }).to_string()),
+        ] {
+            let expected = ["\"for [REDACTED:email]\"", "\" x\""];
+            assert!(expected.iter().all(|text| body.contains(text)), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_split_also_ends_beside_other_blocks() {
+        let item = |id: &str, text: &str| json!({ "item_id": id, "delta": text });
+        let (one, two) = ("AKIAIOS", "FODNN7EXAMPLE");
+
+        let body = masked_events(&[
+            item("a", one),
+            item("b", "said"),
+            item("a", two),
+            item("b", " more"),
+        ]);
+
+        assert!(!body.contains(two) && body.contains("said"), "{body}");
+    }
+
+    #[test]
+    fn a_secret_in_json_in_a_string_is_masked_whatever_its_escapes() {
+        let arguments = r#"{"a":"to ar\u0040example.com, x","b":"\u00e4"}"#;
+        let expected = r#"{"a":"to [REDACTED:email], x","b":"\u00e4"}"#;
+        let whole = |text: &str| json!({ "arguments": text }).to_string();
+        assert_eq!(masked(&whole(arguments)), whole(expected));
+        assert_eq!(masked(&whole(&whole(arguments))), whole(&whole(expected)));
+        for (cut, _) in arguments.char_indices() {
+            let (one, two) = arguments.split_at(cut);
+            let delta = |text: &str| json!({ "index": 1, "delta": { "partial_json": text } });
+
+            let body = masked_events(&[delta(one), delta(two)]);
+
+            let events = documents(&body).into_iter();
+            let events =
+                events.map(|place| serde_json::from_str(body.get(place).unwrap()).unwrap());
+            let pieces = events.map(|event: Value| event["delta"]["partial_json"].clone());
+            let pieces: Vec<Value> = pieces.collect();
+            let pieces: Vec<&str> = pieces.iter().filter_map(Value::as_str).collect();
+            assert_eq!(pieces.concat(), expected);
+        }
+    }
+
+    #[test]
+    fn a_secret_in_arguments_without_an_end_is_masked() {
+        let arguments = r#"{"a":"ar\u0040example.com or \u00"#;
+
+        let body = masked(&json!({ "arguments": arguments }).to_string());
+
+        let expected = r#"{"a":"[REDACTED:email] or \u00"#;
+        assert_eq!(body, json!({ "arguments": expected }).to_string());
+    }
+
+    #[test]
+    fn tokens_with_probabilities_are_removed() {
+        let tokens = json!([{ "token": "ann", "bytes": [97] }, { "token": "@example.com" }]);
+        let body = json!({
+            "choices": [{ "logprobs": { "content": tokens } }],
+            "candidates": [{ "logprobsResult": { "chosenCandidates": tokens } }],
+            "output": [{ "logprobs": tokens }],
+            "logprobs": true,
+            "tools": { "properties": { "logprobs": { "type": "integer" } } },
+        });
+        let mask = mask();
+        let mut redactor = Redactor::new(&mask);
+
+        let masked = redactor.body(&body.to_string(), &mut []).unwrap();
+
+        let expected = json!({
+            "choices": [{ "logprobs": null }],
+            "candidates": [{ "logprobsResult": null }],
+            "output": [{ "logprobs": [] }],
+            "logprobs": true,
+            "tools": { "properties": { "logprobs": { "type": "integer" } } },
+        });
+        assert_eq!(masked, expected.to_string());
+        let found = BTreeMap::from([("logprobs".to_owned(), 1)]);
+        assert_eq!(redactor.found(), found);
+    }
+
     #[test]
     fn numbers_of_a_value_are_masked() {
         let mask = mask();
         let mut redactor = Redactor::new(&mask);
-        let mut value = serde_json::json!({ "card": 4_111_111_111_111_111_u64, "count": 17 });
+        let mut value = json!({ "card": 4_111_111_111_111_111_u64, "count": 17 });
 
         redactor.value(&mut value);
 
-        let expected = serde_json::json!({ "card": "[REDACTED:card]", "count": 17 });
+        let expected = json!({ "card": "[REDACTED:card]", "count": 17 });
         assert_eq!(value, expected);
         assert_eq!(redactor.found(), BTreeMap::from([("card".to_owned(), 1)]));
     }

@@ -47,7 +47,8 @@ pub struct RecordedExchange {
     pub answer: Option<RecordedAnswer>,
     /// End of the exchange.
     pub outcome: RecordedOutcome,
-    /// Names of the detectors and patterns that masked something.
+    /// Names of the detectors and patterns that masked something, and `logprobs` if tokens with
+    /// their probabilities were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masked: Vec<String>,
 }

@@ -2,17 +2,18 @@
 
 use std::{
     collections::VecDeque,
-    fs::{self, File},
+    fs,
     io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use age_file::{DecryptError, Decryptor, Identity, KeyError};
-use memchr::{memchr, memmem};
+use memchr::{memchr, memmem, memrchr};
 use thiserror::Error;
 
 use super::format::RecordedExchange;
+use crate::regular_file;
 
 /// Ending of the names of segments.
 pub const SEGMENT_SUFFIX: &str = ".hgr";
@@ -190,7 +191,7 @@ fn read_segment(
     bytes: &mut Vec<u8>,
 ) -> Result<(), DamageCause> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let source = File::open(file)?.take(MAX_SEGMENT_BYTES + 1);
+    let source = regular_file::open(file)?.take(MAX_SEGMENT_BYTES + 1);
     if !name.ends_with(ENCRYPTED_SUFFIX) {
         let mut source = source;
         source.read_to_end(bytes)?;
@@ -223,6 +224,8 @@ pub struct SegmentReader {
     next_line: usize,
     /// Number of lines that were read.
     line: u64,
+    /// Reason why the frame cannot be read further, until it is reported.
+    frame_damage: Option<DamageCause>,
     /// Reason why the segment is incomplete, until it is reported.
     damage: Option<DamageCause>,
     damaged_frames: usize,
@@ -239,6 +242,7 @@ impl SegmentReader {
             text: Vec::new(),
             next_line: 0,
             line: 0,
+            frame_damage: None,
             damage: None,
             damaged_frames: 0,
         }
@@ -259,19 +263,17 @@ impl SegmentReader {
     }
 
     /// Decodes the next frame. Returns false at the end of the segment.
-    fn next_frame(&mut self) -> Result<bool, DamageCause> {
+    fn next_frame(&mut self) -> bool {
         self.frame = self.next;
         let rest = self.bytes.get(self.next..).unwrap_or_default();
         if rest.is_empty() {
-            return self.damage.take().map_or(Ok(false), Err);
+            self.frame_damage = self.damage.take();
+            return self.frame_damage.is_some();
         }
-        (self.text, self.next_line, self.line) = (Vec::new(), 0, 0);
-        match decode(rest) {
-            Ok((text, length)) => {
-                self.next += length;
-                self.text = text;
-                Ok(true)
-            }
+        let (text, end) = decode(rest);
+        (self.text, self.next_line, self.line) = (text, 0, 0);
+        match end {
+            Ok(length) => self.next += length,
             Err(cause) => {
                 // The next frame is found by its first bytes.
                 let after = rest.get(1..).unwrap_or_default();
@@ -281,9 +283,11 @@ impl SegmentReader {
                 self.next = found.map_or(self.bytes.len(), |at| self.next + 1 + at);
                 // The last frame of an incomplete segment is cut.
                 let is_last = found.is_none();
-                Err(self.damage.take_if(|_| is_last).unwrap_or(cause))
+                let damage = self.damage.take_if(|_| is_last);
+                self.frame_damage = Some(damage.unwrap_or(cause));
             }
         }
+        true
     }
 }
 
@@ -295,10 +299,11 @@ impl Iterator for SegmentReader {
             if let Some(next) = self.read_line() {
                 break next;
             }
-            match self.next_frame() {
-                Ok(true) => (),
-                Ok(false) => return None,
-                Err(cause) => break Err(cause),
+            if let Some(cause) = self.frame_damage.take() {
+                break Err(cause);
+            }
+            if !self.next_frame() {
+                return None;
             }
         };
         Some(next.map_err(|cause| Damage {
@@ -309,19 +314,31 @@ impl Iterator for SegmentReader {
     }
 }
 
-/// Decodes the first frame of `bytes`. Returns its content and its length.
-fn decode(bytes: &[u8]) -> Result<(Vec<u8>, usize), DamageCause> {
+/// Decodes the first frame of `bytes`. Returns its content and its length. Of a frame without
+/// its end, the content is that of its whole lines.
+fn decode(bytes: &[u8]) -> (Vec<u8>, Result<usize, DamageCause>) {
+    let mut text = Vec::new();
+    let length = decode_into(&mut text, bytes);
+    let whole = match &length {
+        Ok(_) => text.len(),
+        Err(DamageCause::Truncated) => memrchr(b'\n', &text).map_or(0, |end| end + 1),
+        Err(_) => 0,
+    };
+    text.truncate(whole);
+    (text, length)
+}
+
+/// Decodes the first frame of `bytes`. Returns its length.
+fn decode_into(text: &mut Vec<u8>, bytes: &[u8]) -> Result<usize, DamageCause> {
     let decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| corrupt(&error))?;
     let mut decoder = decoder.single_frame();
-    let mut text = Vec::new();
     let mut limited = (&mut decoder).take(MAX_FRAME_BYTES + 1);
-    let read = limited.read_to_end(&mut text);
+    let read = limited.read_to_end(text);
     read.map_err(|error| corrupt(&error))?;
     if text.len() as u64 > MAX_FRAME_BYTES {
         return Err(DamageCause::Corrupt("frame too large".to_owned()));
     }
-    let rest = decoder.finish();
-    Ok((text, bytes.len() - rest.len()))
+    Ok(bytes.len() - decoder.finish().len())
 }
 
 fn corrupt(error: &io::Error) -> DamageCause {
@@ -342,6 +359,8 @@ fn parse(line: &[u8]) -> Result<RecordedExchange, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use serde_json::json;
 
     use super::*;
@@ -388,13 +407,48 @@ mod tests {
 
         let read = read_all([one.clone(), bad, two.clone(), cut].concat());
 
-        assert_eq!((&*read[0], &*read[2], read.len()), ("a", "b", 4));
+        // Of the last frame, only the checksum is cut.
+        let ids = (&*read[0], &*read[2], &*read[3]);
+        assert_eq!((ids, read.len()), (("a", "b", "b"), 5));
         assert!(
             read[1].starts_with(&format!("rec-1.hgr: byte {start}: corrupt")),
             "{read:?}"
         );
         let last = 2 * start + two.len();
-        assert_eq!(read[3], format!("rec-1.hgr: byte {last}: truncated"));
+        assert_eq!(read[4], format!("rec-1.hgr: byte {last}: truncated"));
+    }
+
+    #[test]
+    fn whole_lines_of_a_frame_without_its_end_are_read() {
+        // Each line is larger than a block, and cannot be compressed.
+        let bytes = (0_u64..40_000).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let noise: Vec<String> = bytes.map(|number| format!("{number:x}")).collect();
+        let noise = noise.concat();
+        let text: String = ["a", "b", "c"]
+            .map(|id| line(id).replace("\"T\"", &format!("\"{noise}\"")))
+            .concat();
+        let whole = frame(&text);
+        let cut = whole.get(..whole.len() - 10_000).unwrap().to_vec();
+
+        let read = read_all([frame(&line("0")), cut].concat());
+
+        let start = frame(&line("0")).len();
+        let damage = format!("rec-1.hgr: byte {start}: truncated");
+        assert_eq!(read, ["0", "a", "b", &damage]);
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("rec-1-0.hgr");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+
+        let damage = read(folder.path(), None).unwrap().next().unwrap();
+
+        let message = damage.unwrap_err().to_string();
+        let expected = "byte 0: unreadable: it is not a regular file";
+        assert!(message.ends_with(expected), "{message}");
     }
 
     #[test]

@@ -17,74 +17,134 @@ pub struct MaskedParts {
     pub detectors: Vec<Arc<str>>,
 }
 
+/// A part of a text that a secret covers.
+#[derive(Debug, Clone)]
+struct CoveredPart {
+    place: Range<usize>,
+    rule: usize,
+    /// The secret, if it begins here.
+    begun: Option<String>,
+}
+
 impl Mask {
     /// Replaces every secret in texts that may be one text: those in each of them by
     /// itself, and those that begin in one and end in another. Returns `None` if there
     /// is none.
     pub fn mask_parts(&self, parts: &[&str]) -> Option<MaskedParts> {
-        let joined = parts.concat();
-        let mut found = self.found(&joined, 0);
-        let mut end = 0;
-        let places = parts.iter().map(|part| {
-            let start = end;
-            end += part.len();
-            start..end
-        });
-        let places: Vec<Range<usize>> = places.collect();
-        if parts.len() > 1 {
-            let own = parts.iter().zip(&places);
-            found.extend(own.flat_map(|(part, place)| self.found(part, place.start)));
+        self.mask_groups(parts, &[(0..parts.len()).collect()])
+    }
+
+    /// Replaces every secret in texts as [`Self::mask_parts`] does, where the texts of each group
+    /// may be one text. A group consists of indices of `texts`. A text may be in several
+    /// groups; one in none is not masked.
+    pub fn mask_groups(&self, texts: &[&str], groups: &[Vec<usize>]) -> Option<MaskedParts> {
+        let own: Vec<Vec<Found>> = texts.iter().map(|text| self.found(text)).collect();
+        let mut covered = vec![Vec::new(); texts.len()];
+        let mut rules = BTreeSet::new();
+        for group in groups {
+            for (text, part) in self.covered(texts, group, &own, &mut rules) {
+                if let Some(parts) = covered.get_mut(text) {
+                    parts.push(part);
+                }
+            }
         }
-        if found.is_empty() {
+        if rules.is_empty() {
             return None;
         }
-        found.sort_by_key(|found| (found.secret.start, found.rule));
-        let rules: BTreeSet<usize> = found.iter().map(|found| found.rule).collect();
-        let secrets = merged(found);
-        let texts = places
-            .into_iter()
-            .map(|place| self.rules.masked_part(&joined, place, &secrets));
+        let texts = texts.iter().zip(covered);
+        let texts = texts.map(|(text, covered)| self.rules.masked_part(text, covered));
         Some(MaskedParts {
             texts: texts.collect(),
             detectors: self.rules.names(rules.into_iter()).collect(),
         })
     }
 
-    /// Returns the secrets of a text that begins at `offset`.
-    fn found(&self, text: &str, offset: usize) -> Vec<Found> {
+    /// Returns the parts of texts that the secrets of a group cover, with the indices of the
+    /// texts, and adds the patterns of the secrets to `rules`. `own` are the secrets of each
+    /// text by itself.
+    fn covered(
+        &self,
+        texts: &[&str],
+        group: &[usize],
+        own: &[Vec<Found>],
+        rules: &mut BTreeSet<usize>,
+    ) -> Vec<(usize, CoveredPart)> {
+        let mut joined = String::new();
+        let (mut places, mut found) = (Vec::new(), Vec::new());
+        for index in group {
+            let start = joined.len();
+            joined.push_str(texts.get(*index).copied().unwrap_or_default());
+            places.push((*index, start..joined.len()));
+            let own = own.get(*index).into_iter().flatten();
+            found.extend(own.map(|found| Found {
+                secret: found.secret.start + start..found.secret.end + start,
+                ..*found
+            }));
+        }
+        if group.len() > 1 {
+            found.extend(self.found(&joined));
+        }
+        rules.extend(found.iter().map(|found| found.rule));
+        found.sort_by_key(|found| (found.secret.start, found.rule));
+        let secrets = merged(found).into_iter();
+        let parts = secrets.flat_map(|found| covered_parts(&joined, &places, &found));
+        parts.collect()
+    }
+
+    /// Returns the secrets of a text.
+    fn found(&self, text: &str) -> Vec<Found> {
         let mut flow = MaskStream::default();
         flow.search(&self.rules, MaskWindow::whole(text));
-        let found = flow.into_found().into_iter();
-        let found = found.map(|found| Found {
-            secret: found.secret.start + offset..found.secret.end + offset,
-            ..found
-        });
-        found.collect()
+        flow.into_found()
     }
 }
 
 impl PatternSet {
-    /// Returns a part of a text, with labels in the place of the secrets that begin in it and
-    /// without those that end in it.
-    fn masked_part(&self, text: &str, part: Range<usize>, secrets: &[Found]) -> String {
+    /// Returns a text, with labels in the place of the secrets that begin in it and without
+    /// those that end in it.
+    fn masked_part(&self, text: &str, mut covered: Vec<CoveredPart>) -> String {
+        covered.sort_by_key(|part| (part.place.start, part.rule));
         let mut out = String::new();
-        let mut at = part.start;
-        let first = secrets.partition_point(|found| found.secret.end <= part.start);
-        let secrets = secrets.iter().skip(first);
-        for found in secrets.take_while(|found| found.secret.start < part.end) {
-            let secret = &found.secret;
-            if secret.start >= part.start {
-                out.push_str(text.get(at..secret.start).unwrap_or_default());
-                let name = self.all.get(found.rule).map_or("", |rule| &rule.name);
-                let mut label = self.labels.open(name, &mut out);
-                label.take(text.as_bytes().get(secret.clone()).unwrap_or_default());
-                label.close(&mut out);
+        let mut at = 0;
+        for part in covered {
+            if part.place.start >= at {
+                out.push_str(text.get(at..part.place.start).unwrap_or_default());
+                if let Some(secret) = part.begun {
+                    let name = self.all.get(part.rule).map_or("", |rule| &rule.name);
+                    let mut label = self.labels.open(name, &mut out);
+                    label.take(secret.as_bytes());
+                    label.close(&mut out);
+                }
             }
-            at = secret.end.min(part.end);
+            at = at.max(part.place.end);
         }
-        out.push_str(text.get(at..part.end).unwrap_or_default());
+        out.push_str(text.get(at..).unwrap_or_default());
         out
     }
+}
+
+/// Returns the parts of texts that a secret of the joined text covers.
+fn covered_parts(
+    joined: &str,
+    places: &[(usize, Range<usize>)],
+    found: &Found,
+) -> Vec<(usize, CoveredPart)> {
+    let secret = &found.secret;
+    let first = places.partition_point(|(_, place)| place.end <= secret.start);
+    let places = places.iter().skip(first);
+    let places = places.take_while(|(_, place)| place.start < secret.end);
+    let parts = places.filter(|(_, place)| !place.is_empty());
+    let parts = parts.map(|(index, place)| {
+        let (start, end) = (secret.start.max(place.start), secret.end.min(place.end));
+        let begun = (secret.start >= place.start).then(|| joined.get(secret.clone()));
+        let part = CoveredPart {
+            place: start - place.start..end - place.start,
+            rule: found.rule,
+            begun: begun.flatten().map(str::to_owned),
+        };
+        (*index, part)
+    });
+    parts.collect()
 }
 
 /// Merges overlapping secrets, which are in order, under the pattern of the first one.
@@ -138,6 +198,19 @@ mod tests {
             masked(&["ann@example.com", "pany.org."]),
             ["[REDACTED:email]", "."]
         );
+    }
+
+    #[test]
+    fn a_secret_is_masked_in_each_group_that_its_parts_are_in() {
+        let mask = Mask::new(&["aws_key", "email"], &[], &Style::Label).unwrap();
+        let texts = ["ann@exa", "- AKIAIOS", "mple.com ", "FODNN7EXAMPLE", "x"];
+        let groups = [vec![0, 2], vec![1, 3], (0..5).collect()];
+
+        let masked = mask.mask_groups(&texts, &groups).unwrap();
+
+        let expected = ["[REDACTED:email]", "- [REDACTED:aws_key]", " ", "", "x"];
+        assert_eq!(masked.texts, expected);
+        assert_eq!(masked.detectors, ["email".into(), "aws_key".into()]);
     }
 
     #[test]

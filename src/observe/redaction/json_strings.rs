@@ -1,5 +1,5 @@
 //! Strings of a JSON text, with their places and the paths that continue one text in the next
-//! event of a stream. Tolerant: what is no JSON is reported as such. Pure.
+//! event, block or item. Tolerant: what is no JSON is reported as such. Pure.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -26,7 +26,7 @@ const UNJOINED_KEYS: [&[u8]; 16] = [
 ];
 
 /// Keys whose lists hold the parts of one text.
-const PART_LISTS: [&[u8]; 2] = [b"parts", b"content"];
+const PART_LISTS: [&[u8]; 5] = [b"parts", b"content", b"system", b"output", b"summary"];
 
 /// Keys of numbers, ids and flags that distinguish the texts of a stream.
 const INDEX_KEYS: [&[u8]; 6] = [
@@ -38,6 +38,15 @@ const INDEX_KEYS: [&[u8]; 6] = [
     b"thought",
 ];
 
+/// Keys of tokens with their probabilities, which spell texts in pieces.
+const LOGPROBS_KEYS: [&[u8]; 3] = [b"logprobs", b"logprobsResult", b"logprobs_result"];
+
+/// Keys that only tokens with their probabilities have.
+const TOKEN_KEYS: [&str; 2] = ["token", "tokens"];
+
+/// Bytes of the longest escape, `\uXXXX`.
+const ESCAPE_BYTES: usize = 6;
+
 /// A string or number of a JSON text.
 #[derive(Debug)]
 pub(super) struct JsonString<'a> {
@@ -45,14 +54,27 @@ pub(super) struct JsonString<'a> {
     pub(super) place: Range<usize>,
     /// The text without escapes.
     pub(super) text: Cow<'a, str>,
-    /// The text that it continues; `None` if it is not joined.
-    pub(super) path: Option<u64>,
+    /// The texts that it continues; `None` if it is not joined.
+    pub(super) path: Option<TextPath>,
+    /// True if the text ends within it.
+    pub(super) is_cut: bool,
+}
+
+/// Hashes of the texts that a string continues.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct TextPath {
+    /// The text of one block or item.
+    pub(super) block: u64,
+    /// The text of all blocks and items of the stream.
+    pub(super) message: u64,
 }
 
 /// The strings of a text.
 #[derive(Debug)]
 pub(super) struct JsonStrings<'a> {
     pub(super) strings: Vec<JsonString<'a>>,
+    /// Places of tokens with their probabilities. Their strings are left out.
+    pub(super) logprobs: Vec<Range<usize>>,
     /// True if there is nothing but JSON between them.
     pub(super) is_json: bool,
 }
@@ -74,7 +96,11 @@ struct Container<'a> {
     index: u64,
     key: &'a [u8],
     is_list: bool,
+    /// True for a document and an event of a stream.
+    is_event: bool,
     items: u64,
+    /// Start, and number of the strings before it, if its key is of [`LOGPROBS_KEYS`].
+    logprobs: Option<(usize, usize)>,
 }
 
 struct Scan<'a> {
@@ -84,6 +110,7 @@ struct Scan<'a> {
     open: Option<usize>,
     /// Strings with their containers.
     strings: Vec<(JsonString<'a>, Option<usize>, u64)>,
+    logprobs: Vec<Range<usize>>,
     is_json: bool,
 }
 
@@ -95,12 +122,17 @@ pub(super) fn scan(text: &str) -> JsonStrings<'_> {
         containers: Vec::new(),
         open: None,
         strings: Vec::new(),
+        logprobs: Vec::new(),
         is_json: true,
     };
     while let Some(byte) = scan.byte() {
         scan.step(byte);
     }
     let is_json = scan.is_json && scan.open.is_none();
+    // Containers without an end.
+    while scan.open.is_some() {
+        scan.close();
+    }
     let containers = scan.containers;
     // A label in the place of a word needs quotes, which only JSON has.
     let is_kept =
@@ -113,18 +145,26 @@ pub(super) fn scan(text: &str) -> JsonStrings<'_> {
     });
     JsonStrings {
         strings: strings.collect(),
+        logprobs: scan.logprobs,
         is_json,
     }
 }
 
-/// Returns the hash of the path of a string.
-fn path(containers: &[Container<'_>], mut open: Option<usize>, key: u64) -> u64 {
-    let mut hash = key;
+/// Returns the hashes of the path of a string.
+fn path(containers: &[Container<'_>], mut open: Option<usize>, key: u64) -> TextPath {
+    let (mut block, mut message) = (key, key);
     while let Some(container) = open.and_then(|open| containers.get(open)) {
-        hash = mix(mix(hash, container.hash), container.index);
+        block = mix(mix(block, container.hash), container.index);
+        // The index of an event is that of its block or item.
+        let index = if container.is_event {
+            0
+        } else {
+            container.index
+        };
+        message = mix(mix(message, container.hash), index);
         open = container.parent;
     }
-    hash
+    TextPath { block, message }
 }
 
 impl<'a> Scan<'a> {
@@ -137,10 +177,8 @@ impl<'a> Scan<'a> {
             b'"' => self.string(),
             b'{' | b'[' => self.open(byte),
             b'}' | b']' => {
-                let open = self.open.and_then(|open| self.containers.get(open));
-                self.is_json &= open.is_some();
-                self.open = open.and_then(|container| container.parent);
                 self.at += 1;
+                self.close();
             }
             b',' => {
                 if let Some(list) = self.container() {
@@ -160,6 +198,24 @@ impl<'a> Scan<'a> {
         self.open.and_then(|open| self.containers.get_mut(open))
     }
 
+    /// Closes the container that is open.
+    fn close(&mut self) {
+        let open = self.open.and_then(|open| self.containers.get(open));
+        let Some(container) = open else {
+            self.is_json = false;
+            return;
+        };
+        self.open = container.parent;
+        let Some((start, before)) = container.logprobs else {
+            return;
+        };
+        let mut strings = self.strings.iter().skip(before);
+        if strings.any(|(string, ..)| TOKEN_KEYS.contains(&&*string.text)) {
+            self.strings.truncate(before);
+            self.logprobs.push(start..self.at);
+        }
+    }
+
     fn open(&mut self, byte: u8) {
         let is_list = byte == b'[';
         // Elements of the outermost list are the events of a stream.
@@ -171,10 +227,16 @@ impl<'a> Scan<'a> {
                     list.items
                 }
             }
+            // The text in the start of a block of the Messages API continues in its deltas.
+            Some(object) if object.key == b"content_block" => hash(b"delta"),
             Some(object) => hash(object.key),
             None => 0,
         };
-        let key = self.container().map_or(&b""[..], |container| container.key);
+        let parent = self.open.and_then(|open| self.containers.get(open));
+        let key = parent.map_or(&b""[..], |parent| parent.key);
+        let is_logprobs = parent.is_some_and(|parent| !parent.is_list);
+        let is_logprobs = is_logprobs && LOGPROBS_KEYS.contains(&key);
+        let is_outermost = parent.is_none_or(|list| list.is_list && list.parent.is_none());
         self.containers.push(Container {
             parent: self.open,
             hash,
@@ -182,7 +244,9 @@ impl<'a> Scan<'a> {
             // A list is named by its key, and an object begins with none.
             key: if is_list { key } else { b"" },
             is_list,
+            is_event: is_outermost && !is_list,
             items: 0,
+            logprobs: is_logprobs.then_some((self.at, self.strings.len())),
         });
         self.open = Some(self.containers.len() - 1);
         self.at += 1;
@@ -191,7 +255,7 @@ impl<'a> Scan<'a> {
     fn string(&mut self) {
         let start = self.at;
         let Some(end) = string_end(self.text.as_bytes(), start + 1) else {
-            (self.is_json, self.at) = (false, self.text.len());
+            self.cut_string(start);
             return;
         };
         self.at = end;
@@ -211,6 +275,30 @@ impl<'a> Scan<'a> {
             StringKind::Value
         };
         self.add(start..end, text, kind);
+    }
+
+    /// Reads a string without an end, up to an escape without an end.
+    fn cut_string(&mut self, start: usize) {
+        (self.is_json, self.at) = (false, self.text.len());
+        let mut raw = self.text.get(start + 1..).unwrap_or_default();
+        let mut text = unescaped(raw);
+        // Of a pair of escapes, the second one may be cut, or absent.
+        for _ in 0..2 {
+            let last = raw.rfind('\\').filter(|at| raw.len() - at <= ESCAPE_BYTES);
+            if text.is_none()
+                && let Some(last) = last
+            {
+                raw = raw.get(..last).unwrap_or_default();
+                text = unescaped(raw);
+            }
+        }
+        let Some(text) = text else {
+            return;
+        };
+        self.add(start..start + 1 + raw.len(), text, StringKind::Value);
+        if let Some((string, ..)) = self.strings.last_mut() {
+            string.is_cut = true;
+        }
     }
 
     /// Reads a number or a word.
@@ -249,7 +337,7 @@ impl<'a> Scan<'a> {
         if is_value {
             self.index(&text);
         }
-        let mut path = is_value.then_some(0);
+        let mut path = is_value.then(TextPath::default);
         let mut key = 0;
         if let Some(container) = self.container() {
             let item = container.is_list && !PART_LISTS.contains(&container.key);
@@ -258,7 +346,12 @@ impl<'a> Scan<'a> {
                 path = None;
             }
         }
-        let string = JsonString { place, text, path };
+        let string = JsonString {
+            place,
+            text,
+            path,
+            is_cut: false,
+        };
         self.strings.push((string, open, key));
     }
 }
@@ -299,7 +392,7 @@ fn mix(one: u64, other: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn path_of(strings: &JsonStrings<'_>, text: &str) -> Option<u64> {
+    fn path_of(strings: &JsonStrings<'_>, text: &str) -> Option<TextPath> {
         strings
             .strings
             .iter()
@@ -355,6 +448,54 @@ mod tests {
 
         assert_eq!(path_of(&scanned, "a"), path_of(&scanned, "b"));
         assert_ne!(path_of(&scanned, "a"), path_of(&scanned, "c"));
+    }
+
+    #[test]
+    fn blocks_of_a_stream_continue_one_message_and_choices_do_not() {
+        let block = |index: u32, text: &str| {
+            format!(
+                r#"{{"type":"content_block_delta","index":{index},"delta":{{"text":"{text}"}}}}"#
+            )
+        };
+        let choice = |index: u32, text: &str| {
+            format!(r#"{{"choices":[{{"index":{index},"delta":{{"content":"{text}"}}}}]}}"#)
+        };
+        let path = |event: String, text: &str| path_of(&scan(&event), text).unwrap();
+
+        let blocks = (path(block(0, "a"), "a"), path(block(1, "b"), "b"));
+        let choices = (path(choice(0, "a"), "a"), path(choice(1, "b"), "b"));
+
+        assert_ne!(blocks.0.block, blocks.1.block);
+        assert_eq!(blocks.0.message, blocks.1.message);
+        assert_ne!(choices.0.message, choices.1.message);
+    }
+
+    #[test]
+    fn tokens_with_probabilities_are_places_without_strings() {
+        let tokens = r#"{"content":[{"token":"a","bytes":[97]}]}"#;
+        let text = format!(r#"{{"a":{{"logprobs":{tokens},"b":"c"}},"logprobs":[]}}"#);
+        let (scanned, start) = (scan(&text), text.find(tokens).unwrap());
+
+        let found = scanned.strings.iter().map(|string| &*string.text);
+        let found: Vec<&str> = found.collect();
+
+        assert_eq!(found, ["a", "logprobs", "b", "c", "logprobs"]);
+        let place = start..start + tokens.len();
+        assert_eq!((scanned.logprobs, scanned.is_json), (vec![place], true));
+    }
+
+    #[test]
+    fn a_string_without_an_end_is_read_up_to_a_cut_escape() {
+        for (text, expected) in [
+            ("{\"a\":\"b\\u0040c", "b@c"),
+            ("{\"a\":\"b\\u00", "b"),
+            ("{\"a\":\"b\\ud83d\\ude", "b"),
+            ("{\"a\":\"b\\", "b"),
+        ] {
+            let scanned = scan(text);
+            let last = scanned.strings.last().unwrap();
+            assert_eq!((&*last.text, last.is_cut), (expected, true), "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -12,7 +13,9 @@ use flate2::{Compression, write::GzEncoder};
 use tempfile::TempDir;
 
 use super::{RECORD, exchanges};
-use crate::harness::{Agent, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, run};
+use crate::harness::{
+    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, eventually, prompt, run,
+};
 
 pub const IDENTITY: &str =
     "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
@@ -165,6 +168,51 @@ async fn damaged_and_truncated_segments_are_reported_and_the_rest_is_read() {
         assert!(error.contains("rec-0-tampered.hgr"), "{error}");
         assert!(error.contains("damaged parts: 2"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_killed_process_loses_of_an_encrypted_segment_what_waits_for_encryption() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("key.txt"), IDENTITY).unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: 'http://127.0.0.1:1' }} }}\n\
+         record: {{ path: recordings, encrypt_to: [{RECIPIENT}] }}\n\
+         policies: [{{ policy: model_allow, models: [other] }}]\n"
+    );
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
+    for number in 0..200_u64 {
+        let noise =
+            (0..200).map(|place| (number * 200 + place).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let text: Vec<String> = noise.map(|noise| format!("{noise:x}")).collect();
+        agent.generate("m", &prompt(&text.concat())).await;
+    }
+    wait_for_metric(&operator, "hookgate_recording_exchanges_total", 200).await;
+    served.kill();
+
+    let (code, verified, error) =
+        recording_command(&folder, &["verify", "recordings", "--identity", "key.txt"]);
+
+    let exchanges = verified.strip_prefix("1 segment, ").unwrap();
+    let exchanges: u64 = exchanges.split(' ').next().unwrap().parse().unwrap();
+    assert!((90..200).contains(&exchanges), "{verified}");
+    assert!(code == 1 && error.contains("truncated"), "{error}");
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_segment_is_reported() {
+    let (folder, _) = one_segment("").await;
+    let pipe = folder.path().join("recordings/rec-0-pipe.hgr");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+
+    let (code, verified, error) = recording_command(&folder, &["verify", "recordings"]);
+
+    assert_eq!((code, &*verified), (1, "2 segments, 1 exchange\n"));
+    let expected = "rec-0-pipe.hgr: byte 0: unreadable: it is not a regular file";
+    assert!(error.contains(expected), "{error}");
 }
 
 #[tokio::test]

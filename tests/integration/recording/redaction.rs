@@ -1,11 +1,11 @@
 //! Masking of secrets and credentials in recordings.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{RECORD, exchanges, plain_text};
 use crate::{
     families::family::{Family, Part, Turn, each},
-    harness::{TestGateway, Upstream, prompt},
+    harness::{TestGateway, Upstream, prompt, respond},
 };
 
 /// A key in AWS's format, which all detectors mask.
@@ -70,6 +70,118 @@ async fn a_secret_that_chunks_split_is_masked_beside_and_around_thoughts() {
     assert!(!text.contains(second), "{text}");
 }
 
+/// Halves of texts with an e-mail address that adjacent texts split.
+const HALVES: [&str; 2] = ["for ann@exa", "mple.com now"];
+
+/// Arguments with an e-mail address in which an escape is cut.
+const ARGUMENTS: [&str; 2] = [r#"{"x":"ar\u00"#, r#"40example.com"}"#];
+
+/// Records a call, and asserts that its line has no piece of the e-mail addresses.
+async fn assert_nothing_is_spelled(family: Family, request: &Value, answer: String) {
+    let media_type = if answer.starts_with('{') {
+        "application/json"
+    } else {
+        "text/event-stream"
+    };
+    let upstream = Upstream::with(move |_| respond(200, media_type, answer.clone())).await;
+    let gateway = family.gateway(&upstream, RECORD).await;
+    let is_stream = media_type == "text/event-stream";
+    let answer = family.post(&gateway, is_stream, request.to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+
+    let text = recorded_text(gateway).await;
+
+    assert!(text.contains("REDACTED"), "{text}");
+    for piece in ["ann@exa", "mple.com", "40example", "@exa", "[64,"] {
+        assert!(!text.contains(piece), "{family:?}: {piece}: {text}");
+    }
+}
+
+/// Returns events of a stream with their types as names.
+fn events(events: &[Value]) -> String {
+    let events = events.iter().map(|event| {
+        let name = event["type"].as_str().unwrap_or("message");
+        format!("event: {name}\ndata: {event}\n\n")
+    });
+    events.collect()
+}
+
+/// Returns the tokens of `HALVES` with their bytes.
+fn tokens() -> Value {
+    let tokens = ["for ann", "@exa", "mple", ".com now"];
+    let tokens = tokens.map(|token| json!({ "token": token, "bytes": token.as_bytes() }));
+    json!(tokens)
+}
+
+#[tokio::test]
+async fn secrets_that_blocks_and_escapes_split_are_masked() {
+    let texts = HALVES.map(|text| json!({ "type": "text", "text": text }));
+    let mut request = Family::Anthropic.request(true, &[Turn::User("hi")]);
+    request["system"] = json!(texts);
+    let block = |index: usize, kind: &str, key: &str, texts: &[&str]| {
+        let block = json!({ "type": kind, "id": "t", "name": "look", "input": {}, "text": "" });
+        let start =
+            json!({ "type": "content_block_start", "index": index, "content_block": block });
+        let deltas = texts.iter().map(|text| {
+            let delta = json!({ "type": format!("{key}_delta"), key: text });
+            json!({ "type": "content_block_delta", "index": index, "delta": delta })
+        });
+        let deltas: Vec<Value> = deltas.collect();
+        let stop = json!({ "type": "content_block_stop", "index": index });
+        [vec![start], deltas, vec![stop]].concat()
+    };
+    let blocks = [
+        block(0, "text", "text", &HALVES[..1]),
+        block(1, "text", "text", &HALVES[1..]),
+        block(2, "tool_use", "partial_json", &ARGUMENTS),
+    ];
+
+    assert_nothing_is_spelled(Family::Anthropic, &request, events(&blocks.concat())).await;
+}
+
+#[tokio::test]
+async fn secrets_that_output_items_and_tokens_spell_are_masked() {
+    let texts = HALVES.map(|text| json!({ "type": "input_text", "text": text }));
+    let mut request = Family::Responses.request(false, &[Turn::User("hi")]);
+    request["input"] = json!([
+        { "type": "function_call", "call_id": "c", "name": "look", "arguments": ARGUMENTS.concat() },
+        { "type": "function_call_output", "call_id": "c", "output": texts },
+    ]);
+    let items = HALVES.map(|text| {
+        let content = json!([{ "type": "output_text", "text": text, "logprobs": tokens() }]);
+        json!({ "type": "message", "role": "assistant", "content": content })
+    });
+    let response = json!({ "object": "response", "status": "completed", "output": items });
+    let deltas = HALVES.iter().enumerate().map(|(index, text)| {
+        json!({
+            "type": "response.output_text.delta", "item_id": format!("m{index}"),
+            "output_index": index, "content_index": 0, "delta": text, "logprobs": tokens(),
+        })
+    });
+    let mut stream: Vec<Value> = deltas.collect();
+    stream.push(json!({ "type": "response.completed", "response": response }));
+
+    for answer in [response.to_string(), events(&stream)] {
+        assert_nothing_is_spelled(Family::Responses, &request, answer).await;
+    }
+}
+
+#[tokio::test]
+async fn secrets_that_token_probabilities_spell_are_not_recorded() {
+    let user = |family: Family| family.request(false, &[Turn::User(SECRET)]);
+    let chat = json!({ "choices": [{
+        "index": 0, "message": { "role": "assistant", "content": HALVES.concat() },
+        "logprobs": { "content": tokens() }, "finish_reason": "stop",
+    }] });
+    let gemini = json!({ "candidates": [{
+        "content": { "role": "model", "parts": [{ "text": HALVES.concat() }] },
+        "logprobsResult": { "chosenCandidates": tokens() }, "finishReason": "STOP",
+    }] });
+    for (family, answer) in [(Family::Chat, chat), (Family::Gemini, gemini)] {
+        assert_nothing_is_spelled(family, &user(family), answer.to_string()).await;
+    }
+}
+
 #[tokio::test]
 async fn secrets_of_requests_tools_and_hooks_are_masked() {
     for (family, is_stream) in each() {
@@ -129,7 +241,7 @@ async fn credentials_are_never_recorded() {
     const CANARIES: [&str; 5] = ["CANARY-1", "CANARY-2", "CANARY-3", "CANARY-4", "CANARY-5"];
     let upstream = Upstream::with(|_| {
         let answer = json!({ "candidates": [{ "content": { "parts": [{ "text": "x" }] } }] });
-        let mut response = crate::harness::respond(200, "application/json", answer.to_string());
+        let mut response = respond(200, "application/json", answer.to_string());
         let cookie = http::HeaderValue::from_static("CANARY-4");
         response.headers_mut().insert("set-cookie", cookie);
         response

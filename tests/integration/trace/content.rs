@@ -185,3 +185,46 @@ async fn an_answer_is_kept_as_a_whole_or_not_at_all() {
         assert!(kept["agent_answer"].is_null(), "{size}");
     }
 }
+
+#[tokio::test]
+async fn content_has_no_secret_that_parts_escapes_or_tokens_spell() {
+    let texts =
+        ["for ann@exa", "mple.com now"].map(|text| json!({ "type": "input_text", "text": text }));
+    let tokens = ["for ann", "@exa", "mple.com now"].map(|token| json!({ "token": token }));
+    let arguments = r#"{"x":"ar\u0040example.com"}"#;
+    let responses = json!({ "model": "m", "store": false, "input": [
+        { "type": "function_call", "call_id": "c", "name": "look", "arguments": arguments },
+        { "type": "function_call_output", "call_id": "c", "output": texts },
+    ] });
+    let messages = json!({
+        "model": "m", "max_tokens": 9, "system": texts.clone().map(|mut text| {
+            text["type"] = json!("text");
+            text
+        }),
+        "messages": [{ "role": "user", "content": "hi" }],
+    });
+    let mut answer = text_answer("for ann@example.com now");
+    answer["candidates"][0]["logprobsResult"] = json!({ "chosenCandidates": tokens });
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"{{upstream}}\" }}, openai: {{ url: \"{{upstream}}\" }}, \
+         anthropic: {{ url: \"{{upstream}}\" }} }}\n\
+         trace: {{ content: {{ sample: 1.0 }} }}\n{GUARD}"
+    );
+    let upstream = Upstream::answering(&answer).await;
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
+
+    for (path, body) in [
+        ("/v1/responses", responses),
+        ("/v1/messages", messages),
+        ("/v1beta/models/m:generateContent", prompt("hi")),
+    ] {
+        let answer = agent.post(path, body.to_string()).await;
+        let id = answer.header("x-hookgate-request-id").to_owned();
+        let kept = content(&gateway, &id).await.to_string();
+        assert!(kept.contains("REDACTED"), "{path}: {kept}");
+        for piece in ["ann@exa", "mple.com", "@exa", "0040"] {
+            assert!(!kept.contains(piece), "{path}: {piece}: {kept}");
+        }
+    }
+}
