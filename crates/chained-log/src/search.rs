@@ -57,15 +57,15 @@ pub fn lines_from(
 /// # Errors
 ///
 /// Fails if a file cannot be read.
-pub fn contains(path: &Path, line: &ChainHead) -> Result<bool, ReadError> {
-    let is_before = |other: &[u8]| {
-        let link = LineLink::parse_unchecked(other);
-        link.is_some_and(|link| link.head.seq < line.seq)
+pub fn contains(path: &Path, head: &ChainHead) -> Result<bool, ReadError> {
+    let is_before = |line: &[u8]| {
+        let link = LineLink::parse_unchecked(line);
+        link.is_some_and(|link| link.head.seq < head.seq)
     };
     let found = lines_from(path, is_before)?.next().transpose()?;
     let found = found.filter(|found| found.is_complete);
     let link = found.and_then(|found| LineLink::parse(&found.bytes));
-    Ok(link.is_some_and(|link| link.head == *line))
+    Ok(link.is_some_and(|link| link.head == *head))
 }
 
 /// Returns whether the first line of a file comes before. Files that a rotation removes do.
