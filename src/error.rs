@@ -235,9 +235,10 @@ impl From<AuthError> for ApiError {
     fn from(error: AuthError) -> Self {
         let message = error.to_string();
         match error {
-            AuthError::Missing | AuthError::Unknown | AuthError::InvalidToken => {
-                Self::new(ErrorReason::Unauthenticated, message)
-            }
+            AuthError::Missing
+            | AuthError::CertificateNotAllowed
+            | AuthError::Unknown
+            | AuthError::InvalidToken => Self::new(ErrorReason::Unauthenticated, message),
             AuthError::Ambiguous => Self::new(ErrorReason::Ambiguous, message),
             AuthError::NoRandomness => Self::new(ErrorReason::Internal, message),
             AuthError::Throttled { retry_after } => {

@@ -24,7 +24,7 @@ mod truncated;
 pub use self::{
     bundle_status::{BundleStatus, BundleStatuses},
     export_failures::{Export, ExportFailure},
-    log::{LogGuard, init},
+    log::{InvalidFilter, LogGuard, init},
     metrics::{Metrics, ReloadOutcome, bundles::BundleFetch},
     model_reader::ModelReader,
     response_tail::ResponseTail,

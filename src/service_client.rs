@@ -1,6 +1,8 @@
 //! HTTP clients for everything but model calls: servers of keys, policies, log lines and
 //! telemetry, and other gateways.
 
+use std::{error::Error, iter};
+
 use http::StatusCode;
 use reqwest::{ClientBuilder, redirect};
 use thiserror::Error;
@@ -46,6 +48,16 @@ pub fn client_builder() -> ClientBuilder {
     reqwest::Client::builder()
         .redirect(redirect::Policy::none())
         .no_proxy()
+}
+
+/// Returns the cause of an error, such as that a certificate is not trusted. Holds no URL.
+pub fn root_cause(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let chain = iter::successors(error.source(), |&error| error.source());
+    // Those before the last one are of the library.
+    chain
+        .last()
+        .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Reads the body of a response; `None` if it is larger than `max_bytes`.

@@ -63,7 +63,8 @@ def bypasses():
 def other_bypasses():
     claude = {"env": {"ANTHROPIC_BASE_URL": url(RELAY)}}
     codex = f'model_provider = "own"\n[model_providers.own]\nbase_url = "{url(RELAY)}/v1"\n'
-    opencode = {"provider": {"own": {"options": {"baseURL": f"{url(RELAY)}/v1"}}}}
+    # Any other provider would be a way to an address that is not known.
+    opencode = {"enabled_providers": ["own"], "provider": {"own": {"options": {"baseURL": f"{url(RELAY)}/v1"}}}}
     yield Bypass("Claude Code, settings", RELAY, "Claude Code", "Anthropic API",
                  files={".claude/settings.json": json.dumps(claude)})
     yield Bypass("Codex, config", RELAY, "Codex", "API key", files={".codex/config.toml": codex})
@@ -94,6 +95,7 @@ import http.server, json, sys, threading
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
+        self.send_header("x-hookgate-request-id", "a")
         self.end_headers()
     do_CONNECT = do_GET
     def log_message(self, *arguments):

@@ -196,6 +196,9 @@ impl Authenticator {
             return Ok(found);
         }
         let found = match keys.shared()? {
+            None if certificate.is_some() && self.mtls.is_some() => {
+                Err(AuthError::CertificateNotAllowed)
+            }
             None => Err(AuthError::Missing),
             Some(key) => self.find_by_key(key).await,
         };

@@ -12,6 +12,9 @@ pub enum AuthError {
         "missing credentials: send a key as `x-hookgate-key`, `x-goog-api-key`, `x-api-key` or `Authorization: Bearer`"
     )]
     Missing,
+    /// The only credential is a client certificate without an allowed name.
+    #[error("the client certificate has no name that `auth.mtls` allows, and no key was sent")]
+    CertificateNotAllowed,
     /// The credential matches no configured key and no token issuer.
     #[error("unknown key or token")]
     Unknown,
@@ -37,6 +40,7 @@ impl AuthError {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "missing",
+            Self::CertificateNotAllowed => "certificate_not_allowed",
             Self::Unknown => "unknown",
             Self::InvalidToken => "invalid_token",
             Self::Ambiguous => "ambiguous",

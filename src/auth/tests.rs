@@ -72,13 +72,17 @@ async fn a_certificate_names_its_caller() {
     let cases = [
         (common, None, Ok("mtls:Build server")),
         (common, Some(&["Build server"][..]), Ok("mtls:Build server")),
-        (common, Some(&["a.example"]), Err(AuthError::Missing)),
+        (
+            common,
+            Some(&["a.example"]),
+            Err(AuthError::CertificateNotAllowed),
+        ),
         (alternative, None, Ok("mtls:a.example")),
         (alternative, Some(&["b.example"]), Ok("mtls:b.example")),
         (
             alternative,
             Some(&["B.example", "c"]),
-            Err(AuthError::Missing),
+            Err(AuthError::CertificateNotAllowed),
         ),
     ];
     for (name, allow, expected) in cases {
@@ -89,7 +93,7 @@ async fn a_certificate_names_its_caller() {
     assert_eq!(caller, Err(AuthError::Missing));
     let invalid: (&str, &[&str]) = ("x", &["a\nb", ""]);
     let (caller, _) = authenticate(&auth(alternative, None), Some(invalid), &[]).await;
-    assert_eq!(caller, Err(AuthError::Missing));
+    assert_eq!(caller, Err(AuthError::CertificateNotAllowed));
 }
 
 #[tokio::test]

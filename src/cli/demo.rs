@@ -93,7 +93,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Fa
     fs::write(&file, config_text(mock).await)?;
     let source = serve::config_source(Some(file), Overrides::default(), None, hook::registry());
     let config = source.read()?;
-    let logging = serve::start_logging(&config);
+    let logging = serve::start_logging(&config)?;
     let server = Server::bind_reloading(config, AppResources::default(), source).await?;
     Ok((server, logging))
 }

@@ -1,6 +1,6 @@
 //! `hookgate doctor`: where the agents of this machine send their model calls.
 
-use std::{env, error::Error, fs, iter, path::PathBuf, time::Duration};
+use std::{env, fs, path::PathBuf, time::Duration};
 
 use agent_routes::{Address, Machine, Reachability, Report, Verdict, Way};
 use clap::Args;
@@ -9,7 +9,10 @@ use serde::Serialize;
 use url::Url;
 
 use super::{failure::Failure, output::print, runtime::block_on, service_url::ServiceUrlParser};
-use crate::service_client::client_builder;
+use crate::{
+    middleware::RequestId,
+    service_client::{client_builder, root_cause},
+};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate doctor --url https://hookgate.example:8787
@@ -51,6 +54,8 @@ struct Diagnosis {
     gateway_error: Option<String>,
     /// Number of ways past the gateway.
     ways_out: usize,
+    /// Number of ways to addresses that are not known and were not tried.
+    unknown_ways: usize,
 }
 
 impl DoctorArgs {
@@ -72,6 +77,7 @@ impl DoctorArgs {
         })?;
         let diagnosis = Diagnosis {
             ways_out: report.ways_out(),
+            unknown_ways: report.unknown_ways(),
             report,
             gateway_error,
         };
@@ -107,13 +113,21 @@ fn this_machine(project: Option<PathBuf>) -> Result<Machine, Failure> {
 impl Diagnosis {
     fn failure(&self) -> Option<Failure> {
         let problem = match (self.ways_out, &self.gateway_error) {
-            (0, None) if self.report.unreadable.is_empty() => return None,
+            (0, None) if self.unknown_ways > 0 => {
+                "the address of some ways is not known".to_owned()
+            }
+            (0, None) if self.is_complete() => return None,
             (0, None) => "the settings of some agents are not known".to_owned(),
             (0, Some(_)) => "the gateway does not answer".to_owned(),
             (1, _) => "1 way past the gateway".to_owned(),
             (count, _) => format!("{count} ways past the gateway"),
         };
         Some(Failure::Failed(problem))
+    }
+
+    /// Returns whether all settings and all addresses in them are known.
+    fn is_complete(&self) -> bool {
+        self.unknown_ways == 0 && self.report.unreadable.is_empty()
     }
 
     fn text(&self, is_tried: bool) -> String {
@@ -132,7 +146,7 @@ impl Diagnosis {
         if !report.absent.is_empty() {
             lines.push(format!("not on this machine: {}", report.absent.join(", ")));
         }
-        if self.ways_out == 0 {
+        if self.ways_out == 0 && self.is_complete() {
             lines.push("no way past the gateway was found".to_owned());
         }
         if !is_tried {
@@ -186,7 +200,7 @@ fn host_line(address: &Address, reachability: &Reachability) -> String {
 }
 
 /// Sends a request to the gateway, whose certificate must be one that agents trust. Returns
-/// why there is no answer.
+/// why there is no answer of a gateway.
 async fn probe_gateway(url: Url) -> Result<(), String> {
     let mut client = client_builder().timeout(GATEWAY_TIMEOUT);
     if let Some(file) = env::var_os(NODE_AUTHORITIES).filter(|file| !file.is_empty()) {
@@ -195,16 +209,14 @@ async fn probe_gateway(url: Url) -> Result<(), String> {
         let certificates = certificates.map_err(|_| format!("{NODE_AUTHORITIES}: no PEM"))?;
         client = client.tls_certs_merge(certificates);
     }
-    let answer = match client.build() {
-        Ok(client) => client.get(url).send().await,
-        Err(error) => Err(error),
-    };
-    answer.map(drop).map_err(|error| {
-        let error = error.without_url();
-        let chain = iter::successors(error.source(), |&error| error.source());
-        // The last one is the cause; those before it are of the library.
-        chain
-            .last()
-            .map_or_else(|| error.to_string(), ToString::to_string)
-    })
+    let client = client.build().map_err(root_cause)?;
+    let answer = client.get(url).send().await.map_err(root_cause)?;
+    if answer.headers().contains_key(RequestId::HEADER) {
+        Ok(())
+    } else {
+        let header = RequestId::HEADER;
+        Err(format!(
+            "the answer is not that of hookgate: it has no `{header}`"
+        ))
+    }
 }

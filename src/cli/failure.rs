@@ -8,6 +8,7 @@ use super::output::print_error;
 use crate::{
     bundle::ReplicaError,
     config::{ConfigError, Problem},
+    observe::InvalidFilter,
     replay::ReplayError,
     server::ServerError,
     state::{BuildError, SourceError},
@@ -93,6 +94,12 @@ impl From<BuildError> for Failure {
             }
             error => Self::Failed(error.to_string()),
         }
+    }
+}
+
+impl From<InvalidFilter> for Failure {
+    fn from(error: InvalidFilter) -> Self {
+        Self::BadConfig(Problem::without_span(error.to_string()).into())
     }
 }
 

@@ -18,7 +18,7 @@ use super::{failure::Failure, output::print, runtime::block_on, service_url::Ser
 use crate::{
     auth,
     protocol::{AgentReport, ReportingAgent},
-    service_client::{client_builder, read_body},
+    service_client::{client_builder, read_body, root_cause},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -171,7 +171,7 @@ impl ForwardArgs {
             client = client.tls_certs_only([]);
         }
         let base = self.url.as_str().trim_end_matches('/');
-        let failure = |error| self.failure(&error);
+        let failure = |error| self.failure(error);
         let request = client
             .build()
             .map_err(failure)?
@@ -188,14 +188,14 @@ impl ForwardArgs {
         Ok((status, body))
     }
 
-    fn failure(&self, error: &reqwest::Error) -> Failure {
-        self.failed(if error.is_timeout() {
-            "did not respond in time"
+    fn failure(&self, error: reqwest::Error) -> Failure {
+        if error.is_timeout() {
+            self.failed("did not respond in time")
         } else if error.is_body() || error.is_decode() {
-            "interrupted its response"
+            self.failed("interrupted its response")
         } else {
-            "cannot be reached"
-        })
+            self.failed(&format!("cannot be reached: {}", root_cause(error)))
+        }
     }
 
     /// Failure with the gateway's address, but no credentials of its URL.

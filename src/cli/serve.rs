@@ -80,7 +80,7 @@ impl ServeArgs {
             }
             None => source.read()?,
         };
-        let _logging = start_logging(&first);
+        let _logging = start_logging(&first)?;
         block_on(async {
             let (stop, abort) = (shutdown_signals(1)?, shutdown_signals(2)?);
             tokio::pin!(stop);
@@ -248,7 +248,7 @@ const fn scheme(tls: bool) -> &'static str {
 }
 
 /// Starts logging. Keep the guard until the last log line is written.
-pub(super) fn start_logging(config: &Config) -> LogGuard {
+pub(super) fn start_logging(config: &Config) -> Result<LogGuard, Failure> {
     let level = match config.log.level {
         LogLevel::Error => "error",
         LogLevel::Warn => "warn",
@@ -256,5 +256,5 @@ pub(super) fn start_logging(config: &Config) -> LogGuard {
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
     };
-    observe::init(config.log.format, level, io::stderr())
+    Ok(observe::init(config.log.format, level, io::stderr())?)
 }

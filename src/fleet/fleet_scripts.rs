@@ -11,12 +11,12 @@ const PREFIX: &str = "hookgate:fleet:1:{replicas}";
 /// Time after which a replica without a heartbeat is not counted.
 const LIFETIME_MS: u64 = 10_000;
 
-/// Time after which revisions and decision logs that nothing reports are forgotten: 30 days.
+/// Time after which decision logs that nothing reports are forgotten: 30 days.
 const MEMORY_MS: u64 = 2_592_000_000;
 
 /// The beginning of all scripts.
 const PREAMBLE: &str = "
-local seen, status, revisions, logs, heads, lost = unpack(KEYS)
+local seen, status, logs, heads, lost = unpack(KEYS)
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -29,16 +29,19 @@ end
 /// Writes a heartbeat and returns the number of replicas.
 pub(super) const BEAT: &str = "
 local replica, state, lifetime_ms, memory_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local revision, log, seq, hash = ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+local log, seq, hash, is_replaced = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8] == '1'
 redis.call('ZADD', seen, now_ms, replica)
 redis.call('HSET', status, replica, state)
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', now_ms - lifetime_ms)) do remove(dead) end
-redis.call('ZADD', revisions, 'NX', now_ms, revision)
-if redis.call('ZCARD', revisions) > 1000 then redis.call('ZREMRANGEBYRANK', revisions, 0, 0) end
 if log ~= '' then
   local before = redis.call('HGET', heads, log)
-  local before_seq = before and tonumber(string.match(before, '^%d+')) or 0
-  if seq < before_seq then redis.call('HSET', lost, log, before) end
+  if before then
+    local before_seq, before_hash = string.match(before, '^(%d+) (.*)$')
+    before_seq = tonumber(before_seq) or 0
+    local is_other = seq == before_seq and hash ~= before_hash
+    -- The first mark stays: the lines behind it are those of a log that is no longer complete.
+    if is_replaced or is_other or seq < before_seq then redis.call('HSETNX', lost, log, before) end
+  end
   redis.call('HSET', heads, log, string.format('%d %s', seq, hash))
   redis.call('ZADD', logs, now_ms, log)
   for _, old in ipairs(redis.call('ZRANGEBYSCORE', logs, '-inf', now_ms - memory_ms)) do
@@ -55,8 +58,11 @@ pub(super) const LEAVE: &str = "
 remove(ARGV[1])
 return redis.status_reply('OK')";
 
-/// Returns the replicas with their age and state, the newest revision in use, and the last
-/// lines of decision logs.
+/// Returns the last line that is known of a decision log.
+pub(super) const HEAD: &str = "
+return redis.call('HGET', heads, ARGV[1])";
+
+/// Returns the replicas with their age and state, and the last lines of decision logs.
 pub(super) const LIST: &str = "
 local lifetime_ms = tonumber(ARGV[1])
 local replicas, last_lines = {}, {}
@@ -70,15 +76,20 @@ for at = 1, #log_heads, 2 do
   local before = redis.call('HGET', lost, log_heads[at]) or ''
   last_lines[#last_lines + 1] = { log_heads[at], log_heads[at + 1], before }
 end
-return { replicas, redis.call('ZREVRANGE', revisions, 0, -1), last_lines }";
+return { replicas, last_lines }";
 
-/// Replicas with the age of their heartbeat and their state, revisions from the newest on,
-/// and decision logs with their last line and the one that was lost.
-pub(super) type ListAnswer = (
-    Vec<(u64, Vec<u8>)>,
-    Vec<String>,
-    Vec<(String, String, String)>,
-);
+/// Replicas with the age of their heartbeat and their state, and decision logs with their last
+/// line and the one that was lost.
+pub(super) type ListAnswer = (Vec<(u64, Vec<u8>)>, Vec<(String, String, String)>);
+
+/// State of a decision log's file, compared with what Redis has of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogFile {
+    /// The file has the last known line, or none is known.
+    Continued,
+    /// The file does not have that line.
+    Replaced,
+}
 
 /// Returns a script with this body.
 pub(super) fn script(body: &str) -> RedisScript {
@@ -86,17 +97,22 @@ pub(super) fn script(body: &str) -> RedisScript {
 }
 
 /// Returns a heartbeat. `state` is the status as JSON.
-pub(super) fn beat(status: &ReplicaStatus, state: Vec<u8>) -> ScriptCall {
+pub(super) fn beat(status: &ReplicaStatus, state: Vec<u8>, file: LogFile) -> ScriptCall {
     let head = status.decision_log.as_ref();
     call()
         .arg(status.id.as_str())
         .arg(state)
         .arg(LIFETIME_MS)
         .arg(MEMORY_MS)
-        .arg(status.revision.as_str())
         .arg(head.map_or("", |head| head.log.as_str()))
         .arg(head.map_or(0, |head| head.seq))
         .arg(head.map_or("", |head| head.hash.as_str()))
+        .arg(u8::from(file == LogFile::Replaced))
+}
+
+/// Returns a request for the last line of a decision log.
+pub(super) fn head(log: &str) -> ScriptCall {
+    call().arg(log)
 }
 
 /// Returns the end of a replica.
@@ -110,6 +126,6 @@ pub(super) fn list() -> ScriptCall {
 }
 
 fn call() -> ScriptCall {
-    let names = ["seen", "status", "revisions", "logs", "heads", "lost"];
+    let names = ["seen", "status", "logs", "heads", "lost"];
     ScriptCall::new(names.map(|name| format!("{PREFIX}:{name}")))
 }

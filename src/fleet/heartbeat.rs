@@ -2,21 +2,25 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
+use chained_log::ChainHead;
 use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
 
 use super::{
-    fleet_scripts::{BEAT, LEAVE, LIST, ListAnswer, beat, leave, list, script},
+    fleet_scripts::{
+        BEAT, HEAD, LEAVE, LIST, ListAnswer, LogFile, beat, head, leave, list, script,
+    },
     redis_connection::{RedisConnection, RedisScript, StoreError},
     replica_status::{
         DecisionLogHead, DecisionLogView, FleetStatus, LostHead, ReplicaStatus, ReplicaView,
     },
 };
-use crate::config::Secret;
+use crate::{config::Secret, mutex::Mutex};
 
 /// File with the name of the machine.
 const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
@@ -30,12 +34,16 @@ pub struct Fleet {
     /// Connection that all uses of this Redis by the fleet share, made on first use.
     pub connection: RedisConnection,
     /// Name of the machine.
-    pub host: String,
+    host: String,
     /// Name of the machine and random id of this process.
     pub replica: String,
     beat_script: RedisScript,
     leave_script: RedisScript,
     list_script: RedisScript,
+    head_script: RedisScript,
+    /// Name of the decision log whose file was compared with what Redis has of it. An open file
+    /// only grows.
+    compared_log: Mutex<Option<String>>,
     /// Replicas at the last heartbeat; zero before the first.
     replicas: AtomicU64,
 }
@@ -61,6 +69,8 @@ impl Fleet {
             beat_script: script(BEAT),
             leave_script: script(LEAVE),
             list_script: script(LIST),
+            head_script: script(HEAD),
+            compared_log: Mutex::default(),
             replicas: AtomicU64::new(0),
         })
     }
@@ -70,18 +80,51 @@ impl Fleet {
         self.replicas.load(Ordering::Relaxed)
     }
 
+    /// Returns the name of the decision log at `path` among those of all machines.
+    pub fn log_name(&self, path: &Path) -> String {
+        format!("{}:{}", self.host, path.display())
+    }
+
     /// Writes a heartbeat. Returns `false` if Redis is unavailable.
     pub async fn beat(&self, status: &ReplicaStatus) -> bool {
         self.connection.connect().await;
+        let log = status.decision_log.as_ref().map(|head| head.log.as_str());
+        let Some(file) = self.compare_log(log).await else {
+            return false;
+        };
         // A status has no map whose keys could be unsuitable.
         let state = serde_json::to_vec(status).unwrap_or_default();
-        let call = beat(status, state);
+        let call = beat(status, state, file);
         let beat = self.connection.run_script(&self.beat_script, &call);
         let replicas: Option<u64> = beat.await;
         if let Some(replicas) = replicas {
             self.replicas.store(replicas, Ordering::Relaxed);
+            *self.compared_log.lock() = log.map(str::to_owned);
         }
         replicas.is_some()
+    }
+
+    /// Looks up the last line that Redis has of a decision log in its file, before the first
+    /// heartbeat with that log. Returns `None` if Redis is unavailable.
+    async fn compare_log(&self, log: Option<&str>) -> Option<LogFile> {
+        let Some(log) = log.filter(|log| self.compared_log.lock().as_deref() != Some(*log)) else {
+            return Some(LogFile::Continued);
+        };
+        let call = head(log);
+        let known = self.connection.run_script(&self.head_script, &call);
+        let known: Option<String> = known.await?;
+        let path = log.strip_prefix(&self.host);
+        let path = path.and_then(|rest| rest.strip_prefix(':'));
+        let (Some(path), Some(known)) = (path, known.as_deref().and_then(parse_head)) else {
+            return Some(LogFile::Continued);
+        };
+        let (path, LostHead { seq, hash }) = (PathBuf::from(path), known);
+        let read = move || chained_log::contains(&path, &ChainHead { seq, hash });
+        // A file that cannot be read does not show the line.
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(true)) => Some(LogFile::Continued),
+            Ok(_) | Err(_) => Some(LogFile::Replaced),
+        }
     }
 
     /// Removes this replica from the fleet.
@@ -100,7 +143,7 @@ impl Fleet {
 }
 
 /// Reads what Redis has of a fleet. What another version wrote otherwise is left out.
-fn fleet_status((replicas, revisions, logs): ListAnswer) -> FleetStatus {
+fn fleet_status((replicas, logs): ListAnswer) -> FleetStatus {
     let read = |(heartbeat_age_ms, state): (u64, Vec<u8>)| {
         Some(ReplicaView {
             status: serde_json::from_slice(&state).ok()?,
@@ -110,11 +153,10 @@ fn fleet_status((replicas, revisions, logs): ListAnswer) -> FleetStatus {
     };
     let mut replicas: Vec<ReplicaView> = replicas.into_iter().filter_map(read).collect();
     replicas.sort_by(|one, other| one.status.id.cmp(&other.status.id));
-    let in_use = |revision: &String| {
-        let mut replicas = replicas.iter();
-        replicas.any(|replica| replica.status.revision == *revision)
-    };
-    let revision = revisions.into_iter().find(in_use).unwrap_or_default();
+    // Times of one form and zone, which are ordered as texts.
+    let newest = replicas.iter().max_by_key(|replica| &replica.status.since);
+    let revision = newest.map(|replica| replica.status.revision.clone());
+    let revision = revision.unwrap_or_default();
     for replica in &mut replicas {
         replica.is_lagging = replica.status.revision != revision;
     }
@@ -146,12 +188,12 @@ fn parse_head(text: &str) -> Option<LostHead> {
 mod tests {
     use super::*;
 
-    fn replica(id: &str, revision: &str) -> (u64, Vec<u8>) {
+    fn replica(id: &str, revision: &str, since: &str) -> (u64, Vec<u8>) {
         let status = ReplicaStatus {
             id: id.to_owned(),
             version: "1".to_owned(),
             revision: revision.to_owned(),
-            since: String::new(),
+            since: since.to_owned(),
             last_reload_error: None,
             guards_proven: 0,
             guards_unproven: Vec::new(),
@@ -161,12 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn replicas_without_the_newest_revision_in_use_lag_behind() {
-        let replicas = vec![replica("b", "old"), replica("a", "new"), (1, b"?".to_vec())];
-        let revisions = ["gone", "new", "old"].map(str::to_owned).to_vec();
+    fn replicas_without_the_revision_that_came_into_use_last_lag_behind() {
+        let replicas = vec![
+            replica("b", "old", "2026-11-25T16:02:11.204Z"),
+            replica("a", "new", "2026-11-25T16:02:11.205Z"),
+            (1, b"?".to_vec()),
+        ];
         let logs = vec![("h /l".to_owned(), "3 ff".to_owned(), "9 aa".to_owned())];
 
-        let status = fleet_status((replicas, revisions, logs));
+        let status = fleet_status((replicas, logs));
 
         assert_eq!(status.revision, "new");
         let lagging = status.replicas.iter();

@@ -40,8 +40,7 @@ pub struct DecisionLogHead {
 /// State of all replicas that share a Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FleetStatus {
-    /// Newest version of the config in use: the one that the fleet saw for the first time most
-    /// recently.
+    /// Newest version of the config in use: the one that a replica began to use most recently.
     pub revision: String,
     /// Replicas with a recent heartbeat, by id.
     pub replicas: Vec<ReplicaView>,
@@ -67,12 +66,12 @@ pub struct DecisionLogView {
     /// Last line that was reported.
     #[serde(flatten)]
     pub head: DecisionLogHead,
-    /// Last line before the log became shorter, which a complete log contains.
+    /// Last line before the log became shorter or was replaced, which a complete log contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<LostHead>,
 }
 
-/// A line that was reported and then missing from the end of a decision log.
+/// A line that was reported and then missing from a decision log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LostHead {
     /// Sequence number of the line.

@@ -2,11 +2,13 @@
 
 use std::{
     env,
+    ffi::OsStr,
     io::{self, BufWriter, Write},
     thread,
     time::Duration,
 };
 
+use thiserror::Error;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
@@ -21,21 +23,40 @@ const BATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// loses no line.
 const MAX_QUEUED_LINES: usize = 4096;
 
+/// Environment variable with a log filter.
+const FILTER_VARIABLE: &str = "HOOKGATE_LOG";
+
 /// Keeps the log open. Dropping it writes the lines that are queued; it waits for a
 /// blocked `target` for at most about a second.
 #[derive(Debug)]
 #[must_use = "dropping the guard ends logging"]
 pub struct LogGuard(#[expect(dead_code, reason = "held for its `Drop`")] WorkerGuard);
 
+/// The log filter cannot be read.
+#[derive(Debug, Error)]
+#[error(
+    "`{FILTER_VARIABLE}` is not a log filter: `{0}`; it must be like `debug` or `hookgate=debug`"
+)]
+pub struct InvalidFilter(String);
+
 /// Starts logging to `target`, from a thread of its own. `level` is a `tracing` filter
 /// such as `info` or `hookgate=debug`; the environment variable `HOOKGATE_LOG` takes
 /// precedence unless it is empty. A second call changes nothing.
-pub fn init(format: LogLineFormat, level: &str, target: impl Write + Send + 'static) -> LogGuard {
+///
+/// # Errors
+///
+/// Fails if the filter is invalid.
+pub fn init(
+    format: LogLineFormat,
+    level: &str,
+    target: impl Write + Send + 'static,
+) -> Result<LogGuard, InvalidFilter> {
     // An empty filter would log errors only; container tools set unset variables to nothing.
-    let variable = env::var("HOOKGATE_LOG").ok();
-    let variable = variable.filter(|filter| !filter.is_empty());
-    let filter = variable.and_then(|filter| EnvFilter::try_new(filter).ok());
-    let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
+    let variable = env::var_os(FILTER_VARIABLE).filter(|filter| !filter.is_empty());
+    let filter = variable
+        .as_deref()
+        .map_or(level.into(), OsStr::to_string_lossy);
+    let filter = EnvFilter::try_new(&filter).map_err(|_| InvalidFilter(filter.into_owned()))?;
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(false)
         .buffered_lines_limit(MAX_QUEUED_LINES)
@@ -53,7 +74,7 @@ pub fn init(format: LogLineFormat, level: &str, target: impl Write + Send + 'sta
             .try_init(),
         LogLineFormat::Json => builder.json().flatten_event(true).try_init(),
     };
-    LogGuard(guard)
+    Ok(LogGuard(guard))
 }
 
 /// Writer that waits for [`BATCH_INTERVAL`] after each flush. The appender flushes

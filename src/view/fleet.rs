@@ -30,7 +30,7 @@ pub fn own_status(app: &App, fleet: &Fleet) -> ReplicaStatus {
         guards_proven: proven.count(),
         guards_unproven: snapshot.unproven_guards(),
         decision_log: head.map(|(path, head)| DecisionLogHead {
-            log: format!("{}:{}", fleet.host, path.display()),
+            log: fleet.log_name(path),
             seq: head.seq,
             hash: head.hash,
         }),

@@ -10,7 +10,10 @@ use std::{
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::harness::{TestGateway, Upstream, hook, hookgate, run};
+use crate::{
+    harness::{TestGateway, Upstream, hook, hookgate, run},
+    tls::{self, Authority},
+};
 
 /// Runs `forward` as an agent runs a hook.
 async fn forward(url: &str, more: &[&str], event: &Value) -> Output {
@@ -117,6 +120,25 @@ async fn a_failed_forward_warns_or_refuses_by_failure_mode() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.starts_with("hookgate: the gateway "), "{stderr}");
         assert!(output.stdout.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn the_reason_why_a_gateway_cannot_be_reached_is_named() {
+    let upstream = Upstream::mock().await;
+    let gate = tls::gate(&upstream, &Authority::new("ours"), tls::TLS).await;
+
+    let untrusted = forward(&format!("https://{}", gate.agents), &[], &shell("ls")).await;
+    let refused = forward("http://127.0.0.1:1", &[], &shell("ls")).await;
+
+    for (output, cause) in [
+        (untrusted, "invalid peer certificate"),
+        (refused, "Connection refused"),
+    ] {
+        assert_eq!(output.status.code(), Some(1));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("cannot be reached: {cause}");
+        assert!(stderr.contains(&expected), "{stderr}");
     }
 }
 

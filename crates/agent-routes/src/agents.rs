@@ -8,7 +8,7 @@ mod llxprt;
 mod opencode;
 mod sdks;
 
-use crate::{route::Route, settings::SettingsReader};
+use crate::{address::Address, route::Route, settings::SettingsReader};
 
 /// An agent, and how its routes are found.
 pub(crate) struct Agent {
@@ -33,8 +33,15 @@ pub(crate) const AGENTS: &[Agent] = &[
     sdks::OPENAI,
 ];
 
-/// Hosts of the model APIs, in the order in which a report lists them.
+/// Returns the addresses of all model APIs.
+pub(crate) fn addresses() -> impl Iterator<Item = Address> {
+    hosts::ALL.into_iter().map(Address::https)
+}
+
+/// Hosts of the model APIs. Settings of an agent may choose each of them.
 mod hosts {
+    pub(super) const ALL: [&str; 6] = [GEMINI, VERTEX, CODE_ASSIST, ANTHROPIC, OPENAI, CHATGPT];
+
     pub(super) const GEMINI: &str = "generativelanguage.googleapis.com";
     pub(super) const VERTEX: &str = "aiplatform.googleapis.com";
     pub(super) const CODE_ASSIST: &str = "cloudcode-pa.googleapis.com";

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     address::Address,
-    agents::AGENTS,
+    agents::{self, AGENTS},
     probe::{self, Reachability},
     route::{Destination, Route},
     settings::{Machine, Place, Setting, SettingsReader, Unreadable},
@@ -78,16 +78,12 @@ impl Report {
             unreadable: Vec::new(),
         };
         let mut ways = Vec::new();
-        let mut hosts = BTreeSet::new();
+        let mut hosts: BTreeSet<Address> = agents::addresses().collect();
         let mut absent = Vec::new();
         for agent in AGENTS {
             let routes = (agent.routes)(&mut reader);
             for route in &routes {
-                hosts.extend(
-                    route
-                        .addresses()
-                        .filter(|address| !address.is_same(&gateway)),
-                );
+                hosts.extend(route.addresses());
             }
             if (agent.is_present)(&reader) {
                 let ways_of = |route: &Route| route.ways(agent.name, &gateway);
@@ -96,6 +92,7 @@ impl Report {
                 absent.push(agent.name);
             }
         }
+        hosts.retain(|address| !address.is_same(&gateway));
         let unreadable: BTreeSet<_> = reader.unreadable.into_iter().collect();
         let untried = |address| Host {
             address,
@@ -160,6 +157,13 @@ impl Report {
         };
         let hosts = self.hosts.iter().filter(|host| host.reachability.is_open());
         ways.len() + hosts.filter(|host| !is_called(host)).count()
+    }
+
+    /// Returns the number of ways to addresses that are not known. They are only found by
+    /// [`Self::probe_hosts`]: without it, they count as ways past the gateway.
+    pub fn unknown_ways(&self) -> usize {
+        let ways = self.ways.iter();
+        ways.filter(|way| way.verdict == Verdict::Unknown).count()
     }
 }
 

@@ -256,6 +256,20 @@ fn codex_calls_the_address_of_its_provider() {
 }
 
 #[test]
+fn hosts_of_all_apis_are_tried_with_every_setting() {
+    let hosts = |machine: &TestMachine| -> Vec<String> {
+        let hosts = machine.report().hosts.into_iter();
+        hosts.map(|host| host.address.host).collect()
+    };
+    let without_settings = hosts(&TestMachine::new());
+    let codex = "model_provider = 'own'\n[model_providers.own]\nbase_url = 'GATEWAY/v1'\n";
+    let machine = TestMachine::new().file("home/.codex/config.toml", codex);
+
+    assert_eq!(without_settings.len(), 6, "{without_settings:?}");
+    assert_eq!(hosts(&machine), without_settings);
+}
+
+#[test]
 fn providers_of_codex_profiles_are_reported() {
     let other = "[model_providers.other]\nbase_url = 'ELSEWHERE/v1'\n";
     let machine = TestMachine::new()

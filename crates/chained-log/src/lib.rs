@@ -60,7 +60,7 @@ pub use self::{
     log_file::rotated_files,
     observer::{LogEvent, LogNotice, LogObserver},
     reader::{LogLine, ReadError, Verification, lines, verify},
-    search::lines_from,
+    search::{contains, lines_from},
     write_options::{Durability, WriteOptions},
     writer::LogWriter,
 };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    hash_chain::LineLink,
+    hash_chain::{ChainHead, LineLink},
     log_file::first_seq,
     reader::{LogLine, LogSegment, MAX_LINE_BYTES, ReadError, io_error, log_segments},
 };
@@ -49,6 +49,23 @@ pub fn lines_from(
     let later = later.into_iter();
     let later = later.flat_map(|segment| segment.lines_behind(0));
     Ok(first_lines.into_iter().flatten().chain(later))
+}
+
+/// Returns whether the log at `path` has this line, which is intact. Few lines are read to find
+/// it. The chain is not verified.
+///
+/// # Errors
+///
+/// Fails if a file cannot be read.
+pub fn contains(path: &Path, head: &ChainHead) -> Result<bool, ReadError> {
+    let is_before = |line: &[u8]| {
+        let link = LineLink::parse_unchecked(line);
+        link.is_some_and(|link| link.head.seq < head.seq)
+    };
+    let found = lines_from(path, is_before)?.next().transpose()?;
+    let found = found.filter(|found| found.is_complete);
+    let link = found.and_then(|found| LineLink::parse(&found.bytes));
+    Ok(link.is_some_and(|link| link.head == *head))
 }
 
 /// Returns whether the first line of a file comes before. Files that a rotation removes do.
@@ -115,7 +132,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{hash_chain::ChainHead, log_file::rotated_path};
+    use crate::log_file::rotated_path;
 
     /// A log of lines `"a":0` to `"a":N` of several lengths, some in each file.
     fn log(lines: u64, per_file: u64) -> TempDir {
@@ -159,5 +176,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_log_contains_its_lines_and_no_other() {
+        let folder = log(23, 5);
+        let path = folder.path().join("log");
+        let mut heads = Vec::new();
+        for line in lines_from(&path, |_| false).unwrap() {
+            heads.push(LineLink::parse(&line.unwrap().bytes).unwrap().head);
+        }
+        assert_eq!(heads.len(), 23);
+        for head in &heads {
+            assert!(contains(&path, head).unwrap(), "{head:?}");
+        }
+        let other = |seq, hash: &str| ChainHead {
+            seq,
+            hash: hash.to_owned(),
+        };
+        for head in [
+            other(7, &heads[7].hash),
+            other(7, "ff"),
+            other(24, &heads[22].hash),
+        ] {
+            assert!(!contains(&path, &head).unwrap(), "{head:?}");
+        }
+
+        fs::remove_file(rotated_path(&path, 1)).unwrap();
+
+        assert!(!contains(&path, &heads[0]).unwrap());
+        assert!(contains(&path, &heads[5]).unwrap());
     }
 }

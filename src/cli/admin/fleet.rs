@@ -34,7 +34,7 @@ pub(in crate::cli) struct FleetArgs {
 
 #[derive(Debug, Subcommand)]
 enum FleetCommand {
-    /// Print all replicas; fail if one lags behind or a decision log became shorter
+    /// Print all replicas; fail if one lags behind or a decision log became shorter or was replaced
     #[command(after_help = EXAMPLES)]
     Status(StatusArgs),
 }
@@ -101,7 +101,10 @@ impl StatusArgs {
     fn problem(&self, status: &FleetStatus) -> Option<String> {
         let shortened = status.decision_logs.iter().find(|log| log.lost.is_some());
         if let Some(log) = shortened {
-            return Some(format!("decision log {} became shorter", log.head.log));
+            return Some(format!(
+                "decision log {} became shorter or was replaced",
+                log.head.log
+            ));
         }
         let revision = self.wait_for.as_ref().unwrap_or(&status.revision);
         let has_other = |view: &&ReplicaView| view.status.revision != *revision;
@@ -136,7 +139,7 @@ fn print_status(status: &FleetStatus) -> Result<(), Failure> {
         ))?;
         if let Some(lost) = &log.lost {
             print_error(&format!(
-                "decision log {} became shorter: line {} with hash {} was its last one before",
+                "decision log {} became shorter or was replaced: line {} with hash {} was its last one before",
                 head.log, lost.seq, lost.hash
             ));
         }

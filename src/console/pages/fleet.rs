@@ -81,7 +81,7 @@ fn decision_logs(logs: &[DecisionLogView]) -> Markup {
                 td.path { code { (log.head.hash) } }
                 td.path {
                     @if let Some(lost) = &log.lost {
-                        (badge(BadgeKind::Bad, "became shorter"))
+                        (badge(BadgeKind::Bad, "became shorter or was replaced"))
                         " line " (lost.seq) " was its last one, with hash " code { (lost.hash) }
                     } @else {
                         (badge(BadgeKind::Good, "only grew"))

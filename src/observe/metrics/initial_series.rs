@@ -6,6 +6,7 @@ use crate::event::{EventName, HookStatus};
 /// Reasons of failed authentication attempts.
 const AUTH_FAILURES: &[&str] = &[
     "missing",
+    "certificate_not_allowed",
     "unknown",
     "invalid_token",
     "ambiguous",

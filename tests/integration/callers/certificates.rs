@@ -54,6 +54,8 @@ async fn a_client_certificate_identifies_its_caller_and_its_grants() {
     }
     let refused = eve.generate("small-1", &prompt("hi")).await;
     assert_refused(&refused, 401, "UNAUTHENTICATED");
+    let because = "the client certificate has no name that `auth.mtls` allows";
+    assert!(refused.text().contains(because), "{}", refused.text());
     let denied = ann.generate("large", &prompt("hi")).await;
     assert_refused(&denied, 403, "POLICY_DENIED");
     // A key takes precedence over the certificate of the connection.

@@ -7,7 +7,7 @@ use agent_routes::{Machine, Report, Verdict};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Upstream, hookgate, run};
+use crate::harness::{TestGateway, Upstream, hookgate, run};
 
 /// Runs the command with a home and these variables as its only environment. Returns its exit
 /// code, stdout and stderr.
@@ -88,9 +88,9 @@ async fn the_laptop_kit_leaves_no_route_that_bypasses_the_gateway() {
 
 #[tokio::test]
 async fn agents_configured_for_the_gateway_pass() {
-    let gateway = Upstream::mock().await;
+    let gateway = TestGateway::start(&Upstream::mock().await, "").await;
     let home = TempDir::new().unwrap();
-    let url = format!("http://{}", gateway.addr);
+    let url = format!("http://{}", gateway.agents);
     let base = format!("{url}/v1");
     let (code, stdout, stderr) = tokio::task::spawn_blocking(move || {
         let variables = [
@@ -109,6 +109,22 @@ async fn agents_configured_for_the_gateway_pass() {
         "{stdout}"
     );
     assert!(!stdout.contains("sk-secret"), "{stdout}");
+}
+
+#[tokio::test]
+async fn another_http_server_is_not_the_gateway() {
+    let other = Upstream::mock().await;
+    let home = TempDir::new().unwrap();
+    let url = format!("http://{}", other.addr);
+    let ran = tokio::task::spawn_blocking(move || doctor(home.path(), &[], &["--url", &url]));
+    let (code, stdout, stderr) = ran.await.unwrap();
+
+    assert_eq!(
+        (code, stderr.as_str()),
+        (1, "hookgate: the gateway does not answer\n")
+    );
+    let because = "the answer is not that of hookgate: it has no `x-hookgate-request-id`";
+    assert!(stdout.contains(because), "{stdout}");
 }
 
 #[test]
@@ -152,7 +168,9 @@ fn settings_that_cannot_be_read_are_a_failure() {
         use std::io::Write as _;
         let (mut stream, _) = gateway.accept().unwrap();
         stream
-            .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+            .write_all(
+                b"HTTP/1.1 404 Not Found\r\nx-hookgate-request-id: a\r\ncontent-length: 0\r\n\r\n",
+            )
             .unwrap();
     });
     let home = TempDir::new().unwrap();
@@ -192,6 +210,29 @@ fn reachable_hosts_are_bypasses_and_closed_ones_are_not() {
     assert_eq!(reached(&open), "directly");
     assert_eq!(reached(closed), "closed");
     assert!(report["ways_out"].as_u64().unwrap() >= 1, "{stdout}");
+}
+
+#[test]
+fn a_way_to_an_unknown_address_is_a_failure_with_and_without_bypass() {
+    let home = TempDir::new().unwrap();
+    fs::create_dir(home.path().join(".codex")).unwrap();
+    let config = "model_provider = \"mistral\"\n";
+    fs::write(home.path().join(".codex/config.toml"), config).unwrap();
+    for (bypass, verdict) in [
+        (&[][..], "WAY OUT        Codex"),
+        (&["--bypass"], "not tried      Codex"),
+    ] {
+        let url = unreachable_url();
+        let arguments = [&["--url", &url], bypass].concat();
+        let (code, stdout, _) = doctor(home.path(), &[], &arguments);
+
+        assert_eq!(code, 1, "{stdout}");
+        assert_eq!(stdout.matches(verdict).count(), 2, "{stdout}");
+        assert!(
+            !stdout.contains("no way past the gateway was found"),
+            "{stdout}"
+        );
+    }
 }
 
 #[test]

@@ -205,13 +205,113 @@ async fn a_truncated_decision_log_is_reported() {
     assert!(text.contains(hash), "{lost}");
     let (code, _out, error) = one.cli(&[]).await;
     assert_eq!(code, 1);
-    assert!(error.contains("became shorter"), "{error}");
+    assert!(error.contains("became shorter or was replaced"), "{error}");
     let log = log.to_str().unwrap();
     let verified = run(
         &["audit", "verify", log, "--contains", hash],
         Path::new("."),
     );
     assert_eq!(verified.0, 1, "{}", verified.1);
+}
+
+#[tokio::test]
+async fn a_decision_log_that_is_replaced_by_a_longer_one_is_reported() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let audit = "audit: { path: decisions.jsonl, mode: durable }\n";
+    let one = Replica::start(&upstream, &redis, "");
+    let [replaced, donor] = [(); 2].map(|()| Replica::start(&upstream, &redis, audit));
+    let mut texts = Vec::new();
+    let mut folders = Vec::new();
+    for (replica, calls) in [(replaced, 1), (donor, 5)] {
+        for _ in 0..calls {
+            let answer = replica.agents.generate("m", &prompt("hi")).await;
+            assert_eq!(answer.status, 200);
+        }
+        let log = replica.folder.path().join("decisions.jsonl");
+        let written = decision_log(&log).len() as u64;
+        let name = log.display().to_string();
+        one.until("the last line", |fleet| {
+            let mut logs = fleet["decision_logs"].as_array().unwrap().iter();
+            let log = logs.find(|log| log["log"].to_string().contains(&name));
+            log.is_some_and(|log| log["seq"].as_u64() >= Some(written))
+        })
+        .await;
+        drop(replica.served);
+        texts.push(fs::read_to_string(&log).unwrap());
+        folders.push(replica.folder);
+    }
+    let log = folders[0].path().join("decisions.jsonl");
+    fs::write(&log, &texts[1]).unwrap();
+
+    let _replaced = Replica::serve(folders.remove(0));
+
+    let name = log.display().to_string();
+    let view = |fleet: &Value| {
+        let mut logs = fleet["decision_logs"].as_array().unwrap().iter();
+        let log = logs.find(|log| log["log"].to_string().contains(&name));
+        log.unwrap().clone()
+    };
+    let fleet = one
+        .until("a replaced log", |fleet| view(fleet)["lost"].is_object())
+        .await;
+    let hash = view(&fleet)["lost"]["hash"].as_str().unwrap().to_owned();
+    assert!(texts[0].contains(&hash), "{fleet}");
+    assert!(!texts[1].contains(&hash), "{fleet}");
+    let (code, _out, error) = one.cli(&[]).await;
+    assert_eq!(code, 1);
+    assert!(error.contains("became shorter or was replaced"), "{error}");
+}
+
+#[tokio::test]
+async fn a_decision_log_that_grows_across_a_restart_is_not_marked() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let audit = "audit: { path: decisions.jsonl, mode: durable }\n";
+    let one = Replica::start(&upstream, &redis, audit);
+    assert_eq!(one.agents.generate("m", &prompt("hi")).await.status, 200);
+    let has_lines = |fleet: &Value| fleet["decision_logs"][0]["seq"].as_u64() >= Some(3);
+    let before = one.until("lines", has_lines).await;
+    let Replica { folder, served, .. } = one;
+    drop(served);
+
+    let one = Replica::serve(folder);
+
+    let before = before["decision_logs"][0]["seq"].as_u64();
+    let fleet = one
+        .until("more lines", |fleet| {
+            fleet["decision_logs"][0]["seq"].as_u64() > before
+        })
+        .await;
+    assert_eq!(fleet["decision_logs"][0]["lost"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_replica_that_is_rolled_back_has_the_newest_revision() {
+    let (upstream, redis) = (Upstream::mock().await, Redis::start());
+    let one = Replica::start(&upstream, &redis, "");
+    let other = Replica::start(&upstream, &redis, "");
+    let fleet = one
+        .until("two replicas", |fleet| replicas(fleet).len() == 2)
+        .await;
+    let first = fleet["revision"].clone();
+    for replica in [&one, &other] {
+        write_config(replica.folder.path(), &upstream, "denials: error\n");
+        replica.served.signal(Signal::HUP);
+    }
+    let has_first = |fleet: &Value| {
+        let mut replicas = replicas(fleet).iter();
+        replicas.any(|view| view["revision"] == first)
+    };
+    one.until("the second revision", |fleet| !has_first(fleet))
+        .await;
+
+    write_config(one.folder.path(), &upstream, "");
+    one.served.signal(Signal::HUP);
+
+    let fleet = one.until("the first revision", has_first).await;
+    assert_eq!(fleet["revision"], first);
+    for view in replicas(&fleet) {
+        assert_eq!(view["is_lagging"], view["revision"] != first, "{fleet}");
+    }
 }
 
 #[tokio::test]

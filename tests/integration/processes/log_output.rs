@@ -44,6 +44,23 @@ async fn an_empty_filter_variable_is_as_good_as_none() {
 }
 
 #[tokio::test]
+async fn an_invalid_filter_variable_is_refused() {
+    let folder = TempDir::new().unwrap();
+    write_config(&folder, "closed");
+    for filter in ["hookgate=zzz", "="] {
+        let mut command = serve_command(folder.path());
+        command.env("HOOKGATE_LOG", filter);
+
+        let (code, log) = wait_for_exit(ServerProcess::start(command), TEST_TIMEOUT).await;
+
+        assert_eq!(code, Some(78), "{log}");
+        let problem = format!("`HOOKGATE_LOG` is not a log filter: `{filter}`");
+        assert!(log.starts_with(&problem), "{log}");
+        assert_eq!(log.lines().count(), 1, "{log}");
+    }
+}
+
+#[tokio::test]
 async fn warnings_of_a_start_are_lines_of_the_json_log() {
     let folder = TempDir::new().unwrap();
     write_config(&folder, "open");
