@@ -172,6 +172,9 @@ async fn run_stages(
         // Keep-alives may only be sent between the chunks of a response.
         let is_filtered = is_required || output.is_announced();
         let is_filtered = is_filtered && answer.status.is_success();
+        // An HTML page is an error, for which status and headers can be sent now.
+        let is_page = !output.is_announced() && answer.has_media_type("text/html");
+        let is_filtered = is_filtered && !is_page;
         let Some(filter) = filter.filter(|_| is_filtered) else {
             let reply = upstream_call::reply_unfiltered(context, request, answer).await?;
             return Ok(Some(reply));
