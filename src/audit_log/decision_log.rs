@@ -217,13 +217,21 @@ impl AuditLog {
     /// Fails if any record was dropped since the checkpoint, or cannot be written in
     /// time.
     pub async fn commit(&self, since: Checkpoint) -> Result<(), Unavailable> {
-        let Some(log) = self.durable_log() else {
-            return Ok(());
-        };
-        let committed = tokio::time::timeout(COMMIT_TIMEOUT, log.commit(since.0));
-        match committed.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Unavailable),
+        match self.durable_log() {
+            Some(log) => commit_to(log, since).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits like [`Self::commit`], also if the log is not durable.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Self::commit`].
+    pub async fn commit_always(&self, since: Checkpoint) -> Result<(), Unavailable> {
+        match &self.file {
+            Some(file) => commit_to(&file.log.file, since).await,
+            None => Ok(()),
         }
     }
 
@@ -281,5 +289,13 @@ impl AuditLog {
     fn durable_log(&self) -> Option<&Log> {
         let file = self.file.as_ref()?;
         (file.settings.mode == AuditMode::Durable).then_some(&file.log.file)
+    }
+}
+
+/// Waits until all records that are queued in a log are written.
+async fn commit_to(log: &Log, since: Checkpoint) -> Result<(), Unavailable> {
+    match tokio::time::timeout(COMMIT_TIMEOUT, log.commit(since.0)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(Unavailable),
     }
 }

@@ -1,9 +1,9 @@
 //! Records of revisions of the config that operators take into use, and of rollouts.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A stored revision of the config that an operator promoted.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromotionRecord {
     /// Kind of change that puts the revision into use.
     pub action: PromotionKind,
@@ -12,7 +12,7 @@ pub struct PromotionRecord {
     /// Version of the revision.
     pub to: String,
     /// Operator who promoted it; empty without users.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// SHA-256 of the report on which the promotion is based.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,7 +20,7 @@ pub struct PromotionRecord {
 }
 
 /// Kind of change that puts a stored revision into use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromotionKind {
     /// An operator chose it.

@@ -110,10 +110,9 @@ impl App {
     pub fn start(&self) {
         let snapshot = self.snapshot();
         snapshot.start(&self.resources);
-        let source = self.reloads.source.as_ref();
-        let resumed = source.and_then(ConfigSource::resumed_promotion);
-        if let (Some(audit), Some(resumed)) = (&snapshot.audit, resumed) {
-            audit.append(&AuditRecord::Promoted(resumed));
+        if let Some(source) = &self.reloads.source {
+            let promotions = source.promotions_at_start();
+            source.append_promotions(promotions, snapshot.audit.as_ref(), &self.resources.tasks);
         }
         let trace = Arc::clone(&self.resources.trace);
         let maintained = async move { trace.maintain_contents().await };
@@ -298,12 +297,11 @@ impl App {
         let snapshot = self.rebuild(config)?;
         // INVARIANT: the revision is stored before any call runs under it, so that a process that
         // is killed starts with the old one or with this one.
-        self.source()?
-            .store(&snapshot.config, &cause.to_string(), promotion)?;
+        let source = self.source()?;
+        source.store(&snapshot.config, &cause.to_string(), promotion)?;
         snapshot.start(&self.resources);
-        if let (Some(audit), Some(promotion)) = (&snapshot.audit, promotion) {
-            audit.append(&AuditRecord::Promoted(promotion.clone()));
-        }
+        let promotions = promotion.into_iter().cloned().collect();
+        source.append_promotions(promotions, snapshot.audit.as_ref(), &self.resources.tasks);
         let applied = revision(&snapshot, cause.clone());
         let previous = self.replace(snapshot);
         previous.proofs.stop();

@@ -3,6 +3,7 @@
 //! The config file decides. A promoted revision stays in use as long as the version of the
 //! config file is that at the time of the promotion; a change of the file ends it.
 
+mod promotion_lines;
 mod read_files;
 mod source_error;
 
@@ -17,7 +18,7 @@ use super::revision_store::{
     ActiveRevision, FolderLock, RevisionError, RevisionStore, StoredRevision, is_version,
 };
 use crate::{
-    audit_log::{PromotionKind, PromotionRecord},
+    audit_log::PromotionRecord,
     config::{Config, ConfigError, ConfigFiles, PolicyLayer},
     mutex::Mutex,
 };
@@ -274,6 +275,7 @@ impl ConfigSource {
             by: promotion.map_or_else(String::new, |promotion| promotion.by.clone()),
             report: promotion.and_then(|promotion| promotion.report.clone()),
             aborted: None,
+            unrecorded: Vec::new(),
         };
         let rolled_out = config.rollout.as_ref().map(|rollout| &rollout.to);
         let needed = [Some(&active.file), active.previous.as_ref(), rolled_out];
@@ -282,6 +284,8 @@ impl ConfigSource {
         // Locked, because a rollout that is aborted meanwhile stores the active revision, too.
         let mut state = self.state.lock();
         active.aborted = state.aborted().map(str::to_owned);
+        let unrecorded = state.active.iter().flat_map(|before| &before.unrecorded);
+        active.unrecorded = unrecorded.chain(promotion).cloned().collect();
         store.set_active(&active)?;
         state.active = Some(active);
         Ok(())
@@ -316,18 +320,6 @@ impl ConfigSource {
     /// Returns the revision in use, if revisions are kept.
     pub(super) fn active(&self) -> Option<ActiveRevision> {
         self.state().active
-    }
-
-    /// Returns the decision log record of a promoted revision that is in use after a start.
-    pub(super) fn resumed_promotion(&self) -> Option<PromotionRecord> {
-        let state = self.state();
-        state.promoted().map(|active| PromotionRecord {
-            action: PromotionKind::Resume,
-            from: active.file.clone(),
-            to: active.revision.clone(),
-            by: active.by.clone(),
-            report: active.report.clone(),
-        })
     }
 
     /// Stores the bundles that are about to be in use, if they are others than before.

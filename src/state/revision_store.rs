@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
 use crate::{
+    audit_log::PromotionRecord,
     config::{Config, ConfigFiles, RevisionSettings},
     timestamp::utc_timestamp,
 };
@@ -72,6 +73,9 @@ pub struct ActiveRevision {
     /// Version whose rollout was aborted since the config file changed.
     #[serde(default)]
     pub aborted: Option<String>,
+    /// Promotions whose lines are not in the decision log yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unrecorded: Vec<PromotionRecord>,
 }
 
 /// Reason why a revision cannot be stored or read.

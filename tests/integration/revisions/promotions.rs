@@ -9,12 +9,14 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::RevisionGateway;
-use crate::harness::{Agent, Browser, ServerProcess, TestGateway, Upstream, decision_log};
+use crate::harness::{
+    Agent, Browser, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, decision_log,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_earlier_revision_is_promoted_and_rolled_back_with_its_hook_files() {
@@ -123,6 +125,41 @@ async fn a_promotion_survives_a_restart_and_ends_when_the_config_file_changes() 
         (&resumed["from"], &resumed["to"]),
         (&banana.into(), &apple.into())
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_missing_line_of_a_rollback_is_written_once_at_the_next_start() {
+    let mut gateway = RevisionGateway::start("apple").await;
+    let apple = gateway.version().await;
+    let banana = gateway.edit("banana").await;
+    gateway.run_config_command(&["promote", &apple]);
+    gateway.run_config_command(&["rollback"]);
+    until_recorded(&gateway).await;
+
+    // The state of a process that is killed before it writes the line.
+    let mut active = gateway.active_revision();
+    active["unrecorded"] = json!([
+        { "action": "rollback", "from": apple, "to": banana, "by": "olga" }
+    ]);
+    fs::write(gateway.path("revisions/active.json"), active.to_string()).unwrap();
+    gateway.restart();
+    until_recorded(&gateway).await;
+    gateway.restart();
+
+    let lines = stop_and_read_log(gateway);
+    let written: Vec<_> = lines.iter().filter(|line| line["by"] == "olga").collect();
+    assert_eq!(written.len(), 1, "{lines:#?}");
+    let fields = ["kind", "action", "from", "to"].map(|field| &written[0][field]);
+    assert_eq!(fields, ["promoted", "rollback", &apple, &banana]);
+}
+
+/// Waits until the lines of all promotions are written.
+async fn until_recorded(gateway: &RevisionGateway) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while !gateway.active_revision()["unrecorded"].is_null() {
+        assert!(Instant::now() < deadline, "a line is missing");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
