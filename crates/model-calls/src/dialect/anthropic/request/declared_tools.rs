@@ -154,7 +154,7 @@ fn toolset_name(kind: &str) -> Option<&str> {
 }
 
 /// Returns the name of a tool that the API runs: it goes by the tool's type, whatever the
-/// tool's name says.
+/// tool's name is.
 fn without_date(kind: &str) -> &str {
     let is_date = |text: &str| text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
     match kind.rsplit_once('_') {
