@@ -344,7 +344,7 @@ fn the_schema_and_the_openapi_document_are_printed() {
     assert!(schema["properties"]["upstreams"].is_object());
     let (code, openapi, _) = run(&["openapi"], folder.path());
     assert_eq!(code, 0);
-    assert!(openapi.starts_with("openapi: 3."), "{openapi}");
+    assert!(openapi.starts_with("openapi: \"3."), "{openapi}");
 }
 
 #[tokio::test]
