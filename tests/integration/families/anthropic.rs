@@ -321,11 +321,17 @@ async fn the_model_of_a_withheld_tool_is_not_checked() {
 
 #[tokio::test]
 async fn a_hosted_tool_is_withheld_by_its_type_under_any_name() {
-    let config = "policies: [{ policy: tool_guard, deny: [web_search] }]\n";
-    for name in [json!("web_search"), json!("ws"), Value::Null] {
+    let config = "policies: [{ policy: tool_guard, deny: [web_search, rm] }]\n";
+    for hosted in [
+        json!({ "type": "web_search_20250305", "name": "web_search" }),
+        json!({ "type": "web_search_20250305", "name": "ws" }),
+        json!({ "type": "web_search_20250305", "name": null }),
+        // Types of compatible servers.
+        json!({ "type": "web_search" }),
+        json!({ "type": "function", "name": "rm" }),
+    ] {
         let upstream = model().await;
         let gateway = FAMILY.gateway(&upstream, config).await;
-        let hosted = json!({ "type": "web_search_20250305", "name": name });
         let own = json!({ "name": "read", "input_schema": { "type": "object" } });
         post(
             &gateway,
@@ -334,7 +340,7 @@ async fn a_hosted_tool_is_withheld_by_its_type_under_any_name() {
         )
         .await;
         let sent = upstream.only_request().json();
-        assert_eq!(sent["tools"], json!([own]), "{name}");
+        assert_eq!(sent["tools"], json!([own]), "{hosted}");
     }
 }
 

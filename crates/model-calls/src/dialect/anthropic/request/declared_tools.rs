@@ -153,14 +153,12 @@ fn toolset_name(kind: &str) -> Option<&str> {
     TOOLSETS.contains(&name).then_some(name)
 }
 
-/// Returns the name of a tool that the API runs: it goes by the tool's type, whatever the
-/// tool's name is.
-fn without_date(kind: &str) -> &str {
-    let is_date = |text: &str| text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
-    match kind.rsplit_once('_') {
-        Some((name, date)) if is_date(date) => name,
-        _ => kind,
-    }
+/// Returns the name of a tool that Anthropic runs, whatever the tool is named: its type without
+/// the date. Types of other servers have no date.
+fn without_date(kind: &str) -> Option<&str> {
+    let (name, date) = kind.rsplit_once('_')?;
+    let is_date = date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit());
+    is_date.then_some(name)
 }
 
 impl DeclaredTool {
@@ -179,7 +177,10 @@ impl DeclaredTool {
                 let server = document.string(&["mcp_server_name"])?.unwrap_or_default();
                 format!("mcp:{server}")
             }
-            (None, _, Some(kind)) if !is_function => without_date(kind).to_owned(),
+            (None, name, Some(kind)) if !is_function => match without_date(kind) {
+                Some(known) => known.to_owned(),
+                None => name.unwrap_or_else(|| kind.to_owned()),
+            },
             (None, Some(name), _) => name,
             (None, None, _) => {
                 string_bytes(&document, "name")?;
