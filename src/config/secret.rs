@@ -26,7 +26,7 @@ pub struct Secret(SecretString);
 /// The source of a secret, as written in the config.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "Secret", extend("writeOnly" = true, "errorMessage" = "must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself"))]
+#[schemars(rename = "Secret", extend("writeOnly" = true, "errorMessage" = "must be `{ env: NAME }` or `{ file: PATH }`; the config cannot contain the secret itself"))]
 pub(super) enum SecretReference {
     /// Name of the environment variable with the secret.
     Env(String),

@@ -42,7 +42,7 @@ hooks:
     assert_snapshot!(stderr, @r"
     hookgate.yaml:1:9: `listen` must be an IP address and a port such as `127.0.0.1:8787`, not `localhost:8787`
     hookgate.yaml:3:18: `upstreams.gemini.url` must be an http or https URL without user, query or fragment
-    hookgate.yaml:3:62: `upstreams.gemini.api_key` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    hookgate.yaml:3:62: `upstreams.gemini.api_key` must be `{ env: NAME }` or `{ file: PATH }`; the config cannot contain the secret itself
     hookgate.yaml:5:1: duplicate key `denials`, first on line 4
     hookgate.yaml:6:17: `limits.body` must be a size such as `32MiB`, or a number of bytes, not `32MB+`
     hookgate.yaml:6:35: `limits.in_flight` must be a whole number from 1 to 1000000, not `0`

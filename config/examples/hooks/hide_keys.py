@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""AfterTool: the model does not read private keys. A denial's reason stands in
+"""AfterTool: the model does not read private keys. A denial's reason is sent in
 the place of the tool's result; context is appended to it.
 """
 import json

@@ -58,7 +58,7 @@ session: {}
 ";
     assert_snapshot!(refusal(text), @r"
     hookgate.yaml:1:14: `upstreams.gemini.url` is missing
-    hookgate.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    hookgate.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; the config cannot contain the secret itself
     hookgate.yaml:3:17: `limits.body` must be a size such as `32MiB`, or a number of bytes, not `lots`
     hookgate.yaml:3:34: `limits.in_flight` must be a whole number from 1 to 1000000, not `0`
     hookgate.yaml:3:44: `limits.event` must be a size such as `32MiB`, or a number of bytes, not `-1`
@@ -142,7 +142,7 @@ hooks:
     hookgate.yaml:5:34: hook `a` on BeforeModel: `command` is for hooks of another type
     hookgate.yaml:5:51: hook `a` on BeforeModel: `env` is for hooks of another type
     hookgate.yaml:6:30: a hook on BeforeModel: `url` must be an http or https URL without user or fragment
-    hookgate.yaml:6:61: a hook on BeforeModel: `bearer` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    hookgate.yaml:6:61: a hook on BeforeModel: `bearer` must be `{ env: NAME }` or `{ file: PATH }`; the config cannot contain the secret itself
     hookgate.yaml:7:11: hook `c` on BeforeModel: `command` is missing
     hookgate.yaml:7:36: hook `c` on BeforeModel: `url` is for hooks of another type
     hookgate.yaml:7:62: hook `c` on BeforeModel: `instances` must be a whole number from 1 to 1000000, not `0`
@@ -282,7 +282,7 @@ sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
     hookgate.yaml:7:62: `sessions.transcripts` is not a directory: `missing`
     ");
     assert_snapshot!(stores.join("\n"), @r"
-    hookgate.yaml:2:36: `sessions.store.redis.url` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    hookgate.yaml:2:36: `sessions.store.redis.url` must be `{ env: NAME }` or `{ file: PATH }`; the config cannot contain the secret itself
     hookgate.yaml:2:22: `sessions.store.redis.url` is missing
     hookgate.yaml:2:31: unknown key `sessions.store.redis.ulr`
     hookgate.yaml:2:13: `sessions.store.redis` is missing

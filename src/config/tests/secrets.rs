@@ -101,7 +101,7 @@ fn an_unavailable_secret_is_an_error_without_the_secret() {
     assert_snapshot!(without(&directory, &written), @r"
     written.yaml:1:29: `upstreams.gemini.url` must be an http or https URL without user, query or fragment
     written.yaml:1:53: file `none` cannot be read: No such file or directory (os error 2)
-    written.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    written.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; the config cannot contain the secret itself
     ");
 }
 

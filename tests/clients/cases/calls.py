@@ -40,7 +40,7 @@ def a_tool_call_that_gemini_cli_forwards_to_the_gateway_is_denied():
         check(run.returncode, 0, run)
         requests = harness.mock_requests()
         check(len(requests), 2, run)
-        contains(json.dumps(requests[1]["body"]), "Tool execution blocked: alpha is nobody's business", run)
+        contains(json.dumps(requests[1]["body"]), "Tool execution blocked: alpha is private", run)
 
 
 @case

@@ -151,11 +151,11 @@ def shows_the_answer_after_a_denied_tool_call(agent):
     with Harness(BeforeTool="refuse_alpha.sh") as harness:
         run = agent.run(harness, agent.read_prompt(harness, "alpha.txt"))
         check(run.returncode, 0, run)
-        contains(agent.answer(run), "alpha is nobody's business", run)
+        contains(agent.answer(run), "alpha is private", run)
         lacks(run.stdout + run.stderr, "contents of alpha", run)
         requests = agent.requests(harness)
         check(len(requests), 2, run)
-        contains(agent.tool_results(requests[1])[-1], "alpha is nobody's business", run)
+        contains(agent.tool_results(requests[1])[-1], "alpha is private", run)
 
 
 @each_agent("hidden result over ten turns", condition=can_resume)
@@ -213,7 +213,7 @@ def shows_denials_and_redaction_in_its_window(agent):
         with agent.window(harness) as window:
             window.send_and_wait("I am jo@example.com", "You said: I am [REDACTED:email]")
             window.send_and_wait("Tell me of project aurora", "Project Aurora is not for models.")
-            window.send_and_wait(agent.read_prompt(harness, "alpha.txt"), "alpha is nobody's business")
+            window.send_and_wait(agent.read_prompt(harness, "alpha.txt"), "alpha is private")
             window.send_and_wait("prompt 4", "You said: prompt 4")
             check(window.screen().count("Project Aurora is not for models."), 1)
         requests = json.dumps(harness.mock_requests())

@@ -18,7 +18,7 @@ from harness import Harness, at_least, check, contains, fail, lacks, write_json
 
 REPLICAS = 3
 PROMPTS = 6
-DENIAL_REASON = "alpha is nobody's business"
+DENIAL_REASON = "alpha is private"
 # Seconds between two readiness probes, and in which a stopping gateway still accepts connections.
 PROBE_INTERVAL, LAME_DUCK = 0.05, 1
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # BeforeTool: denies calls whose input contains `alpha`.
 if grep -q alpha; then
-  echo "alpha is nobody's business" >&2
+  echo "alpha is private" >&2
   exit 2
 fi

@@ -225,7 +225,7 @@ fn an_invalid_otlp_config_is_refused_with_its_line() {
         ),
         (
             "endpoint: 'http://x', headers: { a: plain }",
-            "a secret never stands",
+            "the config cannot contain the secret",
         ),
         (
             "endpoint: 'http://x', headers: { a: { env: NOT_THERE_AT_ALL } }",
