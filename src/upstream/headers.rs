@@ -144,8 +144,23 @@ pub(super) fn replace_for_fallback(
 
 /// Returns upstream's headers for the agent, of a response whose body is unchanged.
 pub fn response_headers(mut upstream: HeaderMap) -> HeaderMap {
+    if upstream.contains_key(header::TRANSFER_ENCODING) {
+        // It overrides the length (RFC 9112, section 6.3).
+        upstream.remove(header::CONTENT_LENGTH);
+    }
+    for name in connection_options(&upstream) {
+        upstream.remove(name);
+    }
     remove_where(&mut upstream, |name, _| is_withheld(name.as_str()));
     upstream
+}
+
+/// Returns the headers that are for one connection only, as `Connection` lists them.
+fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(header::CONNECTION).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let names = texts.flat_map(|text| text.split(','));
+    names.filter_map(|name| name.trim().parse().ok()).collect()
 }
 
 /// Returns upstream's headers for the agent, of a response whose body is rewritten.

@@ -7,7 +7,7 @@ use tokio::{io::AsyncWriteExt, task::spawn_blocking};
 
 use crate::harness::{
     Agent, ReceivedRequest, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused,
-    closed_port, prompt, respond, wait_until_closed,
+    closed_port, prompt, respond, wait_until_closed, write_chunk, write_last_chunk,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
@@ -322,5 +322,29 @@ async fn plain_text_output_of_a_fail_closed_hook_is_not_a_failure() {
         let answer = gate.agent().post(GENERATE, body()).await;
 
         assert_eq!(answer.status, 200, "{command}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_chunked_response_has_no_other_length_and_no_headers_of_its_connection() {
+    let upstream = Upstream::raw(|_, mut socket| async move {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\
+             transfer-encoding: chunked\r\nconnection: x-hop, keep-alive\r\nx-hop: 1\r\nx-kept: 2\r\n\r\n";
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let parts = json!([{ "text": "whole" }]);
+        let content = json!({ "role": "model", "parts": parts });
+        let answer = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
+        write_chunk(&mut socket, answer.to_string().as_bytes()).await.unwrap();
+        write_last_chunk(&mut socket).await;
+    })
+    .await;
+    for hooks in HOOK_CONFIGS {
+        let gate = TestGateway::start(&upstream, hooks).await;
+
+        let answer = gate.agent().post(GENERATE, body()).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(answer.json().to_string().contains("whole"));
+        assert_eq!((answer.header("x-hop"), answer.header("x-kept")), ("", "2"));
     }
 }
