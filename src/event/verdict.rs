@@ -50,19 +50,21 @@ pub enum FlowVerdict<P> {
     Proceed(P),
     /// Refuse, with this reason.
     Deny(Reason),
-    /// Refuse and end the agent's loop.
-    Stop(Reason),
+    /// Refuse and end the agent's loop. What the verdict without the stop denies or hides does not
+    /// go upstream when the user continues.
+    Stop(Reason, Box<Self>),
 }
 
 impl<P> FlowVerdict<P> {
     /// Evaluates merged outputs: stop over deny over proceed.
     pub fn evaluate(merged: &HookOutput, proceed: impl FnOnce() -> P) -> Self {
-        if let Some(reason) = merged.stop() {
-            return Self::Stop(reason);
-        }
-        match merged.deny() {
+        let verdict = match merged.deny() {
             Some(reason) => Self::Deny(reason),
             None => Self::Proceed(proceed()),
+        };
+        match merged.stop() {
+            Some(reason) => Self::Stop(reason, Box::new(verdict)),
+            None => verdict,
         }
     }
 }
@@ -72,7 +74,7 @@ impl<P: Send> Verdict for FlowVerdict<P> {
         match self {
             Self::Proceed(_) => Action::Proceed,
             Self::Deny(_) => Action::Deny,
-            Self::Stop(_) => Action::Stop,
+            Self::Stop(..) => Action::Stop,
         }
     }
 }

@@ -4,9 +4,9 @@ use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{self, MapAccess, Visitor},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 use strict_json::Names;
 
 /// Kind and content of a hook's trimmed output.
@@ -77,7 +77,7 @@ fn begins_as_json(text: &str, error: &serde_json::Error) -> bool {
     has_container.unwrap_or(false)
 }
 
-/// An object read by keeping the first value of each key.
+/// An object read by keeping the first value of each key, also in the objects inside.
 struct First(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for First {
@@ -97,7 +97,12 @@ impl<'de> Visitor<'de> for FirstVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Map::new();
-        while let Some((key, value)) = map.next_entry::<String, Value>()? {
+        while let Some((key, value)) = map.next_entry::<String, Box<RawValue>>()? {
+            let json = value.get();
+            let value = match serde_json::from_str(json) {
+                Ok(First(inner)) => Value::Object(inner),
+                Err(_) => serde_json::from_str(json).map_err(de::Error::custom)?,
+            };
             fields.entry(key).or_insert(value);
         }
         Ok(fields)
@@ -187,13 +192,16 @@ mod tests {
         ] {
             assert!(matches!(parse(text), ParsedOutput::Ambiguous(_)), "{text}");
         }
-        let ParsedOutput::Ambiguous([first, last]) = parse(r#"{"a":1,"a":2}"#) else {
-            panic!("the key is a duplicate");
-        };
-        assert_eq!(
-            (&first["a"], &last["a"]),
-            (&Value::from(1), &Value::from(2))
-        );
+        for text in [r#"{"a":1,"a":2}"#, r#"{"b":{"a":1,"a":2}}"#] {
+            let ParsedOutput::Ambiguous(readings) = parse(text) else {
+                panic!("the key is a duplicate");
+            };
+            let values = readings.map(|fields| {
+                let inner = fields.get("b").unwrap_or(&Value::Null);
+                fields.get("a").unwrap_or(&inner["a"]).clone()
+            });
+            assert_eq!(values, [Value::from(1), Value::from(2)], "{text}");
+        }
     }
 
     #[test]

@@ -198,11 +198,14 @@ fn record_prompt(session: &mut Session, item: &Item, verdict: FlowVerdict<Option
             note.response = Some(reason.as_str().to_owned());
             note.denied.clone_from(&note.response);
         }
-        // The prompt stays in the history (hook protocol, section 1).
-        FlowVerdict::Stop(reason) => {
+        // The prompt stays in the history (hook protocol, section 1), unless it is denied, too.
+        FlowVerdict::Stop(reason, verdict) => {
             let note = session.note_mut(item);
             note.response = Some(reason.as_str().to_owned());
             note.stopped.clone_from(&note.response);
+            if matches!(*verdict, FlowVerdict::Deny(_)) {
+                note.denied.clone_from(&note.response);
+            }
         }
     }
 }
@@ -223,7 +226,10 @@ fn record_result(
         FlowVerdict::Deny(reason) => {
             session.note_mut(item).replaced = Some(reason.as_str().to_owned());
         }
-        FlowVerdict::Stop(reason) => return Some(reason),
+        FlowVerdict::Stop(reason, verdict) => {
+            record_result(session, item, *verdict);
+            return Some(reason);
+        }
     }
     None
 }

@@ -170,16 +170,22 @@ async fn fire_after_agent(
         stop_hook_active: turn.answer_retries > 0,
     };
     let outcome = turn.fire(event).await;
+    let has_failed = outcome.runs.iter().any(fails_closed);
     let reason = match outcome.verdict {
         FlowVerdict::Proceed(()) => return Ok(AnswerDecision::Accept),
-        FlowVerdict::Stop(reason) => {
+        FlowVerdict::Stop(reason, _) => {
+            turn.context.record_action(ExchangeAction::Stop);
             turn.stop_session(reason.as_str());
-            return Ok(AnswerDecision::End(reason));
+            if !has_failed {
+                return Ok(AnswerDecision::End(reason));
+            }
+            reason
         }
         FlowVerdict::Deny(reason) => reason,
     };
-    if outcome.runs.iter().any(fails_closed) {
+    if has_failed {
         // Another answer would not repair the hook.
+        turn.context.record_action(ExchangeAction::Deny);
         return Ok(AnswerDecision::Reject(reason));
     }
     if turn.answer_retries >= turn.context.snapshot.config.events.max_answer_retries {
@@ -188,6 +194,7 @@ async fn fire_after_agent(
         return Ok(AnswerDecision::Accept);
     }
     turn.answer_retries += 1;
+    turn.context.record_action(ExchangeAction::Edit);
     if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
         let session = turn.session.as_ref();
         let context = session.and_then(|session| session.state.context.as_deref());

@@ -229,7 +229,7 @@ impl<'a> ResponseFilter<'a> {
                 Ok(Continue(()))
             }
             FlowVerdict::Deny(reason) => Ok(Break(self.refuse(reason, ExchangeAction::Deny))),
-            FlowVerdict::Stop(reason) => Ok(Break(self.refuse(reason, ExchangeAction::Stop))),
+            FlowVerdict::Stop(reason, _) => Ok(Break(self.refuse(reason, ExchangeAction::Stop))),
         }
     }
 

@@ -216,6 +216,29 @@ async fn a_hook_that_fails_closed_withholds_an_answer_of_which_nothing_was_sent(
 }
 
 #[tokio::test]
+async fn an_answer_is_withheld_if_one_hook_fails_closed_and_another_stops_the_turn() {
+    let mut broken = hook::command("guard", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let stop = hook::printing(
+        "stop",
+        &json!({ "continue": false, "stopReason": "enough" }),
+    );
+    let config = hook::config(&[("AfterAgent", broken), ("AfterAgent", stop)]);
+    let upstream = Upstream::scripted(&script(&[json!([text("final")])])).await;
+    let gate = TestGateway::start(&upstream, &config).await;
+    let path = format!("/v1beta/models/{MODEL}:generateContent");
+
+    let answer = gate
+        .agent()
+        .post(&path, Chat::with_prompt("write").body().to_string())
+        .await;
+
+    assert!(!answer.text().contains("final"), "{}", answer.text());
+    assert!(answer.text().contains("enough"), "{}", answer.text());
+    assert_eq!(answer.header("x-hookgate-action"), "stop");
+}
+
+#[tokio::test]
 async fn a_hook_that_fails_without_a_denial_does_not_prevent_a_retry() {
     let again = "if grep -q draft; then echo better >&2; exit 2; fi";
     let open = hook::command("metrics", "exit 1");

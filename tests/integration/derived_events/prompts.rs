@@ -129,6 +129,21 @@ async fn a_stopped_prompt_remains_in_the_history() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_is_both_denied_and_stopped_is_removed_from_later_requests() {
+    let upstream = Upstream::mock().await;
+    let output = json!({ "decision": "deny", "reason": "not that", "continue": false, "stopReason": "enough" });
+    let gate = TestGateway::start(&upstream, &guard(&output)).await;
+    let chat = Chat::with_prompt("bad idea");
+
+    let stopped = chat.send(&gate).await;
+    chat.answer(&stopped).user("hello").send(&gate).await;
+
+    assert_eq!(*first_text(&stopped), "enough");
+    let hello = json!({ "role": "user", "parts": [{ "text": "hello" }] });
+    assert_eq!(request_contents(&upstream)[0], [hello]);
+}
+
+#[tokio::test]
 async fn context_is_added_to_all_calls_of_its_turn_and_to_no_other_turn() {
     let upstream = Upstream::mock().await;
     let output = json!({ "hookSpecificOutput": { "additionalContext": "today" } });

@@ -129,6 +129,33 @@ async fn a_hook_can_stop_the_tool_loop() {
 }
 
 #[tokio::test]
+async fn a_result_of_a_stopped_tool_loop_stays_hidden() {
+    let stop = hook::printing(
+        "stop",
+        &json!({ "continue": false, "stopReason": "enough" }),
+    );
+    let mut broken = hook::command("broken", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let edit = json!({ "hookSpecificOutput": { "updatedToolOutput": "hidden" } });
+    let mut edit = hook::printing("edit", &edit);
+    edit["family"] = json!("claude");
+    for hiding in [hook::denying("deny", "hidden"), broken, edit] {
+        let upstream = Upstream::mock().await;
+        let config = hook::config(&[("AfterTool", hiding), ("AfterTool", stop.clone())]);
+        let gate = TestGateway::start(&upstream, &config).await;
+        let chat = with_file_read(Chat::with_prompt("read a"), "SECRET");
+
+        let stopped = chat.send(&gate).await;
+        chat.answer(&stopped).user("go on").send(&gate).await;
+
+        let text: &Value = &stopped["candidates"][0]["content"]["parts"][0]["text"];
+        assert_eq!(*text, "enough", "{config}");
+        let sent = upstream.only_request().body;
+        assert!(!sent.contains("SECRET"), "{config}: {sent}");
+    }
+}
+
+#[tokio::test]
 async fn a_denied_result_is_hidden_in_a_token_count() {
     let upstream = Upstream::mock().await;
     let gate = TestGateway::start(&upstream, &guard()).await;
