@@ -44,6 +44,28 @@ async fn the_model_receives_the_replaced_result_in_every_request() {
 }
 
 #[tokio::test]
+async fn a_replaced_result_remains_replaced_when_the_hook_stops_the_turn() {
+    let upstream = Upstream::mock().await;
+    let mut output = result(&json!("KEY=***"));
+    output["continue"] = json!(false);
+    let hooks = json!({ "PostToolUse": on("Bash", "seen", &printing(&output)) });
+    let gate = gate(&upstream, "claude", &hooks).await;
+    let contents = with_result("Bash", &json!({ "command": "env" }), "KEY=1");
+
+    let parts = answer_parts(&gate.agent(), &request_with_tool("Bash", &contents)).await;
+    assert!(upstream.requests().is_empty(), "{parts}");
+    let mut later = contents.as_array().unwrap().clone();
+    later.extend([json!({ "role": "model", "parts": parts }), user("go on")]);
+    answer_parts(&gate.agent(), &request_with_tool("Bash", &json!(later))).await;
+
+    let sent = upstream.only_request().body;
+    assert!(
+        sent.contains("KEY=***") && !sent.contains("KEY=1"),
+        "{sent}"
+    );
+}
+
+#[tokio::test]
 async fn a_blocked_result_is_marked_in_claude_code_and_replaced_in_codex() {
     let block = json!({ "decision": "block", "reason": "careful" });
     let (marked, again) = results("claude", &block, "").await;

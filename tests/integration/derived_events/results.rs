@@ -136,10 +136,7 @@ async fn a_result_of_a_stopped_tool_loop_stays_hidden() {
     );
     let mut broken = hook::command("broken", "exit 1");
     broken["on_failure"] = json!("closed");
-    let edit = json!({ "hookSpecificOutput": { "updatedToolOutput": "hidden" } });
-    let mut edit = hook::printing("edit", &edit);
-    edit["family"] = json!("claude");
-    for hiding in [hook::denying("deny", "hidden"), broken, edit] {
+    for hiding in [hook::denying("deny", "hidden"), broken] {
         let upstream = Upstream::mock().await;
         let config = hook::config(&[("AfterTool", hiding), ("AfterTool", stop.clone())]);
         let gate = TestGateway::start(&upstream, &config).await;
