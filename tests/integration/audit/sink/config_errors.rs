@@ -23,7 +23,10 @@ fn an_invalid_sink_setting_is_reported_with_its_line() {
         ("format: json_array".to_owned(), "url"),
         ("url: nowhere".to_owned(), "must be an http or https URL"),
         (format!("{URL}, format: xml"), "json_array"),
-        (format!("{URL}, token: plain"), "the config cannot contain the secret"),
+        (
+            format!("{URL}, token: plain"),
+            "the config cannot contain the secret",
+        ),
         (
             format!("{URL}, token: {{ env: NOT_THERE_AT_ALL }}"),
             "is not set",
