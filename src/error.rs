@@ -4,7 +4,10 @@ mod reason;
 
 use std::{error::Error, iter, sync::Arc, time::Duration};
 
-use axum::response::{IntoResponse, Response};
+use axum::{
+    extract::rejection::{BytesRejection, FailedToBufferBody},
+    response::{IntoResponse, Response},
+};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use thiserror::Error;
 
@@ -244,6 +247,18 @@ impl From<AuthError> for ApiError {
             AuthError::Throttled { retry_after } => {
                 Self::new(ErrorReason::TooManyAttempts, message).with_retry_after(retry_after)
             }
+        }
+    }
+}
+
+/// Bodies on the admin port, which axum limits to 2 MiB.
+impl From<BytesRejection> for ApiError {
+    fn from(rejection: BytesRejection) -> Self {
+        match rejection {
+            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+                Self::new(ErrorReason::BodyTooLarge, "body larger than 2 MiB")
+            }
+            other => Self::broken_body(&other),
         }
     }
 }

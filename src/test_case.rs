@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use self::{action::parse_headers, case_api::CaseApi};
 pub use self::{
-    action::{AgentAction, SimulatedCall},
+    action::{AgentAction, SimulatedCall, SimulatedReport},
     case_api::{DEFAULT_MODEL, model_path},
     expected_verdict::ExpectedVerdict,
 };
@@ -111,7 +111,7 @@ struct CaseEntry {
     /// Path and query of the model call.
     #[schemars(extend("pattern" = "^/", "errorMessage" = "must be a path that begins with `/`"))]
     path: Option<String>,
-    /// Headers of the model call.
+    /// Headers of the event or model call.
     #[serde(default)]
     headers: BTreeMap<String, String>,
     /// The response of the model API: an object, or a list of chunks.
@@ -245,7 +245,7 @@ impl CaseEntry {
             Problem::at(&span, format!("`{name}` is not a valid header"))
         })?;
         let action = match self.event {
-            Some(event) => AgentAction::Report(event),
+            Some(event) => AgentAction::Report(SimulatedReport { event, headers }),
             None => AgentAction::Call(Box::new(SimulatedCall {
                 path: self
                     .path
@@ -319,7 +319,6 @@ impl CaseEntry {
         let call_fields = [
             ("/api", self.api.is_some()),
             ("/path", self.path.is_some()),
-            ("/headers", !self.headers.is_empty()),
             ("/answer", self.answer.is_some()),
             ("/then", self.then.is_some()),
             ("/expect/upstream", expect.upstream.is_some()),

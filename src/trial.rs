@@ -177,9 +177,7 @@ pub async fn run_case(
 fn isolated(config: &Config, action: &AgentAction, mock: SocketAddr) -> Config {
     let mut config = config.clone();
     config.isolate();
-    if let AgentAction::Call(call) = action {
-        auth::add_named_caller(&mut config.auth, &call.headers, call.query());
-    }
+    auth::add_named_caller(&mut config.auth, action.headers(), action.query());
     authenticate_by_name(&mut config.auth);
     config.listen = (Ipv4Addr::LOCALHOST, 0).into();
     config.trace = TraceSettings::default();
@@ -253,17 +251,15 @@ fn dialect_of(action: &AgentAction) -> &'static dyn Dialect {
 
 /// Returns the request that an agent sends.
 fn request(action: &AgentAction) -> Result<Request, http::Error> {
-    let (target, headers, body) = match action {
-        AgentAction::Report(event) => ("/hookgate/v1/events?wait=1", None, event),
-        AgentAction::Call(call) => (call.path.as_str(), Some(&call.headers), &call.body),
+    let (target, body) = match action {
+        AgentAction::Report(report) => ("/hookgate/v1/events?wait=1", &report.event),
+        AgentAction::Call(call) => (call.path.as_str(), &call.body),
     };
     let mut request = Request::post(target)
         .header(header::HOST, "localhost")
         .header(header::CONTENT_TYPE, "application/json")
         .body(Body::from(json!(body).to_string()))?;
-    request
-        .headers_mut()
-        .extend(headers.cloned().unwrap_or_default());
+    request.headers_mut().extend(action.headers().clone());
     Ok(request)
 }
 

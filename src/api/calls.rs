@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use super::{
     openapi_errors::{AdminErrors, GoogleError},
-    request::{json_body, query_parameter},
+    request::{ReceivedBody, json_body, query_parameter},
 };
 use crate::{
     auth::AdminPrincipal,
@@ -174,9 +174,9 @@ pub(super) async fn watch_session(
     Path(session): Path<String>,
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
-    body: Bytes,
+    body: ReceivedBody,
 ) -> Result<Json<SessionWatch>, ApiError> {
-    let WatchRequest { minutes, reason } = json_body(&body)?;
+    let WatchRequest { minutes, reason } = json_body(body)?;
     let caller = query_parameter(query.as_deref(), "caller");
     content::watch(&app, &principal, session, caller, (minutes, reason)).map(Json)
 }

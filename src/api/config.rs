@@ -2,7 +2,6 @@
 
 use axum::{
     Json,
-    body::Bytes,
     extract::{RawQuery, State},
 };
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{
     openapi_errors::{AdminErrors, GoogleError},
-    request::{json_body, query_parameter},
+    request::{ReceivedBody, json_body, query_parameter},
 };
 use crate::{
     audit_log::PromotionRecord,
@@ -105,10 +104,10 @@ pub(super) async fn get_config_history(
 pub(super) async fn promote(
     State(app): State<App>,
     principal: AdminPrincipal,
-    body: Bytes,
+    body: ReceivedBody,
 ) -> Result<Json<Promotion>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
-    let PromotionRequest { revision, report } = json_body(&body)?;
+    let PromotionRequest { revision, report } = json_body(body)?;
     if !report.as_deref().is_none_or(is_sha256) {
         let message = "`report` must be a SHA-256 in hexadecimal digits";
         return Err(ApiError::new(ErrorReason::BadDocument, message));

@@ -75,4 +75,7 @@ pub enum AdminErrors {
     /// The path does not support the HTTP method.
     #[response(status = 405)]
     MethodNotAllowed(GoogleError),
+    /// The body is larger than 2 MiB.
+    #[response(status = 413)]
+    BodyTooLarge(GoogleError),
 }

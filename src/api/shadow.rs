@@ -7,7 +7,10 @@ use axum::{
 use serde_json::{Map, Number, Value};
 use url::form_urlencoded;
 
-use super::openapi_errors::{AdminErrors, GoogleError};
+use super::{
+    openapi_errors::{AdminErrors, GoogleError},
+    request::ReceivedBody,
+};
 use crate::{
     auth::AdminPrincipal,
     config::{AdminRole, ShadowSettings},
@@ -15,6 +18,9 @@ use crate::{
     middleware::require_role,
     state::{App, ShadowAction, ShadowStatus},
 };
+
+/// Settings of a shadow that a query can have.
+const PARAMETERS: [&str; 3] = ["sample", "until", "hooks"];
 
 /// State of the shadow, with the report of the calls that it has judged.
 #[utoipa::path(get, path = "/shadow", tag = "admin",
@@ -40,10 +46,14 @@ pub(super) async fn start_shadow(
     State(app): State<App>,
     principal: AdminPrincipal,
     RawQuery(query): RawQuery,
-    config: String,
+    body: ReceivedBody,
 ) -> Result<Json<ShadowStatus>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
     let settings = settings(&query.unwrap_or_default())?;
+    let config = String::from_utf8(body?.into()).map_err(|_| {
+        let message = "the config is not UTF-8";
+        ApiError::new(ErrorReason::BadConfig, message)
+    })?;
     let action = ShadowAction::Start {
         config,
         settings: Box::new(settings),
@@ -68,17 +78,24 @@ fn settings(query: &str) -> Result<ShadowSettings, ApiError> {
     let refused = |message: String| ApiError::new(ErrorReason::BadQuery, message);
     let mut fields = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        if !PARAMETERS.contains(&&*name) {
+            let known = PARAMETERS.join("`, `");
+            let message = format!("unknown parameter `{name}`: parameters are `{known}`");
+            return Err(refused(message));
+        }
         let number: Option<Number> = value.parse().ok().filter(|_| name == "sample");
         let value = number.map_or_else(|| Value::String(value.into_owned()), Value::Number);
         fields.insert(name.into_owned(), value);
     }
-    if fields.insert("config".to_owned(), "".into()).is_some() {
-        return Err(refused("the config is the body".to_owned()));
-    }
+    // The config is the body.
+    fields.insert("config".to_owned(), "".into());
     let settings: ShadowSettings = serde_json::from_value(Value::Object(fields))
         .map_err(|error| refused(error.to_string()))?;
     if !(0.0..=1.0).contains(&settings.sample) {
         return Err(refused("`sample` must be from 0 to 1".to_owned()));
+    }
+    if settings.until.is_zero() {
+        return Err(refused("`until` must be longer than 0".to_owned()));
     }
     Ok(settings)
 }
@@ -99,11 +116,16 @@ mod tests {
             "sample=2",
             "sample=x",
             "until=5",
-            "config=a",
-            "other=1",
+            "until=0s",
+            "until=0ms",
             "hooks=run",
         ] {
             assert!(settings(wrong).is_err(), "{wrong}");
+        }
+        for unknown in ["config=a", "budget=1", "other=1"] {
+            let error = settings(unknown).unwrap_err();
+            let expected = "parameters are `sample`, `until`, `hooks`";
+            assert!(error.message().contains(expected), "{}", error.message());
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Trials of one action under the config in use.
 
-use axum::{Extension, Json, body::Bytes, extract::State};
+use axum::{Extension, Json, extract::State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::{
     openapi_errors::{AdminErrors, GoogleError},
-    request::json_body,
+    request::{ReceivedBody, json_body},
 };
 use crate::{
     auth::AdminPrincipal,
@@ -42,9 +42,9 @@ pub(super) async fn try_action(
     State(app): State<App>,
     Extension(trials): Extension<Trials>,
     principal: AdminPrincipal,
-    body: Bytes,
+    body: ReceivedBody,
 ) -> Result<Json<Value>, ApiError> {
-    let request: TrialRequest = json_body(&body)?;
+    let request: TrialRequest = json_body(body)?;
     let text = request.input.to_string();
     let trial = Trial {
         input: &text,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::{Grant, JwksOrigin, JwtSpec},
-    service_client::{client_builder, read_body},
+    service_client::{client_builder, read_body, root_cause},
 };
 
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -227,7 +227,6 @@ async fn fetch(client: &reqwest::Client, url: &Url) -> Result<CachedKeys, JwksEr
     CachedKeys::parse(std::str::from_utf8(&body).map_err(|_| JwksError::Malformed)?)
 }
 
-/// Converts an error without its URL, which may contain credentials.
 fn unreachable(error: reqwest::Error) -> JwksError {
-    JwksError::Unreachable(error.without_url().to_string())
+    JwksError::Unreachable(root_cause(error))
 }

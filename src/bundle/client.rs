@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::{
     config::BundleOrigin,
-    service_client::{client_builder, read_body},
+    service_client::{client_builder, read_body, root_cause},
 };
 
 /// Time for a request beside that for which the server may hold it.
@@ -41,7 +41,7 @@ pub(super) struct BundleResponse {
 #[derive(Debug, Error)]
 pub(super) enum FetchError {
     #[error("the server cannot be reached: {0}")]
-    Unreachable(#[source] reqwest::Error),
+    Unreachable(String),
     #[error("the server responded with {0}")]
     Status(StatusCode),
     #[error("the server redirects, which is not followed")]
@@ -57,7 +57,7 @@ impl BundleClient {
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(wait + REQUEST_TIMEOUT)
             .build()
-            .map_err(FetchError::Unreachable)?;
+            .map_err(unreachable)?;
         Ok(Self { client, wait })
     }
 
@@ -109,7 +109,6 @@ fn holds_requests(headers: &HeaderMap) -> bool {
         || text("content-type") == Some("application/vnd.openpolicyagent.bundles")
 }
 
-/// Removes the URL from an error.
 fn unreachable(error: reqwest::Error) -> FetchError {
-    FetchError::Unreachable(error.without_url())
+    FetchError::Unreachable(root_cause(error))
 }

@@ -95,7 +95,7 @@ fn rollout_source(file: &Path, config: &Config) -> Result<Option<ConfigSource>, 
 }
 
 /// Prints warnings about settings that are valid but probably not intended.
-pub(super) fn print_warnings(config: &Config) {
+fn print_warnings(config: &Config) {
     for warning in hook::warnings(config) {
         print_error(&format!("warning: {warning}"));
     }

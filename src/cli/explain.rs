@@ -152,10 +152,10 @@ impl ExplainPrinter<'_> {
             lines.extend(ran.map(|(code, detail)| format!("     {code}: {detail}")));
         }
         lines.extend(not_asked);
-        if self.execution == HookExecution::Executed {
+        if let Some(verdict) = record.verdict {
             lines.push(format!(
                 "  result: {}{}",
-                record.verdict.as_str(),
+                verdict.as_str(),
                 reason_suffix(record.reason.as_ref())
             ));
         }

@@ -70,7 +70,8 @@ impl<S: Send + Sync> FromRequest<S> for FormFields {
                     "unsupported media type; supported: `application/x-www-form-urlencoded`";
                 ApiError::new(ErrorReason::UnsupportedMediaType, message)
             }
-            other => ApiError::new(ErrorReason::BodyTooLarge, other.body_text()),
+            RawFormRejection::BytesRejection(rejection) => rejection.into(),
+            other => ApiError::new(ErrorReason::Internal, other.body_text()),
         })?;
         Ok(Self::parse(&form))
     }

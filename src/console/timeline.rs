@@ -173,7 +173,7 @@ fn event_step(number: usize, event: &TracedEvent) -> Markup {
         h3 {
             (event.event.as_str())
             @if let Some(subject) = &event.subject { " of " code { (subject) } }
-            " " (verdict_badge(event.verdict))
+            @if let Some(verdict) = event.verdict { " " (verdict_badge(verdict)) }
         }
         @if let Some(reason) = &event.reason { p { "Reason: " q { (reason.display()) } } }
         p.muted {

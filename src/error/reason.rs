@@ -59,7 +59,7 @@ error_reasons! {
     BadDocument: BAD_REQUEST, "INVALID_ARGUMENT", "BAD_DOCUMENT";
     /// A value is given twice, so that two parsers could read it differently.
     Ambiguous: BAD_REQUEST, "INVALID_ARGUMENT", "AMBIGUOUS";
-    /// A query parameter that is not forwarded, or has an invalid value.
+    /// A query parameter that is unknown or not forwarded, or has an invalid value.
     BadQuery: BAD_REQUEST, "INVALID_ARGUMENT", "BAD_QUERY";
     /// Request line or headers that two parsers could read differently.
     InvalidHeaders: BAD_REQUEST, "INVALID_ARGUMENT", "INVALID_HEADERS";
@@ -71,7 +71,7 @@ error_reasons! {
     BadSession: BAD_REQUEST, "INVALID_ARGUMENT", "BAD_SESSION";
     /// Not a valid event.
     BadEvent: BAD_REQUEST, "INVALID_ARGUMENT", "BAD_EVENT";
-    /// A config that cannot be applied.
+    /// A config or revision that cannot be applied.
     BadConfig: BAD_REQUEST, "FAILED_PRECONDITION", "BAD_CONFIG";
     /// The path is not served.
     UnknownPath: FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_PATH";

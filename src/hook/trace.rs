@@ -45,8 +45,9 @@ pub struct EventTrace {
     pub sequential: bool,
     /// Policies, then hooks, in order.
     pub hooks: Vec<HookTrace>,
-    /// Verdict on the event.
-    pub verdict: Action,
+    /// Verdict on the event; `None` in a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Action>,
     /// Reason of a verdict that denies, stops or asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -148,7 +149,7 @@ impl Sink for Arc<Tracer> {
                     event: *event,
                     sequential: plan.sequential,
                     hooks: hooks.collect(),
-                    verdict: Action::Proceed,
+                    verdict: None,
                     reason: None,
                 };
                 let mut state = self.state.lock();
@@ -232,7 +233,7 @@ impl TraceState {
             event,
             sequential: plan.is_some_and(|plan| plan.sequential),
             hooks: hooks.collect(),
-            verdict,
+            verdict: Some(verdict),
             reason,
         });
     }

@@ -66,17 +66,18 @@ fn expects(expected: &Expected, expectation: Expectation) -> bool {
 }
 
 fn to_proof_case(case: TestCase) -> ProofCase {
+    let action = case.action;
     let mut converted = ProofCase {
         name: Some(case.name),
         span: case.span,
+        // Callers authenticate by their names in test cases.
+        caller: auth::presented_key(action.headers(), action.query()),
+        headers: texts(action.headers()).collect(),
         ..ProofCase::default()
     };
-    match case.action {
-        AgentAction::Report(event) => converted.event = Some(event),
+    match action {
+        AgentAction::Report(report) => converted.event = Some(report.event),
         AgentAction::Call(call) => {
-            // Callers authenticate by their names in test cases.
-            converted.caller = auth::presented_key(&call.headers, call.query());
-            converted.headers = texts(&call.headers).collect();
             converted.path = Some(call.path);
             converted.request = Some(call.body);
             converted.answer = call.answer;

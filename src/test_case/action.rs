@@ -11,10 +11,19 @@ use super::case_api::model_path;
 /// Action of an agent in a test case or trial.
 #[derive(Debug, Clone)]
 pub enum AgentAction {
-    /// Reports an event: the input of a hook.
-    Report(Map<String, Value>),
+    /// A report of an event.
+    Report(SimulatedReport),
     /// A request that calls a model.
     Call(Box<SimulatedCall>),
+}
+
+/// A report of an event in a trial.
+#[derive(Debug, Clone)]
+pub struct SimulatedReport {
+    /// The event: the input of a hook.
+    pub event: Map<String, Value>,
+    /// Headers in addition to `content-type`.
+    pub headers: HeaderMap,
 }
 
 /// A model call of a trial.
@@ -45,9 +54,13 @@ impl AgentAction {
     pub fn from_json(text: &str, model: &str) -> Result<Self, serde_json::Error> {
         let fields: Map<String, Value> = serde_json::from_str(text)?;
         if fields.contains_key("hook_event_name") {
-            return Ok(Self::Report(fields));
+            return Ok(Self::Report(SimulatedReport {
+                event: fields,
+                headers: HeaderMap::new(),
+            }));
         }
-        let mut request = if fields.contains_key("body") {
+        let mut names = ["path", "headers", "body", "answer", "then"].iter();
+        let mut request = if names.any(|name| fields.contains_key(*name)) {
             fields
         } else {
             Map::from_iter([("body".to_owned(), fields.into())])
@@ -60,16 +73,25 @@ impl AgentAction {
         }
         Ok(Self::Call(Box::new(call)))
     }
-}
 
-impl SimulatedCall {
-    /// Returns the query of the request; empty if absent.
+    /// Returns the headers in addition to `content-type`.
+    pub fn headers(&self) -> &HeaderMap {
+        match self {
+            Self::Report(report) => &report.headers,
+            Self::Call(call) => &call.headers,
+        }
+    }
+
+    /// Returns the query of the request of a model call; empty if absent.
     pub fn query(&self) -> &str {
-        self.path.split_once('?').map_or("", |(_, query)| query)
+        match self {
+            Self::Report(_) => "",
+            Self::Call(call) => call.path.split_once('?').map_or("", |(_, query)| query),
+        }
     }
 }
 
-/// Parses the headers of a model call. The error is the name of an invalid one.
+/// Parses the headers of a request. The error is the name of an invalid one.
 pub(super) fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
     let header = |(name, value): (_, &String)| {
         let name: &String = name;
@@ -84,4 +106,30 @@ fn header_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderMap, D
     let headers = BTreeMap::deserialize(deserializer)?;
     parse_headers(&headers)
         .map_err(|name| D::Error::custom(format!("`{name}` cannot be sent as a header")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_with_a_path_needs_a_body() {
+        let misspelt = r#"{"path":"/v1beta/models/m:countTokens","bdy":{"contents":[]}}"#;
+
+        let error = AgentAction::from_json(misspelt, "m")
+            .unwrap_err()
+            .to_string();
+
+        assert!(
+            error.contains("`bdy`") && error.contains("`body`"),
+            "{error}"
+        );
+        for incomplete in [r#"{"headers":{}}"#, r#"{"answer":{}}"#, r#"{"then":{}}"#] {
+            assert!(
+                AgentAction::from_json(incomplete, "m").is_err(),
+                "{incomplete}"
+            );
+        }
+        assert!(AgentAction::from_json(r#"{"contents":[]}"#, "m").is_ok());
+    }
 }

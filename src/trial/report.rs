@@ -54,7 +54,7 @@ pub struct RecordedRequest {
 
 /// Returns the strictest verdict of all events, or an error outside of hooks.
 pub(super) fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, Option<String>) {
-    let strictest = events.iter().map(|event| event.verdict).max();
+    let strictest = events.iter().filter_map(|event| event.verdict).max();
     let strictest = strictest.unwrap_or(Action::Proceed);
     let error = answer.pointer("/error/message").and_then(Value::as_str);
     if let Some(message) = error
@@ -62,7 +62,7 @@ pub(super) fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, O
     {
         return (ERROR, Some(message.to_owned()));
     }
-    let first = events.iter().find(|event| event.verdict == strictest);
+    let first = events.iter().find(|event| event.verdict == Some(strictest));
     let reason = first.and_then(|event| event.reason.clone());
     (strictest.as_str(), reason)
 }

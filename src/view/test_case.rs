@@ -53,7 +53,7 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
 /// Returns the verdict that a trial of the call has: the strictest of its events, and `deny` if
 /// a policy removed a call of a tool.
 fn verdict(call: &CallRecord) -> Action {
-    let verdicts = call.events().iter().map(|event| event.verdict);
+    let verdicts = call.events().iter().filter_map(|event| event.verdict);
     let rules = call.events().iter().flat_map(|event| &event.rules);
     let runs = rules.filter_map(TracedRun::asked);
     let removals = runs.filter(|run| run.would.is_none() && run.refused_calls > 0);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::harness::{TestGateway, Upstream, hook, prompt};
+use crate::harness::{Browser, TestGateway, Upstream, hook, prompt};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -121,6 +121,42 @@ async fn metrics_hooks_and_coverage_require_the_token() {
     for path in ["/healthz", "/readyz"] {
         assert_eq!(gate.operator().get(path).await.status, 200);
     }
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_large_are_refused_with_413() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+    let large = "a".repeat(3 * 1024 * 1024);
+
+    for path in ["/config/promote", "/sessions/s1/watch", "/try", "/shadow"] {
+        let refused = gate.operator().post(path, large.clone()).await;
+
+        assert_eq!(refused.status, 413, "{path}: {}", refused.text());
+        let error = &refused.json()["error"];
+        assert_eq!(error["details"][0]["reason"], "BODY_TOO_LARGE", "{path}");
+        assert_eq!(error["message"], "body larger than 2 MiB", "{path}");
+    }
+    let browser = Browser::at(&gate);
+    let page = browser.post("/console/try", &[("input", &large)]).await;
+    assert_eq!(page.status, 413);
+    assert!(
+        page.html.contains("body larger than 2 MiB"),
+        "{}",
+        page.html
+    );
+}
+
+#[tokio::test]
+async fn a_posted_config_that_is_no_text_is_refused() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+
+    let refused = gate.operator().post("/shadow", vec![0xff]).await;
+
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let error = &refused.json()["error"];
+    assert_eq!(error["details"][0]["reason"], "BAD_CONFIG", "{error}");
 }
 
 /// Waits until the metrics have this line, and returns them. An exchange is counted after its

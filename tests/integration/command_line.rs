@@ -190,6 +190,23 @@ fn failures_name_their_file_and_the_address_of_the_gateway() {
 }
 
 #[test]
+fn hooks_that_a_shadow_cannot_ask_are_refused_before_a_request() {
+    let shadow = ["shadow", "--config", "next.yaml", "--duration", "1m"];
+    let (code, _, stderr) = run_with_input(&[&shadow[..], &["--hooks", "run"]].concat(), "");
+
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("policies, recorded"), "{stderr}");
+}
+
+#[test]
+fn an_empty_copy_of_a_log_is_reported_as_empty() {
+    let (code, _, stderr) = run_with_input(&["audit", "verify", "--stdin"], "");
+
+    let expected = "hookgate: the copy is empty: there is no line to verify\n";
+    assert_eq!((code, stderr.as_str()), (1, expected));
+}
+
+#[test]
 fn a_key_file_of_forward_without_a_key_is_named() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("empty.key");

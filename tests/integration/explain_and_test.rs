@@ -70,6 +70,8 @@ cases:
   - {{ name: condition, headers: {{ x-hookgate-key: \"jwt:alice\" }}, {request}, expect: {{ verdict: deny }} }}
   - {{ name: other caller, headers: {{ x-goog-api-key: \"jwt:bob\" }}, {request}, expect: {{ verdict: proceed }} }}
   - {{ name: model, path: \"/v1beta/models/m:generateContent\", headers: {{ x-hookgate-key: \"jwt:bob\" }}, {request}, expect: {{ verdict: deny }} }}
+  - {{ name: event, headers: {{ x-hookgate-key: \"jwt:alice\" }}, event: {{ hook_event_name: BeforeAgent, prompt: aurora }}, expect: {{ verdict: deny }} }}
+  - {{ name: event of another caller, headers: {{ x-hookgate-key: \"jwt:bob\" }}, event: {{ hook_event_name: BeforeAgent, prompt: aurora }}, expect: {{ verdict: proceed }} }}
   - {{ name: no caller, path: \"/v1beta/models/m:generateContent\", {request}, expect: {{ verdict: proceed }} }}
 "
     );

@@ -42,7 +42,7 @@ pub(in crate::cli) struct ShadowArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = parse_share)]
     sample: f64,
     /// `policies`, or `recorded`: events of hooks without a live output are unknown
-    #[arg(long, value_name = "HOOKS", default_value = "policies")]
+    #[arg(long, value_name = "HOOKS", default_value = "policies", value_parser = ["policies", "recorded"])]
     hooks: String,
     /// Form of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]

@@ -32,6 +32,10 @@ pub(super) fn verify_files(path: &Path, contains: Option<&str>) -> Result<(), Fa
 /// Verifies a copy of a log, and prints what is wrong with it.
 pub(super) fn verify_stdin() -> Result<(), Failure> {
     let copy = chained_log::verify_copy(io::stdin().lock()).map_err(Failure::of)?;
+    if copy.lines == 0 && copy.problem_count == 0 {
+        let message = "the copy is empty: there is no line to verify";
+        return Err(Failure::Failed(message.to_owned()));
+    }
     let mut text = format!(
         "{} lines from {} to {}, the last hash is {}; {} lines are repeated",
         copy.lines, copy.first_seq, copy.last_seq, copy.last_hash, copy.repeated

@@ -17,13 +17,12 @@ use super::files::{read_bundle, write_bundle};
 use crate::{
     bundle::{BundleCheckError, check_guards, load_layers, run_tests},
     cli::{
-        check::print_warnings,
         failure::Failure,
-        output::print,
+        output::{print, print_error},
         runtime::{block_on, until_signal},
     },
     config::{BUNDLE_CONFIG, CommandHooks, Config, ConfigError, PolicyLayer, Problem},
-    server,
+    hook, server,
 };
 
 /// Variable with the time of reproducible builds, in seconds since 1970.
@@ -40,7 +39,7 @@ pub(super) struct BuildArgs {
     /// Path of the bundle
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Name of the revision. Default: digits of a SHA-256 over the files
+    /// Name of the revision. Default: digits of a SHA-256 over the manifest
     #[arg(long, value_name = "NAME")]
     revision: Option<Revision>,
     /// Time of the revision. Default: that of `SOURCE_DATE_EPOCH`, or now
@@ -62,15 +61,27 @@ pub(super) struct BuildArgs {
 
 impl BuildArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
+        let org = self.org.as_deref().map(OrgBundle::extract).transpose()?;
+        let built = self.build(org.as_ref());
+        built.map_err(|failure| match &org {
+            Some(org) => org.named_failure(failure),
+            None => failure,
+        })
+    }
+
+    fn build(&self, org: Option<&OrgBundle<'_>>) -> Result<(), Failure> {
         let files = read_directory(&self.directory).map_err(Failure::of)?;
         if !files.contains_key(BUNDLE_CONFIG) {
             let folder = self.directory.display();
             let message = format!("`{folder}` has no `{BUNDLE_CONFIG}`");
             return Err(Failure::Failed(message));
         }
-        let config = load_layers(self.layers()?)?;
+        let config = load_layers(self.layers(org))?;
         check_files(&config, &self.directory, &files)?;
-        print_warnings(&config);
+        for warning in hook::warnings(&config) {
+            let warning = format!("warning: {warning}");
+            print_error(&org.map_or_else(|| warning.clone(), |org| org.named(&warning)));
+        }
         let cases = block_on(until_signal(async {
             check_guards(config.clone()).await.map_err(refused)?;
             let run = run_tests(&config, server::handle_agent_request);
@@ -89,27 +100,15 @@ impl BuildArgs {
 
     /// Returns the bundles whose policies are checked together: the organisation's, if there is
     /// one, and the folder.
-    fn layers(&self) -> Result<Vec<PolicyLayer>, Failure> {
-        let mut layers = Vec::new();
-        if let Some(path) = &self.org {
-            let bundle = read_bundle(path)?;
-            let name = format!("hookgate-bundle-{}", std::process::id());
-            let extracted = ExtractedBundle::new(bundle, env::temp_dir().join(name));
-            let extracted = Arc::new(extracted.map_err(Failure::of)?);
-            layers.push(PolicyLayer::of_bundle(
-                "org".to_owned(),
-                extracted,
-                CommandHooks::Allowed,
-            ));
-        }
-        layers.push(PolicyLayer {
+    fn layers(&self, org: Option<&OrgBundle<'_>>) -> Vec<PolicyLayer> {
+        let own = PolicyLayer {
             name: "bundle".to_owned(),
             directory: self.directory.clone(),
             digest: String::new(),
             bundle: None,
             commands: CommandHooks::Allowed,
-        });
-        Ok(layers)
+        };
+        org.map(OrgBundle::layer).into_iter().chain([own]).collect()
     }
 
     fn manifest(&self, files: &BTreeMap<String, BundleFile>) -> Result<Manifest, Failure> {
@@ -119,7 +118,7 @@ impl BuildArgs {
             Some(created) => created,
             None => default_time()?,
         };
-        let requires = self.requires.map_or_else(this_version, Ok)?;
+        let requires = self.requires.clone().map_or_else(this_version, Ok)?;
         let mut manifest = Manifest {
             revision: "none".parse().map_err(Failure::Failed)?,
             created,
@@ -138,6 +137,46 @@ impl BuildArgs {
             digest.parse().map_err(Failure::Failed)?
         };
         Ok(manifest)
+    }
+}
+
+/// The organisation's bundle in a temporary folder. Messages name its files by its path.
+struct OrgBundle<'a> {
+    path: &'a Path,
+    extracted: Arc<ExtractedBundle>,
+}
+
+impl<'a> OrgBundle<'a> {
+    fn extract(path: &'a Path) -> Result<Self, Failure> {
+        let bundle = read_bundle(path)?;
+        let name = format!("hookgate-bundle-{}", std::process::id());
+        let extracted = ExtractedBundle::new(bundle, env::temp_dir().join(name));
+        let extracted = Arc::new(extracted.map_err(Failure::of)?);
+        Ok(Self { path, extracted })
+    }
+
+    fn layer(&self) -> PolicyLayer {
+        let extracted = Arc::clone(&self.extracted);
+        PolicyLayer::of_bundle("org".to_owned(), extracted, CommandHooks::Allowed)
+    }
+
+    /// Replaces the temporary folder in a message.
+    fn named(&self, message: &str) -> String {
+        let folder = self.extracted.directory().display().to_string();
+        message.replace(&folder, &self.path.display().to_string())
+    }
+
+    fn named_failure(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Failed(message) => Failure::Failed(self.named(&message)),
+            Failure::BadConfig(error) => {
+                let problems = error.problems.iter();
+                let named = problems.map(|problem| self.named(&problem.to_string()));
+                let problems: Vec<_> = named.map(Problem::without_span).collect();
+                Failure::BadConfig(problems.into())
+            }
+            Failure::Interrupted(signal) => Failure::Interrupted(signal),
+        }
     }
 }
 

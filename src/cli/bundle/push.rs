@@ -8,7 +8,7 @@ use url::Url;
 use super::files::read_bundle;
 use crate::{
     cli::{failure::Failure, output::print, runtime::block_on, service_url::ServiceUrlParser},
-    service_client::client_builder,
+    service_client::{client_builder, root_cause},
 };
 
 /// Variable with the token, if no file has it.
@@ -40,6 +40,7 @@ impl PushArgs {
         };
         let client = client_builder().timeout(PUSH_TIMEOUT).build();
         let client = client.map_err(Failure::of)?;
+        let server = self.url.origin().ascii_serialization();
         let mut request = client
             .put(self.url)
             .header("content-type", "application/gzip")
@@ -49,7 +50,10 @@ impl PushArgs {
         }
         block_on(async {
             let response = request.send().await;
-            let response = response.map_err(|error| Failure::of(error.without_url()))?;
+            let response = response.map_err(|error| {
+                let cause = root_cause(error);
+                Failure::Failed(format!("the server at {server} cannot be reached: {cause}"))
+            })?;
             let status = response.status();
             if status.is_success() {
                 return Ok(());

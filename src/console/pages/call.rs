@@ -24,6 +24,10 @@ use crate::{
 /// Reason in the decision log for a view of content.
 const REASON: &str = "page of the call";
 
+/// Note on a reported event.
+pub(super) const NO_CONTENT_OF_EVENTS: &str =
+    "The content of reported events is not kept, only that of model calls.";
+
 /// Parameters of the page that are no conditions.
 const PAGE_PARAMETERS: [&str; 1] = ["content"];
 
@@ -167,7 +171,9 @@ fn charts(call: &CallRecord) -> Markup {
 fn content_link(found: &CallView, principal: &AdminPrincipal, query: &str) -> Markup {
     let shown = with_parameter(query, "content=1");
     html! {
-        @if !found.has_content {
+        @if found.call.kind == RecordKind::Event {
+            p { (NO_CONTENT_OF_EVENTS) }
+        } @else if !found.has_content {
             p { "Not kept. " code { "trace.content" } " of the config keeps the content of denied, edited "
                 "or sampled calls." }
         } @else if principal.has(AdminRole::Investigator) {

@@ -11,10 +11,10 @@ use crate::{
         call_row::{LIST as CALLS, verdict_badge},
         format::{calls_with, config_line, item_address},
         page::Page,
-        pages::call::unknown_call,
+        pages::call::{NO_CONTENT_OF_EVENTS, unknown_call},
     },
     error::ApiError,
-    observe::trace::DenialGroup,
+    observe::trace::{DenialGroup, RecordKind},
     state::App,
     view::{
         content::{view_content, visible_denials},
@@ -66,6 +66,10 @@ pub(in crate::console) async fn test_of_call(
         p { a data-up href=(item_address(CALLS, &id, "")) { "The call" } }
         @match yaml {
             Some(yaml) => (test_file(&yaml, &RuleSource::of(&app.snapshot().config))),
+            None if call.kind == RecordKind::Event => p {
+                (NO_CONTENT_OF_EVENTS) " The page " a href=(ADDRESS) { "Denials" }
+                " makes a test with the name of the denied tool."
+            },
             None => {
                 p { "The content of this call is not kept, so there is nothing to make a test of. "
                     code { "trace.content" } " of the config keeps the content of denied, edited or sampled calls." }
@@ -171,7 +175,7 @@ fn test_of_group(test: &Test<'_>, source: &RuleSource) -> Markup {
                 (test_file(&case.yaml, source))
             },
             Test::Nothing => p.hint {
-                "A test can be made of this if " code { "trace.content.denied_or_edited" } " keeps the content."
+                "A test can be made of this in a model call if " code { "trace.content.denied_or_edited" } " keeps its content."
             },
         }
     }
@@ -185,12 +189,12 @@ fn without_arguments(case: &NamedCase) -> Markup {
             Some(false) => p.problem {
                 "This test does not pass as it is: the policy decides by the arguments of the tool, which are not "
                 "kept. Add them to " code { "tool_input" } ", or let " code { "trace.content.denied_or_edited" }
-                " keep the content of the next denial."
+                " keep the content of the next denial in a model call."
             },
             None => p.problem {
                 "This test passes only if the hook decides by the tool's name: its arguments are not kept. Else add "
                 "them to " code { "tool_input" } ", or let " code { "trace.content.denied_or_edited" }
-                " keep the content of the next denial."
+                " keep the content of the next denial in a model call."
             },
         }
     }

@@ -176,7 +176,7 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
         @if let Some(version) = trial.version { p { "Under the config " code { (version) } "." } }
         @if let Some(reason) = &report.reason { p { "Reason: " q { (reason) } } }
         @if report.events.is_empty() { p { "No policy and no hook runs on this." } }
-        @for (number, event) in (1..).zip(&report.events) { (event_result(number, event, mode)) }
+        @for (number, event) in (1..).zip(&report.events) { (event_result(number, event)) }
         @if mode == TrialMode::Run {
             (upstream(action, report))
             h3 { "The agent receives status " (report.status) }
@@ -190,12 +190,12 @@ fn result(action: &AgentAction, report: &TrialReport, trial: Trial<'_>) -> Marku
     }
 }
 
-fn event_result(number: usize, event: &EventTrace, mode: TrialMode) -> Markup {
+fn event_result(number: usize, event: &EventTrace) -> Markup {
     let rows = html! { @for hook in &event.hooks { (hook_row(hook)) } };
     let caption = format!("Policies and hooks of event {number}, in order");
     html! {
         h3 { (event.event.as_str()) " "
-            @if mode == TrialMode::Run { (verdict_badge(event.verdict)) }
+            @if let Some(verdict) = event.verdict { (verdict_badge(verdict)) }
         }
         @if let Some(reason) = &event.reason { p { "Reason: " q { (reason) } } }
         (table(&caption, &["Policy or hook", "Status", "Would", "Time", "Output"], &rows))

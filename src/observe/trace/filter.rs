@@ -262,7 +262,7 @@ impl TraceFilter {
     }
 
     fn holds(&self, key: FilterKey, value: &str, record: &CallRecord) -> bool {
-        let mut events = record.events().iter();
+        let events = record.events().iter();
         match key {
             FilterKey::Caller => Self::names_caller(value, &record.caller, &record.caller_key),
             FilterKey::Session => *record.session == *value,
@@ -272,7 +272,9 @@ impl TraceFilter {
             FilterKey::Verdict => {
                 record.action.as_str() == value
                     || value == Action::Deny.as_str() && record.has_denied_tools()
-                    || events.any(|event| event.verdict.as_str() == value)
+                    || events
+                        .filter_map(|event| event.verdict)
+                        .any(|verdict| verdict.as_str() == value)
             }
             FilterKey::Since => record.started_ms >= self.since_ms,
             FilterKey::Rule => any_run(events, |run, _| is_name(run.name(), value)),

@@ -252,6 +252,20 @@ fn push_sends_a_token_and_fails_on_an_error_status() {
     assert_eq!(err, "hookgate: the server responded with 403 Forbidden\n");
 }
 
+#[test]
+fn a_push_that_fails_names_the_server_and_the_cause() {
+    let folder = folder();
+    assert_eq!(build(folder.path(), &[]).0, 0);
+
+    let url = "http://127.0.0.1:1/x?key=secret";
+    let (code, _, err) = try_bundle(folder.path(), &["push", "prod.tar.gz", url]);
+
+    assert_eq!(code, 1);
+    let expected = "hookgate: the server at http://127.0.0.1:1 cannot be reached: \
+        Connection refused (os error 111)\n";
+    assert_eq!(err, expected);
+}
+
 /// Server that responds to one request and returns its head and body.
 struct OneRequest {
     url: String,
@@ -344,6 +358,14 @@ fn a_team_bundle_that_weakens_the_organisation_bundle_is_refused() {
     for (config, expected) in WEAKENING_SETTINGS {
         let err = error_for(config);
         assert!(err.contains(expected), "{config}: {err}");
+        if config.contains("name: models") {
+            assert!(
+                err.contains("it is at org.tar.gz/hookgate.yaml:9:5"),
+                "{err}"
+            );
+        }
+        let temporary = std::env::temp_dir().join("hookgate-bundle-");
+        assert!(!err.contains(temporary.to_str().unwrap()), "{err}");
     }
     write_policies(&at("policies"), "team", "pear");
     let (code, out, err) = build(folder.path(), &["--org", "org.tar.gz"]);

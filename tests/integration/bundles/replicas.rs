@@ -220,7 +220,9 @@ async fn without_the_server_replicas_keep_the_last_bundle_over_restarts() {
     });
     let (started, mut calls) = (Instant::now(), 0);
     for restarts in 0..3 {
-        let error = replica.wait_for_error("the server cannot be reached").await;
+        let error = replica
+            .wait_for_error("the server cannot be reached: Connection refused")
+            .await;
         assert!(!error.contains("http"), "no URL in errors: {error}");
         let ready = replica.operator.get("/readyz").await;
         assert_eq!(ready.status, 200);

@@ -235,6 +235,30 @@ async fn a_call_that_an_open_circuit_refuses_is_not_shown_as_sent() {
 }
 
 #[tokio::test]
+async fn a_reported_event_is_said_to_have_no_content() {
+    let upstream = Upstream::mock().await;
+    let config = format!("{KEEP_DENIED}policies: [{{ policy: tool_guard, deny: [shell] }}]\n");
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let event = json!({ "hook_event_name": "BeforeTool", "session_id": "s-1",
+        "tool_name": "shell", "tool_input": {} });
+    gateway.agent().report(&event, "").await;
+    let listed = calls(&gateway, "", 1).await["calls"][0].clone();
+    let id = listed["id"].as_str().unwrap();
+    let browser = Browser::at(&gateway);
+
+    for path in ["", "/test"] {
+        let page = browser
+            .get(&format!("/console/calls/{id}{path}"))
+            .await
+            .html;
+
+        let expected = "The content of reported events is not kept";
+        assert!(page.contains(expected), "{path}: {page}");
+        assert!(!page.contains("trace.content"), "{path}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn a_test_is_offered_only_for_calls_whose_content_is_kept() {
     let upstream = Upstream::mock().await;
     let config = format!("{KEEP_DENIED}policies: [{{ policy: prompt_guard, deny: [apple] }}]\n");

@@ -116,6 +116,8 @@ async fn a_plan_has_no_verdict_unless_the_request_is_an_error() {
     );
     assert_eq!(plan.json()["verdict"], json!(null), "{}", plan.text());
     assert_eq!(plan.json()["events"][0]["event"], "BeforeModel");
+    assert!(!plan.text().contains("\"verdict\""), "{}", plan.text());
+    assert!(!page.contains("proceed"), "{page}");
     assert_eq!(error.json()["verdict"], "error", "{}", error.text());
 }
 

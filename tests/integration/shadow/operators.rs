@@ -32,6 +32,7 @@ async fn an_invalid_config_or_parameter_is_rejected_and_keeps_the_shadow() {
         ("?sample=2", good.as_str()),
         ("?hooks=run", good.as_str()),
         ("?until=never", good.as_str()),
+        ("?until=0s", good.as_str()),
     ] {
         let path = format!("/shadow{query}");
         let refused = gateway.operator.post(&path, body.to_owned()).await;

@@ -190,7 +190,7 @@ impl CallRecord {
 
     /// Returns the strictest verdict on an event or on a call of a tool.
     pub fn strictest_verdict(&self) -> Option<Action> {
-        let verdicts = self.events().iter().map(|event| event.verdict);
+        let verdicts = self.events().iter().filter_map(|event| event.verdict);
         verdicts
             .chain(self.has_denied_tools().then_some(Action::Deny))
             .max()

@@ -36,8 +36,9 @@ pub struct TracedEvent {
     /// Policies, then hooks, then those that were not asked.
     #[schema(value_type = Vec<RunReport<'_>>)]
     pub rules: Vec<TracedRun>,
-    /// Verdict on the event.
-    pub verdict: Action,
+    /// Verdict on the event; absent in a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Action>,
     /// Reason of a verdict that denies, stops or asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonText>,

@@ -212,7 +212,7 @@ impl CallTrace {
 impl CallDetail {
     /// Returns the strictest verdict of its events, as the action on a reported event.
     pub(crate) fn action(&self) -> ExchangeAction {
-        let verdicts = self.events.iter().map(|event| event.verdict);
+        let verdicts = self.events.iter().filter_map(|event| event.verdict);
         match verdicts.max().unwrap_or(Action::Proceed) {
             Action::Proceed | Action::Ask => ExchangeAction::Pass,
             Action::Respond => ExchangeAction::Respond,

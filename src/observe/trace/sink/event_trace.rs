@@ -52,7 +52,7 @@ impl TraceSink {
             round: self.round_of(decision.event),
             sequential: decision.plan.is_some_and(|plan| plan.sequential),
             rules: rules.collect(),
-            verdict: decision.verdict,
+            verdict: Some(decision.verdict),
             reason: decision
                 .reason()
                 .map(|reason| self.event_reason(decision, &reason)),
@@ -98,7 +98,7 @@ impl TraceSink {
             round: self.round_of(*event),
             sequential: plan.sequential,
             rules: asked_runs.chain(skipped).collect(),
-            verdict: Action::Proceed,
+            verdict: (!is_skipped).then_some(Action::Proceed),
             reason: None,
             chunks: None,
         };

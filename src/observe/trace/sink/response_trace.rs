@@ -142,10 +142,11 @@ impl TraceSink {
             call.add_chunk_run(rule, run);
         }
         if let Some(event) = call.chunk_event() {
-            if decision.verdict > event.verdict || event.reason.is_none() {
+            let verdict = Some(decision.verdict);
+            if verdict > event.verdict || event.reason.is_none() {
                 event.reason = reason;
             }
-            event.verdict = event.verdict.max(decision.verdict);
+            event.verdict = event.verdict.max(verdict);
             event.ended_us = exchange.micros_now();
         }
     }
