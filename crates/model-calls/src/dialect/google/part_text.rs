@@ -37,7 +37,7 @@ pub const NAME_FIELDS: &[&str] = &[
 ];
 
 /// Fields of a block by which calls and results of the model API's own tools refer to each other.
-const BLOCK_IDS: &[&str] = &["id", "tool_use_id"];
+const BLOCK_IDS: &[&str] = &["approval_request_id", "id", "tool_use_id"];
 
 /// Fields of a block whose strings are no text of a user.
 const BLOCK_ENUMERATIONS: &[&str] = &["type", "media_type", "cache_control", "file_id"];
