@@ -842,3 +842,31 @@ fn tokens_to_embed_are_refused() {
         assert!(open_texts(&body).is_err(), "{input}");
     }
 }
+
+#[test]
+fn only_a_moderation_may_name_no_model() {
+    let open = |path: &str, model: Value| {
+        let body = json!({ "model": model, "input": "a" });
+        let body = parse(body.to_string().into()).unwrap();
+        let dialect = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
+        let mut call = call_to(path);
+        let opened = dialect.open_request(&mut call, body)?;
+        dialect.close_request(&call, opened.original.as_ref(), &opened.form)
+    };
+    let closed = open("/v1/moderations", Value::Null).unwrap();
+    assert_eq!(closed, r#"{"model":null,"input":"a"}"#);
+    assert!(open("/v1/moderations", json!("")).is_err());
+    for path in ["/v1/embeddings", "/v1/responses"] {
+        assert!(open(path, Value::Null).is_err(), "{path}");
+    }
+}
+
+#[test]
+fn an_error_about_texts_names_their_field() {
+    for field in ["prompt", "input"] {
+        let body = json!({ "model": "m", field: [1, 2] });
+        let body = parse(body.to_string().into()).unwrap();
+        let error = open_texts(&body).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{field}`")), "{error}");
+    }
+}
