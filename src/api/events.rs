@@ -14,7 +14,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, StatusCode, request::Parts};
+use http::{HeaderMap, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde_json::{Map, Value, json};
@@ -91,7 +91,7 @@ pub(super) async fn report_event(
         audit.ensure_writable()?;
     }
     reserve_memory_for(&body, &head, &snapshot)?;
-    let body = read_body(body, &snapshot).await?;
+    let body = read_body(body, &head.headers, &snapshot).await?;
     let mut fields = parse_fields(&body)?;
     apply_session_prefix(head.uri.path(), &mut fields)?;
     let name = event_name(&fields)?;
@@ -275,16 +275,26 @@ fn reserve_memory_for(body: &Body, head: &Parts, snapshot: &Snapshot) -> Result<
     reserve_memory(head, reserved, limits.memory)
 }
 
-async fn read_body(body: Body, snapshot: &Snapshot) -> Result<Bytes, ApiError> {
+async fn read_body(
+    body: Body,
+    headers: &HeaderMap,
+    snapshot: &Snapshot,
+) -> Result<Bytes, ApiError> {
     let limit = snapshot.config.limits.event;
+    let too_large = || {
+        let message = format!("event larger than {limit} bytes");
+        ApiError::new(ErrorReason::BodyTooLarge, message)
+    };
+    // The agent waits until it is invited to send the body.
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit && headers.contains_key(header::EXPECT) {
+        return Err(too_large());
+    }
     let body = Limited::new(body, limit).collect();
     let body = tokio::time::timeout(snapshot.config.timeouts.body, body).await;
     match body {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("event larger than {limit} bytes");
-            Err(ApiError::new(ErrorReason::BodyTooLarge, message))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(ApiError::broken_body(&*error)),
         Err(_elapsed) => Err(ApiError::body_timeout()),
     }

@@ -287,6 +287,23 @@ async fn expect_100_continue_is_granted_only_to_an_accepted_request() {
 }
 
 #[tokio::test]
+async fn a_body_announced_as_too_large_is_not_invited() {
+    let upstream = Upstream::mock().await;
+    for hooks in ["", MASKING_CONFIG] {
+        let config = format!("limits: {{ body: 1KiB, event: 1KiB }}\n{hooks}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        for path in [PATHS[0], "/hookgate/v1/events"] {
+            let lines = "expect: 100-continue\r\ncontent-length: 999999999999\r\n";
+
+            let refused = Raw::send(gateway.agents, request(path, lines, "").as_bytes()).await;
+
+            assert_eq!(refused.status, 413, "{path}: {refused:?}");
+        }
+    }
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
 async fn a_request_sent_byte_by_byte_is_one_request() {
     let (upstream, gateway) = start_gateway().await;
     let length = format!("connection: close\r\ncontent-length: {}\r\n", BODY.len());
