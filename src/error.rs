@@ -31,6 +31,8 @@ pub struct ApiError {
     /// Cause for the log, not for the sender.
     cause: Option<Arc<str>>,
     retry_after: Option<Duration>,
+    /// HTTP methods of the path, for the header `Allow`.
+    allowed_methods: Option<Arc<str>>,
 }
 
 /// The body is received more slowly than allowed. Used as the error of the body.
@@ -53,6 +55,7 @@ impl ApiError {
             status: None,
             cause: None,
             retry_after: (reason == ErrorReason::Overloaded).then_some(OVERLOADED_RETRY_AFTER),
+            allowed_methods: None,
         }
     }
 
@@ -182,7 +185,7 @@ impl ApiError {
         })
     }
 
-    /// Inserts the headers about retries, authentication and the connection.
+    /// Inserts the headers about retries, methods, authentication and the connection.
     fn insert_headers(&self, headers: &mut HeaderMap, dialect: &dyn Dialect) {
         if let Some(seconds) = self.retry_seconds() {
             headers.insert(header::RETRY_AFTER, seconds.into());
@@ -191,6 +194,11 @@ impl ApiError {
             // Clients of these APIs retry some statuses unless they read this.
             let never = HeaderValue::from_static("false");
             headers.insert(HeaderName::from_static("x-should-retry"), never);
+        }
+        // RFC 9110, section 15.5.6.
+        let allowed = self.allowed_methods.as_deref();
+        if let Some(Ok(allowed)) = allowed.map(HeaderValue::from_str) {
+            headers.insert(header::ALLOW, allowed);
         }
         match self.reason {
             ErrorReason::Unauthenticated => {
@@ -277,12 +285,15 @@ impl From<DialectError> for ApiError {
 
 impl From<RequestLineError> for ApiError {
     fn from(error: RequestLineError) -> Self {
-        let reason = match &error {
-            RequestLineError::Method { .. } => ErrorReason::MethodNotAllowed,
-            RequestLineError::Query(_) => ErrorReason::BadQuery,
-            RequestLineError::Twice(_) => ErrorReason::Ambiguous,
-        };
-        Self::new(reason, error.to_string())
+        let message = error.to_string();
+        match error {
+            RequestLineError::Method { allowed } => Self {
+                allowed_methods: Some(allowed.into()),
+                ..Self::new(ErrorReason::MethodNotAllowed, message)
+            },
+            RequestLineError::Query(_) => Self::new(ErrorReason::BadQuery, message),
+            RequestLineError::Twice(_) => Self::new(ErrorReason::Ambiguous, message),
+        }
     }
 }
 
