@@ -2,7 +2,7 @@
 
 mod reason;
 
-use std::{error::Error, iter, sync::Arc, time::Duration};
+use std::{error::Error, io, iter, sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -80,8 +80,13 @@ impl ApiError {
         let known = chain.find_map(|error| {
             if error.is::<BodyTooSlow>() {
                 Some(Self::body_timeout())
+            } else if error.is::<TooManyInFlight>() {
+                Some(Self::too_many_in_flight())
             } else {
-                error.is::<TooManyInFlight>().then(Self::too_many_in_flight)
+                is_malformed(error).then(|| {
+                    let message = "malformed chunks in the request body";
+                    Self::new(ErrorReason::BodyBroken, message)
+                })
             }
         });
         known.unwrap_or_else(|| {
@@ -217,6 +222,17 @@ impl ApiError {
             _ => (),
         }
     }
+}
+
+/// Returns whether the error of a body is about its chunks, which hyper reports as invalid.
+fn is_malformed(error: &(dyn Error + 'static)) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData
+        )
+    })
 }
 
 /// Reason of the error in the body of a response, which has it in its extensions.
