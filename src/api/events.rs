@@ -2,6 +2,7 @@
 //! returns their merged output. The prefix `/s/{session}` names the event's session.
 
 mod explanation;
+mod options;
 
 use std::{error::Error, sync::Arc};
 
@@ -21,7 +22,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub use self::explanation::Explanation;
-use self::explanation::HookReport;
+use self::{explanation::HookReport, options::ReportOptions};
 use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
     auth::{CallerInFlightGuard, Identity},
@@ -82,6 +83,7 @@ pub(super) async fn report_event(
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     check_media_type(&head.headers)?;
+    let options = ReportOptions::parse(query.as_deref().unwrap_or_default())?;
     let Some(authenticated) = head.extensions.get::<Authenticated>() else {
         let message = "request was not authenticated";
         return Err(ApiError::new(ErrorReason::Internal, message));
@@ -96,10 +98,6 @@ pub(super) async fn report_event(
     apply_session_prefix(head.uri.path(), &mut fields)?;
     let name = event_name(&fields)?;
     let snapshot = assigned_snapshot(snapshot, &identity, &fields);
-    let has_option = |wanted| {
-        let query = query.as_deref().unwrap_or_default();
-        query.split('&').any(|option| option == wanted)
-    };
     let context = Context {
         request_id: RequestId::from_extensions(&head.extensions).to_string(),
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
@@ -113,13 +111,13 @@ pub(super) async fn report_event(
         recorder: recorder.clone(),
         context,
         body,
-        is_explained: has_option("explain=1"),
+        is_explained: options.is_explained,
     })?;
     // An event that an agent reports is no longer derived from its model calls.
     if let Some(SessionKey { caller, id }) = named {
         sessions.record_reported_event(&caller, &id, name).await;
     }
-    if name.is_advisory() && !has_option("wait=1") {
+    if name.is_advisory() && !options.waits {
         // The request stays in flight until its hooks have run, in total and for its caller.
         let guard = head.extensions.get::<InFlightGuard>().cloned();
         let caller = head.extensions.get::<Option<Arc<CallerInFlightGuard>>>();
@@ -254,10 +252,7 @@ fn session_key(context: &Context) -> SessionKey {
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let is_json = matches!(
-        content_headers::media_type(headers),
-        MediaType::Absent | MediaType::Json
-    );
+    let is_json = content_headers::media_type(headers) == MediaType::Json;
     if is_json && content_headers::encoding(headers) == ContentEncoding::Identity {
         return Ok(());
     }
