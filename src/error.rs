@@ -2,7 +2,7 @@
 
 mod reason;
 
-use std::{error::Error, iter, sync::Arc, time::Duration};
+use std::{error::Error, io, iter, sync::Arc, time::Duration};
 
 use axum::{
     extract::rejection::{BytesRejection, FailedToBufferBody},
@@ -34,6 +34,8 @@ pub struct ApiError {
     /// Cause for the log, not for the sender.
     cause: Option<Arc<str>>,
     retry_after: Option<Duration>,
+    /// HTTP methods of the path, for the header `Allow`.
+    allowed_methods: Option<Arc<str>>,
 }
 
 /// The body is received more slowly than allowed. Used as the error of the body.
@@ -56,6 +58,7 @@ impl ApiError {
             status: None,
             cause: None,
             retry_after: (reason == ErrorReason::Overloaded).then_some(OVERLOADED_RETRY_AFTER),
+            allowed_methods: None,
         }
     }
 
@@ -80,8 +83,13 @@ impl ApiError {
         let known = chain.find_map(|error| {
             if error.is::<BodyTooSlow>() {
                 Some(Self::body_timeout())
+            } else if error.is::<TooManyInFlight>() {
+                Some(Self::too_many_in_flight())
             } else {
-                error.is::<TooManyInFlight>().then(Self::too_many_in_flight)
+                is_malformed(error).then(|| {
+                    let message = "malformed chunks in the request body";
+                    Self::new(ErrorReason::BodyBroken, message)
+                })
             }
         });
         known.unwrap_or_else(|| {
@@ -185,7 +193,7 @@ impl ApiError {
         })
     }
 
-    /// Inserts the headers about retries, authentication and the connection.
+    /// Inserts the headers about retries, methods, authentication and the connection.
     fn insert_headers(&self, headers: &mut HeaderMap, dialect: &dyn Dialect) {
         if let Some(seconds) = self.retry_seconds() {
             headers.insert(header::RETRY_AFTER, seconds.into());
@@ -194,6 +202,11 @@ impl ApiError {
             // Clients of these APIs retry some statuses unless they read this.
             let never = HeaderValue::from_static("false");
             headers.insert(HeaderName::from_static("x-should-retry"), never);
+        }
+        // RFC 9110, section 15.5.6.
+        let allowed = self.allowed_methods.as_deref();
+        if let Some(Ok(allowed)) = allowed.map(HeaderValue::from_str) {
+            headers.insert(header::ALLOW, allowed);
         }
         match self.reason {
             ErrorReason::Unauthenticated => {
@@ -212,6 +225,17 @@ impl ApiError {
             _ => (),
         }
     }
+}
+
+/// Returns whether the error of a body is about its chunks, which hyper reports as invalid.
+fn is_malformed(error: &(dyn Error + 'static)) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData
+        )
+    })
 }
 
 /// Reason of the error in the body of a response, which has it in its extensions.
@@ -292,12 +316,15 @@ impl From<DialectError> for ApiError {
 
 impl From<RequestLineError> for ApiError {
     fn from(error: RequestLineError) -> Self {
-        let reason = match &error {
-            RequestLineError::Method { .. } => ErrorReason::MethodNotAllowed,
-            RequestLineError::Query(_) => ErrorReason::BadQuery,
-            RequestLineError::Twice(_) => ErrorReason::Ambiguous,
-        };
-        Self::new(reason, error.to_string())
+        let message = error.to_string();
+        match error {
+            RequestLineError::Method { allowed } => Self {
+                allowed_methods: Some(allowed.into()),
+                ..Self::new(ErrorReason::MethodNotAllowed, message)
+            },
+            RequestLineError::Query(_) => Self::new(ErrorReason::BadQuery, message),
+            RequestLineError::Twice(_) => Self::new(ErrorReason::Ambiguous, message),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod sse;
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use url::Url;
 
 use self::{
@@ -134,11 +135,12 @@ impl Upstream {
             // Boxed, to keep the future of calls without a fallback small.
             Some(fallback) => Box::pin(self.send_with(fallback, outgoing, on_attempt)).await?,
         };
-        if response.status.is_redirection() {
-            return Err(UpstreamError::Redirect);
-        }
-        if !(200..600).contains(&response.status.as_u16()) {
+        let status = response.status;
+        if status == StatusCode::NOT_MODIFIED || !(200..600).contains(&status.as_u16()) {
             return Err(UpstreamError::InvalidStatus);
+        }
+        if status.is_redirection() {
+            return Err(UpstreamError::Redirect);
         }
         Ok(response)
     }

@@ -2,6 +2,7 @@
 //! returns their merged output. The prefix `/s/{session}` names the event's session.
 
 mod explanation;
+mod options;
 
 use std::{error::Error, sync::Arc};
 
@@ -14,14 +15,14 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, StatusCode, request::Parts};
+use http::{HeaderMap, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub use self::explanation::Explanation;
-use self::explanation::HookReport;
+use self::{explanation::HookReport, options::ReportOptions};
 use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
     auth::{CallerInFlightGuard, Identity},
@@ -82,6 +83,7 @@ pub(super) async fn report_event(
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     check_media_type(&head.headers)?;
+    let options = ReportOptions::parse(query.as_deref().unwrap_or_default())?;
     let Some(authenticated) = head.extensions.get::<Authenticated>() else {
         let message = "request was not authenticated";
         return Err(ApiError::new(ErrorReason::Internal, message));
@@ -91,15 +93,11 @@ pub(super) async fn report_event(
         audit.ensure_writable()?;
     }
     reserve_memory_for(&body, &head, &snapshot)?;
-    let body = read_body(body, &snapshot).await?;
+    let body = read_body(body, &head.headers, &snapshot).await?;
     let mut fields = parse_fields(&body)?;
     apply_session_prefix(head.uri.path(), &mut fields)?;
     let name = event_name(&fields)?;
     let snapshot = assigned_snapshot(snapshot, &identity, &fields);
-    let has_option = |wanted| {
-        let query = query.as_deref().unwrap_or_default();
-        query.split('&').any(|option| option == wanted)
-    };
     let context = Context {
         request_id: RequestId::from_extensions(&head.extensions).to_string(),
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
@@ -113,13 +111,13 @@ pub(super) async fn report_event(
         recorder: recorder.clone(),
         context,
         body,
-        is_explained: has_option("explain=1"),
+        is_explained: options.is_explained,
     })?;
     // An event that an agent reports is no longer derived from its model calls.
     if let Some(SessionKey { caller, id }) = named {
         sessions.record_reported_event(&caller, &id, name).await;
     }
-    if name.is_advisory() && !has_option("wait=1") {
+    if name.is_advisory() && !options.waits {
         // The request stays in flight until its hooks have run, in total and for its caller.
         let guard = head.extensions.get::<InFlightGuard>().cloned();
         let caller = head.extensions.get::<Option<Arc<CallerInFlightGuard>>>();
@@ -275,16 +273,26 @@ fn reserve_memory_for(body: &Body, head: &Parts, snapshot: &Snapshot) -> Result<
     reserve_memory(head, reserved, limits.memory)
 }
 
-async fn read_body(body: Body, snapshot: &Snapshot) -> Result<Bytes, ApiError> {
+async fn read_body(
+    body: Body,
+    headers: &HeaderMap,
+    snapshot: &Snapshot,
+) -> Result<Bytes, ApiError> {
     let limit = snapshot.config.limits.event;
+    let too_large = || {
+        let message = format!("event larger than {limit} bytes");
+        ApiError::new(ErrorReason::BodyTooLarge, message)
+    };
+    // The agent waits until it is invited to send the body.
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit && headers.contains_key(header::EXPECT) {
+        return Err(too_large());
+    }
     let body = Limited::new(body, limit).collect();
     let body = tokio::time::timeout(snapshot.config.timeouts.body, body).await;
     match body {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("event larger than {limit} bytes");
-            Err(ApiError::new(ErrorReason::BodyTooLarge, message))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(ApiError::broken_body(&*error)),
         Err(_elapsed) => Err(ApiError::body_timeout()),
     }

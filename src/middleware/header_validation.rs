@@ -60,6 +60,10 @@ pub(super) fn validate_headers<B>(request: &Request<B>, max_bytes: usize) -> Res
 fn validate_target<B>(request: &Request<B>) -> Result<(), ApiError> {
     let uri = request.uri();
     if uri.scheme().is_some() || uri.authority().is_some() || !uri.path().starts_with('/') {
+        // In HTTP/2, only such an authority is left in front of a path.
+        if request.version() == Version::HTTP_2 && uri.scheme().is_some() {
+            return Err(invalid("header `:authority` differs from `host`"));
+        }
         return Err(invalid("request target must be a path"));
     }
     if request.version() >= Version::HTTP_11 && !request.headers().contains_key(header::HOST) {
@@ -179,11 +183,24 @@ mod tests {
         ] {
             assert_eq!(validated("/", &[header]), invalid, "{header:?}");
         }
-        for target in ["http://other/v1/models", "*"] {
+        for target in ["http://x/v1/models", "*"] {
             assert_eq!(validated(target, &[]), invalid, "{target}");
         }
         let long = "x".repeat(1000);
         let too_large = validated("/", &[("x-long", &long)]);
         assert_eq!(too_large, Err(ErrorReason::HeadersTooLarge));
+    }
+
+    #[test]
+    fn an_authority_unlike_the_host_is_named() {
+        let message = |version| {
+            let request = Request::post("http://other/v1/models").version(version);
+            let request = request.header("host", "x").body(()).unwrap();
+            let error = validate_headers(&request, 1000).unwrap_err();
+            error.message().to_owned()
+        };
+        let authority = "header `:authority` differs from `host`";
+        assert_eq!(message(Version::HTTP_2), authority);
+        assert_eq!(message(Version::HTTP_11), "request target must be a path");
     }
 }

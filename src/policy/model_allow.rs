@@ -41,6 +41,9 @@ impl ModelAllow {
     fn denial(&self, model: &str) -> HookOutput {
         match &self.reason {
             Some(reason) => HookOutput::denial(&**reason),
+            None if model.is_empty() => {
+                HookOutput::denial("A request without a model is not allowed here.")
+            }
             None => HookOutput::denial(format!("The model `{model}` is not allowed here.")),
         }
     }

@@ -33,6 +33,7 @@ pub(super) async fn forward(
 ) -> Result<Response, ApiError> {
     let config = &context.snapshot.config;
     let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
+    request_body::check_announced(&context.head.headers, limit)?;
     let length = content_length(&context.head.headers);
     if length.is_some_and(|length| length > limit) {
         // Read to its end, so that the agent receives the error.

@@ -124,6 +124,7 @@ fn failing_body(error: axum::Error) -> Body {
 pub(super) async fn read(context: &RequestContext, mut body: Body) -> Result<Bytes, ApiError> {
     let config = &context.snapshot.config;
     let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
+    check_announced(&context.head.headers, limit)?;
     let mut decoder = BodyDecoder::new(&context.head.headers, limit)?;
     let reserved = context.head.extensions.get::<PreloadedLength>();
     let mut reserved = reserved.map_or(0, |reserved| reserved.0);
@@ -228,6 +229,19 @@ impl BodyDecoder {
 pub(super) fn content_length(headers: &HeaderMap) -> Option<usize> {
     let length = headers.get(header::CONTENT_LENGTH)?;
     length.to_str().ok()?.parse().ok()
+}
+
+/// Checks the announced length of a body that the agent does not send before it is invited.
+///
+/// # Errors
+///
+/// If it exceeds the limit.
+pub(super) fn check_announced(headers: &HeaderMap, limit: usize) -> Result<(), ApiError> {
+    let is_too_large = content_length(headers).is_some_and(|length| length > limit);
+    if is_too_large && headers.contains_key(header::EXPECT) {
+        return Err(too_large(limit));
+    }
+    Ok(())
 }
 
 /// Reads a body to its end, so that the agent receives the error.

@@ -39,7 +39,7 @@ pub enum UpstreamError {
     /// The body is not valid gzip, or has an encoding other than gzip.
     #[error("the model API's answer has a content encoding that cannot be decoded")]
     UnsupportedEncoding,
-    /// The status is outside of 200 to 599.
+    /// The status is outside of 200 to 599, or 304, which is for requests with conditions.
     #[error("the model API answered with an invalid status")]
     InvalidStatus,
     /// A replay has no recorded answer to the call, or only a part of it.

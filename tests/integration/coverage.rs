@@ -158,6 +158,7 @@ async fn check_every_method(config: &str, allowed: bool) {
         if expected == HookCoverage::Refused {
             if row.access == Access::Socket {
                 assert_eq!(answer.status, 426, "{case}");
+                assert!(answer.text().contains("WEBSOCKET_REFUSED"), "{case}");
             } else if row.api.is_google() {
                 assert_refused(&answer, 403, "METHOD_REFUSED");
             } else {
@@ -172,7 +173,7 @@ async fn check_every_method(config: &str, allowed: bool) {
         assert_eq!((request.method.as_str(), request.path), (row.method, path));
     }
     let metrics = gateway.operator().get("/metrics").await;
-    let refused = r#"hookgate_requests_total{operation="live.BidiGenerateContent",status="403",action="error"} 2"#;
+    let refused = r#"hookgate_requests_total{operation="live.BidiGenerateContent",status="426",action="error"} 2"#;
     assert!(metrics.text().contains(refused), "{}", metrics.text());
 }
 

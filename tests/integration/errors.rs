@@ -62,7 +62,15 @@ async fn unknown_paths_wrong_methods_and_invalid_queries_are_refused() {
         for path in [GENERATE, "/hookgate/v1/events"] {
             let answer = gate.agent().get(path).await;
             assert_refused(&answer, 405, "METHOD_NOT_ALLOWED");
+            assert_eq!(answer.header("allow"), "POST", "{path}");
         }
+        let path = "/v1beta/cachedContents/c";
+        let answer = gate.agent().post(path, "{}").await;
+        assert_refused(&answer, 405, "METHOD_NOT_ALLOWED");
+        assert_eq!(answer.header("allow"), "GET, PATCH, DELETE");
+        let answer = gate.operator().post("/healthz", "").await;
+        assert_refused(&answer, 405, "METHOD_NOT_ALLOWED");
+        assert_eq!(answer.header("allow"), "GET,HEAD");
         let named = gate.agent().sending("x-hookgate-session", "a b");
         let answer = named.post(GENERATE, prompt("hi").to_string()).await;
         assert_refused(&answer, 400, "BAD_SESSION");

@@ -85,6 +85,13 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
+async fn a_status_for_caches_is_no_redirect() {
+    let upstream = Upstream::with(|_| respond(304, "application/json", "")).await;
+
+    assert_always_refused(&upstream, "", 502, "UPSTREAM_UNREADABLE").await;
+}
+
+#[tokio::test]
 async fn an_html_response_is_unreadable() {
     let page = "<html>TOP-SECRET</html>";
     for (upstream_status, status) in [(200, 502), (502, 502), (404, 404)] {

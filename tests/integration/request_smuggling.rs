@@ -114,6 +114,11 @@ async fn invalid_chunks_are_refused_and_close_the_connection() {
 
         assert_forwarded(&upstream, PATHS[0], 0, case);
         assert!(response.starts_with("HTTP/1.1 4"), "{case}: {response}");
+        // This one ends with a timeout.
+        if case != "an unfinished trailer" {
+            let message = "malformed chunks in the request body";
+            assert!(response.contains(message), "{case}: {response}");
+        }
         assert_eq!(
             response.matches("HTTP/1.1 ").count(),
             1,
@@ -284,6 +289,23 @@ async fn expect_100_continue_is_granted_only_to_an_accepted_request() {
     )
     .await;
     assert_eq!(refused.status, 400, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_body_announced_as_too_large_is_not_invited() {
+    let upstream = Upstream::mock().await;
+    for hooks in ["", MASKING_CONFIG] {
+        let config = format!("limits: {{ body: 1KiB, event: 1KiB }}\n{hooks}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        for path in [PATHS[0], "/hookgate/v1/events"] {
+            let lines = "expect: 100-continue\r\ncontent-length: 999999999999\r\n";
+
+            let refused = Raw::send(gateway.agents, request(path, lines, "").as_bytes()).await;
+
+            assert_eq!(refused.status, 413, "{path}: {refused:?}");
+        }
+    }
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::start_with_hook;
-use crate::harness::{Answer, TestGateway, Upstream, assert_refused, prompt};
+use crate::harness::{Answer, Raw, TestGateway, Upstream, assert_refused, prompt};
 
 /// Invalid bodies, each with a part of the error response.
 const INVALID: [(&str, &str); 18] = [
@@ -113,6 +113,11 @@ async fn the_event_api_accepts_only_posts_of_json() {
 
     let text = gate.agent().sending("content-type", "text/plain");
     let text = text.post("/hookgate/v1/events", "{}").await;
+    let none = "host: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+    let none = format!("POST /hookgate/v1/events HTTP/1.1\r\n{none}");
+    let none = Raw::send(gate.agents, none.as_bytes()).await;
+    // One without a type is read as JSON, and lacks its event's name.
+    assert_eq!(none.status, 400, "{none:?}");
     let get = gate.agent().get("/hookgate/v1/events").await;
     let unknown = gate.agent().post("/hookgate/v1/other", "{}").await;
 
@@ -128,6 +133,29 @@ async fn the_event_api_accepts_only_posts_of_json() {
         (unknown.status, reason(&unknown)),
         (403, json!("UNKNOWN_PATH"))
     );
+}
+
+#[tokio::test]
+async fn a_query_that_has_no_single_meaning_is_refused() {
+    let (_upstream, gate) = start_with_hook("BeforeTool").await;
+    let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": {} });
+    for (query, reason) in [
+        ("explain=1&explain=0", "AMBIGUOUS"),
+        ("wait=1&explain=1&wait=1", "AMBIGUOUS"),
+        ("foo=1", "BAD_QUERY"),
+        ("explain=true", "BAD_QUERY"),
+        ("wait", "BAD_QUERY"),
+        ("Explain=1", "BAD_QUERY"),
+    ] {
+        assert_refused(&gate.agent().report(&event, query).await, 400, reason);
+    }
+    assert_eq!(gate.file("hook.json"), "");
+    for (query, is_explained) in [("explain=0&wait=1", false), ("&explain=1&", true)] {
+        let answer = gate.agent().report(&event, query).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        let has_explanation = answer.json().get("hookgate").is_some();
+        assert_eq!(has_explanation, is_explained, "{query}");
+    }
 }
 
 #[tokio::test]

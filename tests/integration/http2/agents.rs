@@ -134,7 +134,7 @@ async fn a_host_header_that_differs_from_the_authority_is_refused() {
 
     assert_eq!(same.0, 200, "{}", same.1);
     assert_eq!(other.0, 400, "{}", other.1);
-    assert!(other.1.contains("request target must be a path"));
+    assert!(other.1.contains("header `:authority` differs from `host`"));
     assert_eq!(upstream.requests().len(), 1);
 }
 

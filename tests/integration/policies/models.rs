@@ -50,6 +50,33 @@ async fn token_counts_and_embeddings_of_unlisted_models_are_denied() {
 }
 
 #[tokio::test]
+async fn a_moderation_without_a_model_passes_unless_models_are_listed() {
+    let upstream = Upstream::mock().await;
+    let any = "policies: [{ policy: model_allow, models: ['*'] }]\n";
+    let redact = "policies: [{ policy: redact }]\n";
+    let moderation = "policies: [{ policy: model_allow, models: [omni-moderation-latest] }]\n";
+    for (config, passes) in [(any, true), (redact, true), (moderation, false)] {
+        let config = format!("upstreams: {{ openai: {{ url: '{{upstream}}' }} }}\n{config}");
+        let gateway = TestGateway::start(&upstream, &config).await;
+        let body = r#"{"input":"hi"}"#;
+
+        let answer = gateway.agent().post("/v1/moderations", body).await;
+
+        let mut forwarded = upstream.requests();
+        if passes {
+            // The mock does not serve this method.
+            assert_eq!(answer.status, 404, "{config}: {}", answer.text());
+            assert_eq!(forwarded.pop().unwrap().body, body);
+        } else {
+            assert_eq!(answer.status, 400, "{config}: {}", answer.text());
+            let message = &answer.json()["error"]["message"];
+            assert_eq!(message, "A request without a model is not allowed here.");
+            assert_eq!(forwarded.len(), 2);
+        }
+    }
+}
+
+#[tokio::test]
 async fn models_in_the_body_and_spelling_variants_do_not_bypass_the_list() {
     let upstream = Upstream::mock().await;
     let gateway = TestGateway::start(&upstream, ALLOW).await;

@@ -74,7 +74,10 @@ pub fn find(
                 let call = Call::new(method, &parameters, line.query);
                 return Some(Ok(RecognizedCall { method, call }));
             }
-            allowed.push(method.method);
+            // Several APIs may have the path.
+            if !allowed.contains(&method.method) {
+                allowed.push(method.method);
+            }
         }
     }
     let is_known = !allowed.is_empty();

@@ -42,6 +42,9 @@ use crate::{
     model::ErrorInfo,
 };
 
+/// Method that chooses a model for requests that name none.
+const MODERATIONS: &str = "moderations.create";
+
 /// The Responses API, and the methods of OpenAI's API that are no conversation.
 #[derive(Debug)]
 pub struct OpenAiResponses;
@@ -66,7 +69,8 @@ impl Dialect for OpenAiResponses {
 
     fn open_request(&self, call: &mut Call, body: Document) -> Result<OpenedRequest> {
         call.model = read_model(&body)?;
-        if call.model.is_none() && call.operation != Operation::CountTokens {
+        let has_default = call.method.name == MODERATIONS;
+        if call.model.is_none() && call.operation != Operation::CountTokens && !has_default {
             return Err(no_model());
         }
         let document = match call.operation {

@@ -11,8 +11,8 @@ use crate::dialect::{
 /// Parameters that are forwarded for every call. None changes the meaning of a request.
 const FORWARDED: [&str; 4] = ["pageSize", "pageToken", "prettyPrint", "quotaUser"];
 
-/// Parameters that are forwarded for calls without hooks.
-const FORWARDED_UNINSPECTED: [&str; 12] = [
+/// Parameters that are forwarded to Google's APIs for calls without hooks.
+const GOOGLE_UNINSPECTED: [&str; 12] = [
     "filter",
     "force",
     "include_input",
@@ -27,15 +27,31 @@ const FORWARDED_UNINSPECTED: [&str; 12] = [
     "view",
 ];
 
-/// Parameters of lists, which are forwarded to APIs other than Google's.
-const FORWARDED_OF_LISTS: [&str; 7] = [
+/// Parameters that are forwarded to the other APIs for calls without hooks.
+const OTHERS_UNINSPECTED: [&str; 23] = [
     "after",
     "after_id",
     "before",
     "before_id",
     "client_version",
+    "filter",
+    "include",
+    "include%5B%5D",
+    "include[]",
+    "include_obfuscation",
     "limit",
+    "model",
+    "name",
     "order",
+    "order_by",
+    "page",
+    "purpose",
+    "run_id",
+    "source",
+    "starting_after",
+    "status",
+    "stream",
+    "variant",
 ];
 
 /// A parsed query without credentials.
@@ -77,11 +93,11 @@ fn is_forwarded(name: &str, value: &str, api: Api, operation: Operation) -> bool
     match (operation, name) {
         // Claude Code and beta clients mark every call.
         (_, "beta") if !api.is_google() => value == "true",
-        (Operation::Other, name) if !api.is_google() => FORWARDED_OF_LISTS.contains(&name),
+        (Operation::Other, name) if !api.is_google() => OTHERS_UNINSPECTED.contains(&name),
         _ if !api.is_google() => false,
         _ if FORWARDED.contains(&name) => true,
         (Operation::Other, "alt") => matches!(value, "sse" | "media"),
-        (Operation::Other, name) => FORWARDED_UNINSPECTED.contains(&name),
+        (Operation::Other, name) => GOOGLE_UNINSPECTED.contains(&name),
         // Only the lifetime of cached content may change. A field that the mask names and
         // the body lacks would be deleted.
         (Operation::UseCache, "updateMask") => {
@@ -112,6 +128,46 @@ mod tests {
         assert_eq!(query.forwarded, ["pageToken=a%2Bb%3D%3D", "prettyPrint="]);
         assert_eq!(parse("alt=json").unwrap().framing, Framing::Array);
         assert_eq!(parse("").unwrap().forwarded, [""; 0]);
+    }
+
+    #[test]
+    fn parameters_of_calls_that_are_not_inspected_are_forwarded() {
+        for text in [
+            "purpose=batch&limit=2&order=asc&after=file_1",
+            "stream=true&starting_after=3&include_obfuscation=false",
+            "include[]=message.input_image.image_url",
+            "include%5B%5D=file_search_call.results",
+        ] {
+            let query = super::parse(text, Api::OpenAiResponses, Operation::Other).unwrap();
+            assert_eq!(query.forwarded.join("&"), text);
+            let inspected = super::parse(text, Api::OpenAiResponses, Operation::Generate);
+            assert!(inspected.is_err(), "{text}");
+        }
+        let unknown = super::parse("alt=sse", Api::OpenAiResponses, Operation::Other);
+        assert!(unknown.is_err());
+    }
+
+    #[test]
+    fn the_documentation_lists_the_parameters() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
+        let page = std::fs::read_to_string(file).unwrap();
+        let (_, section) = page.split_once("\n## Query parameters\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let row = |requests: &str| {
+            let start = format!("| {requests} | ");
+            let mut lines = section.lines();
+            lines.find(|line| line.starts_with(&start)).unwrap()
+        };
+        let lists_all = |requests: &str, names: &[&str]| {
+            let row = row(requests);
+            for name in names.iter().filter(|name| !name.contains('%')) {
+                assert!(row.contains(&format!("`{name}`")), "{name}: {row}");
+            }
+        };
+        lists_all("to Google's APIs", &FORWARDED);
+        let uninspected = "… that are not inspected, such as lists of models";
+        lists_all(uninspected, &GOOGLE_UNINSPECTED);
+        lists_all("… that are not inspected", &OTHERS_UNINSPECTED);
     }
 
     #[test]

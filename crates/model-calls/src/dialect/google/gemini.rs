@@ -1,7 +1,7 @@
 //! Gemini API: `/{version}/models/{model}:{method}`.
 
 use crate::dialect::method::{
-    Access::{self, ByName, Open},
+    Access::{self, ByName, Open, Socket},
     Api, Framing, MethodSpec,
     Operation::{self, BatchEmbed, CountTokens, CreateCache, Embed, Generate, Other, UseCache},
     method_table,
@@ -9,10 +9,6 @@ use crate::dialect::method::{
 
 /// A stream; the query decides on its framing.
 pub const STREAM: Operation = Operation::Stream(Framing::Array);
-
-/// Access of methods that open live sessions.
-pub const LIVE: Access =
-    Access::Never("is a session over a websocket, which hookgate does not carry");
 
 /// Listings of cached content.
 pub const LIST_OF_CACHES: Access =
@@ -62,9 +58,9 @@ method_table! { Gemini:
     DELETE "/{version}/interactions/{interaction}" "interactions.delete" Other, ByName;
     POST "/{version}/interactions/{interaction}/cancel" "interactions.cancel" Other, ByName;
     POST "/{version}/auth_tokens" "auth_tokens.create" Other, ByName;
-    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateContent" "live.BidiGenerateContent" Other, LIVE;
-    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateContentConstrained" "live.BidiGenerateContentConstrained" Other, LIVE;
-    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateMusic" "live.BidiGenerateMusic" Other, LIVE;
+    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateContent" "live.BidiGenerateContent" Other, Socket;
+    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateContentConstrained" "live.BidiGenerateContentConstrained" Other, Socket;
+    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateMusic" "live.BidiGenerateMusic" Other, Socket;
     POST "/{version}/dynamic/{dynamic}:generateContent" "dynamic.generateContent" Other, ByName;
     POST "/{version}/dynamic/{dynamic}:streamGenerateContent" "dynamic.streamGenerateContent" Other, ByName;
     POST "/{version}/tunedModels" "tunedModels.create" Other, ByName;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::dialect::{
-    document::{Document, edit_repeated},
+    document::{Document, edit_repeated, first_byte},
     error::Result,
     google::{
         fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PRECEDING, SOURCE},
@@ -13,10 +13,8 @@ use crate::dialect::{
     text_edit::TextKind,
 };
 
-/// Fields of a part that hold no text: signatures and media.
-const OPAQUE_FIELDS: &[&str] = &[
-    "thoughtSignature",
-    "thought_signature",
+/// Fields of a part that hold media.
+const MEDIA: &[&str] = &[
     "inlineData",
     "inline_data",
     "fileData",
@@ -24,6 +22,25 @@ const OPAQUE_FIELDS: &[&str] = &[
     "videoMetadata",
     "video_metadata",
 ];
+
+/// Fields of media that are not edited.
+const MEDIUM_FIELDS: &[&str] = &[
+    "data",
+    "displayName",
+    "display_name",
+    "mimeType",
+    "mime_type",
+    "fileUri",
+    "file_uri",
+    "startOffset",
+    "start_offset",
+    "endOffset",
+    "end_offset",
+    "fps",
+];
+
+/// Fields of a part that hold no text.
+const SIGNATURES: &[&str] = &["thoughtSignature", "thought_signature"];
 
 /// Names, ids and enumerations in calls and results.
 pub const NAME_FIELDS: &[&str] = &[
@@ -37,7 +54,7 @@ pub const NAME_FIELDS: &[&str] = &[
 ];
 
 /// Fields of a block by which calls and results of the model API's own tools refer to each other.
-const BLOCK_IDS: &[&str] = &["id", "tool_use_id"];
+const BLOCK_IDS: &[&str] = &["approval_request_id", "id", "tool_use_id"];
 
 /// Fields of a block whose strings are no text of a user.
 const BLOCK_ENUMERATIONS: &[&str] = &["type", "media_type", "cache_control", "file_id"];
@@ -65,12 +82,12 @@ fn add_block_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns the kind of the texts in a part's field; `None` for opaque fields. Unknown fields
-/// count as speech.
-pub fn kind_of_field(field: &str) -> Option<TextKind> {
+/// Returns the kind of the texts in a part's field; `None` for opaque fields. Media and unknown
+/// fields count as speech.
+fn kind_of_field(field: &str) -> Option<TextKind> {
     match field {
         PRECEDING | SOURCE => None,
-        field if OPAQUE_FIELDS.contains(&field) => None,
+        field if SIGNATURES.contains(&field) => None,
         field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
         field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),
         "executableCode" | "executable_code" | "toolCall" | "tool_call" => Some(TextKind::ToolCall),
@@ -95,7 +112,7 @@ pub fn edit_fields(
         };
         let mut edit = |text: &str| edit(kind, text);
         match kind {
-            TextKind::Speech => edit_value(part, &key, &[], &mut edit)?,
+            TextKind::Speech => edit_field(part, &key, &mut edit)?,
             TextKind::Block => edit_value(part, &key, BLOCK_IDS, &mut edit)?,
             TextKind::ToolCall | TextKind::ToolResult => {
                 part.edit_child(&[&key], |inner| edit_inner(inner, except, &mut edit))?;
@@ -113,8 +130,23 @@ fn edit_inner(
 ) -> Result<()> {
     edit_other_fields(inner, &[except, PARTS].concat(), edit)?;
     edit_repeated(inner, PARTS, |part| {
-        edit_other_fields(part, OPAQUE_FIELDS, edit)
+        let keys = other_keys(part, SIGNATURES);
+        keys.iter().try_for_each(|key| edit_field(part, key, edit))
     })
+}
+
+/// Edits the strings of a part's field. Of a medium, they are those that are not its own.
+fn edit_field(
+    part: &mut Document,
+    key: &str,
+    edit: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<()> {
+    if MEDIA.contains(&key) && first_byte(part, &[key])? == Some(b'{') {
+        return part.edit_child(&[key], |medium| {
+            edit_other_fields(medium, MEDIUM_FIELDS, edit)
+        });
+    }
+    edit_value(part, key, &[], edit)
 }
 
 /// Edits the strings of all fields but those in `except`.

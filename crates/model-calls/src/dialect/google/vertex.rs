@@ -3,9 +3,9 @@
 //! Keys of express mode use paths without project and location.
 
 use crate::dialect::{
-    google::gemini::{LIST_OF_CACHES, LIVE, STREAM},
+    google::gemini::{LIST_OF_CACHES, STREAM},
     method::{
-        Access::{ByName, Open},
+        Access::{ByName, Open, Socket},
         Api, MethodSpec,
         Operation::{CountTokens, CreateCache, Embed, Generate, Other, UseCache},
         method_table,
@@ -60,5 +60,5 @@ method_table! { Vertex:
     POST "/{version}/projects/{project}/locations/{location}/tuningJobs/{job}:cancel" "tuningJobs.cancel" Other, ByName;
     POST "/{version}/projects/{project}/locations/{location}/interactions" "interactions.create" Other, ByName;
     GET "/{version}/projects/{project}/locations/{location}/interactions/{interaction}" "interactions.get" Other, ByName;
-    GET "/ws/google.cloud.aiplatform.{version}.LlmBidiService/BidiGenerateContent" "live.BidiGenerateContent" Other, LIVE;
+    GET "/ws/google.cloud.aiplatform.{version}.LlmBidiService/BidiGenerateContent" "live.BidiGenerateContent" Other, Socket;
 }

@@ -171,6 +171,10 @@ fn an_error_lists_the_allowed_methods() {
     let error = recognize("POST", "/v1beta/cachedContents/c", "").unwrap();
     let error = error.unwrap_err().to_string();
     assert_eq!(error, "method not allowed; allowed: GET, PATCH, DELETE");
+    // Several APIs have this path.
+    let error = recognize("POST", "/v1/models", "").unwrap();
+    let error = error.unwrap_err().to_string();
+    assert_eq!(error, "method not allowed; allowed: GET");
 }
 
 #[test]

@@ -240,6 +240,29 @@ mod tests {
     }
 
     #[test]
+    fn unknown_fields_of_media_are_edited() {
+        let body = |speech: &str, result: &str| {
+            let medium = |new: &str| {
+                format!(
+                    r#"{{"inlineData":{{"mimeType":"ss","data":"ss","displayName":"ss","new":{{"k":"{new}"}}}}}}"#
+                )
+            };
+            let file = format!(
+                r#"{{"file_data":{{"file_uri":"ss","mime_type":"ss","new":"{speech}"}},"videoMetadata":{{"startOffset":"ss","new":["{speech}"]}}}}"#
+            );
+            let (medium, printed) = (medium(speech), medium(result));
+            format!(
+                r#"{{"contents":[{{"parts":[{medium},{file},{{"functionResponse":{{"name":"f","parts":[{printed}]}}}}]}}]}}"#
+            )
+        };
+        check(
+            "generateContent",
+            &body("ss", "ss"),
+            &body("Speech", "ToolResult"),
+        );
+    }
+
+    #[test]
     fn texts_to_count_and_to_embed_are_edited() {
         check(
             "countTokens",

@@ -398,6 +398,15 @@ mod tests {
     }
 
     #[test]
+    fn unknown_fields_of_media_are_edited() {
+        check(
+            &mut Late::default(),
+            r#"{"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"s","data":"s","new":{"k":["s"]}}}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"s","data":"s","new":{"k":["*"]}}}]}}]}"#,
+        );
+    }
+
+    #[test]
     fn a_candidate_that_ends_without_content_releases_held_text() {
         let mut editor = Late::default();
         check(

@@ -37,15 +37,18 @@ pub fn read_contents(input: &Input) -> Result<Value> {
             InputKind::Assistant => ("model", read_blocks(document)?),
             InputKind::Call(kind) => ("model", vec![with_source(call_part(kind, document)?, 0)]),
             InputKind::Result(kind) => ("user", vec![read_tool_result(kind, document, &names)?]),
-            InputKind::Other => {
-                let block = visible_fields(document)?;
-                ("model", vec![json!({ "block": block, SOURCE: 0 })])
-            }
+            InputKind::Hosted => ("model", vec![read_whole(document)?]),
+            InputKind::Unknown => ("user", vec![read_whole(document)?]),
             InputKind::System | InputKind::Reasoning | InputKind::Hidden => continue,
         };
         contents.push(json!({ "role": role, "parts": parts, SOURCE: index }));
     }
     Ok(Value::Array(contents))
+}
+
+/// Returns the part of an item that is shown whole.
+fn read_whole(item: &Document) -> Result<Value> {
+    Ok(json!({ "block": visible_fields(item)?, SOURCE: 0 }))
 }
 
 /// Returns the names of the called tools by the ids of the calls.
@@ -301,7 +304,7 @@ fn edit_item(
     let mut written = Vec::new();
     for part in &after {
         let Some(old) = before.first().filter(|_| source_of(part).is_some()) else {
-            let is_model = !matches!(item.kind, InputKind::Result(_));
+            let is_model = !matches!(item.kind, InputKind::Result(_) | InputKind::Unknown);
             written.extend(new_items.of_parts(is_model, std::slice::from_ref(part))?);
             continue;
         };

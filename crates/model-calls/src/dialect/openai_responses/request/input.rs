@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::dialect::{
-    document::{Document, first_byte, to_document, write_array},
+    document::{Document, first_byte, is_set, to_document, write_array},
     error::{DialectError, Result, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{CONTENT, INPUT, ROLE, TYPE},
+        fields::{CONTENT, ID, INPUT, ROLE, TYPE},
     },
 };
 
@@ -30,7 +30,9 @@ pub enum InputKind {
     /// An item without text that hooks see.
     Hidden,
     /// Every other item of the model: calls that ran upstream, with their results.
-    Other,
+    Hosted,
+    /// Every other item, which a server may read as one of the user.
+    Unknown,
 }
 
 impl InputKind {
@@ -64,7 +66,8 @@ impl InputKind {
                 | "tool_search_call"
                 | "tool_search_output",
             ) => Self::Hidden,
-            Some(_) => Self::Other,
+            Some(named) if is_by_model(item, named)? => Self::Hosted,
+            Some(_) => Self::Unknown,
         })
     }
 
@@ -79,6 +82,15 @@ impl InputKind {
             )),
         }
     }
+}
+
+/// Returns whether an item of another type is of the model. The API names those by an id, which
+/// some agents leave out.
+fn is_by_model(item: &Document, named: &str) -> Result<bool> {
+    Ok(match item.string(ROLE)?.as_deref() {
+        Some(role) => role == "assistant",
+        None => named.ends_with("_call") || named.ends_with("_output") || is_set(item, ID)?,
+    })
 }
 
 fn unseen_reference() -> DialectError {

@@ -93,7 +93,7 @@ fn visit_item(item: &mut Document, act: ActOnObject<'_>) -> Result<()> {
         }
         InputKind::Reasoning => &["content", "format", "signature", "summary"],
         InputKind::Hidden => &["execution", "tools"],
-        InputKind::Other => return Ok(()),
+        InputKind::Hosted | InputKind::Unknown => return Ok(()),
     };
     act(item, &[OPAQUE, known].concat())
 }

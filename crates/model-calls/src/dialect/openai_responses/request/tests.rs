@@ -403,6 +403,62 @@ fn every_text_that_a_model_reads_is_edited() {
 }
 
 #[test]
+fn an_item_that_no_model_makes_is_a_prompt() {
+    for (item, expected) in [
+        (json!({ "type": "input_text", "text": "typed" }), "typed"),
+        (
+            json!({ "type": "new_kind", "note": { "deep": "typed" } }),
+            "typed",
+        ),
+        (
+            json!({ "type": "mcp_approval_response", "approval_request_id": "r", "approve": false, "reason": "typed" }),
+            "typed",
+        ),
+        (
+            json!({ "type": "web_search_call", "action": { "query": "q" } }),
+            "first",
+        ),
+        (
+            json!({ "type": "new_call_output", "output": "printed" }),
+            "first",
+        ),
+        (
+            json!({ "type": "new_kind", "id": "nk_1", "note": "answered" }),
+            "first",
+        ),
+        (
+            json!({ "type": "new_kind", "role": "assistant", "note": "answered" }),
+            "first",
+        ),
+    ] {
+        let opened = Opened::new(&json!({ "model": "gpt-x", "input": [
+            { "role": "user", "content": "first" },
+            { "role": "assistant", "content": "yes" },
+            item,
+        ] }));
+        let prompt = crate::dialect::new_prompt(&opened.call, &opened.form).unwrap();
+        assert_eq!(prompt, [expected], "{item}");
+    }
+}
+
+#[test]
+fn a_text_that_hooks_add_to_an_item_of_an_unknown_type_is_a_message() {
+    let item = json!({ "type": "input_text", "text": "typed" });
+    let value = json!({ "model": "gpt-x", "input": [item] });
+    let mut opened = Opened::new(&value);
+    let mutation = RequestMutation {
+        appended_text: Some("added".to_owned()),
+        ..RequestMutation::default()
+    };
+    opened.form = write_request(&opened.call, opened.form.clone(), &mutation)
+        .unwrap()
+        .document;
+    let message = json!({ "type": "message", "role": "user",
+        "content": [{ "type": "input_text", "text": "added" }] });
+    assert_eq!(opened.close()["input"], json!([item, message]));
+}
+
+#[test]
 fn unknown_fields_of_items_and_blocks_are_edited() {
     let items = |text: &str| {
         json!([
@@ -784,5 +840,33 @@ fn tokens_to_embed_are_refused() {
         let body = json!({ "model": "m", "input": input });
         let body = parse(body.to_string().into()).unwrap();
         assert!(open_texts(&body).is_err(), "{input}");
+    }
+}
+
+#[test]
+fn only_a_moderation_may_name_no_model() {
+    let open = |path: &str, model: Value| {
+        let body = json!({ "model": model, "input": "a" });
+        let body = parse(body.to_string().into()).unwrap();
+        let dialect = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
+        let mut call = call_to(path);
+        let opened = dialect.open_request(&mut call, body)?;
+        dialect.close_request(&call, opened.original.as_ref(), &opened.form)
+    };
+    let closed = open("/v1/moderations", Value::Null).unwrap();
+    assert_eq!(closed, r#"{"model":null,"input":"a"}"#);
+    assert!(open("/v1/moderations", json!("")).is_err());
+    for path in ["/v1/embeddings", "/v1/responses"] {
+        assert!(open(path, Value::Null).is_err(), "{path}");
+    }
+}
+
+#[test]
+fn an_error_about_texts_names_their_field() {
+    for field in ["prompt", "input"] {
+        let body = json!({ "model": "m", field: [1, 2] });
+        let body = parse(body.to_string().into()).unwrap();
+        let error = open_texts(&body).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{field}`")), "{error}");
     }
 }

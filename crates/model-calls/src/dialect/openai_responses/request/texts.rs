@@ -67,14 +67,14 @@ pub fn open_texts(body: &Document) -> Result<(Operation, Document)> {
         Some(b'[') => {
             let mut requests = Vec::new();
             for element in body.list(field)?.unwrap_or_default() {
-                let part = read_element(&element)?;
+                let part = read_element(field, &element)?;
                 let content = json!({ "role": "user", "parts": [part] });
                 requests.push(json!({ "content": content }));
             }
             form.insert("requests".to_owned(), requests.into());
             Operation::BatchEmbed
         }
-        Some(_) | None => return Err(texts_expected()),
+        Some(_) | None => return Err(texts_expected(field)),
     };
     Ok((operation, to_document(&Value::Object(form))?))
 }
@@ -100,14 +100,18 @@ fn visit_elements(body: &mut Document, act: ActOnObject<'_>) -> Result<()> {
     Ok(())
 }
 
-fn texts_expected() -> DialectError {
+fn texts_expected(field: &[&str]) -> DialectError {
     let expected = "a text or a list of texts, because hooks cannot read tokens";
-    field_error("input", expected)
+    field_error(field.first().copied().unwrap_or_default(), expected)
 }
 
-fn read_element(element: &Bytes) -> Result<Value> {
+fn read_element(field: &[&str], element: &Bytes) -> Result<Value> {
     match element.first() {
-        Some(b'"') => Ok(json!({ "text": unquoted(element)? })),
+        Some(b'"') => {
+            let text = strict_json::unquote(element);
+            let text = text.ok_or_else(|| texts_expected(field))?;
+            Ok(json!({ "text": text }))
+        }
         Some(b'{') => {
             let block = Document::from_checked(element.clone())?;
             if let Some(text) = block.string(TEXT)? {
@@ -119,14 +123,8 @@ fn read_element(element: &Bytes) -> Result<Value> {
             let image = block.child(&["image_url"])?.unwrap_or_default();
             Ok(json!({ "fileData": { "fileUri": image.string(&["url"])? } }))
         }
-        Some(_) | None => Err(texts_expected()),
+        Some(_) | None => Err(texts_expected(field)),
     }
-}
-
-fn unquoted(element: &[u8]) -> Result<String> {
-    let text = strict_json::unquote(element);
-    let text = text.ok_or_else(texts_expected)?;
-    Ok(text.into_owned())
 }
 
 /// Writes edited texts into a request.
@@ -162,7 +160,7 @@ fn write_element(element: &Bytes, text: Option<String>) -> Result<Bytes> {
         return Ok(element.clone());
     };
     if element.first() == Some(&b'"') {
-        let is_same = unquoted(element)? == text;
+        let is_same = strict_json::unquote(element).is_some_and(|old| old == text);
         let new = || Value::String(text).to_string().into();
         return Ok(if is_same { element.clone() } else { new() });
     }
