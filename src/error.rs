@@ -292,6 +292,7 @@ impl From<UpstreamError> for ApiError {
             UpstreamError::Tls(_) | UpstreamError::InvalidTarget => ErrorReason::Internal,
             UpstreamError::Unreachable(_)
             | UpstreamError::Interrupted(_)
+            | UpstreamError::StreamReset
             | UpstreamError::CircuitOpen { .. }
             | UpstreamError::NotRecorded => ErrorReason::UpstreamUnreachable,
             UpstreamError::OutOfFileDescriptors => ErrorReason::Overloaded,
