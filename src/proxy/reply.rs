@@ -173,11 +173,16 @@ pub(super) fn finish(mut response: Response, recorder: &Recorder) -> Response {
     exchange_events::record_response(recorder, response)
 }
 
-/// Returns upstream's response as it is.
-pub(super) fn passed(mut answer: UpstreamResponse, context: &RequestContext) -> Response {
+/// Returns upstream's response as it is, unless it is an HTML page.
+pub(super) fn passed(answer: UpstreamResponse, context: &RequestContext) -> Response {
     if answer.has_media_type("text/html") {
         return not_json(&answer, context);
     }
+    unchanged(answer, context)
+}
+
+/// Returns upstream's response as it is.
+pub(super) fn unchanged(mut answer: UpstreamResponse, context: &RequestContext) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
     // The body is unchanged, so `content-length` holds.
