@@ -67,10 +67,10 @@ impl ApiError {
         Self::new(ErrorReason::PolicyDenied, reason.as_str())
     }
 
-    /// Creates the error for an error response of the model API that is not JSON. It
-    /// keeps the status.
-    pub fn upstream_status(status: StatusCode) -> Self {
-        let message = format!("model API responded with {} without JSON", status.as_u16());
+    /// Creates the error for an error response of the model API that is not forwarded. It keeps
+    /// the status, which the message names in front of `detail`.
+    pub fn upstream_status(status: StatusCode, detail: &str) -> Self {
+        let message = format!("model API responded with {} {detail}", status.as_u16());
         Self {
             status: Some(status),
             ..Self::new(ErrorReason::UpstreamUnreadable, message)
@@ -334,6 +334,7 @@ impl From<UpstreamError> for ApiError {
             UpstreamError::Tls(_) | UpstreamError::InvalidTarget => ErrorReason::Internal,
             UpstreamError::Unreachable(_)
             | UpstreamError::Interrupted(_)
+            | UpstreamError::StreamReset
             | UpstreamError::CircuitOpen { .. }
             | UpstreamError::NotRecorded => ErrorReason::UpstreamUnreachable,
             UpstreamError::OutOfFileDescriptors => ErrorReason::Overloaded,

@@ -49,8 +49,13 @@ pub(super) async fn forward(
     let outgoing = outgoing(&context, &call, outgoing_body, length)?;
     let sent = upstream_call::send(&context, &call, outgoing, None).await;
     let answer = sent.map_err(|error| body_error.lock().take().unwrap_or(error))?;
-    let recorder = &context.recorder;
-    Ok(reply::finish(reply::passed(answer, &context), recorder))
+    let is_file = call.method.downloads_file() && answer.status.is_success();
+    let response = if is_file {
+        reply::unchanged(answer, &context)
+    } else {
+        reply::passed(answer, &context)
+    };
+    Ok(reply::finish(response, &context.recorder))
 }
 
 /// The request as it came, but for hop-by-hop headers.

@@ -1,11 +1,11 @@
 //! Replies to the agent: a hook's answer, a denial, or upstream's response.
 
-use std::{io, mem, ops::ControlFlow};
+use std::{io, mem, ops::ControlFlow, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 
 use super::{exchange_events, model_request::ModelRequest, request_context::RequestContext};
 use crate::{
@@ -105,9 +105,7 @@ impl Responder {
     pub(super) fn respond_in_stream(&self, reply: Reply, framing: Framing) -> Body {
         match reply {
             Reply::Upstream(response) if response.status().is_success() => response.into_body(),
-            Reply::Upstream(response) => {
-                self.break_stream(&ApiError::upstream_status(response.status()))
-            }
+            Reply::Upstream(response) => self.break_stream(&late_error(response.status())),
             Reply::Hooks(reply) => match self.stream_of(&reply, framing) {
                 Ok(stream) => stream.into(),
                 Err(error) => self.break_stream(&error.into()),
@@ -173,11 +171,16 @@ pub(super) fn finish(mut response: Response, recorder: &Recorder) -> Response {
     exchange_events::record_response(recorder, response)
 }
 
-/// Returns upstream's response as it is.
-pub(super) fn passed(mut answer: UpstreamResponse, context: &RequestContext) -> Response {
+/// Returns upstream's response as it is, unless it is an HTML page.
+pub(super) fn passed(answer: UpstreamResponse, context: &RequestContext) -> Response {
     if answer.has_media_type("text/html") {
         return not_json(&answer, context);
     }
+    unchanged(answer, context)
+}
+
+/// Returns upstream's response as it is.
+pub(super) fn unchanged(mut answer: UpstreamResponse, context: &RequestContext) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
     // The body is unchanged, so `content-length` holds.
@@ -196,16 +199,28 @@ fn not_json(answer: &UpstreamResponse, context: &RequestContext) -> Response {
             "the model API answered with HTML",
         )
     } else {
-        ApiError::upstream_status(answer.status)
+        ApiError::upstream_status(answer.status, "without JSON")
     };
-    let error = error.with_source(&UnexpectedContentType::from_headers(&answer.headers));
+    let mut error = error.with_source(&UnexpectedContentType::from_headers(&answer.headers));
     exchange_events::record_failure(recorder, &error);
+    let retry_after = answer.headers.get(header::RETRY_AFTER);
+    // Some body forms name the seconds, too.
+    if let Some(seconds) = retry_after.and_then(|value| value.to_str().ok()?.parse().ok()) {
+        error = error.with_retry_after(Duration::from_secs(seconds));
+    }
     let mut response = error.render(recorder.request_id(), context.dialect);
-    if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
-        let after: HeaderValue = after.clone();
-        response.headers_mut().insert(header::RETRY_AFTER, after);
+    if let Some(after) = retry_after {
+        // It may be a date.
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, after.clone());
     }
     response
+}
+
+/// Error for an error response of upstream that comes once status 200 is sent.
+pub(super) fn late_error(status: StatusCode) -> ApiError {
+    ApiError::upstream_status(status, "after the start of the stream")
 }
 
 /// Error for a response that cannot be parsed, and so cannot be inspected.

@@ -36,6 +36,9 @@ pub enum UpstreamError {
     /// The response ended early.
     #[error("the model API's answer broke off")]
     Interrupted(#[source] HttpClientError),
+    /// The HTTP/2 stream of the response was closed without an error before its end.
+    #[error("the model API closed the stream before the end of its answer")]
+    StreamReset,
     /// The body is not valid gzip, or has an encoding other than gzip.
     #[error("the model API's answer has a content encoding that cannot be decoded")]
     UnsupportedEncoding,

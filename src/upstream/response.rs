@@ -9,7 +9,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream, stream::BoxStream};
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, Version, header};
 use http_body_util::BodyDataStream;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::Instant;
@@ -53,7 +53,10 @@ pub struct ResponseBody {
 #[derive(Debug)]
 pub(super) enum BodySource {
     /// A connection to a model API.
-    Network(Incoming),
+    Network {
+        incoming: Incoming,
+        version: Version,
+    },
     /// Pieces of a recorded response.
     Recorded {
         /// Pieces that were not taken yet.
@@ -70,12 +73,17 @@ impl BodySource {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, UpstreamError>>> {
         match self {
-            Self::Network(incoming) => {
-                let frame = ready!(Pin::new(incoming).poll_frame(context));
-                Poll::Ready(frame.map(|frame| match frame {
-                    Ok(frame) => Ok(frame.into_data().unwrap_or_default()),
-                    Err(error) => Err(UpstreamError::Interrupted(error.into())),
-                }))
+            Self::Network { incoming, version } => {
+                let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+                Poll::Ready(match frame {
+                    Some(Ok(frame)) => Some(Ok(frame.into_data().unwrap_or_default())),
+                    Some(Err(error)) => Some(Err(UpstreamError::Interrupted(error.into()))),
+                    // Hyper reports a reset with `NO_ERROR` as the end of the body.
+                    None if *version == Version::HTTP_2 && !incoming.is_end_stream() => {
+                        Some(Err(UpstreamError::StreamReset))
+                    }
+                    None => None,
+                })
             }
             Self::Recorded {
                 pieces,
@@ -90,7 +98,7 @@ impl BodySource {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Network(incoming) => incoming.is_end_stream(),
+            Self::Network { incoming, .. } => incoming.is_end_stream(),
             Self::Recorded {
                 pieces,
                 is_complete,
@@ -100,7 +108,7 @@ impl BodySource {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Network(incoming) => incoming.size_hint(),
+            Self::Network { incoming, .. } => incoming.size_hint(),
             Self::Recorded { .. } => SizeHint::default(),
         }
     }
@@ -118,10 +126,14 @@ impl UpstreamResponse {
         key_mask: Option<KeyMask>,
     ) -> Result<Self, UpstreamError> {
         let (head, incoming) = response.into_parts();
+        let source = BodySource::Network {
+            incoming,
+            version: head.version,
+        };
         let mut response = Self {
             status: head.status,
             headers: head.headers,
-            body: ResponseBody::new(BodySource::Network(incoming), idle_timeout),
+            body: ResponseBody::new(source, idle_timeout),
         };
         if let Some(key_mask) = key_mask {
             key_mask.remove_headers(&mut response.headers);

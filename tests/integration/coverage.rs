@@ -245,6 +245,33 @@ async fn upload_headers_are_forwarded_only_for_uploads() {
 }
 
 #[tokio::test]
+async fn a_downloaded_file_may_be_an_html_page() {
+    let page = "<html>report</html>";
+    let upstream = Upstream::with(move |request| {
+        let is_missing = request.path.contains("missing");
+        let status = if is_missing { 404 } else { 200 };
+        crate::harness::respond(status, "text/html", page)
+    })
+    .await;
+    let config = "coverage: { allow: [\"files.*\", \"openai_api.files.*\", \
+                  containers.files.content] }\n";
+    let gateway = TestGateway::start(&upstream, &format!("{HOOKS}{config}")).await;
+    let agent = gateway.agent().sending("authorization", "Bearer k");
+    for (path, status) in [
+        ("/v1/files/f1/content", 200),
+        ("/v1/containers/c/files/f/content", 200),
+        ("/v1beta/files/f:download?alt=media", 200),
+        ("/v1/files/missing/content", 404),
+        ("/v1beta/files/f", 502),
+    ] {
+        let answer = agent.get(path).await;
+
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert_eq!(answer.text() == page, status == 200, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn the_coverage_endpoint_returns_the_table_under_the_config() {
     let upstream = model_api().await;
     let config = "upstreams: { gemini: { url: \"{upstream}\" } }\ncoverage: { allow: [\"batches.*\", files.get] }\n";

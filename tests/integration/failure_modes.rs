@@ -1,6 +1,6 @@
 //! Failures of upstream and of hooks, and the responses that agents receive.
 
-use http::header;
+use http::{HeaderValue, header};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, task::spawn_blocking};
@@ -100,6 +100,27 @@ async fn an_html_response_is_unreadable() {
                 .await;
 
         assert_always_refused(&upstream, "", status, "UPSTREAM_UNREADABLE").await;
+    }
+}
+
+#[tokio::test]
+async fn an_html_page_that_limits_the_rate_names_the_delay_as_agents_read_it() {
+    let upstream = Upstream::with(|_| {
+        let mut page = respond(429, "text/html", "<html>slow down</html>");
+        let after = HeaderValue::from_static("9");
+        page.headers_mut().insert(header::RETRY_AFTER, after);
+        page
+    })
+    .await;
+    for hooks in ["", HOOKED] {
+        let gate = TestGateway::start(&upstream, hooks).await;
+
+        let answer = gate.agent().post(GENERATE, body()).await;
+
+        assert_eq!(answer.status, 429);
+        assert_eq!(answer.header("retry-after"), "9");
+        let info = &answer.json()["error"]["details"][1];
+        assert_eq!(info["retryDelay"], "9s", "{}", answer.text());
     }
 }
 

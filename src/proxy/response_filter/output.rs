@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use axum::{body::Body, response::Response};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::channel::ChunkChannel;
 use crate::{
-    dialect::{DialectError, Document, Framing, MergedChunks, ResponseDocument, WriteChunks},
+    dialect::{DialectError, Framing, MergedChunks, ResponseDocument, WriteChunks},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
-        reply::{HookReply, Reply, Responder, media_type, unreadable, unreadable_response},
+        reply::{
+            HookReply, Reply, Responder, late_error, media_type, unreadable, unreadable_response,
+        },
         turn_state::TurnState,
     },
     upstream::{UpstreamResponse, headers},
@@ -24,8 +26,8 @@ pub struct Output {
     responder: Arc<Responder>,
     /// True if the head of a stream is prepared, or a part of the response is written.
     is_started: bool,
-    /// True if a part of the response is written.
-    is_written: bool,
+    /// True if a part of the stream has gone to the agent.
+    is_sent: bool,
     form: OutputForm,
 }
 
@@ -53,7 +55,7 @@ impl Output {
         Self {
             responder,
             is_started: false,
-            is_written: false,
+            is_sent: false,
             form: OutputForm::Whole { head, chunks },
         }
     }
@@ -62,7 +64,7 @@ impl Output {
     pub fn stream(responder: Arc<Responder>, framing: Framing, channel: ChunkChannel) -> Self {
         Self {
             is_started: false,
-            is_written: false,
+            is_sent: false,
             form: OutputForm::Stream {
                 framing,
                 writer: responder.dialect.chunk_writer(framing),
@@ -89,8 +91,7 @@ impl Output {
 
     /// Returns whether a reply is an error, because the agent has received nothing.
     pub fn is_error(&self, reply: &HookReply) -> bool {
-        let is_sent = self.is_stream() && self.is_written;
-        !is_sent && self.responder.is_error(reply)
+        !self.is_sent && self.responder.is_error(reply)
     }
 
     /// Takes status and headers of a response that is about to be filtered.
@@ -121,9 +122,15 @@ impl Output {
             let emitted = turn.record_emitted(&document);
             emitted.map_err(unreadable_response)?;
             turn.steps.record_sent(&document);
-            (self.is_started, self.is_written) = (true, true);
+            self.is_started = true;
             match &mut self.form {
-                OutputForm::Whole { chunks, .. } => chunks.push(document),
+                OutputForm::Whole { chunks, .. } => {
+                    if document.has_error().map_err(unreadable_response)? {
+                        // It takes the place of all answers, as an error with its status does.
+                        chunks.clear();
+                    }
+                    chunks.push(document);
+                }
                 OutputForm::Stream { writer, buffer, .. } => {
                     let written = buffer.len();
                     let chunk = writer.write(buffer, &document);
@@ -144,6 +151,7 @@ impl Output {
         } = &mut self.form
             && !buffer.is_empty()
         {
+            self.is_sent = true;
             channel.send(buffer.split().freeze()).await;
         }
     }
@@ -165,11 +173,11 @@ impl Output {
         match reply {
             None => (),
             Some(Reply::Upstream(response)) => {
+                if self.is_sent {
+                    // Status 200 is out: an error of upstream breaks the stream.
+                    return Err(late_error(response.status()));
+                }
                 if let OutputForm::Stream { channel, .. } = &self.form {
-                    if self.is_written {
-                        // Status 200 is out: an error of upstream breaks the stream.
-                        return Err(ApiError::upstream_status(response.status()));
-                    }
                     // The prepared head is that of an earlier response.
                     channel.take_head();
                 }
@@ -216,8 +224,5 @@ fn merge(mut chunks: Vec<ResponseDocument>) -> Result<ResponseDocument, DialectE
     {
         return Ok(only);
     }
-    let bytes: Vec<Bytes> = chunks.iter().map(ResponseDocument::to_bytes).collect();
-    let envelope = chunks.first().and_then(ResponseDocument::envelope);
-    let envelope = envelope.map(Document::to_bytes);
-    ResponseDocument::from_merged(MergedChunks::parse(&bytes)?.response, envelope)
+    ResponseDocument::from_merged(&MergedChunks::new(chunks)?)
 }

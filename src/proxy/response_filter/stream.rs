@@ -191,8 +191,7 @@ async fn filter_whole(
     let (chunks, last) = read.map_err(unreadable_response)?;
     let chunks: Vec<ResponseDocument> = chunks.into_iter().chain([last]).flatten().collect();
     let merged = MergedChunks::new(chunks.clone()).map_err(|_| unreadable())?;
-    let whole = ResponseDocument::from_merged(merged.response.clone(), merged.envelope);
-    let whole = whole.map_err(|_| unreadable())?;
+    let whole = ResponseDocument::from_merged(&merged).map_err(|_| unreadable())?;
     if let Break(refusal) = buffer.push_whole(whole).await? {
         return Ok(Break(refusal));
     }

@@ -1,5 +1,7 @@
 //! Code Assist: the envelope of requests and answers, and the session id in requests.
 
+use axum::response::Response;
+use http::{HeaderValue, header};
 use serde_json::{Value, json};
 
 use super::{Api, Framing};
@@ -389,4 +391,61 @@ async fn conditions_use_the_facts_of_the_inner_request() {
         .send_to_model(&gate, Framing::Sse, "n", &request)
         .await;
     assert_eq!(Api::CodeAssist.text(Framing::Sse, &other), "You said: hi");
+}
+
+/// A model API whose first answer has a text and a denied call. `second` is the next one.
+async fn denied_call_then(
+    second: impl Fn() -> Response + Clone + Send + Sync + 'static,
+) -> (Upstream, TestGateway) {
+    let call = json!({ "functionCall": { "name": "rm", "args": {} } });
+    let parts = json!([{ "text": "let me see" }, call]);
+    let candidate = json!({ "content": { "role": "model", "parts": parts } });
+    let first = json!({ "response": { "candidates": [candidate] }, "traceId": "t1" });
+    let upstream = Upstream::with(move |request| {
+        if request.body.contains("functionResponse") {
+            second()
+        } else if request.query == "alt=sse" {
+            respond(200, "text/event-stream", format!("data: {first}\n\n"))
+        } else {
+            respond(200, "application/json", first.to_string())
+        }
+    })
+    .await;
+    let config = "policies: [{ policy: tool_guard, deny: [rm] }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    (upstream, gate)
+}
+
+#[tokio::test]
+async fn an_error_behind_a_denied_call_takes_the_place_of_the_answer() {
+    let body = Api::CodeAssist.wrap("m", &prompt("hi")).to_string();
+    let error = json!({ "error": { "code": 429, "message": "slow down" } });
+    for (path, status) in [(GENERATE, 200), (GENERATE, 429), (STREAM, 429)] {
+        let text = error.to_string();
+        let (upstream, gate) = denied_call_then(move || {
+            let mut answer = respond(status, "application/json", text.clone());
+            let after = HeaderValue::from_static("9");
+            answer.headers_mut().insert(header::RETRY_AFTER, after);
+            answer
+        })
+        .await;
+
+        let answer = gate.agent().post(path, body.clone()).await;
+
+        assert_eq!((answer.status, answer.json()), (status, error.clone()));
+        assert_eq!(answer.header("retry-after"), "9");
+        assert_eq!(upstream.requests().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_behind_a_denied_call_keeps_its_envelope() {
+    let (_upstream, gate) = denied_call_then(|| respond(200, "application/json", CHUNKS[2])).await;
+    let body = Api::CodeAssist.wrap("m", &prompt("hi")).to_string();
+
+    let answer = gate.agent().post(GENERATE, body).await.json();
+
+    assert_eq!(answer["traceId"], "t3");
+    let parts = &answer["response"]["candidates"][0]["content"]["parts"];
+    assert_eq!(*parts, json!([{ "text": "let me see\n\nthree" }]));
 }

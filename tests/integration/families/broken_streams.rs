@@ -1,13 +1,19 @@
 //! Streams that break off, on every API family: what was decided before reaches the agent.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use super::{
     REDACT,
-    family::{ALL, Family, Turn},
+    family::{ALL, Family, Part, Turn},
     stream_errors::texts,
 };
 use crate::harness::{Agent, End, TestGateway, Upstream, chunked_head, read_to_end, respond};
@@ -82,5 +88,34 @@ async fn events_before_the_end_of_the_connection_reach_the_agent() {
 
             check_over_http1_and_http2(family, &gateway, config).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_stream_behind_a_denied_call_breaks_the_stream() {
+    let config = "policies: [{ policy: tool_guard, deny: [rm] }]\n";
+    for family in [Family::Anthropic, Family::Responses, Family::Chat] {
+        let first = family.events(&[Part::text(&["let me see"]), Part::call("rm", "/")]);
+        let count = Arc::new(AtomicUsize::new(0));
+        let upstream = Upstream::with(move |_| {
+            let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+            let events = if is_first {
+                first.clone()
+            } else {
+                String::new()
+            };
+            respond(200, "text/event-stream", events)
+        })
+        .await;
+        let gateway = family.gateway(&upstream, config).await;
+        let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
+        let body = family.request(true, &[Turn::User("hi")]).to_string();
+
+        let mut response = agent.open(family.path(true), body).await;
+
+        let (received, end) = read_to_end(&mut response).await;
+        assert_eq!(end, End::Broken, "{family:?}: {received}");
+        assert!(received.contains("let me see"), "{family:?}: {received}");
+        assert_eq!(upstream.requests().len(), 2, "{family:?}");
     }
 }

@@ -262,3 +262,61 @@ async fn a_hosted_call_goes_to_the_agent_with_the_result_in_the_next_answer() {
         assert_eq!((messages.len(), &messages[1]["content"]), (3, &received));
     }
 }
+
+#[tokio::test]
+async fn an_answer_behind_a_denied_step_keeps_its_stop_reason() {
+    let ends = [
+        ("stop_sequence", json!("END")),
+        ("model_context_window_exceeded", Value::Null),
+        ("end_turn", Value::Null),
+    ];
+    for (reason, sequence) in ends {
+        let mut bodies = [json!([text("I try"), denied_call()]), json!([text("ok")])]
+            .map(|content| message(&content));
+        bodies[1]["stop_reason"] = reason.into();
+        bodies[1]["stop_sequence"] = sequence.clone();
+        let upstream = Upstream::with(move |asked| {
+            let body = &bodies[usize::from(asked.body.contains("tool_result"))];
+            respond(200, "application/json", body.to_string())
+        })
+        .await;
+        for mode in ["", "after_model: buffered\n"] {
+            let gateway = Family::Anthropic
+                .gateway(&upstream, &format!("{DENY_RM}{mode}"))
+                .await;
+
+            let answer = ask(&gateway, false, &[]).await.json();
+            let streamed = ask(&gateway, true, &[]).await;
+
+            let stop = |end: &Value| (end["stop_reason"].clone(), end["stop_sequence"].clone());
+            assert_eq!(stop(&answer), (reason.into(), sequence.clone()), "{answer}");
+            let mut streamed = events(&streamed).into_iter().map(|(_, data)| data);
+            let end = streamed
+                .find(|data| data.contains("message_delta"))
+                .unwrap();
+            let end: Value = serde_json::from_str(&end).unwrap();
+            assert_eq!(
+                stop(&end["delta"]),
+                (reason.into(), sequence.clone()),
+                "{end}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_edited_answer_keeps_its_stop_reason() {
+    let mut body = message(&json!([text("AKIAIOSFODNN7EXAMPLQ")]));
+    body["stop_reason"] = "stop_sequence".into();
+    body["stop_sequence"] = "END".into();
+    let upstream =
+        Upstream::with(move |_| respond(200, "application/json", body.to_string())).await;
+    let config = "after_model: buffered\npolicies: [{ policy: redact, detect: [aws_key] }]\n";
+    let gateway = Family::Anthropic.gateway(&upstream, config).await;
+
+    let answer = ask(&gateway, true, &[]).await;
+
+    let text = answer.text();
+    assert!(text.contains("REDACTED"), "{text}");
+    assert!(text.contains(r#""stop_sequence":"END""#), "{text}");
+}

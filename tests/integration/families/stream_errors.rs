@@ -415,3 +415,16 @@ fn texts_at(events: &[Value], place: &str) -> String {
         .filter_map(|event| event.pointer(place)?.as_str());
     texts.collect()
 }
+
+#[tokio::test]
+async fn an_empty_stream_is_an_error() {
+    for family in [Family::Anthropic, Family::Responses, Family::Chat] {
+        for mode in ["", "after_model: buffered\n"] {
+            let upstream = upstream(vec![Vec::new()]).await;
+
+            let answer = ask(family, &upstream, &format!("{REDACT}{mode}")).await;
+
+            assert_eq!(answer.status, 502, "{family:?}: {}", answer.text());
+        }
+    }
+}

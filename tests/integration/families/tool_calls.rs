@@ -100,6 +100,22 @@ fn assert_each_call_has_a_result(family: Family, request: &Value) {
     }
 }
 
+#[tokio::test]
+async fn an_error_behind_a_denied_call_takes_the_place_of_the_answer() {
+    let first = [Part::text(&["let me see"]), Part::call("rm", "/")];
+    let error = json!({ "error": { "message": "overloaded", "code": 502 } });
+    for family in [Family::Gemini, Family::Chat] {
+        let bodies = vec![family.whole(&first).to_string(), error.to_string()];
+        let upstream = without_streams(bodies).await;
+        let gateway = family.gateway(&upstream, DENY_RM).await;
+
+        let answer = family.ask(&gateway, false, &[Turn::User("hi")]).await;
+
+        assert_eq!(answer.json(), error, "{family:?}");
+        assert_eq!(upstream.requests().len(), 2, "{family:?}");
+    }
+}
+
 /// A model API that sends these JSON bodies in order, also to requests for a stream.
 async fn without_streams(bodies: Vec<String>) -> Upstream {
     let count = Arc::new(AtomicUsize::new(0));

@@ -53,7 +53,7 @@ async fn start_aborting_upstream(abort: Abort) -> (std::net::SocketAddr, Arc<Ato
 
 #[derive(Debug, Clone, Copy)]
 enum Abort {
-    Stream,
+    Stream(Reason),
     Connection,
 }
 
@@ -68,9 +68,9 @@ async fn send_event_and_abort(socket: TcpStream, abort: Abort, calls: Arc<Atomic
         body.send_data("data: {\"n\":1}\n\n".into(), false).unwrap();
         match abort {
             // The reset must not overtake the data.
-            Abort::Stream => drop(tokio::spawn(async move {
+            Abort::Stream(reason) => drop(tokio::spawn(async move {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                body.send_reset(Reason::INTERNAL_ERROR);
+                body.send_reset(reason);
             })),
             Abort::Connection => {
                 let data_sent = std::time::Duration::from_millis(100);
@@ -85,7 +85,9 @@ async fn send_event_and_abort(socket: TcpStream, abort: Abort, calls: Arc<Atomic
 
 #[tokio::test]
 async fn a_stream_truncated_by_the_upstream_is_truncated_for_the_agent() {
-    for abort in [Abort::Stream, Abort::Connection] {
+    // A reset without an error is the end of a body only behind the end of the stream.
+    let resets = [Reason::INTERNAL_ERROR, Reason::NO_ERROR].map(Abort::Stream);
+    for abort in resets.into_iter().chain([Abort::Connection]) {
         for hooks in ["", HOOKED] {
             let (addr, calls) = start_aborting_upstream(abort).await;
             let unused = Upstream::mock().await;

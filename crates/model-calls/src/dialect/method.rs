@@ -255,6 +255,12 @@ impl MethodSpec {
         )
     }
 
+    /// Returns whether its response is a file, which may be of any type.
+    pub fn downloads_file(&self) -> bool {
+        let name = self.name.rsplit('.').next();
+        name.is_some_and(|name| ["content", "download", "download_content"].contains(&name))
+    }
+
     /// Returns the name used in logs and metrics.
     pub const fn label(&self) -> &'static str {
         match self.operation {

@@ -125,6 +125,12 @@ impl AnswerLabels {
         })
     }
 
+    /// Returns the last label with a name.
+    pub fn last(&self, name: &str) -> Option<&Value> {
+        let mut objects = self.events.iter().flatten().rev();
+        objects.find_map(|labels| labels.get(name))
+    }
+
     /// Returns the events of a chunk with its labels.
     pub fn write_all(&self, events: &[Bytes], visit: VisitObjects) -> Result<Vec<Bytes>> {
         let events = events.iter().enumerate().map(|(position, data)| {

@@ -127,7 +127,7 @@ impl ReadChunks for MessageReader {
     }
 
     fn finish(&mut self) -> Result<Option<ResponseDocument>> {
-        if self.has_failed || !self.has_started {
+        if self.has_failed {
             return Ok(None);
         }
         let events = mem::take(&mut self.end);

@@ -91,7 +91,7 @@ impl WriteChunks for MessageWriter {
             self.open_synthetic(out, &form)?;
         }
         if is_end(events)? {
-            self.end.keep(events, &form)?;
+            self.end.keep(events, chunk.merged_end(), &form)?;
         } else {
             self.write_events(out, events, &mut parts)?;
         }

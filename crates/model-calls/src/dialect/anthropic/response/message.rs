@@ -16,7 +16,7 @@ use crate::dialect::{
             message_tokens::MessageTokens,
             response_part::{answer_form, read_block},
             seen_blocks::keep_seen,
-            stop_reason::edited_stop_reason,
+            stop_reason::{STOP_REASON, edited_stop_reason, stop_reason_in, stop_sequence},
         },
     },
     content_form::{AnswerLabels, parts_in},
@@ -25,7 +25,7 @@ use crate::dialect::{
     google::response::document::ResponseDocument,
 };
 
-const STOP_REASON: &[&str] = &["stop_reason"];
+const STOP_SEQUENCE: &[&str] = &["stop_sequence"];
 const USAGE: &[&str] = &["usage"];
 
 /// Reads a whole response.
@@ -49,7 +49,7 @@ pub fn close_message(response: &ResponseDocument) -> Result<Bytes> {
     match response.original_events() {
         Some([body]) if !response.is_edited() => Ok(body.clone()),
         Some([body]) => edit_message(Document::from_checked(body.clone())?, &form),
-        Some(_) | None => create_message(&form),
+        Some(_) | None => create_message(&form, response.merged_end()),
     }
 }
 
@@ -137,13 +137,16 @@ fn write_usage(message: &mut Document, form: &Document) -> Result<()> {
     message.set_child(USAGE, &usage)
 }
 
-fn create_message(form: &Document) -> Result<Bytes> {
+/// Writes a message anew; `end` is the last of the answers that are joined in it.
+fn create_message(form: &Document, end: &[Bytes]) -> Result<Bytes> {
     let (candidate, mut parts) = first_candidate(form)?;
     keep_seen(&mut parts)?;
     let finish = candidate.string(FINISH_REASON)?;
-    let stop = edited_stop_reason(None, finish.as_deref(), has_calls(&parts));
+    let original = stop_reason_in(end)?;
+    let stop = edited_stop_reason(original.as_deref(), finish.as_deref(), has_calls(&parts));
     let mut message = synthetic_message(form)?;
     message.set_bytes(CONTENT, write_array(create_blocks(&parts)?))?;
+    message.set(STOP_SEQUENCE, &stop_sequence(Some(&stop), form)?)?;
     message.set(STOP_REASON, &json!(stop))?;
     Ok(message.to_bytes())
 }

@@ -9,14 +9,12 @@ use crate::dialect::{
         response::{
             message_event::{DELTA, MessageEvent, MessageEventKind},
             message_tokens::MessageTokens,
-            stop_reason::edited_stop_reason,
+            stop_reason::{STOP_REASON, edited_stop_reason, stop_reason_in, stop_sequence},
         },
     },
     document::Document,
     error::Result,
 };
-
-const STOP_REASON: &[&str] = &["stop_reason"];
 
 /// End of a message, which is written last.
 #[derive(Debug, Default)]
@@ -24,6 +22,10 @@ pub struct MessageEnd {
     /// Events of the API; none if it is synthetic.
     events: Vec<Bytes>,
     finish: Option<String>,
+    /// Stop reason that the API has sent for an answer that is written anew.
+    stop: Option<String>,
+    /// Stop sequence of a synthetic end.
+    sequence: Value,
     /// Token counts of a synthetic end.
     usage: Option<Value>,
 }
@@ -51,8 +53,8 @@ pub fn own_error(events: &[Bytes], form: &Document) -> Result<Option<MessageEven
 
 impl MessageEnd {
     /// Keeps the end in a chunk, unless its finish reason was removed because the model is
-    /// asked again.
-    pub fn keep(&mut self, events: &[Bytes], form: &Document) -> Result<()> {
+    /// asked again. `merged` is the end of the events that a chunk without events was merged from.
+    pub fn keep(&mut self, events: &[Bytes], merged: &[Bytes], form: &Document) -> Result<()> {
         let candidates = form.children(CANDIDATES)?.unwrap_or_default();
         let first = candidates.into_iter().next().unwrap_or_default();
         let finish = first.string(FINISH_REASON)?;
@@ -63,6 +65,8 @@ impl MessageEnd {
         if events.is_empty() {
             let usage = form.child(USAGE_METADATA)?.unwrap_or_default();
             self.usage = Some(MessageTokens::from_form(&usage)?);
+            self.stop = stop_reason_in(merged)?;
+            self.sequence = stop_sequence(self.stop.as_deref(), form)?;
         } else {
             self.events = events.to_vec();
         }
@@ -86,11 +90,13 @@ impl MessageEnd {
             }
         }
         if !has_delta {
-            let reason = edited_stop_reason(None, self.finish.as_deref(), has_calls);
+            let (stop, finish) = (self.stop.as_deref(), self.finish.as_deref());
+            let reason = edited_stop_reason(stop, finish, has_calls);
+            let sequence = Some(self.sequence).filter(|_| stop == Some(&*reason));
             let usage = self.usage.unwrap_or_else(|| json!({ "output_tokens": 0 }));
             let event = json!({
                 "type": "message_delta",
-                "delta": { "stop_reason": reason, "stop_sequence": null },
+                "delta": { "stop_reason": reason, "stop_sequence": sequence },
                 "usage": usage,
             });
             MessageEvent::from_json(&event)?.write(out);

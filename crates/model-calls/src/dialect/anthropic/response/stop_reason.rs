@@ -1,6 +1,17 @@
 //! Stop reasons of the API and finish reasons of the content form.
 
-use crate::dialect::google::fields::PAUSED;
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::dialect::{
+    anthropic::{fields::parse_strict, response::message_event::DELTA},
+    content_form::AnswerLabels,
+    document::Document,
+    error::Result,
+    google::fields::PAUSED,
+};
+
+pub const STOP_REASON: &[&str] = &["stop_reason"];
 
 /// Returns the finish reason for a stop reason.
 pub fn finish_reason(stop: &str) -> &'static str {
@@ -11,6 +22,26 @@ pub fn finish_reason(stop: &str) -> &'static str {
         "refusal" => "SAFETY",
         _ => "OTHER",
     }
+}
+
+/// Returns the stop reason in a whole message, or in the events that end one.
+pub fn stop_reason_in(end: &[Bytes]) -> Result<Option<String>> {
+    let mut stop = None;
+    for data in end {
+        let document = parse_strict(data.clone())?;
+        let holder = document.child(DELTA)?.unwrap_or(document);
+        stop = holder.string(STOP_REASON)?.or(stop);
+    }
+    Ok(stop)
+}
+
+/// Returns the stop sequence of an answer that is written anew and stops for this reason.
+pub fn stop_sequence(stop: Option<&str>, form: &Document) -> Result<Value> {
+    let Some("stop_sequence") = stop else {
+        return Ok(Value::Null);
+    };
+    let labels = AnswerLabels::of_form(form)?;
+    Ok(labels.last("stop_sequence").cloned().unwrap_or_default())
 }
 
 /// Returns the stop reason of an edited response. It is `tool_use` if a call is left, and never

@@ -227,14 +227,13 @@ fn a_second_response_continues_the_message() {
 #[test]
 fn a_stream_that_is_cut_off_is_not_complete() {
     let listed = message(&[text_block(0, &["a"])], "end_turn");
-    for count in 1..listed.len() - 2 {
+    for count in 0..listed.len() - 2 {
         let mut reader = MessageReader::default();
         for data in events(&listed[..count]) {
             reader.read(data).unwrap();
         }
         assert!(reader.finish().is_err(), "{count}");
     }
-    assert!(MessageReader::default().finish().unwrap().is_none());
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::{
             fields::FINISH_REASON,
             part::Part,
             response::{
-                candidate::CandidateDocument, document::ResponseDocument, text_chunk::TextChunk,
+                candidate::CandidateDocument, chunk_merge::MergedChunks,
+                document::ResponseDocument, text_chunk::TextChunk,
             },
         },
         text_edit::TextEnd,
@@ -41,16 +42,16 @@ impl ResponseDocument {
         Ok(document)
     }
 
-    /// Creates a response from the bytes of merged chunks, in the envelope of the chunks.
+    /// Creates a response from merged chunks, in the envelope of the chunks.
     ///
     /// # Errors
     ///
     /// Fails like [`ResponseDocument::parse`].
-    pub fn from_merged(merged: Bytes, envelope: Option<Bytes>) -> Result<Self> {
-        let mut document = Self::parse(merged)?;
-        let envelope = envelope.map(Document::from_checked).transpose()?;
-        document.envelope = envelope.map(Box::new);
-        document.is_merged = true;
+    pub fn from_merged(merged: &MergedChunks) -> Result<Self> {
+        let mut document = Self::parse(merged.response.clone())?;
+        let envelope = merged.envelope.clone().map(Document::from_checked);
+        document.envelope = envelope.transpose()?.map(Box::new);
+        document.merged_end = Some(merged.end.clone());
         Ok(document)
     }
 
@@ -114,6 +115,12 @@ impl ResponseDocument {
     /// another form.
     pub fn original_events(&self) -> Option<&[Bytes]> {
         self.wire.as_deref()
+    }
+
+    /// Returns the body or the events of the last of the chunks that it was merged from, if the API
+    /// has another form.
+    pub fn merged_end(&self) -> &[Bytes] {
+        self.merged_end.as_deref().unwrap_or_default()
     }
 
     /// Returns the number of bytes that it was read from.

@@ -27,6 +27,8 @@ pub struct MergedChunks {
     pub response: Bytes,
     /// The merged envelopes without their responses as JSON, if the chunks have envelopes.
     pub envelope: Option<Bytes>,
+    /// Original body or events of the last chunk, if the API does not use the content form.
+    pub end: Vec<Bytes>,
     /// True if a later chunk replaced a value of an earlier one.
     pub is_lossy: bool,
 }
@@ -49,8 +51,10 @@ impl MergedChunks {
         let mut candidates: BTreeMap<u64, ChunkMerger> = BTreeMap::new();
         let mut is_lossy = false;
         let mut labels = Vec::new();
+        let mut end = Vec::new();
         for mut chunk in chunks {
             let chunk = chunk.make_parsed()?;
+            end = chunk.wire.take().unwrap_or_default();
             labels.append(&mut take_labels(&mut chunk.document)?);
             for candidate in std::mem::take(&mut chunk.candidates) {
                 match candidates.entry(candidate.index) {
@@ -78,6 +82,7 @@ impl MergedChunks {
         Ok(Self {
             response: response.to_bytes(),
             envelope: envelope.as_ref().map(Document::to_bytes),
+            end,
             is_lossy,
         })
     }

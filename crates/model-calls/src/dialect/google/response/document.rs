@@ -45,8 +45,8 @@ pub struct ResponseDocument {
     /// Original body or events, if the API does not use the content form.
     pub(crate) wire: Option<Vec<Bytes>>,
     pub(crate) text_end: TextEnd,
-    /// True if it was merged from several chunks.
-    pub(super) is_merged: bool,
+    /// Original body or events of the last chunk, if it was merged from several ones.
+    pub(super) merged_end: Option<Vec<Bytes>>,
 }
 
 impl ResponseDocument {

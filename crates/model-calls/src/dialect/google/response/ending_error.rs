@@ -29,7 +29,7 @@ impl ResponseDocument {
     ///
     /// Fails if the error is ambiguous.
     pub fn split_error(&self) -> Result<Option<[Self; 2]>> {
-        let is_own = self.is_edited() || self.is_merged;
+        let is_own = self.is_edited() || self.merged_end.is_some();
         if !is_own || !self.has_filled_part() || !self.has_error()? {
             return Ok(None);
         }
