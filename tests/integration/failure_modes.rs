@@ -343,7 +343,7 @@ async fn a_chunked_response_has_no_other_length_and_no_headers_of_its_connection
 
         let answer = gate.agent().post(GENERATE, body()).await;
 
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
         assert!(answer.json().to_string().contains("whole"));
         assert_eq!((answer.header("x-hop"), answer.header("x-kept")), ("", "2"));
     }
