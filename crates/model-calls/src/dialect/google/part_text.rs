@@ -21,8 +21,6 @@ const OPAQUE_FIELDS: &[&str] = &[
     "inline_data",
     "fileData",
     "file_data",
-    "videoMetadata",
-    "video_metadata",
 ];
 
 /// Names, ids and enumerations in calls and results.
