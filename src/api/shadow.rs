@@ -4,6 +4,7 @@ use axum::{
     Json,
     extract::{RawQuery, State},
 };
+use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 use url::form_urlencoded;
 
@@ -40,9 +41,13 @@ pub(super) async fn start_shadow(
     State(app): State<App>,
     principal: AdminPrincipal,
     RawQuery(query): RawQuery,
-    config: String,
+    config: Bytes,
 ) -> Result<Json<ShadowStatus>, ApiError> {
     require_role(&principal, AdminRole::Operator)?;
+    let config = String::from_utf8(config.into()).map_err(|error| {
+        let message = format!("the config is not UTF-8: {}", error.utf8_error());
+        ApiError::new(ErrorReason::BadConfig, message)
+    })?;
     let settings = settings(&query.unwrap_or_default())?;
     let action = ShadowAction::Start {
         config,
