@@ -120,7 +120,7 @@ pub(super) async fn get_content(
     RawQuery(query): RawQuery,
     principal: AdminPrincipal,
 ) -> Result<Json<Arc<StoredContent>>, ApiError> {
-    let reason = query_parameter(query.as_deref(), "reason").unwrap_or_default();
+    let reason = query_parameter(query.as_deref(), "reason")?.unwrap_or_default();
     let found = content::view_content(&app, &principal, &id, &reason)?;
     found.map(Json).ok_or_else(unknown_call)
 }
@@ -153,11 +153,8 @@ pub(super) async fn stream_calls(
         async move { shutdown.run_until_cancelled(next_events(tail)).await? }
     });
     let events = stream::iter([Ok(begin)]).chain(events);
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((headers, Body::from_stream(events)).into_response())
+    let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
+    Ok((content_type, Body::from_stream(events)).into_response())
 }
 
 /// Keeps the content of a session for a while, for the reason that is given.
@@ -177,7 +174,7 @@ pub(super) async fn watch_session(
     body: ReceivedBody,
 ) -> Result<Json<SessionWatch>, ApiError> {
     let WatchRequest { minutes, reason } = json_body(body)?;
-    let caller = query_parameter(query.as_deref(), "caller");
+    let caller = query_parameter(query.as_deref(), "caller")?;
     content::watch(&app, &principal, session, caller, (minutes, reason)).map(Json)
 }
 
@@ -252,11 +249,11 @@ impl CallQuery {
             TraceFilter::from_query(query.unwrap_or_default(), &["cursor", "after", "limit"]);
         let parameter = |name| query_parameter(query, name);
         let number = |name| {
-            let value = parameter(name).map(|value| value.parse());
+            let value = parameter(name)?.map(|value| value.parse());
             let value = value.transpose();
             value.map_err(|_| bad(format!("`{name}` must be a number")))
         };
-        let limit = parameter("limit").map_or(Ok(MAX_PAGE_RECORDS), |limit| limit.parse());
+        let limit = parameter("limit")?.map_or(Ok(MAX_PAGE_RECORDS), |limit| limit.parse());
         let limit = limit
             .ok()
             .filter(|limit| (1..=MAX_PAGE_RECORDS).contains(limit));

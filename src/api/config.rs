@@ -74,7 +74,7 @@ pub(super) async fn get_config_diff(
     RawQuery(query): RawQuery,
 ) -> Result<Json<ConfigDiff>, ApiError> {
     let parameter = |name| query_parameter(query.as_deref(), name);
-    let (Some(from), Some(to)) = (parameter("from"), parameter("to")) else {
+    let (Some(from), Some(to)) = (parameter("from")?, parameter("to")?) else {
         let message = "`from` and `to` must be versions or numbers of revisions";
         return Err(ApiError::new(ErrorReason::BadQuery, message));
     };

@@ -10,10 +10,19 @@ use crate::error::{ApiError, ErrorReason};
 pub(super) type ReceivedBody = Result<Bytes, BytesRejection>;
 
 /// Returns the decoded value of a query parameter.
-pub(super) fn query_parameter(query: Option<&str>, name: &str) -> Option<String> {
-    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let pair = pairs.find(|(key, _)| key == name);
-    pair.map(|(_, value)| value.into_owned())
+///
+/// # Errors
+///
+/// Returns an error if the query has it twice.
+pub(super) fn query_parameter(query: Option<&str>, name: &str) -> Result<Option<String>, ApiError> {
+    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let mut values = pairs.filter(|(key, _)| key == name);
+    let value = values.next().map(|(_, value)| value.into_owned());
+    if values.next().is_some() {
+        let message = format!("`{name}` is given twice");
+        return Err(ApiError::new(ErrorReason::BadQuery, message));
+    }
+    Ok(value)
 }
 
 /// Parses the JSON of a body.

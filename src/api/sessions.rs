@@ -28,7 +28,7 @@ pub(super) async fn list_sessions(
     State(app): State<App>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<SessionList>, ApiError> {
-    let limit = query_parameter(query.as_deref(), "limit");
+    let limit = query_parameter(query.as_deref(), "limit")?;
     let limit = limit.map_or(Some(DEFAULT_LISTED_SESSIONS), |limit| limit.parse().ok());
     let Some(limit) = limit.filter(|limit| (1..=MAX_LISTED_SESSIONS).contains(limit)) else {
         let message = format!("`limit` must be a number from 1 to {MAX_LISTED_SESSIONS}");
@@ -50,7 +50,7 @@ pub(super) async fn get_session(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<SessionDetails>, ApiError> {
-    let caller = query_parameter(query.as_deref(), "caller");
+    let caller = query_parameter(query.as_deref(), "caller")?;
     let found = sessions::find(&app, &id, caller.as_deref()).await;
     found.map(Json).ok_or_else(|| {
         let message = "no session has this id";

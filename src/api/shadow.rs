@@ -4,6 +4,7 @@ use axum::{
     Json,
     extract::{RawQuery, State},
 };
+use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 use url::form_urlencoded;
 

@@ -15,7 +15,9 @@ use crate::{
     config::{Config, HookMode, HookSpec, Overrides, PolicySpec},
     dialect::{self, RequestField},
     event::EventName,
-    hook, policy,
+    hook,
+    invisible_char::escape_invisible,
+    policy,
     proof::GuardStatus,
     protocol::{self, ToolFamily, ToolNameOverride, ToolNames},
     state::{AppResources, BuildError, ConfigSource, Snapshot, end_tasks},
@@ -131,10 +133,11 @@ fn print_tool_names(names: &ToolNames) -> Result<(), Failure> {
         print(&line)?;
     }
     for (name, meaning) in names.overrides() {
-        print(&match meaning {
+        let line = match meaning {
             ToolNameOverride::SameAs(other) => format!("tool `{name}`: same as `{other}`"),
             ToolNameOverride::Unmapped => format!("tool `{name}`: same as no other"),
-        })?;
+        };
+        print(&escape_invisible(&line))?;
     }
     Ok(())
 }

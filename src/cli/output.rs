@@ -1,6 +1,11 @@
 //! Output of commands.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
+
+use crate::invisible_char::escape_invisible;
 
 /// Prints text and a line feed to stdout. A closed pipe is not an error.
 pub(super) fn print(text: &str) -> io::Result<()> {
@@ -11,9 +16,11 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints text and a line feed to stderr. Errors are ignored: there is no other output.
+/// Prints text and a line feed to stderr, with escapes for invisible characters. Errors
+/// are ignored: there is no other output.
 pub(super) fn print_error(text: &str) {
-    let _ignored = writeln!(io::stderr().lock(), "{text}");
+    let lines: Vec<Cow<'_, str>> = text.split('\n').map(escape_invisible).collect();
+    let _ignored = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
 }
 
 /// Returns `1 hook` or `2 hooks`.

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
+    env::VarError,
     fmt,
     path::{Path, PathBuf},
 };
@@ -77,7 +78,10 @@ impl SecretReference {
 
     fn read_text(&self, directory: &Path) -> Result<String, String> {
         match self {
-            Self::Env(name) => std::env::var(name).map_err(|_| format!("{self} is not set")),
+            Self::Env(name) => std::env::var(name).map_err(|error| match error {
+                VarError::NotPresent => format!("{self} is not set"),
+                VarError::NotUnicode(_) => format!("{self} is not UTF-8"),
+            }),
             Self::File(path) => {
                 let text = regular_file::read_text(&directory.join(path), MAX_SECRET_BYTES);
                 text.map_err(|error| format!("{self} cannot be read: {error}"))

@@ -5,6 +5,8 @@ use std::{fmt, path::PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::invisible_char::escape_invisible;
+
 /// A position in a file. Displayed as `file:line:column`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct SourceSpan {
@@ -16,7 +18,7 @@ pub struct SourceSpan {
     pub column: u64,
 }
 
-/// An error or warning about a config. Displayed as `file:line:column: message`.
+/// An error or warning about a config. Displayed as `file:line:column: message`, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The position; `None` if no file is involved, as for command-line options.
@@ -79,7 +81,7 @@ impl fmt::Display for Problem {
         if let Some(span) = &self.span {
             write!(f, "{span}: ")?;
         }
-        f.write_str(&self.message)
+        f.write_str(&escape_invisible(&self.message))
     }
 }
 

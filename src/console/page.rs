@@ -13,6 +13,7 @@ use super::{
 use crate::{
     auth::{AdminCredential, AdminPrincipal},
     config::AdminRole,
+    invisible_char::is_invisible,
 };
 
 /// Pages of the navigation: address and title.
@@ -180,12 +181,13 @@ fn key_help() -> Markup {
 ///
 /// INVARIANT: applied to the whole page, so that no text of a page can contain them.
 fn escape_invisible(html: String) -> String {
-    if !html.contains(is_invisible) {
+    let is_hidden = |char: char| is_invisible(char) && !matches!(char, '\n' | '\t');
+    if !html.contains(is_hidden) {
         return html;
     }
     let mut out = String::with_capacity(html.len() + 64);
     for char in html.chars() {
-        if is_invisible(char) {
+        if is_hidden(char) {
             for unit in char.encode_utf16(&mut [0; 2]) {
                 // Writing into a `String` cannot fail.
                 let _infallible = write!(out, "\\u{unit:04x}");
@@ -195,26 +197,6 @@ fn escape_invisible(html: String) -> String {
         }
     }
     out
-}
-
-/// Returns whether a character is a control character, or one of those of Unicode that change
-/// the direction of text or have no width.
-fn is_invisible(char: char) -> bool {
-    let is_control = char.is_control() && !matches!(char, '\n' | '\t');
-    is_control
-        || matches!(
-            char,
-            '\u{61c}'
-                | '\u{180e}'
-                | '\u{200b}'
-                | '\u{200e}'
-                | '\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
 }
 
 /// Returns a word with a shape, so that its meaning does not depend on its colour.

@@ -8,13 +8,12 @@ use http::{HeaderMap, HeaderName, Request, Version, header};
 
 use crate::error::{ApiError, ErrorReason};
 
-/// Headers with a single value.
-const SINGLE_VALUE_HEADERS: [HeaderName; 18] = [
+/// Headers with a single value, besides `Host`.
+const SINGLE_VALUE_HEADERS: [HeaderName; 17] = [
     header::AUTHORIZATION,
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
     header::CONTENT_TYPE,
-    header::HOST,
     header::ORIGIN,
     header::TRANSFER_ENCODING,
     header::USER_AGENT,
@@ -56,8 +55,13 @@ pub(super) fn validate_headers<B>(request: &Request<B>, max_bytes: usize) -> Res
     validate_framing(headers)
 }
 
-/// The target must be in origin form (RFC 9112, section 3.2.1).
-fn validate_target<B>(request: &Request<B>) -> Result<(), ApiError> {
+/// Checks that a request names one host: its target is in origin form (RFC 9112, section 3.2.1),
+/// and it has one `Host`.
+///
+/// # Errors
+///
+/// Returns an error that names the part.
+pub(super) fn validate_target<B>(request: &Request<B>) -> Result<(), ApiError> {
     let uri = request.uri();
     if uri.scheme().is_some() || uri.authority().is_some() || !uri.path().starts_with('/') {
         // In HTTP/2, only such an authority is left in front of a path.
@@ -68,6 +72,10 @@ fn validate_target<B>(request: &Request<B>) -> Result<(), ApiError> {
     }
     if request.version() >= Version::HTTP_11 && !request.headers().contains_key(header::HOST) {
         return Err(invalid("missing header `host`"));
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    if hosts.nth(1).is_some() {
+        return Err(invalid("header `host` is repeated"));
     }
     Ok(())
 }
@@ -176,6 +184,7 @@ mod tests {
             assert_eq!(validated("/", &repeated), invalid, "{name}");
         }
         for header in [
+            ("host", "x"),
             ("X-HTTP-Method-Override", "GET"),
             ("connection", "x-goog-api-key"),
             ("connection", "close, authorization"),

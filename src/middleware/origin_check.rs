@@ -8,7 +8,7 @@ use axum::extract::Request;
 use http::{HeaderMap, HeaderName, header, uri::Authority};
 use url::Host;
 
-use super::rejected_request::ListenerKind;
+use super::{header_validation::validate_target, rejected_request::ListenerKind};
 use crate::{
     config::{Browsers, Config},
     error::{ApiError, ErrorReason},
@@ -20,12 +20,16 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 ///
 /// # Errors
 ///
-/// Returns an error if the origin or the host is not allowed.
+/// Returns an error if the origin or the host is not allowed, or an operator's request names
+/// several hosts. Of agents' requests, the header check refuses these.
 pub fn check_origin(
     request: &Request,
     config: &Config,
     listener: ListenerKind,
 ) -> Result<(), ApiError> {
+    if listener == ListenerKind::Operators {
+        validate_target(request)?;
+    }
     let headers = request.headers();
     // Browsers send `Origin` with all but safe methods.
     let checks_host = request.method().is_safe() || listener == ListenerKind::Operators;
@@ -60,8 +64,13 @@ pub fn check_origin(
 }
 
 /// Returns whether no other site can have this name: an address, or a name of this machine
-/// or of the config.
+/// or of the config. Nothing but a port may follow it, and nothing precede it.
 fn is_own_host(host: &Authority, browsers: &Browsers) -> bool {
+    let port = host.as_str().strip_prefix(host.host());
+    let port = port.map(|port| port.strip_prefix(':').unwrap_or(port));
+    if !port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
+        return false;
+    }
     let name = host.host().to_ascii_lowercase();
     let name = name.strip_suffix('.').unwrap_or(&name);
     let is_address = matches!(Host::parse(name), Ok(Host::Ipv4(_) | Host::Ipv6(_)));

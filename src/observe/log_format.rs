@@ -1,9 +1,11 @@
 //! Formats log lines as text: UTC timestamps, and fields as `name=value`.
 //!
 //! The output is that of `tracing_subscriber`'s default formatter, for about half of
-//! the instructions; one such line is written for every request.
+//! the instructions; one such line is written for every request. In messages and values, it
+//! also has escapes for line feeds and other invisible characters.
 
 use std::{
+    borrow::Cow,
     error::Error,
     fmt::{self, Debug, Write},
 };
@@ -18,6 +20,8 @@ use tracing_subscriber::{
         time::FormatTime,
     },
 };
+
+use crate::invisible_char::escape_invisible;
 
 /// Usual length of a line's fields, in bytes.
 const FIELDS_CAPACITY: usize = 256;
@@ -63,6 +67,15 @@ impl FieldVisitor {
             self.text.push('=');
         }
     }
+
+    /// Escapes invisible characters in what was written since the text had this length.
+    fn escape_from(&mut self, start: usize) {
+        let written = self.text.get(start..).unwrap_or_default();
+        if let Cow::Owned(escaped) = escape_invisible(written) {
+            self.text.truncate(start);
+            self.text.push_str(&escaped);
+        }
+    }
 }
 
 // Writing into a `String` cannot fail.
@@ -71,7 +84,7 @@ impl Visit for FieldVisitor {
         let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
         self.start_field(field);
         if field.name() == MESSAGE_FIELD {
-            self.text.push_str(value);
+            self.text.push_str(&escape_invisible(value));
         } else if value.bytes().all(is_plain) {
             self.text.push('"');
             self.text.push_str(value);
@@ -83,15 +96,18 @@ impl Visit for FieldVisitor {
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
         // The default visitor escapes control characters of foreign errors.
-        let is_first = self.text.is_empty();
+        let (start, is_first) = (self.text.len(), self.text.is_empty());
         let mut visitor = DefaultVisitor::new(Writer::new(&mut self.text), is_first);
         visitor.record_error(field, value);
         let _infallible = visitor.finish();
+        self.escape_from(start);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.start_field(field);
+        let start = self.text.len();
         let _infallible = write!(self.text, "{value:?}");
+        self.escape_from(start);
     }
 }
 
@@ -121,8 +137,37 @@ mod tests {
     fn log_examples() {
         let error = io::Error::other("it\u{1b}[31m broke");
         tracing::info!(a.b = "x", n = 1, flag = true, "all is well");
-        tracing::warn!(quoted = "a \"b\"\n\u{e9}\u{1b}", error = &error as &dyn Error, %error);
+        tracing::warn!(
+            quoted = "a \"b\"\n\u{e9}\u{1b}",
+            error = &error as &dyn Error
+        );
         tracing::info!("{} of {}", 1, 2);
+    }
+
+    #[test]
+    fn messages_and_values_stay_in_their_line() {
+        let written = Buffer::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .fmt_fields(TextFields)
+            .with_writer(move || writer.clone());
+
+        tracing::subscriber::with_default(subscriber.finish(), || {
+            let forged = "a\nERROR b\u{1b}[31m\u{202e}\u{e9}";
+            let error = io::Error::other("a\nERROR b");
+            let error = &error as &dyn Error;
+            tracing::info!(name = %forged, error, "{forged}");
+        });
+
+        let line = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let escaped = "a\\nERROR b\\u{1b}[31m\\u{202e}\u{e9}";
+        assert_eq!(
+            line,
+            format!(" INFO {escaped} name={escaped} error=a\\nERROR b\n")
+        );
     }
 
     #[test]

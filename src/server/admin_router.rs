@@ -8,10 +8,11 @@ use std::{any::Any, time::Duration};
 use axum::{
     Extension, Router,
     extract::{Request, State},
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header};
+use percent_encoding::percent_decode_str;
 use tower_http::{
     catch_panic::CatchPanicLayer, compression::CompressionLayer,
     sensitive_headers::SetSensitiveRequestHeadersLayer, set_header::SetResponseHeaderLayer,
@@ -49,6 +50,7 @@ pub(super) fn admin_router(app: &App, handler: AgentHandler) -> Router {
             REQUEST_TIMEOUT,
         ))
         .layer(CompressionLayer::new())
+        .layer(from_fn(reject_undecodable_paths))
         .layer(from_fn_with_state(app.clone(), reject_foreign_pages))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn Any + Send>| {
             panic_response(&*panic)
@@ -57,6 +59,10 @@ pub(super) fn admin_router(app: &App, handler: AgentHandler) -> Router {
         .layer(SetResponseHeaderLayer::overriding(
             header::X_CONTENT_TYPE_OPTIONS,
             HeaderValue::from_static("nosniff"),
+        ))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("no-store"),
         ))
         .layer(SetSensitiveRequestHeadersLayer::new([
             header::AUTHORIZATION,
@@ -96,4 +102,14 @@ async fn reject_foreign_pages(State(app): State<App>, request: Request, next: Ne
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
+}
+
+/// Refuses a path with an id that is no text, for which the routes have no error of ours.
+async fn reject_undecodable_paths(request: Request, next: Next) -> Response {
+    let path = percent_decode_str(request.uri().path()).decode_utf8();
+    if path.is_err() {
+        let message = "unknown path: it is not UTF-8";
+        return ApiError::new(ErrorReason::UnknownPath, message).into_response();
+    }
+    next.run(request).await
 }

@@ -29,6 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "authorization",
         "dialect",
+        "invisible_char",
         "model",
         "mutex",
         "regular_file",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::harness::{Browser, TestGateway, Upstream, hook, prompt};
+use crate::harness::{Browser, TestGateway, Upstream, assert_refused, hook, prompt};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -443,4 +443,56 @@ async fn counters_with_fixed_labels_exist_at_0_before_anything_is_counted() {
         let series = format!("hookgate_{series}");
         assert_eq!(gateway.operator().metric(&series).await, 0, "{series}");
     }
+}
+
+#[tokio::test]
+async fn no_answer_of_the_admin_port_is_stored() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "trace: { content: { sample: 1.0 } }").await;
+    let answer = gate.agent().generate(MODEL, &prompt("hi")).await;
+    let call = format!("/calls/{}", answer.header("x-hookgate-request-id"));
+
+    for path in [
+        "/healthz",
+        "/metrics",
+        "/config",
+        "/sessions",
+        "/calls",
+        &call,
+        &format!("{call}/content"),
+        "/console/",
+        "/nothing",
+    ] {
+        let answer = gate.operator().get(path).await;
+
+        assert_eq!(answer.header("cache-control"), "no-store", "{path}");
+    }
+    let style = gate.operator().get("/console/").await;
+    let (_, asset) = style.text().split_once("href=\"/console/assets/").unwrap();
+    let (asset, _) = asset.split_once('"').unwrap();
+    let asset = gate
+        .operator()
+        .get(&format!("/console/assets/{asset}"))
+        .await;
+    let expected = "public, max-age=31536000, immutable";
+    assert_eq!(asset.header("cache-control"), expected);
+}
+
+#[tokio::test]
+async fn a_path_or_config_that_is_not_utf_8_is_refused_with_a_reason() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+    let operator = gate.operator();
+
+    for path in ["/calls/%ff", "/calls/%ff/content", "/sessions/%ff"] {
+        assert_refused(&operator.get(path).await, 403, "UNKNOWN_PATH");
+    }
+    let watched = operator.post("/sessions/%ff/watch", "{}").await;
+    assert_refused(&watched, 403, "UNKNOWN_PATH");
+    let page = operator.get("/console/calls/%ff").await;
+    assert_eq!(page.status, 403);
+    let shadow = operator.post("/shadow", b"a: \xff".to_vec()).await;
+    assert_eq!(shadow.status, 400, "{}", shadow.text());
+    let reason = &shadow.json()["error"]["details"][0]["reason"];
+    assert_eq!(reason, "BAD_CONFIG");
 }

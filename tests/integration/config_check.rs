@@ -4,10 +4,12 @@ mod durations;
 mod regular_files;
 mod unintended;
 
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+
 use insta::assert_snapshot;
 use tempfile::TempDir;
 
-use crate::harness::run;
+use crate::harness::{hookgate, run};
 
 /// The exit code, stdout and stderr of `check`.
 fn check(config: &str) -> (i32, String, String) {
@@ -418,4 +420,32 @@ fn keys_of_callers_that_are_never_sent_are_warnings() {
     );
     assert_eq!(checked(own), "");
     assert_eq!(checked(shared), "");
+}
+
+#[test]
+fn characters_that_are_invisible_are_printed_as_escapes() {
+    let (code, stdout, stderr) = check(
+        "upstreams: { gemini: { url: http://a } }\n\"\\e[31ma\\nb\u{202e}c\": 1\nlisten: \"\\u061c\"\n",
+    );
+
+    assert_eq!((code, stdout.as_str()), (78, ""));
+    assert_snapshot!(stderr, @r"
+    hookgate.yaml:2:1: unknown key `\u{1b}[31ma\nb\u{202e}c`
+    hookgate.yaml:3:9: `listen` must be an IP address and a port such as `127.0.0.1:8787`, not `\u{61c}`
+    ");
+}
+
+#[test]
+fn a_variable_that_is_not_utf_8_is_not_called_unset() {
+    let folder = TempDir::new().unwrap();
+    let config = "upstreams: { gemini: { url: http://a, api_key: { env: LATIN_KEY } } }\n";
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut command = hookgate(&["check", "hookgate.yaml"]);
+    command.current_dir(folder.path());
+    command.env("LATIN_KEY", OsStr::from_bytes(b"k\xe4y"));
+
+    let output = command.output().unwrap();
+
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_snapshot!(stderr, @"hookgate.yaml:1:48: environment variable `LATIN_KEY` is not UTF-8");
 }

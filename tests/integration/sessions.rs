@@ -122,6 +122,9 @@ async fn an_unknown_session_and_an_invalid_query_are_errors() {
         ("/sessions/nobody", 404, "UNKNOWN_SESSION"),
         ("/sessions?limit=0", 400, "BAD_QUERY"),
         ("/sessions?limit=many", 400, "BAD_QUERY"),
+        ("/sessions?limit=1&limit=2", 400, "BAD_QUERY"),
+        ("/calls?limit=1&limit=2", 400, "BAD_QUERY"),
+        ("/calls?q=rule:%22a", 400, "BAD_QUERY"),
     ];
     for (path, status, reason) in cases {
         let answer = gate.operator().get(path).await;

@@ -7,7 +7,8 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
@@ -101,8 +102,8 @@ struct HeldLine {
     prev: [u8; 32],
 }
 
-#[derive(Default)]
-struct CopyVerifier {
+struct CopyVerifier<'a> {
+    maskable: &'a [&'a str],
     held: BTreeMap<u64, HeldLine>,
     /// The highest sequence number that is no longer held; 0 if none.
     released: u64,
@@ -110,13 +111,19 @@ struct CopyVerifier {
 }
 
 /// Verifies the lines of a copy, from whichever line it begins with. Empty lines are
-/// skipped.
+/// skipped. A line may be masked: `masked` lists fields of `maskable`, by JSON pointer, which
+/// the line does not have or of which it has the SHA-256.
 ///
 /// # Errors
 ///
 /// Fails if `input` cannot be read. Problems of the copy are in the result.
-pub fn verify_copy(mut input: impl BufRead) -> io::Result<CopyVerification> {
-    let mut verifier = CopyVerifier::default();
+pub fn verify_copy(mut input: impl BufRead, maskable: &[&str]) -> io::Result<CopyVerification> {
+    let mut verifier = CopyVerifier {
+        maskable,
+        held: BTreeMap::new(),
+        released: 0,
+        result: CopyVerification::default(),
+    };
     let mut number = 0;
     let mut line = Vec::new();
     loop {
@@ -140,9 +147,9 @@ pub fn verify_copy(mut input: impl BufRead) -> io::Result<CopyVerification> {
     }
 }
 
-impl CopyVerifier {
+impl CopyVerifier<'_> {
     fn add(&mut self, number: u64, text: &[u8]) {
-        let Some((link, is_masked)) = parse(text) else {
+        let Some((link, is_masked)) = parse(text, self.maskable) else {
             return self.report(CopyProblem::Changed { number });
         };
         let seq = link.head.seq;
@@ -213,19 +220,34 @@ impl CopyVerifier {
 
 /// Returns the links of a line, and whether it has masked fields; `None` if the line was
 /// changed otherwise.
-fn parse(text: &[u8]) -> Option<(LineLink, bool)> {
-    #[derive(Deserialize)]
-    struct Mask {
-        masked: Option<Vec<IgnoredAny>>,
-    }
-
-    let mask: Mask = serde_json::from_slice(text).ok()?;
+fn parse(text: &[u8], maskable: &[&str]) -> Option<(LineLink, bool)> {
     if let Some(link) = LineLink::parse(text) {
-        return Some((link, false));
+        let is_json = serde_json::from_slice::<IgnoredAny>(text).is_ok();
+        return is_json.then_some((link, false));
     }
-    let is_masked = mask.masked.is_some_and(|fields| !fields.is_empty());
-    let link = LineLink::parse_unchecked(text).filter(|_| is_masked)?;
-    Some((link, true))
+    let line: Value = serde_json::from_slice(text).ok()?;
+    let is_masked = |field: &Value| {
+        let field = field.as_str().filter(|field| maskable.contains(field));
+        let path = field.and_then(|field| field.strip_prefix('/'));
+        path.is_some_and(|path| is_masked(&line, path))
+    };
+    let masked = line.get("masked")?.as_array()?;
+    if masked.is_empty() || !masked.iter().all(is_masked) {
+        return None;
+    }
+    Some((LineLink::parse_unchecked(text)?, true))
+}
+
+/// Returns whether a value has no field at a path, or a hash there. `*` is every item of a list.
+fn is_masked(value: &Value, path: &str) -> bool {
+    let Some((name, rest)) = path.split_once('/') else {
+        let field = value.get(path);
+        return field.is_none_or(|field| field.as_str().and_then(decode).is_some());
+    };
+    match value {
+        Value::Array(items) if name == "*" => items.iter().all(|item| is_masked(item, rest)),
+        other => other.get(name).is_none_or(|field| is_masked(field, rest)),
+    }
 }
 
 fn decode(hash: &str) -> Option<[u8; 32]> {
@@ -256,7 +278,7 @@ mod tests {
     }
 
     fn verify(lines: &[String]) -> CopyVerification {
-        verify_copy(lines.concat().as_bytes()).unwrap()
+        verify_copy(lines.concat().as_bytes(), &["/a", "/b/*/c"]).unwrap()
     }
 
     #[test]
@@ -321,6 +343,38 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_masked_only_if_its_listed_fields_are_absent_or_hashes() {
+        let hash = "0".repeat(64);
+        let line = |fields: &str| {
+            let mut lines = chain(3);
+            lines[1] = lines[1].replace("\"a\":2", fields);
+            verify(&lines)
+        };
+        for masked in [
+            format!(r#""a":"{hash}","masked":["/a"]"#),
+            r#""b":[{},{"d":1}],"masked":["/b/*/c","/a"]"#.to_owned(),
+            format!(r#""b":[{{"c":"{hash}"}}],"masked":["/b/*/c"]"#),
+        ] {
+            let result = line(&masked);
+            assert_eq!((result.masked, result.problem_count), (1, 0), "{masked}");
+        }
+        for changed in [
+            r#""a":3,"masked":["/a"]"#,
+            r#""a":"x","masked":["/a"]"#,
+            r#""a":{},"masked":["/a"]"#,
+            r#""b":[{},{"c":1}],"masked":["/b/*/c"]"#,
+            r#""a":3,"masked":["/seq"]"#,
+            r#""a":3,"masked":["/nothing"]"#,
+            r#""masked":["/a",1]"#,
+            r#""masked":["a"]"#,
+            r#""masked":{}"#,
+        ] {
+            let problems = line(changed).problems;
+            assert_eq!(problems[0], CopyProblem::Changed { number: 2 }, "{changed}");
+        }
+    }
+
+    #[test]
     fn a_line_of_another_chain_is_not_linked() {
         let lines = chain(3);
         let mut head = ChainHead {
@@ -339,7 +393,7 @@ mod tests {
 
     #[test]
     fn each_line_that_is_not_of_a_log_counts_as_changed() {
-        let result = verify_copy("\n[]\n\"x\n".as_bytes()).unwrap();
+        let result = verify_copy("\n[]\n\"x\n".as_bytes(), &[]).unwrap();
 
         let changed = [2, 3].map(|number| CopyProblem::Changed { number });
         assert_eq!(

@@ -268,15 +268,17 @@ pub(crate) fn is_locked(path: &Path) -> bool {
 }
 
 fn lock(path: &Path) -> Result<File, OpenError> {
-    let lock = open_options().create(true).open(with_suffix(path, "lock"));
-    let lock = lock.map_err(|cause| OpenError::io(path, cause))?;
+    let lock_path = with_suffix(path, "lock");
+    let failed = |cause| OpenError::io(&lock_path, cause);
+    let lock = open_options().create(true).open(&lock_path);
+    let lock = lock.map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(fs::TryLockError::WouldBlock) => {
             let path = path.to_owned();
             Err(OpenError::Locked { path })
         }
-        Err(fs::TryLockError::Error(cause)) => Err(OpenError::io(path, cause)),
+        Err(fs::TryLockError::Error(cause)) => Err(failed(cause)),
     }
 }
 
@@ -384,4 +386,22 @@ fn line_start(file: &File, last: u64) -> io::Result<u64> {
         end = start;
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_a_link_is_named_in_the_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        symlink("elsewhere", folder.path().join("log.lock")).unwrap();
+
+        let error = LogFile::open(&path).unwrap_err().to_string();
+
+        assert!(error.contains("log.lock`: "), "{error}");
+    }
 }

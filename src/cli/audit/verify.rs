@@ -5,7 +5,10 @@ use std::{io, path::Path};
 use chained_log::Verification;
 use serde_json::Value;
 
-use crate::cli::{failure::Failure, output::print};
+use crate::{
+    cli::{failure::Failure, output::print},
+    config::MASKABLE_FIELDS,
+};
 
 /// Digits of a line's hash (SHA-256).
 const HASH_DIGITS: usize = 64;
@@ -31,7 +34,8 @@ pub(super) fn verify_files(path: &Path, contains: Option<&str>) -> Result<(), Fa
 
 /// Verifies a copy of a log, and prints what is wrong with it.
 pub(super) fn verify_stdin() -> Result<(), Failure> {
-    let copy = chained_log::verify_copy(io::stdin().lock()).map_err(Failure::of)?;
+    let copy = chained_log::verify_copy(io::stdin().lock(), MASKABLE_FIELDS);
+    let copy = copy.map_err(Failure::of)?;
     if copy.lines == 0 && copy.problem_count == 0 {
         let message = "the copy is empty: there is no line to verify";
         return Err(Failure::Failed(message.to_owned()));

@@ -241,7 +241,7 @@ pub struct Browsers {
     )]
     #[schemars(with = "Vec<HostNameSchema>")]
     pub hosts: Vec<String>,
-    /// Origins whose web pages may call, such as `https://console.example`.
+    /// Origins of web pages whose requests are not refused, such as `https://console.example`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<OriginSchema>")]
     pub origins: Vec<String>,

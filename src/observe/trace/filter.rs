@@ -108,6 +108,9 @@ pub enum FilterError {
         /// The word as written.
         word: String,
     },
+    /// A quote in `q` is not closed.
+    #[error("a quote is not closed; a filter is such as `rule:\"no shell\"`")]
+    OpenQuote,
     /// A word of `q` has a condition without a value.
     #[error("`{key}` has no value")]
     NoValue {
@@ -212,7 +215,7 @@ impl TraceFilter {
     }
 
     fn add_words(&mut self, words: &str) -> Result<(), FilterError> {
-        for word in words::split(words) {
+        for word in words::split(words).ok_or(FilterError::OpenQuote)? {
             let Some((key, value)) = word.split_once(':') else {
                 return Err(FilterError::NoKey { word });
             };
@@ -436,6 +439,7 @@ mod tests {
             ),
             ("deny", "`deny` is not a filter such as `verdict:deny`"),
             ("session:", "`session` has no value"),
+            ("rule:\"a b", "a quote is not closed; a filter is such as"),
             ("rule:\"\"", "`rule` has no value"),
             ("verdict:maybe", "`verdict` must be pass, edit, proceed"),
             (

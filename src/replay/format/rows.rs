@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::replay::report::{ChangeCounts, ReplayReport};
+use crate::{
+    invisible_char::is_invisible,
+    replay::report::{ChangeCounts, ReplayReport},
+};
 
 /// Returns a number with its share of all calls.
 pub(super) fn share(count: u64, calls: u64) -> String {
@@ -90,11 +93,7 @@ pub(super) fn fact_rows(report: &ReplayReport) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// Returns names from a recording without control and bidirectional characters.
+/// Returns names from a recording without invisible characters.
 pub(super) fn plain(text: &str) -> String {
-    let is_hostile = |char: char| {
-        char.is_control()
-            || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.replace(is_hostile, "\u{fffd}")
+    text.replace(is_invisible, "\u{fffd}")
 }

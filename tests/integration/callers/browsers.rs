@@ -95,3 +95,45 @@ async fn dns_rebinding_through_unknown_host_names_is_refused() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_admin_port_refuses_a_second_host_and_a_malformed_one() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+    let heads = [
+        ("http://evil.example/hooks", "host: localhost\r\n", 400),
+        ("http://localhost/hooks", "host: localhost\r\n", 400),
+        ("/hooks", "host: localhost\r\nhost: evil.example\r\n", 400),
+        ("/hooks", "", 400),
+        ("/hooks", "host: localhost:evil.example\r\n", 403),
+        ("/hooks", "host: evil.example@localhost\r\n", 403),
+        ("/hooks", "host: localhost@localhost\r\n", 403),
+        ("/hooks", "host: localhost:\r\n", 200),
+        ("/hooks", "host: localhost:8788\r\n", 200),
+    ];
+
+    for (target, lines, status) in heads {
+        let request = format!("GET {target} HTTP/1.1\r\n{lines}connection: close\r\n\r\n");
+        let answer = send_and_read(gate.operators, request.as_bytes()).await;
+
+        let expected = format!("HTTP/1.1 {status} ");
+        assert!(answer.starts_with(&expected), "{target} {lines}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn both_ports_refuse_a_host_that_differs_from_the_authority() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+
+    for (agent, path) in [
+        (gate.agent(), "/v1beta/models"),
+        (gate.operator(), "/hooks"),
+    ] {
+        let agent = agent.over_http2();
+        let refused = agent.clone().sending("host", "localhost").get(path).await;
+
+        assert_refused(&refused, 400, "INVALID_HEADERS");
+        assert_eq!(agent.get(path).await.status, 200, "{path}");
+    }
+}

@@ -162,3 +162,39 @@ async fn a_key_of_the_agent_is_not_masked() {
 
     assert_eq!(response.text(), answer(KEY));
 }
+
+#[tokio::test]
+async fn a_key_with_escaped_characters_is_masked() {
+    let key = "abcDEF+ghi/jkl0123456789==";
+    let files = [("key", key)];
+    let code = |character: char| format!("\\u{:04X}", u32::from(character));
+    let spellings = [
+        key.replace('/', "\\/"),
+        key.replace('+', &code('+')),
+        key.replace('=', &code('=').to_lowercase()),
+        key.chars().map(code).collect(),
+        key.replace('+', "%2B").replace('/', "%2f"),
+    ];
+    for spelling in spellings {
+        let body = answer(&format!("invalid key {spelling}"));
+        let sent = body.clone();
+        let upstream = Upstream::with(move |asked| {
+            let status = if asked.path.contains("missing") {
+                400
+            } else {
+                200
+            };
+            respond(status, "application/json", sent.clone())
+        })
+        .await;
+        for hooks in ["", HOOK] {
+            let gateway = TestGateway::with_files(&upstream, &config(hooks), &files).await;
+            for path in [GENERATE, "/v1beta/models/missing:generateContent"] {
+                let answer = gateway.agent().post(path, prompt("hi").to_string()).await;
+
+                let expected = body.replace(&spelling, &"*".repeat(spelling.len()));
+                assert_eq!(answer.text(), expected, "{hooks}");
+            }
+        }
+    }
+}

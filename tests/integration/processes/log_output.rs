@@ -90,3 +90,27 @@ async fn warnings_of_a_reloaded_config_are_logged() {
 
     assert!(json_lines(&log).iter().any(warns_of_failing_open), "{log}");
 }
+
+#[tokio::test]
+async fn the_config_does_not_end_a_line_of_the_text_log() {
+    let folder = TempDir::new().unwrap();
+    let config = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n";
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let mut served = ServerProcess::folder(folder.path());
+    served.addr();
+    let operator = Agent::at(served.operators());
+    let wrong = format!("{config}\"\\e[31ma\\nforged line\": 1\nb: 2\n");
+    fs::write(folder.path().join("hookgate.yaml"), wrong).unwrap();
+    let answer = operator.post("/reload", "").await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    served.terminate();
+
+    let (_, log) = wait_for_exit(served, TEST_TIMEOUT).await;
+
+    let rejected = log.lines().find(|line| line.contains("problems="));
+    let rejected = rejected.unwrap_or_else(|| panic!("{log}"));
+    for part in ["\\u{1b}[31ma\\nforged line", "unknown key `b`"] {
+        assert!(rejected.contains(part), "{rejected}");
+    }
+    assert!(!log.contains('\u{1b}'), "{log}");
+}

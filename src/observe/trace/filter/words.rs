@@ -1,8 +1,8 @@
 //! Words of a filter, which may be quoted.
 
 /// Splits at spaces outside of double quotes, which are removed. Within quotes, `\"` is a quote and
-/// `\\` a backslash.
-pub fn split(text: &str) -> Vec<String> {
+/// `\\` a backslash. `None` if a quote is not closed.
+pub fn split(text: &str) -> Option<Vec<String>> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;
     let mut letters = text.chars().peekable();
@@ -26,5 +26,5 @@ pub fn split(text: &str) -> Vec<String> {
         }
     }
     words.retain(|word| !word.is_empty());
-    words
+    (!is_quoted).then_some(words)
 }

@@ -202,12 +202,21 @@ async fn masked_fields_are_never_sent_and_the_copy_still_verifies() {
         "{out}"
     );
 
-    // If `masked` does not list a removed field, the line counts as changed.
-    let mut changed = copy.clone();
-    changed[1] = changed[1].replacen(",\"masked\":", ",\"mask\":", 1);
-    let (code, _, error) = run_with_input(&["audit", "verify", "--stdin"], &changed.join("\n"));
-    assert!(
-        code == 1 && error.contains("input line 2: hash mismatch"),
-        "{error}"
-    );
+    // If `masked` does not list a removed field, or lists what is there or cannot be masked, the
+    // line counts as changed.
+    for (from, to) in [
+        (",\"masked\":", ",\"mask\":"),
+        (",\"masked\":[", ",\"masked\":[\"/kind\","),
+        (",\"masked\":[", ",\"masked\":[\"/nosuch\","),
+        (",\"masked\":[", ",\"status\":200,\"masked\":[\"/status\","),
+    ] {
+        let mut changed = copy.clone();
+        changed[1] = changed[1].replacen(from, to, 1);
+        let copy = changed.join("\n");
+        let (code, _, error) = run_with_input(&["audit", "verify", "--stdin"], &copy);
+        assert!(
+            code == 1 && error.contains("input line 2: hash mismatch"),
+            "{to}: {error}"
+        );
+    }
 }

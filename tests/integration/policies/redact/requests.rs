@@ -31,6 +31,7 @@ fn requests_with_the_key() -> Vec<(&'static str, Value)> {
         json!({ "function_response": { "name": "f", "response": [[{ KEY: 1 }]] } }),
         json!({ "functionResponse": { "name": "f", "parts": [{ "text": KEY }], "extra": KEY } }),
         json!({ "toolResponse": { "response": { "a": KEY } } }),
+        json!({ "text": "a", "videoMetadata": { "startOffset": "1s", "x": KEY } }),
     ];
     let system = json!({ "systemInstruction": { "role": "x", "text": KEY }, "contents": [] });
     let mut all = vec![("batchEmbedContents", batch), ("generateContent", system)];

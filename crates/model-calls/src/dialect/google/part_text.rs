@@ -19,8 +19,6 @@ const MEDIA: &[&str] = &[
     "inline_data",
     "fileData",
     "file_data",
-    "videoMetadata",
-    "video_metadata",
 ];
 
 /// Fields of media that are not edited.
