@@ -1,6 +1,6 @@
 //! Stop reasons of the API and finish reasons of the content form.
 
-use crate::dialect::google::fields::PAUSED;
+use crate::dialect::{content_form::is_refusal, google::fields::PAUSED};
 
 /// Returns the finish reason for a stop reason.
 pub fn finish_reason(stop: &str) -> &'static str {
@@ -20,7 +20,7 @@ pub fn edited_stop_reason(original: Option<&str>, finish: Option<&str>, has_call
     let stop = match (unchanged, finish) {
         (Some(stop), _) => stop,
         (None, Some("MAX_TOKENS")) => "max_tokens",
-        (None, Some("SAFETY")) => "refusal",
+        (None, Some(reason)) if is_refusal(reason) => "refusal",
         (None, Some(PAUSED)) => "pause_turn",
         (None, _) => "end_turn",
     };
@@ -48,6 +48,7 @@ mod tests {
         check(Some("compaction"), Some(PAUSED), false, "compaction");
         check(None, Some(PAUSED), false, "pause_turn");
         check(None, Some("MAX_TOKENS"), false, "max_tokens");
+        check(Some("end_turn"), Some("SPII"), false, "refusal");
         check(None, Some("STOP"), true, "tool_use");
     }
 }
