@@ -2,6 +2,7 @@
 //! returns their merged output. The prefix `/s/{session}` names the event's session.
 
 mod explanation;
+mod object_fields;
 mod options;
 
 use std::{error::Error, sync::Arc};
@@ -22,7 +23,9 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub use self::explanation::Explanation;
-use self::{explanation::HookReport, options::ReportOptions};
+use self::{
+    explanation::HookReport, object_fields::list_for_object, options::ReportOptions,
+};
 use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
     auth::{CallerInFlightGuard, Identity},
@@ -110,6 +113,7 @@ pub(super) async fn report_event(
         snapshot,
         recorder: recorder.clone(),
         context,
+        fields: Value::Object(fields),
         body,
         is_explained: options.is_explained,
     })?;
@@ -139,6 +143,8 @@ struct ReportedEvent {
     snapshot: Arc<Snapshot>,
     recorder: Recorder,
     context: Context,
+    /// The body, parsed.
+    fields: Value,
     body: Bytes,
     is_explained: bool,
 }
@@ -159,6 +165,7 @@ impl EventVisitor for ReportedEvent {
                 None => cause,
             })
         })?;
+        check_objects(&self.fields, &event)?;
         if let Some(problem) = event.invalid_subject() {
             return Err(bad_event(problem));
         }
@@ -180,6 +187,20 @@ impl EventVisitor for ReportedEvent {
             }
             to_response::<E>(outcome, explain)
         }))
+    }
+}
+
+/// Refuses lists in the place of objects.
+fn check_objects<E: EventKind>(reported: &Value, event: &E) -> Result<(), ApiError> {
+    let read = serde_json::to_value(event).unwrap_or_default();
+    match list_for_object(reported, &read) {
+        Some(path) => {
+            let field = path.trim_start_matches('.');
+            Err(bad_event(format!(
+                "`{field}`: invalid type: sequence, expected an object"
+            )))
+        }
+        None => Ok(()),
     }
 }
 

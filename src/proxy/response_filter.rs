@@ -49,16 +49,8 @@ pub(super) async fn run<'a>(
     } else {
         filter_whole(turn, &mut buffer, answer).await?
     };
-    if let Break(Refusal {
-        reason,
-        stops_session,
-    }) = filtered
-    {
-        if stops_session {
-            turn.stop_session(reason.as_str());
-        }
-        turn.steps.end_round(&buffer.usage, None);
-        return Ok(Break(Some(HookReply::Denied(reason))));
+    if let Break(refusal) = filtered {
+        return Ok(Break(Some(refuse(turn, buffer, output, refusal)?)));
     }
     let decision = Box::pin(answer_decision::decide(turn, &buffer, asked)).await?;
     turn.steps.end_round(&buffer.usage, decision.asks_again());
@@ -86,6 +78,29 @@ pub(super) async fn run<'a>(
             Ok(Continue(document))
         }
     }
+}
+
+/// Writes what may pass of a refused response, and returns the reply that ends it.
+fn refuse(
+    turn: &mut TurnState<'_>,
+    mut buffer: ResponseBuffer<'_>,
+    output: &mut Output,
+    refusal: Refusal,
+) -> Result<HookReply, ApiError> {
+    if refusal.stops_session {
+        turn.stop_session(refusal.reason.as_str());
+    }
+    turn.steps.end_round(&buffer.usage, None);
+    let reply = HookReply::Denied(refusal.reason);
+    turn.has_emitted_text |= buffer.has_sent_text;
+    // If nothing is sent, an error takes the place of the response.
+    if let Some(chunk) = refusal.passed
+        && !output.is_error(&reply)
+    {
+        output.write(turn, buffer.release_with(*chunk)?)?;
+        turn.has_emitted_text |= !buffer.text.is_empty();
+    }
+    Ok(reply)
 }
 
 /// Writes what is held back of an accepted response.

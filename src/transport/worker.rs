@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
 use self::{
+    framing::WorkerOutput,
     process::WorkerProcess,
     queue::{CallQueue, QueuedCall},
 };
@@ -92,11 +93,23 @@ impl Transport for WorkerTransport {
                 output: sender,
             })?;
             let output = output.await.map_err(|_| TransportError::ShuttingDown)??;
-            call.read_object(output)
+            match output {
+                WorkerOutput::One(output) => call.read_object(output),
+                WorkerOutput::Ambiguous(outputs) => {
+                    let mut readings = outputs.into_iter().map(|output| call.read_object(output));
+                    let refusal = readings.find(|reading| reading.as_ref().is_ok_and(refuses));
+                    refusal.unwrap_or(Err(TransportError::UnexpectedLine))
+                }
+            }
         })
     }
 
     fn instances(&self) -> u32 {
         self.instances.get()
     }
+}
+
+/// Returns whether a hook denies or stops.
+fn refuses(result: &HookResult) -> bool {
+    result.output.deny().is_some() || result.output.stop().is_some()
 }

@@ -4,8 +4,9 @@
 mod llxprt;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::harness::{TestGateway, Upstream, hook, prompt};
+use crate::harness::{Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, hook, prompt};
 
 const MODEL: &str = "gemini-2.5-pro";
 
@@ -278,6 +279,38 @@ async fn additional_context_has_the_form_of_each_family() {
     assert_eq!(context, "<a>\nb\n<c>\n<d>\nfor people: <d>");
     let message = "for people: <a>\nfor people: b\nfor people: <c>\nfor people: <d>";
     assert_eq!(response["systemMessage"], message);
+}
+
+#[tokio::test]
+async fn changed_json_of_terminai_is_logged_as_a_warning() {
+    let upstream = Upstream::mock().await;
+    let changed = hook::request(&json!({ "messages": [
+        { "role": "user", "content": RESULT.replace("1-2", "[x]") },
+    ] }));
+    let folder = TempDir::new().unwrap();
+    let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+    let hooks = json!({ "BeforeModel": [printing("mask", &changed)] });
+    write("settings.json", &json!({ "hooks": hooks }).to_string());
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nlog: {{ level: warn }}\n\
+         hook_files: [{{ path: settings.json, protocol: terminai }}]\n",
+        upstream.addr
+    );
+    write("hookgate.yaml", &config);
+    let mut gateway = ServerProcess::folder(folder.path());
+    let body = format!(r#"{{"contents":[{{"role":"user","parts":[{RESULT}]}}]}}"#);
+
+    let path = format!("/v1beta/models/{MODEL}:generateContent");
+    let answer = Agent::at(gateway.addr()).post(&path, body).await;
+    gateway.terminate();
+    let ended = tokio::task::spawn_blocking(move || gateway.ended(TEST_TIMEOUT));
+    let (_, log) = ended.await.unwrap();
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let ignored = |line: &&str| line.contains("part of the hook output ignored");
+    let lines: Vec<&str> = log.lines().filter(ignored).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("edit_dropped"), "{log}");
 }
 
 #[tokio::test]

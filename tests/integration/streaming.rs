@@ -360,7 +360,7 @@ async fn a_denial_within_a_stream_is_the_last_event_and_ends_the_upstream_call()
     let data = event_data(&text);
     assert_eq!(data.len(), 2, "{text}");
     assert_eq!(data[0], chunk("one"));
-    assert_eq!(chunk_text(data[1]), "no secrets");
+    assert_eq!(chunk_text(data[1]), "\n\nno secrets");
     let last: Value = serde_json::from_str(data[1]).unwrap();
     assert_eq!(last["candidates"][0]["finishReason"], "STOP");
     wait_for_signal(&mut disconnects, "the end of the call to upstream").await;

@@ -42,7 +42,7 @@ pub use self::{
     document::{Document, elements, parse, parse_document},
     error::{DialectError, RequestLineError},
     google::{
-        AllowedFunctions, CallDecision, CanonicalItem, Detail, FunctionCall, History,
+        AllowedFunctions, CallDecision, CanonicalItem, Detail, FinishEdits, FunctionCall, History,
         HistoryMessage, ItemKind, MergedChunks, ModelStep, OfferedTool, PartialCalls,
         PatchedRequest, PromptPrefix, ProposedCall, RawUsage, RequestSummary, ResponseDocument,
         ResponseExpectation, ResponseFormat, ToolResult, append_contents, build_request,

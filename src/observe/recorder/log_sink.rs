@@ -2,7 +2,7 @@
 
 use super::{event::ExchangeEvent, exchange::Exchange, sink::Sink};
 use crate::{
-    event::{Diagnostic, EventName, HookRun, HookStatus},
+    event::{Diagnostic, DiagnosticCode, EventName, HookRun, HookStatus},
     timestamp::whole_milliseconds,
 };
 
@@ -14,7 +14,15 @@ impl Sink for LogSink {
     fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
         let request_id = &*exchange.request_id;
         match event {
-            ExchangeEvent::HookFinished { event, run } => log_hook(request_id, *event, run),
+            ExchangeEvent::HookFinished { event, run } => {
+                log_hook(request_id, *event, run);
+                if run.is_enforced() {
+                    let diagnostics = run.result.diagnostics.iter();
+                    let is_dropped =
+                        |diagnostic: &&Diagnostic| diagnostic.code == DiagnosticCode::EditDropped;
+                    log_ignored(request_id, diagnostics.filter(is_dropped));
+                }
+            }
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
                 log_ignored(request_id, decision.diagnostics);
             }
@@ -112,7 +120,7 @@ fn log_hook(request_id: &str, event: EventName, run: &HookRun) {
     }
 }
 
-fn log_ignored(request_id: &str, diagnostics: &[Diagnostic]) {
+fn log_ignored<'a>(request_id: &str, diagnostics: impl IntoIterator<Item = &'a Diagnostic>) {
     for diagnostic in diagnostics {
         let code = diagnostic.code.as_str();
         tracing::warn!(

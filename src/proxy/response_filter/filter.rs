@@ -1,5 +1,7 @@
 //! Policies, `AfterModel` hooks and `BeforeTool` hooks on one response, or one chunk of it.
 
+mod records;
+
 use std::{
     ops::ControlFlow::{self, Break, Continue},
     sync::Arc,
@@ -11,8 +13,8 @@ use super::refusal::{Filtered, Refusal};
 use crate::{
     config::AskMode,
     dialect::{
-        self, AllowedFunctions, CallDecision, DialectError, FunctionCall, PartialCalls,
-        ResponseDocument,
+        self, AllowedFunctions, CallDecision, DialectError, FinishEdits, FunctionCall,
+        PartialCalls, ResponseDocument,
     },
     error::ApiError,
     event::{
@@ -44,6 +46,8 @@ pub struct ResponseFilter<'a> {
     llm_request: Arc<CachedRequest>,
     allowed: AllowedFunctions,
     partial_calls: PartialCalls,
+    /// Finish reasons of hooks for the end of the response, which hooks do not see.
+    finish_edits: FinishEdits,
     fires_before_tool: bool,
     /// True if the response may have calls of a shell that runs upstream.
     may_have_hosted_shell: bool,
@@ -89,6 +93,7 @@ impl<'a> ResponseFilter<'a> {
             llm_request: Arc::new(llm_request),
             allowed,
             partial_calls: PartialCalls::default(),
+            finish_edits: FinishEdits::default(),
             fires_before_tool,
             may_have_hosted_shell: dialect::may_have_hosted_shell(
                 &request.call,
@@ -175,7 +180,9 @@ impl<'a> ResponseFilter<'a> {
         mut runs: Vec<HookRun>,
         position: ChunkPosition,
     ) -> Result<Filtered, DialectError> {
-        if !self.plan.hooks.is_empty() && chunk.has_content() {
+        if !chunk.has_content() {
+            self.finish_edits.write(&mut chunk)?;
+        } else if !self.plan.hooks.is_empty() {
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
             runs.extend(Box::pin(self.call_hooks(&chunk)).await?);
             if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
@@ -203,7 +210,7 @@ impl<'a> ResponseFilter<'a> {
     }
 
     fn conclude(
-        &self,
+        &mut self,
         mut chunk: ResponseDocument,
         runs: Vec<HookRun>,
     ) -> Result<Filtered, DialectError> {
@@ -213,7 +220,7 @@ impl<'a> ResponseFilter<'a> {
 
     /// Applies what policies and hooks decided about a chunk.
     fn apply_outputs(
-        &self,
+        &mut self,
         chunk: &mut ResponseDocument,
         runs: Vec<HookRun>,
     ) -> Result<ControlFlow<Refusal>, DialectError> {
@@ -222,7 +229,8 @@ impl<'a> ResponseFilter<'a> {
         }
         match conclude::<AfterModel>(&self.context.recorder, self.plan.summary(), runs) {
             FlowVerdict::Proceed(None) => Ok(Continue(())),
-            FlowVerdict::Proceed(Some(mutation)) => {
+            FlowVerdict::Proceed(Some(mut mutation)) => {
+                self.finish_edits.take(chunk, &mut mutation)?;
                 let ignored = chunk.write(&mutation)?;
                 self.context.record(&ExchangeEvent::EditsIgnored(&ignored));
                 self.context.record_action(ExchangeAction::Edit);
@@ -245,7 +253,10 @@ impl<'a> ResponseFilter<'a> {
         for (candidate, call) in chunk.calls()? {
             match Box::pin(self.decide_call(candidate, call)).await {
                 Continue(decision) => decisions.push(decision),
-                Break(reason) => return Ok(Break(self.refuse(reason, ExchangeAction::Stop))),
+                Break(reason) => {
+                    let refusal = self.refuse(reason, ExchangeAction::Stop);
+                    return Ok(Break(refusal.of_calls_in(chunk)));
+                }
             }
         }
         let mut each = decisions.iter();
@@ -318,7 +329,7 @@ impl<'a> ResponseFilter<'a> {
 
     /// Lets policies inspect calls that hooks rewrote. Each inspection is independent, because a
     /// call is complete.
-    fn inspect_rewritten(&self, mut chunk: ResponseDocument) -> Result<Filtered, DialectError> {
+    fn inspect_rewritten(&mut self, mut chunk: ResponseDocument) -> Result<Filtered, DialectError> {
         let engine = &self.context.snapshot.engine;
         let mut policies = engine.second_response_policies(&self.plan, self.scope(), &self.model);
         let runs = policies.inspect(&mut chunk, ChunkPosition::Last)?;
@@ -338,43 +349,6 @@ impl<'a> ResponseFilter<'a> {
         chunk.withhold_calls(&mut self.partial_calls, &mut refuse)
     }
 
-    /// Records the inspected chunks, and the runs of policies that were not reported, since the
-    /// last call.
-    fn record_unreported(&mut self) {
-        let chunks = std::mem::take(&mut self.unrecorded_chunks);
-        if chunks > 0 {
-            let runs = &self.first_policies.take_unreported();
-            self.context
-                .record(&ExchangeEvent::ChunksPassed { chunks, runs });
-        }
-    }
-
-    /// Records runs of policies. Returns those with an output, which are still to be applied.
-    fn record_policies(&self, runs: Vec<HookRun>) -> Vec<HookRun> {
-        self.record_runs(&runs);
-        // A policy that withholds text until it is complete edits nothing by that.
-        if runs.iter().any(HookRun::has_edited) {
-            self.context.record_action(ExchangeAction::Edit);
-        }
-        let (with_output, silent): (Vec<_>, Vec<_>) =
-            runs.into_iter().partition(HookRun::has_output);
-        self.context.record(&ExchangeEvent::ChunkInspected(&silent));
-        with_output
-    }
-
-    /// Records runs whose outputs have no effect.
-    fn record_observed(&self, runs: &[HookRun]) {
-        self.record_runs(runs);
-        self.context.record(&ExchangeEvent::ChunkInspected(runs));
-    }
-
-    fn record_runs(&self, runs: &[HookRun]) {
-        let (context, event) = (self.context, EventName::AfterModel);
-        for run in runs {
-            context.record(&ExchangeEvent::HookFinished { event, run });
-        }
-    }
-
     fn scope(&self) -> EventScope<'_> {
         EventScope::new(&self.hook_context, &self.context.recorder)
     }
@@ -384,13 +358,7 @@ impl<'a> ResponseFilter<'a> {
         Refusal {
             reason,
             stops_session: action == ExchangeAction::Stop,
+            passed: None,
         }
-    }
-}
-
-/// A response may be dropped before its end.
-impl Drop for ResponseFilter<'_> {
-    fn drop(&mut self) {
-        self.record_unreported();
     }
 }

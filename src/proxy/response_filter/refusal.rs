@@ -10,6 +10,18 @@ pub struct Refusal {
     pub reason: Reason,
     /// True if the session stops, too.
     pub stops_session: bool,
+    /// The chunk whose calls are refused. Its texts pass, and those in front of it.
+    pub passed: Option<Box<ResponseDocument>>,
+}
+
+impl Refusal {
+    /// Returns the refusal of the calls in a chunk, and of all that follows.
+    pub fn of_calls_in(self, chunk: ResponseDocument) -> Self {
+        Self {
+            passed: Some(Box::new(chunk)),
+            ..self
+        }
+    }
 }
 
 /// A filtered response or chunk, or the refusal of it and of all that follows.

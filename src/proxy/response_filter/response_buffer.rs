@@ -287,6 +287,17 @@ impl<'a> ResponseBuffer<'a> {
         }
     }
 
+    /// Releases the texts of a response whose last calls are refused: those that wait, and those
+    /// of the chunk with the calls.
+    pub fn release_with(
+        &mut self,
+        chunk: ResponseDocument,
+    ) -> Result<Vec<ResponseDocument>, ApiError> {
+        let admitted = self.admit(chunk).map_err(unreadable_response)?;
+        self.held.extend(admitted);
+        self.release_open()
+    }
+
     /// Releases what the agent may receive although the model is asked again.
     pub fn release_open(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut open = Vec::new();

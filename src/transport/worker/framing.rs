@@ -1,8 +1,11 @@
 //! Line framing of a worker's calls and outputs: one JSON object per line. Pure.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 use crate::transport::error::TransportError;
@@ -29,26 +32,72 @@ pub(super) fn write(id: &str, input: &[u8]) -> String {
     format!("{{\"id\":\"{id}\",\"input\":{input}}}\n")
 }
 
-#[derive(Deserialize)]
-struct OutputLine<'a> {
-    id: String,
-    #[serde(borrow, default)]
-    output: Option<&'a RawValue>,
+/// A worker's output for one call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum WorkerOutput {
+    /// The output as the worker wrote it; empty if the line has none.
+    One(Vec<u8>),
+    /// All outputs of a line with several, of which parsers read different ones.
+    Ambiguous(Vec<Vec<u8>>),
 }
 
-/// Returns the output as the worker wrote it, if the line has this id; empty if it
-/// has no output.
-pub(super) fn read(id: &str, line: &[u8]) -> Result<Vec<u8>, TransportError> {
+/// A line, with all its outputs.
+struct OutputLine<'a> {
+    id: String,
+    outputs: Vec<&'a RawValue>,
+}
+
+impl<'de> Deserialize<'de> for OutputLine<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LineVisitor)
+    }
+}
+
+struct LineVisitor;
+
+impl<'de> Visitor<'de> for LineVisitor {
+    type Value = OutputLine<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut id, mut outputs) = (None, Vec::new());
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "id" if id.is_some() => return Err(A::Error::duplicate_field("id")),
+                "id" => id = Some(map.next_value()?),
+                "output" => outputs.push(map.next_value()?),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        let id = id.ok_or_else(|| A::Error::missing_field("id"))?;
+        Ok(OutputLine { id, outputs })
+    }
+}
+
+/// Returns the output of a line with this id.
+pub(super) fn read(id: &str, line: &[u8]) -> Result<WorkerOutput, TransportError> {
     let text = with_ascii_for_invalid_utf8(line);
     let parsed: OutputLine<'_> =
         serde_json::from_str(&text).map_err(|_| TransportError::UnexpectedLine)?;
     if parsed.id != id {
         return Err(TransportError::UnexpectedLine);
     }
-    let output = parsed.output.map_or("", RawValue::get);
-    let start = output.as_ptr().addr().saturating_sub(text.as_ptr().addr());
-    let written = line.iter().skip(start).take(output.len());
-    Ok(written.copied().collect())
+    let written = |output: &str| -> Vec<u8> {
+        let start = output.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+        let written = line.iter().skip(start).take(output.len());
+        written.copied().collect()
+    };
+    let outputs = parsed.outputs.iter().map(|output| written(output.get()));
+    Ok(match parsed.outputs.as_slice() {
+        [] => WorkerOutput::One(Vec::new()),
+        [output] => WorkerOutput::One(written(output.get())),
+        [..] => WorkerOutput::Ambiguous(outputs.collect()),
+    })
 }
 
 /// Returns a line in which each byte that is not UTF-8 is a `?`, so that all offsets stay.
@@ -100,7 +149,12 @@ mod tests {
 
     #[test]
     fn output_is_returned_as_written() {
-        let output = |line: &str| String::from_utf8(read("7", line.as_bytes()).unwrap()).unwrap();
+        let output = |line: &str| {
+            let WorkerOutput::One(output) = read("7", line.as_bytes()).unwrap() else {
+                panic!("the line has one output");
+            };
+            String::from_utf8(output).unwrap()
+        };
 
         assert_eq!(
             output("{ \"output\": { \"a\": 1.0 }, \"id\": \"7\" }\r\n"),
@@ -110,7 +164,7 @@ mod tests {
             output("{\"id\":\"7\",\"output\":{\"reason\":\"\\ud83d\"}}"),
             "{\"reason\":\"\\ud83d\"}"
         );
-        assert_eq!(output("{\"id\":\"7\",\"output\":null}"), "");
+        assert_eq!(output("{\"id\":\"7\",\"output\":null}"), "null");
         assert_eq!(output("{\"id\":\"7\",\"error\":\"no\"}"), "");
     }
 
@@ -118,7 +172,8 @@ mod tests {
     fn output_that_is_not_utf8_is_returned_as_written() {
         let line = b"{\"x\":\"\xe2\x82\",\"id\":\"7\",\"output\":{\"reason\":\"\xc3\"}}\n";
 
-        assert_eq!(read("7", line).unwrap(), b"{\"reason\":\"\xc3\"}");
+        let written = b"{\"reason\":\"\xc3\"}".to_vec();
+        assert_eq!(read("7", line).unwrap(), WorkerOutput::One(written));
         assert!(read("8", line).is_err());
     }
 
@@ -133,6 +188,8 @@ mod tests {
             "{\"id\":\"8\",\"output\":{}}",
             "{\"id\":\"7\",\"output\":{}",
             "{\"id\":\"7\",\"output\":{}} {}",
+            "{\"id\":\"8\",\"output\":{},\"id\":\"7\"}",
+            "[\"7\",{}]",
         ] {
             let refused = read("7", line.as_bytes());
             assert!(

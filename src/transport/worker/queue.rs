@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::framing::WorkerOutput;
 use crate::{mutex::Mutex, transport::error::TransportError};
 
 const MAX_QUEUED_CALLS: usize = 1024;
@@ -18,8 +19,8 @@ pub(super) struct QueuedCall {
     pub(super) output: OutputSender,
 }
 
-/// Sender of a worker's output as written.
-pub(super) type OutputSender = oneshot::Sender<Result<Vec<u8>, TransportError>>;
+/// Sender of a worker's output.
+pub(super) type OutputSender = oneshot::Sender<Result<WorkerOutput, TransportError>>;
 
 /// Bounded first-in-first-out queue for the processes of a worker.
 #[derive(Debug)]

@@ -259,12 +259,15 @@ async fn a_stopped_turn_makes_no_model_call_until_the_next_prompt() {
     let chat = Chat::with_prompt("go");
 
     let events = gate.agent().stream(MODEL, &chat.body()).await.events();
-    assert_eq!(json!(parts(&events)), json!([text("well"), text("enough")]));
+    assert_eq!(
+        json!(parts(&events)),
+        json!([text("well"), text("\n\nenough")])
+    );
     let looping = Chat::with_prompt("go")
         .call("read_file", &json!({}))
         .result("read_file", &json!({ "output": "x" }));
     let stopped = looping.send(&gate).await;
-    let next = chat.model("wellenough").user("hello");
+    let next = chat.model("well\n\nenough").user("hello");
 
     assert_eq!(
         stopped["candidates"][0]["content"]["parts"][0]["text"],

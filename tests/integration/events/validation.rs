@@ -6,7 +6,7 @@ use super::start_with_hook;
 use crate::harness::{Answer, Raw, TestGateway, Upstream, assert_refused, prompt};
 
 /// Invalid bodies, each with a part of the error response.
-const INVALID: [(&str, &str); 18] = [
+const INVALID: [(&str, &str); 24] = [
     ("{", "BAD_JSON"),
     ("", "BAD_JSON"),
     ("[]", "object"),
@@ -36,6 +36,30 @@ const INVALID: [(&str, &str); 18] = [
     (
         r#"{"hook_event_name":"BeforeModel","llm_request":{"model":"m","messages":[{"role":"user","content":5}]}}"#,
         "llm_request.messages",
+    ),
+    (
+        r#"{"hook_event_name":"BeforeModel","llm_request":5}"#,
+        "`llm_request`: invalid type: integer `5`, expected an object",
+    ),
+    (
+        r#"{"hook_event_name":"BeforeModel","llm_request":["m",[{"role":"user","content":"x"}]]}"#,
+        "`llm_request`: invalid type: sequence, expected an object",
+    ),
+    (
+        r#"{"hook_event_name":"AfterModel","llm_request":[],"llm_response":{}}"#,
+        "`llm_request`: invalid type: sequence, expected an object",
+    ),
+    (
+        r#"{"hook_event_name":"AfterModel","llm_request":{},"llm_response":["T"]}"#,
+        "`llm_response`: invalid type: sequence, expected an object",
+    ),
+    (
+        r#"{"hook_event_name":"AfterModel","llm_request":{},"llm_response":{"candidates":[{},{"content":["model",["x"]]}]}}"#,
+        "`llm_response.candidates[1].content`: invalid type: sequence, expected an object",
+    ),
+    (
+        r#"{"hook_event_name":"AfterModel","llm_request":{},"llm_response":{"usageMetadata":[1]}}"#,
+        "`llm_response.usageMetadata`: invalid type: sequence, expected an object",
     ),
     (
         r#"{"hook_event_name":"SessionEnd","reason":null}"#,

@@ -82,7 +82,7 @@ async fn a_denied_chunk_is_the_last_one() {
     let array = gate.agent().array(MODEL, &body).await;
 
     for chunks in [stream.events(), array.json().as_array().unwrap().clone()] {
-        assert_eq!(texts(&chunks), ["one ", "not that"]);
+        assert_eq!(texts(&chunks), ["one ", "\n\nnot that"]);
         assert_eq!(chunks[1]["candidates"][0]["finishReason"], "STOP");
         assert_eq!(chunks[1]["modelVersion"], MODEL);
     }
@@ -112,7 +112,7 @@ async fn a_stop_ends_the_stream_with_its_reason() {
 
     let stream = gate.agent().stream(MODEL, &prompt("hello")).await;
 
-    assert_eq!(texts(&stream.events()), ["one ", "enough"]);
+    assert_eq!(texts(&stream.events()), ["one ", "\n\nenough"]);
 }
 
 #[tokio::test]

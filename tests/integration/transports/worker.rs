@@ -149,6 +149,27 @@ async fn an_output_that_is_not_an_object_fails_the_call_not_the_worker() {
     }
 }
 
+#[tokio::test]
+async fn a_denial_in_one_of_several_outputs_of_a_line_counts() {
+    let (deny, none) = (r#"{"decision":"deny","reason":"not today"}"#, "{}");
+    let outputs = [(deny, none), (none, deny)];
+    for (first, second) in outputs {
+        let answer = format!("answer '{first},\"output\":{second}'");
+        let hook = json!({ "command": worker(&answer, ""), "on_failure": "open" });
+        let fixture = Fixture::with(hook, "").await;
+
+        assert_denied(&fixture.call().await, "not today");
+    }
+}
+
+#[tokio::test]
+async fn several_outputs_of_a_line_without_a_denial_fail_the_call() {
+    let fixture = Fixture::new(r#"answer '{},"output":{}'"#).await;
+
+    let reason = "Hook guard failed: unexpected output line";
+    assert_denied(&fixture.call().await, reason);
+}
+
 /// Commands that a worker runs instead of answering, and the reported failures.
 const FAULTS: &[(&str, &str)] = &[
     ("exit 0", "process exited unexpectedly"),

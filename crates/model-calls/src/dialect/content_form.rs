@@ -12,6 +12,7 @@ mod labels;
 mod object_search;
 mod other_models;
 mod private_fields;
+mod refusals;
 mod splice;
 mod text_template;
 
@@ -27,6 +28,7 @@ pub use self::{
         FALLBACK_MODELS, compatible_models, hosted_tool, named_models, other_models, read_names,
     },
     private_fields::{refuse_private_fields, shown_to_hooks, without_private_fields},
+    refusals::is_refusal,
     splice::{numbered, parts_in, source_of, splice_list, with_source},
     text_template::{TextEvent, TextTemplate},
 };

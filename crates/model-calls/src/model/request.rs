@@ -12,7 +12,7 @@ use super::{
 
 /// A model request in the stable form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "an object")]
 pub struct LlmRequest {
     /// Name of the requested model.
     pub model: String,

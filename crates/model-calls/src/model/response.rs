@@ -9,7 +9,7 @@ use super::message::Role;
 
 /// A model response, or one chunk of a stream, in the stable form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub struct LlmResponse {
     /// Text of the first candidate, without thoughts.
     pub text: String,
@@ -22,7 +22,7 @@ pub struct LlmResponse {
 
 /// One of the alternatives that the model offers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub struct Candidate {
     /// Text of the candidate.
     pub content: CandidateContent,
@@ -39,7 +39,7 @@ pub struct Candidate {
 
 /// Text parts of a candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "an object")]
 pub struct CandidateContent {
     /// Author of the text: always [`Role::Model`].
     pub role: Role,
@@ -148,7 +148,7 @@ impl Candidate {
 
 /// Token counts, as received.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub struct UsageMetadata {
     /// Token count of the request.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@ mod chunk_writer;
 pub mod document;
 pub mod ending_error;
 pub mod envelope;
+mod finish_edits;
 mod function_calls;
 mod hosted_calls;
 mod model_step;
@@ -24,6 +25,7 @@ pub use self::{
     chunk_reader::{ChunkReader, open_response},
     chunk_writer::ChunkWriter,
     document::ResponseDocument,
+    finish_edits::FinishEdits,
     function_calls::{denied_calls, denied_step},
     model_step::ModelStep,
     partial_function_calls::{CallDecision, PartialCalls},

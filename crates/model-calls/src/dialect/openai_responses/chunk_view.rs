@@ -6,7 +6,10 @@ use crate::dialect::{
     content_form::{AnswerLabels, parts_in},
     document::Document,
     error::Result,
-    google::{fields::CANDIDATES, part::Part},
+    google::{
+        fields::{CANDIDATES, FINISH_REASON},
+        part::Part,
+    },
     openai_responses::fields::{CONTENT, ERROR},
 };
 
@@ -16,6 +19,8 @@ pub struct ChunkView {
     /// Parts of the first candidate.
     pub parts: Vec<Part>,
     pub finish_reason: Option<String>,
+    /// True if the finish reason was edited.
+    pub has_new_end: bool,
     pub usage: Option<Document>,
     /// Name of the model that answered.
     pub model: Option<String>,
@@ -40,10 +45,14 @@ impl ChunkView {
             is_edited: form.is_edited(),
             ..Self::default()
         };
+        view.finish_reason = finish_reason(&candidates)?;
+        if view.is_edited && view.finish_reason.is_some() {
+            let original = Document::from_checked(form.original_bytes())?;
+            let candidates = original.children(CANDIDATES)?.unwrap_or_default();
+            view.has_new_end = finish_reason(&candidates)? != view.finish_reason;
+        }
         // The API has one candidate. Further ones hold text that policies held back.
         for candidate in candidates {
-            let reason = candidate.string(&["finishReason"])?;
-            view.finish_reason = view.finish_reason.or(reason);
             let parts = parts_in(&candidate, CONTENT)?.into_iter().map(Part::read);
             view.parts.extend(parts.collect::<Result<Vec<_>, _>>()?);
         }
@@ -55,4 +64,14 @@ impl ChunkView {
         let parts = self.parts.iter();
         parts.map(|part| part.document.to_bytes()).collect()
     }
+}
+
+/// Returns the first finish reason.
+fn finish_reason(candidates: &[Document]) -> Result<Option<String>> {
+    for candidate in candidates {
+        if let Some(reason) = candidate.string(FINISH_REASON)? {
+            return Ok(Some(reason));
+        }
+    }
+    Ok(None)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::dialect::{
     anthropic::{fields::parse_strict, response::message_event::DELTA},
-    content_form::AnswerLabels,
+    content_form::{AnswerLabels, is_refusal},
     document::Document,
     error::Result,
     google::fields::PAUSED,
@@ -51,7 +51,7 @@ pub fn edited_stop_reason(original: Option<&str>, finish: Option<&str>, has_call
     let stop = match (unchanged, finish) {
         (Some(stop), _) => stop,
         (None, Some("MAX_TOKENS")) => "max_tokens",
-        (None, Some("SAFETY")) => "refusal",
+        (None, Some(reason)) if is_refusal(reason) => "refusal",
         (None, Some(PAUSED)) => "pause_turn",
         (None, _) => "end_turn",
     };
@@ -79,6 +79,7 @@ mod tests {
         check(Some("compaction"), Some(PAUSED), false, "compaction");
         check(None, Some(PAUSED), false, "pause_turn");
         check(None, Some("MAX_TOKENS"), false, "max_tokens");
+        check(Some("end_turn"), Some("SPII"), false, "refusal");
         check(None, Some("STOP"), true, "tool_use");
     }
 }

@@ -1,5 +1,7 @@
 //! Reasons for the end of an answer.
 
+use crate::dialect::content_form::is_refusal;
+
 /// Returns the reason of the content form.
 pub fn read_reason(reason: &str) -> &'static str {
     match reason {
@@ -14,7 +16,7 @@ pub fn read_reason(reason: &str) -> &'static str {
 pub fn write_reason(reason: &str) -> &'static str {
     match reason {
         "MAX_TOKENS" => "length",
-        "SAFETY" => "content_filter",
+        reason if is_refusal(reason) => "content_filter",
         _ => "stop",
     }
 }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    content_form::remove_labels,
+    content_form::{is_refusal, remove_labels},
     document::{Document, to_document, to_value, try_any},
     error::Result,
     google::part::Part,
@@ -54,9 +54,10 @@ pub fn finish_reason(response: &Document) -> Result<Option<&'static str>> {
 
 /// Returns the status of a response that ends for a reason, and its details.
 fn status_of(reason: Option<&str>) -> (&'static str, Value) {
+    let incomplete = |cause| ("incomplete", json!({ "reason": cause }));
     match reason {
-        Some("MAX_TOKENS") => ("incomplete", json!({ "reason": "max_output_tokens" })),
-        // Agents show a refusal in the API's own form several times, or not at all.
+        Some("MAX_TOKENS") => incomplete("max_output_tokens"),
+        Some(reason) if is_refusal(reason) => incomplete("content_filter"),
         Some(_) | None => ("completed", Value::Null),
     }
 }

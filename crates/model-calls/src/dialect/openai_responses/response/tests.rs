@@ -160,6 +160,24 @@ fn the_end_of_a_response_is_read() {
 }
 
 #[test]
+fn an_edited_end_is_written_as_status_and_details() {
+    let end = |reason: &str| {
+        let mut document = open(&body(&json!([message("a")])));
+        write(
+            &mut document,
+            &json!({ "candidates": [{ "finishReason": reason }] }),
+        );
+        let closed = close(&document);
+        let status = closed["status"].as_str().unwrap().to_owned();
+        (status, closed["incomplete_details"]["reason"].clone())
+    };
+    let incomplete = |reason: &str| ("incomplete".to_owned(), json!(reason));
+    assert_eq!(end("MAX_TOKENS"), incomplete("max_output_tokens"));
+    assert_eq!(end("SAFETY"), incomplete("content_filter"));
+    assert_eq!(end("OTHER"), ("completed".to_owned(), Value::Null));
+}
+
+#[test]
 fn a_response_of_our_own_has_every_field_that_clients_need() {
     let form = json!({
         "candidates": [{ "index": 0, "finishReason": "STOP", "content": { "role": "model", "parts": [{ "text": "no" }] } }],

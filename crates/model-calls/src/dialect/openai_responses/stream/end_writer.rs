@@ -14,7 +14,7 @@ use crate::dialect::{
         response::{
             form::check_copy,
             item::{OutputKind, agree, item_parts},
-            object::{COUNTS, finish_reason, new_items, new_usage, set_finish_reason},
+            object::{COUNTS, new_items, new_usage, set_finish_reason},
             splice::splice_output,
         },
         stream::{
@@ -149,11 +149,9 @@ impl EventWriter {
             response.remove(OUTPUT_TEXT)?;
         }
         self.keep_id(&mut response)?;
-        let before = finish_reason(&response)?.unwrap_or("OTHER");
-        let after = view.finish_reason.as_deref();
-        if after != Some(before) && after == Some("STOP") {
-            set_finish_reason(&mut response, after)?;
-            "response.completed".clone_into(&mut event.name);
+        if view.has_new_end {
+            set_finish_reason(&mut response, view.finish_reason.as_deref())?;
+            event_name(&response)?.clone_into(&mut event.name);
             event.document.set(TYPE, &event.name.as_str().into())?;
         }
         if let Some(after) = &view.usage {
@@ -236,13 +234,18 @@ impl EventWriter {
             response.set(STATUS, &json!("failed"))?;
             response.set_child(ERROR, error)?;
         }
-        let name = match response.string(STATUS)?.as_deref() {
-            Some("incomplete") => "response.incomplete",
-            Some("failed") => "response.failed",
-            Some(_) | None => "response.completed",
-        };
         let fields = json!({ "response": to_value(&response)? });
+        let name = event_name(&response)?;
         self.sender.send_synthetic(out, name, fields);
         Ok(())
     }
+}
+
+/// Returns the name of the event with a response that has ended.
+fn event_name(response: &Document) -> Result<&'static str> {
+    Ok(match response.string(STATUS)?.as_deref() {
+        Some("incomplete") => "response.incomplete",
+        Some("failed") => "response.failed",
+        Some(_) | None => "response.completed",
+    })
 }
