@@ -4,7 +4,6 @@ use axum::{
     Json,
     extract::{RawQuery, State},
 };
-use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 use url::form_urlencoded;
 
