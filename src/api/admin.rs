@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use super::{
     calls, config, fleet,
-    openapi_errors::{AdminErrors, GoogleError},
+    openapi_errors::{AdminErrors, GoogleError, HealthErrors},
     sessions, shadow, trial,
 };
 use crate::{
@@ -67,7 +67,7 @@ pub fn routes(app: &App) -> Router<App> {
 
 /// Liveness of the process.
 #[utoipa::path(get, path = "/healthz", tag = "admin",
-    responses((status = 200, description = "The process is alive.", body = Health)))]
+    responses((status = 200, description = "The process is alive.", body = Health), HealthErrors))]
 pub(super) async fn healthz() -> Json<Health> {
     Json(Health::new("ok"))
 }
@@ -75,7 +75,8 @@ pub(super) async fn healthz() -> Json<Health> {
 /// Readiness to accept requests.
 #[utoipa::path(get, path = "/readyz", tag = "admin", responses(
     (status = 200, description = "Requests are served.", body = Health),
-    (status = 503, description = "The gateway is shutting down, or its decision log cannot be written.", body = Health)))]
+    (status = 503, description = "The gateway is shutting down, or its decision log cannot be written.", body = Health),
+    HealthErrors))]
 pub(super) async fn readyz(State(app): State<App>) -> Response {
     let unavailable =
         |status: &str| (StatusCode::SERVICE_UNAVAILABLE, Json(Health::new(status))).into_response();

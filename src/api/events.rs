@@ -22,9 +22,10 @@ use hyper::body::Body as _;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-pub use self::explanation::Explanation;
 use self::{
-    explanation::HookReport, object_fields::list_for_object, options::ReportOptions,
+    explanation::{EventOutput, Explanation, HookReport},
+    object_fields::list_for_object,
+    options::ReportOptions,
 };
 use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
@@ -76,8 +77,8 @@ pub fn is_events_path(path: &str) -> bool {
         ("wait" = Option<String>, Query, description = "`1` waits for the hooks of an advisory event.")),
     request_body(content = EventInput, description = "The hook input of any event. Missing base fields are filled in."),
     responses(
-        (status = 200, description = "The merged output of the hooks.", body = HookOutput),
-        (status = 202, description = "The hooks of an advisory event were started."),
+        (status = 200, description = "The merged output of the hooks.", body = EventOutput),
+        (status = 202, description = "The hooks of an advisory event were started. The body is `{}`.", body = Object),
         AgentErrors))]
 pub(super) async fn report_event(
     State(app): State<App>,
@@ -230,19 +231,15 @@ fn to_response<E: EventKind>(
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
-    let mut response = json!(output);
-    if let (Some(input), Some(fields)) = (explain, response.as_object_mut()) {
-        let explanation = Explanation {
-            verdict: action.as_str(),
-            hooks: outcome.runs.into_iter().map(HookReport::from).collect(),
-            diagnostics: outcome.diagnostics.into_iter().map(Into::into).collect(),
-            session: input.session,
-            context: output.rendered_context(),
-            arguments,
-        };
-        fields.insert("hookgate".to_owned(), json!(explanation));
-    }
-    response
+    let hookgate = explain.map(|input| Explanation {
+        verdict: action.as_str(),
+        hooks: outcome.runs.into_iter().map(HookReport::from).collect(),
+        diagnostics: outcome.diagnostics.into_iter().map(Into::into).collect(),
+        session: input.session,
+        context: output.rendered_context(),
+        arguments,
+    });
+    json!(EventOutput { output, hookgate })
 }
 
 /// Returns the arguments of a tool call if hooks changed them.

@@ -9,9 +9,7 @@
 use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 
 use super::{
-    admin, calls, config,
-    events::{self, Explanation},
-    fleet,
+    admin, calls, config, events, fleet,
     openapi_errors::{AgentErrors, GoogleError},
     sessions, shadow, trial,
 };
@@ -21,7 +19,7 @@ use crate::config::to_yaml;
 #[openapi(
     info(
         title = "hookgate",
-        description = "A gateway that runs hooks between AI agents and their model APIs."
+        description = "A gateway that runs hooks between AI agents and their model APIs. The document has the operations of hookgate itself, and the model calls of the Gemini API. docs/coverage.md lists the paths of all model APIs, whose requests and responses are as their vendors describe them."
     ),
     paths(
         events::report_event,
@@ -65,8 +63,7 @@ use crate::config::to_yaml;
         (name = "events", description = "Tool, agent and session events, on the agents' port."),
         (name = "models", description = "Model calls of the Gemini API, on the agents' port. Also under `/v1`, `/v1alpha`, without a version, in the forms of Vertex AI and Code Assist, and under `/s/{session}`; docs/coverage.md lists every path."),
         (name = "admin", description = "Admin API, on the admin port.")
-    ),
-    components(schemas(Explanation))
+    )
 )]
 struct ApiDocument;
 
@@ -102,12 +99,17 @@ struct FramingParameter {
 #[schema(value_type = Object)]
 struct GeminiBody(serde_json::Value);
 
-/// Responses to a model call.
+/// The response to a model call that is no stream.
 #[derive(Debug, IntoResponses)]
-enum ModelResponses {
+enum ModelResponse {
     /// The response of the model API or of hooks.
     #[response(status = 200)]
     Success(#[to_schema] GeminiBody),
+}
+
+/// Errors of a model call beside those of the port.
+#[derive(Debug, IntoResponses)]
+enum ModelErrors {
     /// An error of the model API, unchanged.
     #[response(status = "default")]
     UpstreamError(#[to_schema] GeminiBody),
@@ -122,31 +124,36 @@ enum ModelResponses {
 /// Generates a response to contents.
 #[utoipa::path(post, path = "/v1beta/models/{model}:generateContent", tag = "models",
     params(ModelParameter),
-    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
+    request_body = GeminiBody, responses(ModelResponse, ModelErrors, AgentErrors))]
 fn generate_content() {}
 
 /// Generates a response in chunks: server-sent events with `alt=sse`, else a JSON array.
 #[utoipa::path(post, path = "/v1beta/models/{model}:streamGenerateContent", tag = "models",
     params(ModelParameter, FramingParameter),
-    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
+    request_body = GeminiBody,
+    responses(
+        (status = 200, description = "The chunks of the response of the model API or of hooks.", content(
+            (Vec<GeminiBody> = "application/json"),
+            (String = "text/event-stream"))),
+        ModelErrors, AgentErrors))]
 fn stream_generate_content() {}
 
 /// Counts the tokens of a request.
 #[utoipa::path(post, path = "/v1beta/models/{model}:countTokens", tag = "models",
     params(ModelParameter),
-    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
+    request_body = GeminiBody, responses(ModelResponse, ModelErrors, AgentErrors))]
 fn count_tokens() {}
 
 /// Computes an embedding of contents.
 #[utoipa::path(post, path = "/v1beta/models/{model}:embedContent", tag = "models",
     params(ModelParameter),
-    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
+    request_body = GeminiBody, responses(ModelResponse, ModelErrors, AgentErrors))]
 fn embed_content() {}
 
 /// Computes embeddings of several contents.
 #[utoipa::path(post, path = "/v1beta/models/{model}:batchEmbedContents", tag = "models",
     params(ModelParameter),
-    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
+    request_body = GeminiBody, responses(ModelResponse, ModelErrors, AgentErrors))]
 fn batch_embed_contents() {}
 
 /// Lists the models of the upstream.
@@ -154,7 +161,7 @@ fn batch_embed_contents() {}
     get,
     path = "/v1beta/models",
     tag = "models",
-    responses(ModelResponses, AgentErrors)
+    responses(ModelResponse, ModelErrors, AgentErrors)
 )]
 fn list_models() {}
 
@@ -164,6 +171,6 @@ fn list_models() {}
     path = "/v1beta/models/{model}",
     tag = "models",
     params(ModelParameter),
-    responses(ModelResponses, AgentErrors)
+    responses(ModelResponse, ModelErrors, AgentErrors)
 )]
 fn get_model() {}

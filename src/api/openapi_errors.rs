@@ -69,6 +69,21 @@ pub enum AdminErrors {
     /// The admin token is missing or invalid.
     #[response(status = 401)]
     Unauthenticated(GoogleError),
+    /// The user lacks the role, the request of a browser session lacks its token, or the origin or
+    /// host is not allowed.
+    #[response(status = 403)]
+    Forbidden(GoogleError),
+    /// The path does not support the HTTP method.
+    #[response(status = 405)]
+    MethodNotAllowed(GoogleError),
+    /// There were too many invalid tokens from the address.
+    #[response(status = 429)]
+    TooManyAttempts(GoogleError),
+}
+
+/// Errors on the admin port of operations that need no credential.
+#[derive(Debug, IntoResponses)]
+pub enum HealthErrors {
     /// The origin or host is not allowed.
     #[response(status = 403)]
     Forbidden(GoogleError),

@@ -5,6 +5,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use memchr::memchr;
 use serde::Serialize;
 
 use super::{
@@ -23,6 +24,9 @@ use crate::{
     sha256::sha256_hex,
     timestamp::utc_timestamp,
 };
+
+/// The control character that JSON allows in texts and `jq` escapes.
+const DELETE: u8 = 0x7f;
 
 /// Bytes of a name that are stored; agents and models choose names.
 const MAX_NAME_BYTES: usize = 256;
@@ -292,7 +296,8 @@ pub struct RejectionRecord {
 
 impl AuditRecord {
     /// Returns the fields of the record's line, without the braces around them.
-    /// `config` is the version of the config in force; empty if it does not matter.
+    /// `config` is the version of the config in force; empty if it does not matter. `jq -c` keeps
+    /// the bytes.
     pub(super) fn to_line(&self, config: &str) -> Vec<u8> {
         #[derive(Serialize)]
         struct Fields<'a> {
@@ -316,6 +321,10 @@ impl AuditRecord {
         line.pop();
         if !line.is_empty() {
             line.remove(0);
+        }
+        if memchr(DELETE, &line).is_some() {
+            let parts: Vec<&[u8]> = line.split(|byte| *byte == DELETE).collect();
+            line = parts.join(br"\u007f".as_slice());
         }
         line
     }
@@ -391,6 +400,7 @@ pub fn short_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::TokenUsage;
 
     #[test]
     fn a_line_has_its_time_its_config_and_its_kind() {
@@ -403,6 +413,30 @@ mod tests {
         assert_eq!(line["config"], "0badcafe");
         let time = line["time"].as_str().unwrap();
         assert!(time.parse::<jiff::Timestamp>().is_ok() && time.len() == 24);
+    }
+
+    /// `jq -c` writes these as they are expected here, and its version 1.6 no larger number.
+    #[test]
+    fn jq_keeps_the_bytes_of_texts_and_numbers() {
+        let view = ViewRecord::new("ann", "", "a\\\u{7f}\u{1f}\u{85}/\u{7f}", "");
+        let line = |record: AuditRecord| String::from_utf8(record.to_line("")).unwrap();
+
+        let texts = line(AuditRecord::Viewed(view));
+        let outcome = OutcomeRecord {
+            usage: Some(
+                TokenUsage {
+                    prompt: Some(u64::MAX),
+                    ..TokenUsage::default()
+                }
+                .into(),
+            ),
+            ..OutcomeRecord::default()
+        };
+        let counts = line(AuditRecord::Outcome(Box::new(outcome)));
+
+        let session = "\"session\":\"a\\\\\\u007f\\u001f\u{85}/\\u007f\"";
+        assert!(texts.contains(session), "{texts}");
+        assert!(counts.contains("{\"prompt\":9007199254740991}"), "{counts}");
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Records of shadows: configs that judge live calls without an effect on them.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+/// Units of a share that are told apart. Of smaller numbers, versions of `jq` have different
+/// spellings.
+const SHARE_UNITS: f64 = 10_000.0;
 
 /// The start or the end of a shadow.
 #[derive(Debug, Clone, Serialize)]
@@ -11,7 +15,8 @@ pub struct ShadowRecord {
     pub from: String,
     /// Version of the shadow's config.
     pub to: String,
-    /// Share of the sessions.
+    /// Share of the sessions; rounded in the log.
+    #[serde(serialize_with = "serialize_share")]
     pub sample: f64,
     /// Operator who started it; empty for a shadow of the config file.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -52,4 +57,44 @@ pub struct ShadowEnd {
     pub stale: u64,
     /// Calls that were not judged, because its queue or memory was full.
     pub dropped: u64,
+}
+
+/// Writes a share from 0 to 1, rounded to units but not to 0; 0 and 1 have no fraction.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn serialize_share<S: Serializer>(share: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    let least = if *share > 0.0 { 1.0 } else { 0.0 };
+    let rounded = (share * SHARE_UNITS).round().max(least) / SHARE_UNITS;
+    if rounded.fract() == 0.0 {
+        serializer.serialize_u8(u8::from(rounded > 0.0))
+    } else {
+        serializer.serialize_f64(rounded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_written_as_jq_writes_them() {
+        let shares = [0.0, 1.0, 0.1, 0.07, 0.333_333, 0.000_01, 0.999_99];
+        let written = shares.map(|sample| {
+            let record = ShadowRecord {
+                action: ShadowChange::Start,
+                from: String::new(),
+                to: String::new(),
+                sample,
+                by: String::new(),
+                end: None,
+            };
+            let line = serde_json::to_string(&record).unwrap();
+            let (_, sample) = line.trim_end_matches('}').split_once("sample\":").unwrap();
+            sample.to_owned()
+        });
+
+        assert_eq!(written, ["0", "1", "0.1", "0.07", "0.3333", "0.0001", "1"]);
+    }
 }

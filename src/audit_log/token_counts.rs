@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::observe::TokenUsage;
 
+/// The largest count: the largest integer that all JSON tools write as they read it.
+const MAX_COUNT: u64 = (1 << 53) - 1;
+
 /// Token counts of upstream's `usageMetadata`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TokenCounts {
@@ -20,10 +23,11 @@ pub struct TokenCounts {
 
 impl From<TokenUsage> for TokenCounts {
     fn from(usage: TokenUsage) -> Self {
+        let bounded = |count: Option<u64>| count.map(|count| count.min(MAX_COUNT));
         Self {
-            prompt: usage.prompt,
-            candidates: usage.candidates,
-            total: usage.total,
+            prompt: bounded(usage.prompt),
+            candidates: bounded(usage.candidates),
+            total: bounded(usage.total),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The config for display: what was written, with the defaults of the schema.
 
+use std::path::Path;
+
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
@@ -7,6 +9,7 @@ use super::{
     setting_origins::{SettingOrigin, SettingOrigins},
     spanned_yaml::SpannedYaml,
 };
+use crate::sha256::sha256_hex;
 
 /// Replaces values that may be secret.
 const MASKED: &str = "***";
@@ -20,8 +23,8 @@ const SECRET_MAPPINGS: [&str; 2] = ["env", "headers"];
 /// Nesting of schemas that is followed.
 const MAX_DEPTH: usize = 16;
 
-/// The config for display, section by section. It contains no secrets: those are references
-/// to variables and files.
+/// The config for display, section by section. Secrets are references to variables and files;
+/// other texts that may be secret are masked in its YAML.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigDocument {
     sections: Vec<ConfigSection>,
@@ -51,7 +54,7 @@ impl ConfigDocument {
                 (None, Some(_)) => SettingOrigin::CommandLine,
                 (None, None) => SettingOrigin::Default,
             },
-            value: masked(value),
+            value: value.clone(),
             origins: SettingOrigins::new(document, in_use, name),
         });
         Self {
@@ -67,7 +70,7 @@ impl ConfigDocument {
                 self.sections.push(ConfigSection {
                     name: name.to_owned(),
                     origin: SettingOrigin::of_key(document, &format!("/{name}")),
-                    value: masked(value),
+                    value: value.clone(),
                     origins: SettingOrigins::new(document, &written, name),
                 });
             }
@@ -96,13 +99,6 @@ impl ConfigDocument {
     pub fn sections(&self) -> &[ConfigSection] {
         &self.sections
     }
-
-    /// Returns all sections as YAML, each with its origin as a comment.
-    pub fn to_yaml(&self) -> String {
-        let sections = self.sections.iter();
-        let texts = sections.map(|section| format!("# {}\n{}", section.origin(), section.yaml()));
-        texts.collect::<Vec<String>>().join("\n")
-    }
 }
 
 impl ConfigSection {
@@ -117,11 +113,44 @@ impl ConfigSection {
         self.origins.of_lines(yaml)
     }
 
-    /// Returns the section as YAML.
+    /// Returns the section as YAML, without texts that may be secret.
     pub fn yaml(&self) -> String {
-        let section = Map::from_iter([(self.name.clone(), self.value.clone())]);
-        to_yaml(&Value::Object(section))
+        to_yaml(&self.named(masked(&self.value)))
     }
+
+    /// Returns for each line of `yaml`, which is the section's YAML or a masked form of it, a
+    /// hash of the values on it that are masked; empty if none is. To compare two configs, never
+    /// for display.
+    pub fn masked_value_hashes(&self, yaml: &str) -> Vec<String> {
+        let section = self.named(self.value.clone());
+        let Ok(parsed) = SpannedYaml::parse(yaml, Path::new("")) else {
+            return vec![sha256_hex(section.to_string())];
+        };
+        let shown = parsed.value();
+        let mut hashes = vec![String::new(); yaml.lines().count()];
+        for (pointer, line) in parsed.key_lines() {
+            let line = usize::try_from(line).unwrap_or_default();
+            let hash = line.checked_sub(1).and_then(|line| hashes.get_mut(line));
+            let values = (section.pointer(&pointer), shown.pointer(&pointer));
+            if let (Some(hash), (Some(value), Some(shown))) = (hash, values)
+                && is_masked(value, shown)
+            {
+                hash.push_str(&sha256_hex(value.to_string()));
+            }
+        }
+        hashes
+    }
+
+    fn named(&self, value: Value) -> Value {
+        Value::Object(Map::from_iter([(self.name.clone(), value)]))
+    }
+}
+
+/// Returns whether `shown` hides `value`. The items of a list or mapping are values of their own.
+fn is_masked(value: &Value, shown: &Value) -> bool {
+    let is_same_container =
+        value.is_object() && shown.is_object() || value.is_array() && shown.is_array();
+    !is_same_container && value != shown
 }
 
 /// Returns a value as YAML.
@@ -182,7 +211,9 @@ fn object_with_defaults(
     let mut effective = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
-        let value = match (fields.get(name), property.get("default")) {
+        let default = property.get("default");
+        let default = default.or_else(|| dependent_default(name, fields, schema));
+        let value = match (fields.get(name), default) {
             (Some(value), _) => Some(with_defaults(value, property, root, depth + 1)),
             (None, Some(default)) => Some(default.clone()),
             (None, None) => default_section(property, root, depth),
@@ -199,11 +230,25 @@ fn object_with_defaults(
     effective
 }
 
-/// Returns the defaults of a section that is not written, unless one of its settings is
-/// required or none has a default.
-fn default_section(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
-    let schema = resolved(schema, root);
+/// Returns the default that a setting has only beside another one that is written.
+fn dependent_default<'a>(
+    name: &str,
+    fields: &Map<String, Value>,
+    schema: &'a Value,
+) -> Option<&'a Value> {
+    let dependent = schema.get("dependentSchemas")?.as_object()?;
+    let mut written = dependent
+        .iter()
+        .filter(|(key, _)| fields.contains_key(*key));
+    written.find_map(|(_, schema)| schema.get("properties")?.get(name)?.get("default"))
+}
+
+/// Returns the defaults of a section that is not written, unless its presence is a setting, one
+/// of its settings is required, or none has a default.
+fn default_section(property: &Value, root: &Value, depth: usize) -> Option<Value> {
+    let schema = resolved(property, root);
     let is_section = schema.get("properties").is_some() && schema.get("required").is_none();
+    let is_section = is_section && property.get("x-optional").is_none();
     let empty = Value::Object(Map::new());
     let section = is_section.then(|| with_defaults(&empty, schema, root, depth + 1))?;
     (section != empty).then_some(section)
@@ -301,6 +346,14 @@ mod tests {
         ConfigDocument::new(&document, &document.value(), &schema)
     }
 
+    fn yaml(document: &ConfigDocument) -> String {
+        document
+            .sections()
+            .iter()
+            .map(ConfigSection::yaml)
+            .collect()
+    }
+
     #[test]
     fn defaults_are_filled_in_and_each_section_has_its_origin() {
         let document = document("other: true\nlimits: { max: 9 }\nhooks: [{ max: 1 }]\n");
@@ -319,11 +372,8 @@ mod tests {
             origins,
             expected.map(|(name, origin)| (name, origin.to_owned()))
         );
-        let yaml = document.to_yaml();
-        assert!(
-            yaml.contains("# a.yaml:2\nlimits:\n  body: 1MiB\n  max: 9\n"),
-            "{yaml}"
-        );
+        let yaml = yaml(&document);
+        assert!(yaml.contains("limits:\n  body: 1MiB\n  max: 9\n"), "{yaml}");
         let read: Value = serde_saphyr::from_str(&yaml).unwrap();
         assert_eq!(read["hooks"], json!([{ "body": "1MiB", "max": 1 }]));
     }
@@ -372,7 +422,7 @@ mod tests {
              url: \"https://user:s3cret@host/path?key=s3cret\", token: { file: token } }\n",
         );
 
-        let yaml = document.to_yaml();
+        let yaml = yaml(&document);
         assert!(!yaml.contains("s3cret"), "{yaml}");
         for shown in [
             "01234567***",
@@ -382,5 +432,40 @@ mod tests {
         ] {
             assert!(yaml.contains(shown), "no {shown} in {yaml}");
         }
+    }
+
+    #[test]
+    fn lines_with_masked_values_have_the_hash_of_these() {
+        let of = |text: &str| {
+            let document = document(text);
+            let mut sections = document.sections().iter();
+            let section = sections.find(|section| section.name == "hooks").unwrap();
+            let yaml = section.yaml();
+            let hashes = section.masked_value_hashes(&yaml);
+            let lines = yaml.lines().map(str::to_owned);
+            lines.zip(hashes).collect::<Vec<(String, String)>>()
+        };
+
+        let one = of("hooks: [{ max: 1, env: { A: \"a\\nb\", B: b }, url: \"http://u:p@h/\" }]\n");
+        let two = of("hooks: [{ max: 1, env: { A: c, B: b }, url: \"http://u:p@h/\" }]\n");
+
+        let lines = |of: &[(String, String)]| {
+            let lines = of.iter().map(|(line, _)| line.clone());
+            lines.collect::<Vec<String>>()
+        };
+        assert_eq!(lines(&one), lines(&two));
+        let differing: Vec<&str> = one
+            .iter()
+            .zip(&two)
+            .filter(|(one, two)| one != two)
+            .map(|(one, _)| one.0.trim())
+            .collect();
+        assert_eq!(differing, ["A: \"***\""]);
+        let hashed: Vec<&str> = one
+            .iter()
+            .filter(|(_, hash)| !hash.is_empty())
+            .map(|(line, _)| line.trim())
+            .collect();
+        assert_eq!(hashed.len(), 3, "{hashed:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! The config in use, the revisions before it, and their differences.
 
-use std::{sync::Arc, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::Serialize;
-use similar::TextDiff;
+use similar::{Change, ChangeTag, TextDiff};
 use utoipa::ToSchema;
 
 use crate::{
@@ -17,6 +17,9 @@ use crate::{
 
 /// Time after which a difference may be coarser than the smallest one.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Separates a line from the hash of its masked values. YAML cannot contain it.
+const HASH_SEPARATOR: char = '\0';
 
 /// Unchanged lines around each change.
 const CONTEXT_LINES: usize = 3;
@@ -151,7 +154,8 @@ pub struct ConfigDiff {
     pub from: String,
     /// Version of the newer config.
     pub to: String,
-    /// Changed lines in the unified format; empty if there are none.
+    /// Changed lines in the unified format; empty if there are none. A line whose only change is
+    /// a masked value ends with ` (changed)`.
     pub diff: String,
 }
 
@@ -252,16 +256,65 @@ pub fn diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ApiError> {
         }
     };
     let (from, to) = (find(from)?, find(to)?);
-    let masked = |config: &Config| app.resources.trace.masked_text(&config.document.to_yaml());
-    let (old, new) = (masked(&from), masked(&to));
-    let mut differ = TextDiff::configure();
-    let changes = differ.timeout(DIFF_TIMEOUT).diff_lines(&old, &new);
-    let mut diff = changes.unified_diff();
     Ok(ConfigDiff {
         from: from.version.clone(),
         to: to.version.clone(),
-        diff: diff.context_radius(CONTEXT_LINES).to_string(),
+        diff: unified_diff(&compared_text(app, &from), &compared_text(app, &to)),
     })
+}
+
+/// Returns the config as YAML, with the hash of the masked values of a line behind it.
+fn compared_text(app: &App, config: &Config) -> String {
+    let sections = config.document.sections().iter().map(|section| {
+        let yaml = app.resources.trace.masked_text(&section.yaml());
+        let hashes = section.masked_value_hashes(&yaml).into_iter();
+        let hashes = hashes.chain(iter::repeat(String::new()));
+        let lines = yaml.lines().zip(hashes);
+        let lines = lines.map(|(line, hash)| format!("{line}{HASH_SEPARATOR}{hash}\n"));
+        lines.collect::<Vec<String>>().concat()
+    });
+    sections.collect::<Vec<String>>().join("\n")
+}
+
+/// Compares two texts of `compared_text`. The hashes are not in the result.
+fn unified_diff(old: &str, new: &str) -> String {
+    let mut differ = TextDiff::configure();
+    let diff = differ.timeout(DIFF_TIMEOUT).diff_lines(old, new);
+    let mut unified = diff.unified_diff();
+    let hunks = unified.context_radius(CONTEXT_LINES).iter_hunks();
+    let lines = hunks.flat_map(|hunk| {
+        let changes: Vec<Change<&str>> = hunk.iter_changes().collect();
+        let lines = changes.iter().map(|change| {
+            let note = if differs_in_masked_value(change, &changes) {
+                " (changed)"
+            } else {
+                ""
+            };
+            format!("{}{}{note}\n", change.tag(), shown_line(change).0)
+        });
+        let header = format!("{}\n", hunk.header());
+        iter::once(header).chain(lines).collect::<Vec<String>>()
+    });
+    lines.collect::<Vec<String>>().concat()
+}
+
+/// Returns whether `change` removes or adds a line that another of `changes` adds or removes
+/// with another masked value.
+fn differs_in_masked_value(change: &Change<&str>, changes: &[Change<&str>]) -> bool {
+    let (line, hash) = shown_line(change);
+    let is_counterpart = |other: &Change<&str>| {
+        let (other_line, other_hash) = shown_line(other);
+        let is_opposite = other.tag() != ChangeTag::Equal && other.tag() != change.tag();
+        is_opposite && other_line == line && other_hash != hash
+    };
+    let may_differ = change.tag() != ChangeTag::Equal && !hash.is_empty();
+    may_differ && changes.iter().any(is_counterpart)
+}
+
+/// Returns a line as it is shown, and the hash behind it.
+fn shown_line<'a>(change: &Change<&'a str>) -> (&'a str, &'a str) {
+    let line = change.value().trim_end_matches('\n');
+    line.split_once(HASH_SEPARATOR).unwrap_or((line, ""))
 }
 
 fn rollout(snapshot: &Snapshot) -> Option<RolloutView> {
@@ -298,4 +351,34 @@ fn bundles(app: &App) -> Vec<BundleView> {
         })
     });
     bundles.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_a_masked_value_is_shown_without_its_hash() {
+        let text = |lines: &[(&str, &str)]| {
+            let lines = lines.iter();
+            let lines = lines.map(|(line, hash)| format!("{line}{HASH_SEPARATOR}{hash}\n"));
+            lines.collect::<Vec<String>>().concat()
+        };
+        let old = text(&[("a: 1", ""), ("b: \"***\"", "h1"), ("c: \"***\"", "h2")]);
+        let new = text(&[("a: 1", ""), ("b: \"***\"", "h3"), ("d: \"***\"", "h4")]);
+
+        let diff = unified_diff(&old, &new);
+
+        let expected = [
+            "@@ -1,3 +1,3 @@",
+            " a: 1",
+            "-b: \"***\" (changed)",
+            "-c: \"***\"",
+            "+b: \"***\" (changed)",
+            "+d: \"***\"",
+            "",
+        ];
+        assert_eq!(diff, expected.join("\n"));
+        assert_eq!(unified_diff(&old, &old), "");
+    }
 }

@@ -47,6 +47,7 @@ mod hooks;
 mod http2;
 mod openai_chat;
 mod openai_responses;
+mod openapi;
 mod otlp;
 mod policies;
 mod process_cleanup;

@@ -45,6 +45,11 @@ impl RevisionGateway {
     async fn edit(&self, word: &str) -> String {
         let before = self.version().await;
         write_config(self.folder.path(), &self.upstream, word);
+        self.version_after(&before).await
+    }
+
+    /// Waits until another version than `before` is in use. Returns it.
+    async fn version_after(&self, before: &str) -> String {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let version = self.version().await;

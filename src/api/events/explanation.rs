@@ -1,13 +1,23 @@
-//! Explanation of an event: each hook and its effect, returned with `?explain=1`.
+//! Response to an event: the output of its hooks, and with `?explain=1` each hook and its effect.
 
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    event::{Action, Diagnostic, HookRun},
+    event::{Action, Diagnostic, HookOutput, HookRun},
     timestamp::whole_milliseconds,
 };
+
+/// Merged output of the hooks of an event.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventOutput {
+    #[serde(flatten)]
+    pub(super) output: HookOutput,
+    /// Runs of the hooks and their outcome, with `explain=1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hookgate: Option<Explanation>,
+}
 
 /// Runs of the hooks on an event and their outcome, returned with `?explain=1`.
 #[derive(Debug, Serialize, ToSchema)]

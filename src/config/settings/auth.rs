@@ -43,10 +43,13 @@ pub fn is_caller_name(name: &str) -> bool {
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
     /// Callers that authenticate by an API key; `hookgate key` creates one.
+    #[schemars(extend("default" = []))]
     pub keys: Vec<KeySpec>,
     /// Callers that authenticate by a JWT of an identity provider.
     pub jwt: Option<JwtSpec>,
     /// Callers that authenticate by a client certificate.
+    // An empty section enables it, so the display does not add one with the defaults.
+    #[schemars(extend("x-optional" = true))]
     pub mtls: Option<MtlsSpec>,
     /// Serve callers without authentication. Must be set if agents on other machines
     /// can connect and no other method is configured.
@@ -239,11 +242,11 @@ pub struct Browsers {
         deserialize_with = "in_lower_case",
         skip_serializing_if = "Vec::is_empty"
     )]
-    #[schemars(with = "Vec<HostNameSchema>")]
+    #[schemars(with = "Vec<HostNameSchema>", extend("default" = []))]
     pub hosts: Vec<String>,
     /// Origins of web pages whose requests are not refused, such as `https://console.example`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<OriginSchema>")]
+    #[schemars(with = "Vec<OriginSchema>", extend("default" = []))]
     pub origins: Vec<String>,
 }
 

@@ -72,8 +72,9 @@ pub struct Config {
     #[serde(default)]
     pub coverage: CoverageSettings,
     /// Authentication of callers. Default: none.
+    // One without a method is refused, so the display does not add one with the defaults.
     #[serde(default)]
-    #[schemars(with = "Option<Auth>")]
+    #[schemars(with = "Option<Auth>", extend("x-optional" = true))]
     pub auth: Auth,
     /// Web pages that may call. Default: none.
     #[serde(default)]
@@ -87,6 +88,7 @@ pub struct Config {
     /// Policies, each on every event that it supports. They run before hooks, and again
     /// on what hooks changed.
     #[serde(default)]
+    #[schemars(extend("default" = []))]
     pub policies: Vec<PolicySpec>,
     /// Interval and timeouts of the proofs of policies and hooks with `must_deny`, `must_allow` or
     /// `must_mask`.
@@ -94,6 +96,7 @@ pub struct Config {
     pub proof: ProofSettings,
     /// settings.json files whose hooks also run, in this order, before `hooks`.
     #[serde(default, deserialize_with = "set_by_loader")]
+    #[schemars(extend("default" = []))]
     pub(crate) hook_files: Vec<HookFile>,
     /// Switches for all hooks.
     #[serde(default, rename = "hooksConfig", deserialize_with = "set_by_loader")]
@@ -104,7 +107,7 @@ pub struct Config {
     /// Names of tools that mean the same as others, in addition to the built-in ones, or
     /// instead of them.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, ToolMeaningSchema>")]
+    #[schemars(with = "BTreeMap<String, ToolMeaningSchema>", extend("default" = {}))]
     pub tool_names: BTreeMap<String, ToolMeaning>,
     /// Working directory of hook processes. Default: the directory of the config file.
     // Absolute, once it is set.

@@ -1,7 +1,7 @@
 //! Methods and fields of the model APIs that pass without being inspected, and what the APIs keep.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Methods and fields of the model APIs that pass although hookgate does not inspect what they
 /// refer to, and what the APIs keep.
@@ -19,7 +19,7 @@ pub struct CoverageSettings {
 }
 
 /// Storage of responses by the APIs of OpenAI.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreMode {
     /// As the request asks.
@@ -30,7 +30,7 @@ pub enum StoreMode {
 }
 
 /// Encrypted summaries of a conversation that may pass.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionMode {
     /// All summaries pass, from any response.

@@ -192,7 +192,8 @@ pub(crate) struct HooksBlock {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Switches {
-    /// True if hooks run. Default: true.
+    /// True if hooks run.
+    #[schemars(extend("default" = true))]
     pub(crate) enabled: Option<bool>,
     /// Disabled hooks: their names, or the commands or URLs of hooks without a name.
     pub(crate) disabled: Vec<String>,

@@ -29,6 +29,7 @@ pub struct AdminSettings {
     /// Default: none is required unless there are users.
     pub token: Option<Secret>,
     /// Users, each with roles.
+    #[schemars(extend("default" = []))]
     pub users: Vec<AdminUser>,
     /// True if the console is served.
     pub console: bool,
@@ -64,7 +65,9 @@ pub struct Tls {
 /// Certificate and client authentication of a listener.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "Tls")]
+#[schemars(rename = "Tls", extend("dependentSchemas" = { "client_ca": {
+    "properties": { "client_certificates": { "default": ClientCertificates::Required } },
+} }))]
 pub(crate) struct TlsSection {
     /// Path of the certificate chain, in PEM.
     #[schemars(with = "FilePathSchema")]
@@ -76,7 +79,8 @@ pub(crate) struct TlsSection {
     /// certificates are requested.
     #[schemars(with = "Option<FilePathSchema>")]
     pub(crate) client_ca: Option<PathBuf>,
-    /// Requirement for clients to present a certificate. Default: `required`.
+    /// Requirement for clients to present a certificate. Default: `required` if there is a
+    /// `client_ca`.
     pub(crate) client_certificates: Option<ClientCertificates>,
 }
 

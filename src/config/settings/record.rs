@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use age_file::Recipient;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::config::{
     schema::scalars::{AgeRecipientSchema, CountSchema, FilePathSchema},
@@ -50,7 +50,7 @@ pub struct RecordSelection {
 }
 
 /// Unit of a sample.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SampleUnit {
     /// All calls of a session or none.
@@ -61,7 +61,7 @@ pub enum SampleUnit {
 }
 
 /// Outcome of an exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordedKind {
     /// Every exchange, whatever its outcome.
@@ -73,7 +73,7 @@ pub enum RecordedKind {
 }
 
 /// Detectors and patterns whose matches are masked in recordings.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordRedaction {
     /// All detectors, and the patterns of `redact` policies.

@@ -69,6 +69,7 @@ pub struct OtlpSettings {
     pub endpoint: Url,
     /// Headers to send, such as an API key.
     #[serde(default)]
+    #[schemars(extend("default" = {}))]
     pub headers: BTreeMap<String, Secret>,
     /// Export calls, events and hooks as spans.
     #[serde(default = "enabled")]

@@ -46,7 +46,7 @@ pub struct UpstreamConfig {
     /// Headers to add to every request, at most 32. They replace the agent's headers of
     /// the same name. Secrets are not sent to the fallback.
     #[serde(default)]
-    #[schemars(extend("maxProperties" = 32))]
+    #[schemars(extend("maxProperties" = 32, "default" = {}))]
     pub headers: BTreeMap<String, HeaderText>,
     /// Names of the agent's headers to forward in addition to those that are always
     /// forwarded, at most 32. They are not sent to the fallback.

@@ -27,7 +27,16 @@ fn the_annotated_config_holds_the_defaults() {
 
     let defaults = Config::without_file(&overrides, &REGISTRY).unwrap();
 
-    let own_parts = |config: Config| Config {
+    let [annotated, defaults] = [annotated, defaults].map(own_parts);
+    assert_eq!(annotated, defaults);
+}
+
+/// Returns the settings without those parts that depend on where they are written.
+fn own_parts(mut config: Config) -> String {
+    if let Some(jwt) = &mut config.auth.jwt {
+        jwt.span = SourceSpan::default();
+    }
+    let config = Config {
         hook_directory: PathBuf::new(),
         version: String::new(),
         document: std::sync::Arc::default(),
@@ -38,9 +47,28 @@ fn the_annotated_config_holds_the_defaults() {
         shadow_span: SourceSpan::default(),
         ..config
     };
-    let [annotated, defaults] =
-        [annotated, defaults].map(|config| format!("{:?}", own_parts(config)));
-    assert_eq!(annotated, defaults);
+    format!("{config:?}")
+}
+
+/// A `source` is left out: it does not allow what it replaces, not even with its defaults.
+#[test]
+fn a_config_with_the_defaults_filled_in_has_the_same_meaning() {
+    let sections = "auth: { jwt: { issuer: i, audience: a, jwks: https://127.0.0.1:9/ } }
+audit: { path: a.jsonl, sink: { url: http://127.0.0.1:9/ } }
+record: { path: r }
+telemetry: { otlp: { endpoint: http://127.0.0.1:9 } }
+shadow: { config: s.yaml }
+";
+    let rollout = "revisions: { path: v }\nrollout: { to: 0badcafe, steps: [5] }\n";
+    for text in ["", sections, rollout] {
+        let written = parse_more(text).unwrap();
+
+        let sections = written.document.sections().iter();
+        let filled_in: String = sections.map(ConfigSection::yaml).collect();
+        let read = parse(&filled_in).unwrap_or_else(|error| panic!("{error}\n{filled_in}"));
+
+        assert_eq!(own_parts(read), own_parts(written), "{filled_in}");
+    }
 }
 
 #[test]
@@ -219,9 +247,14 @@ const GRANT: [&str; 11] = [
     "in_flight",
 ];
 
-/// The names of all settings, each with the mappings around it: `limits.body`.
-/// Those of a hook and its group have no prefix.
-fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>) {
+/// The names of all settings, each with the mappings around it (`limits.body`) and with its
+/// schema. Those of a hook and its group have no prefix.
+fn settings<'a>(
+    schema: &'a Value,
+    node: &'a Value,
+    prefix: &str,
+    names: &mut Vec<(String, &'a Value)>,
+) {
     let node = match node["$ref"].as_str() {
         Some(pointer) => schema.pointer(pointer.trim_start_matches('#')).unwrap(),
         None => node,
@@ -258,7 +291,7 @@ fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>)
             };
             settings(schema, &child["items"], &prefix, names);
         }
-        names.push(name);
+        names.push((name, child));
     }
 }
 
@@ -269,9 +302,39 @@ fn every_setting_has_its_line_in_the_documentation() {
     let mut names = Vec::new();
     settings(&schema, &schema, "", &mut names);
 
-    let is_missing = |name: &String| !page.contains(&format!("`{name}`"));
-    let missing: Vec<String> = names.into_iter().filter(is_missing).collect();
+    let names = names.into_iter().map(|(name, _)| name);
+    let missing: Vec<String> = names
+        .filter(|name| !page.contains(&format!("`{name}`")))
+        .collect();
     assert!(missing.is_empty(), "not in docs/config.md: {missing:?}");
+}
+
+/// Settings of sections. Those of hooks depend on the type, and lists of cases are left out.
+#[test]
+fn documented_defaults_are_in_the_schema() {
+    let page = fs::read_to_string("docs/config.md").unwrap();
+    let schema = Config::schema(&REGISTRY);
+    let mut names = Vec::new();
+    settings(&schema, &schema, "", &mut names);
+
+    let documented = |name: &str| {
+        let row = format!("| `{name}` |");
+        let row = page.lines().find(|line| line.starts_with(&row))?;
+        let default = row.split(" | ").nth(2)?.trim();
+        let literal = default.strip_prefix('`')?.strip_suffix('`')?;
+        // The default of some settings is another setting.
+        let is_setting = literal.contains(char::is_alphabetic)
+            && (literal.contains('.') && !literal.contains("..") && !literal.contains(':'));
+        (!is_setting).then(|| literal.to_owned())
+    };
+    let lacking = names.iter().filter_map(|(name, setting)| {
+        let is_section = name.contains('.') && !name.starts_with("must_");
+        let has_default = setting.get("default").is_some() || name == "tls.client_certificates";
+        let default = documented(name).filter(|_| is_section && !has_default)?;
+        Some(format!("{name}: {default}"))
+    });
+    let lacking: Vec<String> = lacking.collect();
+    assert!(lacking.is_empty(), "not in the schema: {lacking:#?}");
 }
 
 /// Settings of other programs: they are YAML, and name files and fields as the log has them.

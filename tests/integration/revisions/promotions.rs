@@ -187,6 +187,51 @@ async fn revisions_are_compared_by_their_versions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_value_that_is_masked_is_a_difference_and_a_written_default_is_none() {
+    let gateway = RevisionGateway::start("apple").await;
+    let config = fs::read_to_string(gateway.path("hookgate.yaml")).unwrap();
+    let edit = async |value: &str, more: &str| {
+        let before = gateway.version().await;
+        let hook = format!("{{ name: guard, command: \"true\", env: {{ ALLOWED: {value} }} }}");
+        let hooks = format!("hooks: {{ BeforeModel: [{{ hooks: [{hook}] }}] }}\n");
+        fs::write(
+            gateway.path("hookgate.yaml"),
+            format!("{more}{config}{hooks}"),
+        )
+        .unwrap();
+        gateway.version_after(&before).await
+    };
+    let one = edit("hunter1", "").await;
+    let other = edit("hunter2", "").await;
+    let defaults = edit("hunter2", "coverage: { store: as_sent, compaction: any }\n").await;
+    let diff = |from: &str, to: &str| gateway.run_config_command(&["diff", from, to]);
+
+    let (code, masked, err) = diff(&one, &other);
+    let (_, none, _) = diff(&other, &defaults);
+    let page = gateway.operator.get("/console/config?from=2&to=1").await;
+
+    assert_eq!((code, err.as_str()), (0, ""));
+    let changed = |sign: &str| {
+        let mut lines = masked.lines().filter(|line| line.starts_with(sign));
+        lines.next().map(|line| line[1..].trim().to_owned())
+    };
+    for sign in ["-", "+"] {
+        let line = changed(sign);
+        assert_eq!(
+            line.as_deref(),
+            Some("ALLOWED: \"***\" (changed)"),
+            "{masked}"
+        );
+    }
+    assert!(
+        !masked.contains("hunter") && masked.lines().count() < 12,
+        "{masked}"
+    );
+    assert!(page.text().contains("(changed)"), "{}", page.text());
+    assert_eq!(none.trim(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_promotion_changes_nothing() {
     let gateway = RevisionGateway::start("apple").await;
     let apple = gateway.version().await;

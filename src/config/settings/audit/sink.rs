@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::{HeaderMap, header};
 use schemars::JsonSchema;
 use secrecy::ExposeSecret;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::config::{
@@ -30,6 +30,7 @@ pub struct AuditSinkSettings {
     pub token: Option<Secret>,
     /// Further headers to send.
     #[serde(default)]
+    #[schemars(extend("default" = {}))]
     pub headers: BTreeMap<String, Secret>,
     /// Fields that are not sent.
     #[serde(default)]
@@ -44,7 +45,7 @@ pub struct AuditSinkSettings {
 }
 
 /// The form of a request's body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SinkFormat {
     /// A JSON array of lines, as OPA sends its decision logs.

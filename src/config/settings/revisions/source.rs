@@ -26,7 +26,7 @@ pub struct SourceSettings {
     pub(crate) url: Option<Url>,
     /// Public keys of which one must have signed the bundle.
     #[serde(default)]
-    #[schemars(with = "Vec<BundleKeySchema>")]
+    #[schemars(with = "Vec<BundleKeySchema>", extend("default" = []))]
     pub(crate) keys: Vec<PublicKey>,
     /// Bearer token for the server.
     pub(crate) token: Option<Secret>,
@@ -39,6 +39,7 @@ pub struct SourceSettings {
     pub(crate) layers: Vec<BundleOrigin>,
     /// Time between two requests to a server that does not hold them: a random one of this range.
     #[serde(default)]
+    #[schemars(extend("default" = DEFAULT_POLL))]
     pub poll: PollRange,
     /// Time for which the server may hold a request until there is another bundle.
     #[serde(with = "DurationText", default = "default_wait")]
@@ -62,7 +63,7 @@ pub struct BundleOrigin {
     pub url: Url,
     /// Public keys of which one must have signed the bundle.
     #[serde(default)]
-    #[schemars(with = "Vec<BundleKeySchema>")]
+    #[schemars(with = "Vec<BundleKeySchema>", extend("default" = []))]
     pub keys: Vec<PublicKey>,
     /// Bearer token for the server.
     pub token: Option<Secret>,
@@ -83,6 +84,7 @@ pub struct PollRange {
     pub max: Duration,
 }
 
+const DEFAULT_POLL: &str = "10s..20s";
 const RANGE_PATTERN: &str = r"^[1-9][0-9]{0,9}(ms|s|m|h)(\.\.[1-9][0-9]{0,9}(ms|s|m|h))?$";
 
 impl SourceSettings {

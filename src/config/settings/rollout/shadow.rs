@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use crate::config::{
     schema::scalars::{CountSchema, FilePathSchema},
@@ -74,6 +74,12 @@ impl Default for ShadowBudget {
             queue: 256,
             cpu: CpuShare(10),
         }
+    }
+}
+
+impl Serialize for CpuShare {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}%", self.0))
     }
 }
 

@@ -191,34 +191,44 @@ pub struct RunReport<'a> {
     at: Option<&'a RulePosition>,
     /// True if it was asked.
     asked: bool,
-    /// Reason for skipping the rule; absent if it was asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    because: Option<SkipReason>,
-    /// Reason for skipping the rule, as the end of a sentence; absent if it was asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    explanation: Option<&'static str>,
-    /// Facts of its runs, if it was asked.
+    /// Facts of its runs, or why there are none.
     #[serde(flatten)]
     #[schema(inline)]
-    run: Option<&'a RunDetail>,
+    outcome: OutcomeReport<'a>,
+}
+
+/// The runs of a policy or hook, or why there are none, as JSON.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum OutcomeReport<'a> {
+    /// It was asked.
+    Asked(&'a RunDetail),
+    /// It was not asked.
+    NotAsked {
+        /// Reason for skipping the rule.
+        because: SkipReason,
+        /// The reason as the end of a sentence.
+        explanation: &'static str,
+    },
 }
 
 impl Serialize for TracedRun {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let identity = self.rule.as_ref().map(|rule| &rule.identity);
-        let because = match &self.outcome {
-            RunOutcome::NotAsked(reason) => Some(*reason),
-            RunOutcome::Asked(_) => None,
+        let outcome = match &self.outcome {
+            RunOutcome::Asked(run) => OutcomeReport::Asked(run),
+            RunOutcome::NotAsked(reason) => OutcomeReport::NotAsked {
+                because: *reason,
+                explanation: reason.explanation(),
+            },
         };
         let report = RunReport {
             name: self.name(),
             r#type: identity.map_or("", |rule| &rule.kind),
             policy: identity.and_then(|rule| rule.policy.as_deref()),
             at: self.position(),
-            asked: because.is_none(),
-            because,
-            explanation: because.map(SkipReason::explanation),
-            run: self.asked(),
+            asked: self.asked().is_some(),
+            outcome,
         };
         report.serialize(serializer)
     }
