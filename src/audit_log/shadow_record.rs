@@ -2,8 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-/// Units of a share that are told apart. Of smaller numbers, versions of `jq` have different
-/// spellings.
+/// Units of a share. Versions of `jq` write smaller numbers differently.
 const SHARE_UNITS: f64 = 10_000.0;
 
 /// The start or the end of a shadow.

@@ -45,6 +45,7 @@ fn own_parts(mut config: Config) -> String {
         listener_spans: ListenerSpans::default(),
         rollout_span: SourceSpan::default(),
         shadow_span: SourceSpan::default(),
+        warnings: Vec::new(),
         ..config
     };
     format!("{config:?}")

@@ -201,9 +201,9 @@ pub struct RunReport<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum OutcomeReport<'a> {
-    /// It was asked.
+    /// The facts of its runs.
     Asked(&'a RunDetail),
-    /// It was not asked.
+    /// The reason why it was not asked.
     NotAsked {
         /// Reason for skipping the rule.
         because: SkipReason,
