@@ -97,10 +97,8 @@ pub(super) async fn report_event(
     apply_session_prefix(head.uri.path(), &mut fields)?;
     let name = event_name(&fields)?;
     let snapshot = assigned_snapshot(snapshot, &identity, &fields);
-    let has_option = |wanted| {
-        let query = query.as_deref().unwrap_or_default();
-        query.split('&').any(|option| option == wanted)
-    };
+    let query = query.as_deref().unwrap_or_default();
+    let has_option = |wanted: &str| query.split('&').any(|option| option == wanted);
     let context = Context {
         request_id: RequestId::from_extensions(&head.extensions).to_string(),
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
@@ -143,7 +141,7 @@ struct ReportedEvent {
     snapshot: Arc<Snapshot>,
     recorder: Recorder,
     context: Context,
-    /// The body, parsed.
+    /// All fields of the body, to compare them with the event that is read from it.
     fields: Value,
     body: Bytes,
     is_explained: bool,
