@@ -144,7 +144,7 @@ struct ReportedEvent {
     snapshot: Arc<Snapshot>,
     recorder: Recorder,
     context: Context,
-    /// The body, parsed.
+    /// All fields of the body, to compare them with the event that is read from it.
     fields: Value,
     body: Bytes,
     is_explained: bool,

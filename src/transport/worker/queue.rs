@@ -76,7 +76,7 @@ impl CallQueue {
 mod tests {
     use super::*;
 
-    type OutputReceiver = oneshot::Receiver<Result<Vec<u8>, TransportError>>;
+    type OutputReceiver = oneshot::Receiver<Result<WorkerOutput, TransportError>>;
 
     fn call(input: &'static str) -> (QueuedCall, OutputReceiver) {
         let (output, receiver) = oneshot::channel();
