@@ -14,12 +14,7 @@ use crate::dialect::{
 };
 
 /// Fields of a part that hold media.
-const MEDIA: &[&str] = &[
-    "inlineData",
-    "inline_data",
-    "fileData",
-    "file_data",
-];
+const MEDIA: &[&str] = &["inlineData", "inline_data", "fileData", "file_data"];
 
 /// Fields of media that are not edited.
 const MEDIUM_FIELDS: &[&str] = &[
