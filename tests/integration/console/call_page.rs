@@ -235,7 +235,7 @@ async fn a_call_that_an_open_circuit_refuses_is_not_shown_as_sent() {
 }
 
 #[tokio::test]
-async fn a_reported_event_is_said_to_have_no_content() {
+async fn a_reported_event_is_shown_to_have_no_content() {
     let upstream = Upstream::mock().await;
     let config = format!("{KEEP_DENIED}policies: [{{ policy: tool_guard, deny: [shell] }}]\n");
     let gateway = TestGateway::start(&upstream, &config).await;
