@@ -118,7 +118,7 @@ impl BuildArgs {
             Some(created) => created,
             None => default_time()?,
         };
-        let requires = self.requires.clone().map_or_else(this_version, Ok)?;
+        let requires = self.requires.map_or_else(this_version, Ok)?;
         let mut manifest = Manifest {
             revision: "none".parse().map_err(Failure::Failed)?,
             created,

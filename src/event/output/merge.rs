@@ -58,7 +58,7 @@ pub fn merge_outputs<'a>(
         merger.drop_foreign_response();
     }
     if honours.contains(&OutputPart::ToolResult) {
-        merger.drop_refused_result();
+        merger.drop_denied_result();
     }
     (merger.merged, merger.diagnostics)
 }
@@ -183,9 +183,9 @@ impl OutputMerger {
         }
     }
 
-    /// Drops the replacement of a result that is refused: its reason takes its place.
-    fn drop_refused_result(&mut self) {
-        if self.merged.stop().is_some() || self.merged.deny().is_some() {
+    /// Drops the replacement of a result that is denied: the reason takes its place.
+    fn drop_denied_result(&mut self) {
+        if self.merged.deny().is_some() {
             self.merged.interpretation.tool_result = None;
             let specific = &mut self.merged.hook_specific_output;
             specific.shift_remove("updatedToolOutput");

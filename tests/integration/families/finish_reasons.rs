@@ -43,7 +43,7 @@ fn reason(family: Family, is_stream: bool, answer: &Answer) -> Value {
     } else {
         vec![answer.json()]
     };
-    let reasons = documents.iter().filter_map(|document| {
+    let mut reasons = documents.iter().rev().filter_map(|document| {
         let pointer = match (family, is_stream) {
             (Family::Gemini, _) => "/candidates/0/finishReason",
             (Family::Anthropic, false) => "/stop_reason",
@@ -54,7 +54,7 @@ fn reason(family: Family, is_stream: bool, answer: &Answer) -> Value {
         };
         document.pointer(pointer).filter(|reason| !reason.is_null())
     });
-    reasons.last().cloned().unwrap_or_default()
+    reasons.next().cloned().unwrap_or_default()
 }
 
 #[tokio::test]
@@ -64,22 +64,19 @@ async fn a_finish_reason_of_a_hook_ends_the_answer() {
         let hooks = hook::config(&[("AfterModel", hook::printing("end", &output))]);
         for (family, is_stream) in each() {
             for mode in ["chunk", "buffered"] {
-                let upstream = family.upstream(vec![vec![Part::text(&["a", "b"])]]).await;
                 let config = format!("{hooks}\nafter_model: {mode}\n");
+                let upstream = family.upstream(vec![vec![Part::text(&["a", "b"])]]).await;
                 let gateway = family.gateway(&upstream, &config).await;
 
                 let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
 
-                let expected = expected[family as usize];
                 let context = format!("{family:?}, {is_stream}, {mode}: {}", answer.text());
-                assert_eq!(reason(family, is_stream, &answer), expected, "{context}");
-                if family == Family::Responses {
-                    assert!(
-                        answer.text().contains(r#""status":"incomplete""#),
-                        "{context}"
-                    );
-                    assert!(!answer.text().contains("response.completed"), "{context}");
-                }
+                let found = reason(family, is_stream, &answer);
+                assert_eq!(found, expected[family as usize], "{context}");
+                let text = answer.text();
+                let is_incomplete = text.contains(r#""status":"incomplete""#);
+                assert_eq!(is_incomplete, family == Family::Responses, "{context}");
+                assert!(!text.contains("response.completed"), "{context}");
             }
         }
     }
