@@ -14,7 +14,14 @@ use crate::dialect::{
 };
 
 /// Fields of a part that hold media.
-const MEDIA: &[&str] = &["inlineData", "inline_data", "fileData", "file_data"];
+const MEDIA: &[&str] = &[
+    "inlineData",
+    "inline_data",
+    "fileData",
+    "file_data",
+    "videoMetadata",
+    "video_metadata",
+];
 
 /// Fields of media that are not edited.
 const MEDIUM_FIELDS: &[&str] = &[
