@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use super::{auth, sha256};
 use crate::harness::{
-    Agent, ServerProcess, TestGateway, Upstream, assert_refused, chunked_head, hook, hookgate,
-    prompt, respond, write_chunk, write_last_chunk,
+    Agent, ServerProcess, TEST_TIMEOUT, TestGateway, Upstream, assert_refused, chunked_head,
+    eventually, hook, hookgate, prompt, respond, write_chunk, write_last_chunk,
 };
 
 fn agent(gate: &TestGateway, name: &str) -> Agent {
@@ -210,17 +210,27 @@ async fn a_disconnected_caller_is_charged_an_estimate_of_its_tokens() {
 
 #[tokio::test]
 async fn a_call_reserves_its_own_maximum_of_output_while_hooks_run() {
-    // Its answers are cheap, so calls that arrive late are not refused for the earlier ones.
     let upstream = Upstream::mock().await;
-    let slow = hook::config(&[("BeforeModel", hook::command("slow", "sleep 0.3"))]);
+    let slow = hook::command("slow", "echo >> started; sleep 1");
+    let slow = hook::config(&[("BeforeModel", slow)]);
     let config = auth(&[("team-a", ", tokens_per_day: 20000")]) + &slow;
     let gate = TestGateway::start(&upstream, &config).await;
     let mut request = prompt("hi");
     request["generationConfig"] = json!({ "maxOutputTokens": 50 });
 
-    let calls = (0..6).map(async |_| agent(&gate, "team-a").generate("m", &request).await);
+    let mut calls = Vec::new();
+    for count in 1..=4 {
+        let (agent, request) = (agent(&gate, "team-a"), request.clone());
+        calls.push(tokio::spawn(
+            async move { agent.generate("m", &request).await },
+        ));
+        // Before it is read, a call reserves more.
+        let is_read = || gate.file("started").lines().count() == count;
+        eventually("the hook starts", TEST_TIMEOUT, is_read).await;
+    }
 
     for answer in join_all(calls).await {
+        let answer = answer.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
 }
