@@ -136,7 +136,8 @@ async fn a_hook_that_ignores_sigterm_is_killed_with_its_descendants() {
         .await;
 
         assert_denied(&answer, "Hook guard failed: timed out");
-        assert!(answered < Duration::from_millis(500), "{answered:?}");
+        // The call does not wait until the processes are killed, after two seconds.
+        assert!(answered < Duration::from_secs(1), "{answered:?}");
         assert_eq!(ids.len(), 3);
         fixture.gateway.stop().await;
     }
