@@ -164,17 +164,16 @@ async fn run_stages(
         let filter = ResponseFilter::new(turn, request)?;
         let is_required = filter.as_ref().is_some_and(|filter| filter.is_required);
         turn.steps.record_request(request);
-        let is_filtered = is_required || output.is_announced();
-        let sent = upstream_call::send_hooked(context, request, is_filtered);
+        let is_plain = is_required || output.is_announced();
+        let sent = upstream_call::send_hooked(context, request, is_plain);
         let answer = Box::pin(sent).await?;
         let status = answer.status.as_u16();
         context.record(&ExchangeEvent::UpstreamAnswered { status });
         // Keep-alives may only be sent between the chunks of a response.
-        let is_filtered = is_required || output.is_announced();
-        let is_filtered = is_filtered && answer.status.is_success();
-        // An HTML page is an error, for which status and headers can be sent now.
-        let is_page = !output.is_announced() && answer.has_media_type("text/html");
-        let is_filtered = is_filtered && !is_page;
+        let is_filtered = (is_required || output.is_announced())
+            && answer.status.is_success()
+            // An HTML page is an error, for which status and headers can be sent now.
+            && (output.is_announced() || !answer.has_media_type("text/html"));
         let Some(filter) = filter.filter(|_| is_filtered) else {
             let reply = upstream_call::reply_unfiltered(context, request, answer).await?;
             return Ok(Some(reply));

@@ -15,7 +15,7 @@ use crate::dialect::ToolResult;
 const CONTENT_FIELDS: [&str; 4] = ["output", "result", "content", "error"];
 
 /// Tool call and its result.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AfterTool {
     /// Tool name as on the wire.
     pub tool_name: String,
@@ -93,10 +93,7 @@ impl EventDefinition for AfterTool {
         Some(Self {
             tool_name: name.to_owned(),
             tool_input: input,
-            tool_response: self.tool_response.clone(),
-            toolset_name: self.toolset_name.clone(),
-            mcp_context: self.mcp_context.clone(),
-            original_request_name: self.original_request_name.clone(),
+            ..self.clone()
         })
     }
 

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Tool call to be run.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BeforeTool {
     /// Tool name as on the wire.
     pub tool_name: String,
@@ -99,9 +99,7 @@ impl EventDefinition for BeforeTool {
         Some(Self {
             tool_name: name.to_owned(),
             tool_input: input,
-            toolset_name: self.toolset_name.clone(),
-            mcp_context: self.mcp_context.clone(),
-            original_request_name: self.original_request_name.clone(),
+            ..self.clone()
         })
     }
 

@@ -44,8 +44,9 @@ pub async fn run_hooks<E: EventKind>(
     let mut runs = Vec::new();
     if plan.sequential {
         for hook in &plan.hooks {
-            let input = encode(hook, scope, event, document);
-            let mut run = call(plan, hook, scope, event, input).await;
+            let shown = ShownEvent::new(hook, event);
+            let input = encode(hook, scope, shown.seen(event), document);
+            let mut run = call(plan, hook, scope, event, &shown, input).await;
             run.result.output.mark_following();
             if run.status() == HookStatus::Ok && run.is_enforced() {
                 event.apply(&run.result.output);
@@ -54,9 +55,12 @@ pub async fn run_hooks<E: EventKind>(
         }
     } else {
         let event = &*event;
-        let inputs = encode_inputs(plan, scope, event, document);
-        let calls = plan.hooks.iter().zip(inputs);
-        let calls = calls.map(|(hook, input)| call(plan, hook, scope, event, input));
+        let shown = plan.hooks.iter().map(|hook| ShownEvent::new(hook, event));
+        let shown: Vec<_> = shown.collect();
+        let inputs = encode_inputs(plan, scope, event, &shown, document);
+        let calls = plan.hooks.iter().zip(&shown).zip(inputs);
+        let calls =
+            calls.map(|((hook, shown), input)| call(plan, hook, scope, event, shown, input));
         runs = join_all(calls).await;
     }
     runs
@@ -68,6 +72,7 @@ fn encode_inputs<E: EventKind>(
     plan: &Plan,
     scope: EventScope<'_>,
     event: &E,
+    shown: &[ShownEvent<E>],
     document: Option<&RawValue>,
 ) -> Vec<Bytes> {
     let form = |hook: &Hook| {
@@ -81,12 +86,12 @@ fn encode_inputs<E: EventKind>(
         )
     };
     let mut inputs: Vec<(&Hook, Bytes)> = Vec::new();
-    for hook in &plan.hooks {
+    for (hook, shown) in plan.hooks.iter().zip(shown) {
         let mut earlier = inputs.iter();
         let equal = earlier.find(|(other, _)| form(other) == form(hook));
         let input = match equal {
             Some((_, input)) => input.clone(),
-            None => encode(hook, scope, event, document),
+            None => encode(hook, scope, shown.seen(event), document),
         };
         inputs.push((hook, input));
     }
@@ -106,8 +111,6 @@ fn encode<E: EventKind>(
         },
         hookgate: hook.spec.context.then(|| scope.context.gateway_context()),
     };
-    let shown = ShownEvent::new(hook, event);
-    let event = shown.event.as_ref().unwrap_or(event);
     hook.protocol.write(scope.context, event.as_event(), extras)
 }
 
@@ -125,12 +128,17 @@ impl<E: EventKind> ShownEvent<E> {
             SystemMessages::Shown => event.with_system_message(),
             SystemMessages::Hidden => None,
         };
-        let view = hook.matcher.view(event).filter(|_| with_system.is_none());
+        let view = hook.matcher.view(event);
         let (tool, arguments) = view.map(|view| (view.event, view.arguments)).unzip();
         Self {
             event: with_system.or(tool),
             arguments,
         }
+    }
+
+    /// Returns the event as the hook sees it; `original` is the event itself.
+    fn seen<'a>(&'a self, original: &'a E) -> &'a E {
+        self.event.as_ref().unwrap_or(original)
     }
 }
 
@@ -139,6 +147,7 @@ async fn call<E: EventKind>(
     hook: &Hook,
     scope: EventScope<'_>,
     event: &E,
+    shown: &ShownEvent<E>,
     input: Bytes,
 ) -> HookRun {
     let started = Instant::now();
@@ -150,8 +159,8 @@ async fn call<E: EventKind>(
         deadline: started + hook.spec.timeout,
     };
     let is_live = !hook.transport.is_recorded();
-    let view = hook.matcher.view(event).filter(|_| is_live);
-    let contradiction = view.and_then(|view| view.arguments.contradiction());
+    let arguments = shown.arguments.as_ref().filter(|_| is_live);
+    let contradiction = arguments.and_then(ShownArguments::contradiction);
     // INVARIANT: what a hook inspects is what the agent runs.
     let fails_closed = hook.spec.on_failure == FailureMode::Closed || contradiction.is_some();
     let mut result = if let Some(cause) = contradiction {
@@ -164,10 +173,9 @@ async fn call<E: EventKind>(
     if is_live && fails_closed {
         result.fail_closed(&hook.name);
     }
-    let shown = ShownEvent::new(hook, event);
-    let seen = shown.event.as_ref().unwrap_or(event);
+    let seen = shown.seen(event);
     hook.protocol.interpret(&mut result, seen.as_event());
-    if is_live && let Some(arguments) = &shown.arguments {
+    if let Some(arguments) = arguments {
         restore_arguments::<E>(hook, arguments, &mut result);
     }
     if let Some(request) = event.llm_request() {

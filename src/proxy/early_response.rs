@@ -45,14 +45,13 @@ pub(super) async fn respond(
         return Ok(exchange_events::record_response(&recorder, response));
     };
     let head = channel.take_head();
-    let first = match (event, head.is_some()) {
-        (Some(PipelineEvent::Chunk(chunk)), _) => chunk,
-        (Some(PipelineEvent::Finished(reply)), false) => return Ok(responder.respond(reply?)),
-        (Some(PipelineEvent::Finished(reply)), true) => match reply? {
-            Reply::Upstream(_) => Bytes::new(),
-            reply @ Reply::Hooks(_) => return Ok(responder.respond(reply)),
+    let first = match event {
+        Some(PipelineEvent::Chunk(chunk)) => chunk,
+        Some(PipelineEvent::Finished(reply)) => match reply? {
+            Reply::Streamed => Bytes::new(),
+            reply => return Ok(responder.respond(reply)),
         },
-        (None, _) => Bytes::new(),
+        None => Bytes::new(),
     };
     let rest = keep_alive(
         chunks(events, responder, framing),

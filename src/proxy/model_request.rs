@@ -1,11 +1,14 @@
 //! The model call as it is about to go upstream.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::session_name::SessionName;
 use crate::{
     auth::Identity,
-    dialect::{self, Call, Detail, DialectError, Document, Operation, ResponseExpectation},
+    dialect::{
+        self, Call, Detail, Dialect, DialectError, Document, Operation, ResponseExpectation,
+    },
     hook::ConditionSubject,
     model::LlmRequest,
     session::CallRole,
@@ -74,6 +77,18 @@ impl ModelRequest {
             identity.estimate_tokens(body_bytes, max_output);
         }
         Ok(())
+    }
+
+    /// Returns the body for upstream, in the form of its API.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an edit cannot be written.
+    pub(super) fn upstream_body(&self, dialect: &dyn Dialect) -> Result<Bytes, DialectError> {
+        match &self.original {
+            Some(original) => dialect.close_request(&self.call, original, &self.document),
+            None => Ok(self.document.to_bytes()),
+        }
     }
 
     /// The stable form that hooks receive.

@@ -27,6 +27,8 @@ pub(super) enum Reply {
     Hooks(HookReply),
     /// Upstream's response, edited or not.
     Upstream(Response),
+    /// A response that is in the stream already.
+    Streamed,
 }
 
 /// Decision of hooks that ends a call.
@@ -85,6 +87,7 @@ impl Responder {
     pub(super) fn respond(&self, reply: Reply) -> Response {
         let response = match (reply, self.denials) {
             (Reply::Upstream(response), _) => response,
+            (Reply::Streamed, _) => Response::default(),
             (Reply::Hooks(HookReply::Denied(reason)), Denials::Error) => {
                 ApiError::denied(&reason).render(self.recorder.request_id(), self.dialect)
             }
@@ -104,6 +107,7 @@ impl Responder {
     /// an error of upstream can only break the stream.
     pub(super) fn respond_in_stream(&self, reply: Reply, framing: Framing) -> Body {
         match reply {
+            Reply::Streamed => Body::empty(),
             Reply::Upstream(response) if response.status().is_success() => response.into_body(),
             Reply::Upstream(response) => self.break_stream(&late_error(response.status())),
             Reply::Hooks(reply) => match self.stream_of(&reply, framing) {

@@ -151,9 +151,7 @@ impl StepRecorder {
         let body = if self.dialect.api().is_google() {
             Ok(request.document.to_bytes())
         } else {
-            let (call, original) = (&request.call, request.original.as_ref());
-            self.dialect
-                .close_request(call, original, &request.document)
+            request.upstream_body(self.dialect)
         };
         // An edit that cannot be written fails the call when it is sent.
         if let Ok(body) = body {

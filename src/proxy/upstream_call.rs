@@ -33,16 +33,14 @@ pub(super) async fn send_hooked(
         *framing = Framing::Sse;
     }
     check_hosted_servers(context, request)?;
-    let (call, original) = (&request.call, request.original.as_ref());
-    let body = context
-        .dialect
-        .close_request(call, original, &request.document)?;
+    let body = request.upstream_body(context.dialect)?;
     let limit = context.snapshot.config.limits.body;
     if body.len() > limit {
         // Hooks may not exceed the limit that agents are held to.
         return Err(too_large(limit));
     }
     request.reserve_tokens(&context.identity, body.len())?;
+    let call = &request.call;
     let outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed)?;
     send(context, call, outgoing, Some(&body)).await
 }

@@ -78,12 +78,13 @@ impl ShellCommand {
     /// Later variables win: the hook's own `env` has precedence.
     fn environment(&self, session: Option<&str>) -> Vec<(OsString, OsString)> {
         let directory = self.deps.directory.as_os_str();
-        let session = session.filter(|session| is_variable_value(session));
         let mut variables = self.deps.environment.clone();
         let directories = DIRECTORY_VARIABLES.iter();
         variables.extend(directories.map(|name| (name.into(), directory.into())));
-        let sessions = session.iter().flat_map(|_| SESSION_VARIABLES);
-        variables.extend(sessions.map(|name| (name.into(), session.unwrap_or_default().into())));
+        if let Some(session) = session.filter(|session| is_variable_value(session)) {
+            let names = SESSION_VARIABLES.iter();
+            variables.extend(names.map(|name| (name.into(), session.into())));
+        }
         let own = self.env.iter();
         variables.extend(own.map(|(name, value)| (name.into(), value.into())));
         variables

@@ -157,7 +157,7 @@ impl Output {
     }
 
     /// Ends the output, with `reply` in the place of what is missing. Returns the reply to send,
-    /// or the rest of it if a part is streamed already.
+    /// or that it is streamed.
     ///
     /// INVARIANT: a decision of hooks is in a durable decision log before the agent receives it.
     pub async fn finish(
@@ -171,7 +171,7 @@ impl Output {
         }
         let by_model = reply.is_none();
         match reply {
-            None => (),
+            None | Some(Reply::Streamed) => (),
             Some(Reply::Upstream(response)) => {
                 if self.is_sent {
                     // Status 200 is out: an error of upstream breaks the stream.
@@ -201,19 +201,23 @@ impl Output {
                 self.write(turn, vec![chunk])?;
             }
         }
-        let mut response = Response::default();
-        if let OutputForm::Whole { head, chunks } = &mut self.form {
-            let merged = merge(std::mem::take(chunks));
-            let merged = merged.map_err(unreadable_response)?;
-            *response.body_mut() = Body::from(turn.context.dialect.close_response(&merged)?);
-            (*response.status_mut(), *response.headers_mut()) = std::mem::take(head);
-        }
+        let response = match &mut self.form {
+            OutputForm::Whole { head, chunks } => {
+                let merged = merge(std::mem::take(chunks));
+                let merged = merged.map_err(unreadable_response)?;
+                let body = turn.context.dialect.close_response(&merged)?;
+                let mut response = Response::new(Body::from(body));
+                (*response.status_mut(), *response.headers_mut()) = std::mem::take(head);
+                Some(response)
+            }
+            OutputForm::Stream { .. } => None,
+        };
         turn.finish_response(by_model).await;
         if let OutputForm::Stream { writer, buffer, .. } = &mut self.form {
             writer.write_end(buffer)?;
         }
         self.flush().await;
-        Ok(Reply::Upstream(response))
+        Ok(response.map_or(Reply::Streamed, Reply::Upstream))
     }
 }
 

@@ -57,16 +57,8 @@ impl Dialect for Anthropic {
         request::agent_session(body)
     }
 
-    fn close_request(
-        &self,
-        call: &Call,
-        original: Option<&Document>,
-        form: &Document,
-    ) -> Result<Bytes> {
-        match original {
-            Some(body) => request::close_body(call, body, form),
-            None => Ok(form.to_bytes()),
-        }
+    fn close_request(&self, call: &Call, original: &Document, form: &Document) -> Result<Bytes> {
+        request::close_body(call, original, form)
     }
 
     fn open_response(&self, body: Bytes) -> Result<ResponseDocument> {

@@ -74,12 +74,7 @@ pub trait Dialect: Debug + Send + Sync {
     /// # Errors
     ///
     /// Fails if an edit cannot be written.
-    fn close_request(
-        &self,
-        call: &Call,
-        original: Option<&Document>,
-        form: &Document,
-    ) -> Result<Bytes>;
+    fn close_request(&self, call: &Call, original: &Document, form: &Document) -> Result<Bytes>;
 
     /// Reads a whole response.
     ///

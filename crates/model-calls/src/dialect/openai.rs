@@ -4,9 +4,16 @@ pub mod hosted_search;
 pub mod request_fields;
 pub mod usage;
 
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::model::ErrorInfo;
+
+/// A comment, which both APIs allow between events.
+pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// Status of a denied call. Codex repeats a call after 403, but not after 400.
+pub const DENIAL_STATUS: StatusCode = StatusCode::BAD_REQUEST;
 
 /// Returns an error in the format of OpenAI's APIs.
 pub fn openai_error(error: &ErrorInfo) -> Value {

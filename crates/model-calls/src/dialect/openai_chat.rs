@@ -28,7 +28,7 @@ use crate::{
             Operation::{Generate, Other},
             method_table,
         },
-        openai::{openai_error, request_fields::session_in},
+        openai::{DENIAL_STATUS, KEEP_ALIVE, openai_error, request_fields::session_in},
     },
     model::ErrorInfo,
 };
@@ -61,12 +61,7 @@ impl Dialect for OpenAiChat {
         session_in(body)
     }
 
-    fn close_request(
-        &self,
-        call: &Call,
-        original: Option<&Document>,
-        form: &Document,
-    ) -> Result<Bytes> {
+    fn close_request(&self, call: &Call, original: &Document, form: &Document) -> Result<Bytes> {
         request::close_request(call, original, form)
     }
 
@@ -98,11 +93,11 @@ impl Dialect for OpenAiChat {
     }
 
     fn keep_alive(&self) -> &'static [u8] {
-        b": keep-alive\n\n"
+        KEEP_ALIVE
     }
 
     fn denial_status(&self) -> StatusCode {
-        StatusCode::BAD_REQUEST
+        DENIAL_STATUS
     }
 
     fn error_body(&self, error: &ErrorInfo) -> Value {

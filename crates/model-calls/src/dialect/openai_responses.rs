@@ -35,7 +35,7 @@ use crate::{
         google::response::document::ResponseDocument,
         method::{Api, Framing, MethodSpec, Operation},
         openai::{
-            openai_error,
+            DENIAL_STATUS, KEEP_ALIVE, openai_error,
             request_fields::{no_model, read_model, read_stream, session_in},
         },
     },
@@ -92,16 +92,8 @@ impl Dialect for OpenAiResponses {
         session_in(body)
     }
 
-    fn close_request(
-        &self,
-        call: &Call,
-        original: Option<&Document>,
-        form: &Document,
-    ) -> Result<Bytes> {
-        match original {
-            Some(body) => request::close_request(call, body, form),
-            None => Ok(form.to_bytes()),
-        }
+    fn close_request(&self, call: &Call, original: &Document, form: &Document) -> Result<Bytes> {
+        request::close_request(call, original, form)
     }
 
     fn open_response(&self, body: Bytes) -> Result<ResponseDocument> {
@@ -131,12 +123,11 @@ impl Dialect for OpenAiResponses {
     }
 
     fn keep_alive(&self) -> &'static [u8] {
-        b": keep-alive\n\n"
+        KEEP_ALIVE
     }
 
-    // Codex repeats a call after 403, but not after 400.
     fn denial_status(&self) -> StatusCode {
-        StatusCode::BAD_REQUEST
+        DENIAL_STATUS
     }
 
     fn error_body(&self, error: &ErrorInfo) -> Value {

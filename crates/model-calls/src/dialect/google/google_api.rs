@@ -85,12 +85,7 @@ impl Dialect for GoogleApi {
         }
     }
 
-    fn close_request(
-        &self,
-        call: &Call,
-        original: Option<&Document>,
-        form: &Document,
-    ) -> Result<Bytes> {
+    fn close_request(&self, call: &Call, original: &Document, form: &Document) -> Result<Bytes> {
         request::close_request(call, original, form)
     }
 

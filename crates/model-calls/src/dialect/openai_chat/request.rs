@@ -73,12 +73,8 @@ fn names_stored_file(body: &Document) -> Result<bool> {
 
 /// Splices the edits of the content form into the original body. Without edits, it keeps its
 /// bytes.
-pub fn close_request(
-    call: &Call,
-    original: Option<&Document>,
-    document: &Document,
-) -> Result<Bytes> {
-    let mut body = original.cloned().unwrap_or_default();
+pub fn close_request(call: &Call, original: &Document, document: &Document) -> Result<Bytes> {
+    let mut body = original.clone();
     if document.is_edited() {
         write_form(&mut body, document)?;
     }

@@ -76,19 +76,12 @@ pub fn session_in(envelope: &Document) -> Result<Option<String>> {
     request.string(SESSION)
 }
 
-/// Returns the body for upstream. Unedited parts keep their bytes.
+/// Returns the envelope for upstream. Unedited parts keep their bytes.
 ///
 /// # Errors
 ///
 /// Fails if the envelope cannot be edited.
-pub fn close_request(
-    call: &Call,
-    envelope: Option<&Document>,
-    document: &Document,
-) -> Result<Bytes> {
-    let Some(envelope) = envelope else {
-        return Ok(document.to_bytes());
-    };
+pub fn close_request(call: &Call, envelope: &Document, document: &Document) -> Result<Bytes> {
     let mut envelope = envelope.clone();
     if let Some(model) = &call.model
         && read_model(call, &envelope)?.is_some_and(|named| named != *model)

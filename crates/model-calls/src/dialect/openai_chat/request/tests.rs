@@ -30,7 +30,7 @@ pub fn open(body: &str) -> Result<(Call, OpenedRequest)> {
 
 /// Returns the body for upstream.
 pub fn close(call: &Call, opened: &OpenedRequest, document: &Document) -> Bytes {
-    close_request(call, opened.original.as_ref(), document).unwrap()
+    close_request(call, opened.original.as_ref().unwrap(), document).unwrap()
 }
 
 /// Edits a request by `edit` and compares what is sent upstream.
@@ -39,7 +39,7 @@ fn check_call(body: &str, edit: impl FnOnce(&mut Call, &mut Document), expected:
     let (mut call, opened) = open(body).unwrap();
     let mut document = opened.form;
     edit(&mut call, &mut document);
-    let closed = close_request(&call, opened.original.as_ref(), &document).unwrap();
+    let closed = close_request(&call, opened.original.as_ref().unwrap(), &document).unwrap();
     assert_eq!(closed, expected);
 }
 

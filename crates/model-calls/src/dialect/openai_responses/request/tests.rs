@@ -803,11 +803,11 @@ fn texts_to_embed_are_read_and_written() {
         let body = parse(value.to_string().into()).unwrap();
         let dialect = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
         let mut opened = dialect.open_request(&mut call, body).unwrap();
-        let original = opened.original.as_ref();
-        let closed = dialect.close_request(&call, original, &opened.form);
+        let original = opened.original.clone().unwrap();
+        let closed = dialect.close_request(&call, &original, &opened.form);
         assert_eq!(closed.unwrap(), value.to_string());
         crate::dialect::edit_request_texts(&call, &mut opened.form, &mut Upper).unwrap();
-        let closed = dialect.close_request(&call, original, &opened.form);
+        let closed = dialect.close_request(&call, &original, &opened.form);
         let closed: Value = serde_json::from_slice(&closed.unwrap()).unwrap();
         assert_eq!(closed["input"], expected);
     }
@@ -828,7 +828,7 @@ fn unknown_fields_of_texts_to_embed_are_edited() {
         let parsed = parse(body("k").to_string().into()).unwrap();
         let mut opened = dialect.open_request(&mut call, parsed).unwrap();
         crate::dialect::edit_request_texts(&call, &mut opened.form, &mut Upper).unwrap();
-        let closed = dialect.close_request(&call, opened.original.as_ref(), &opened.form);
+        let closed = dialect.close_request(&call, opened.original.as_ref().unwrap(), &opened.form);
         let closed: Value = serde_json::from_slice(&closed.unwrap()).unwrap();
         assert_eq!(closed, body("K"));
     }
@@ -851,7 +851,7 @@ fn only_a_moderation_may_name_no_model() {
         let dialect = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
         let mut call = call_to(path);
         let opened = dialect.open_request(&mut call, body)?;
-        dialect.close_request(&call, opened.original.as_ref(), &opened.form)
+        dialect.close_request(&call, opened.original.as_ref().unwrap(), &opened.form)
     };
     let closed = open("/v1/moderations", Value::Null).unwrap();
     assert_eq!(closed, r#"{"model":null,"input":"a"}"#);
