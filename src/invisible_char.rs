@@ -21,6 +21,11 @@ pub fn is_invisible(char: char) -> bool {
         )
 }
 
+/// Returns whether a character is invisible and no end of a line or tab, which shape a text.
+pub fn is_hidden(char: char) -> bool {
+    is_invisible(char) && !matches!(char, '\n' | '\t')
+}
+
 /// Replaces invisible characters by escapes as in Rust: a line feed by `\n`, others by such as
 /// `\u{202e}`.
 pub fn escape_invisible(text: &str) -> Cow<'_, str> {

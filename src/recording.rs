@@ -30,6 +30,6 @@ pub use self::{
     memory_budget::ReservedBytes,
     raw_exchange::CollectedExchange,
     reader::{Damage, DamageCause, Exchanges, ReadError, SegmentReader, read, segments},
-    recorder::{ExchangeRecorder, MaskPatterns, RuleDefinition},
+    recorder::{ExchangeRecorder, RuleDefinition},
     sink::{RecordingSink, recorded_outcome, recorded_run},
 };

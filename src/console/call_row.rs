@@ -131,7 +131,11 @@ pub(super) fn caller(call: &CallRecord) -> String {
 pub(super) fn verdict(call: &CallRecord) -> (BadgeKind, String) {
     match call.strictest_verdict() {
         // A denied tool call within an answer does not deny the call.
-        Some(verdict) if verdict > Action::Proceed && call.action < ExchangeAction::Deny => {
+        Some(verdict)
+            if verdict > Action::Proceed
+                && call.action < ExchangeAction::Deny
+                && verdict.as_str() != call.action.as_str() =>
+        {
             let text = format!("{}, {}", call.action.as_str(), verdict.as_str());
             (verdict_kind(verdict), text)
         }

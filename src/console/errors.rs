@@ -35,6 +35,10 @@ const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
+/// Notice on all pages if there is no trace, from which most of their content comes.
+const TRACE_OFF: &str = "The trace is off (`trace.exchanges: 0`): calls, sessions, denials, and \
+    the counts of policies and hooks are not kept, and pages do not show what failed.";
+
 /// Serves the console unless the config disables it, renders pages and errors for the user, and
 /// sets the security headers.
 pub(super) async fn page_responses(
@@ -50,6 +54,8 @@ pub(super) async fn page_responses(
     let principal = request.extensions().get::<AdminPrincipal>().cloned();
     let mut response = next.run(request).await;
     if let Some(page) = response.extensions_mut().remove::<Page>() {
+        let is_traced = app.snapshot().config.trace.exchanges > 0;
+        let page = page.with_notice((!is_traced).then_some(TRACE_OFF));
         response = page.respond(principal.as_ref());
     } else if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         response = error_page(error, &method, &target, principal.as_ref());

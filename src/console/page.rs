@@ -13,7 +13,7 @@ use super::{
 use crate::{
     auth::{AdminCredential, AdminPrincipal},
     config::AdminRole,
-    invisible_char::is_invisible,
+    invisible_char::is_hidden,
 };
 
 /// Pages of the navigation: address and title.
@@ -63,6 +63,7 @@ pub(super) struct Page {
     title: Cow<'static, str>,
     address: &'static str,
     body: Markup,
+    notice: Option<&'static str>,
     status: StatusCode,
 }
 
@@ -73,6 +74,7 @@ impl Page {
             title: title.into(),
             address: "",
             body,
+            notice: None,
             status: StatusCode::OK,
         }
     }
@@ -80,6 +82,11 @@ impl Page {
     /// Marks the entry of the navigation to which the page belongs.
     pub(super) fn under(self, address: &'static str) -> Self {
         Self { address, ..self }
+    }
+
+    /// Shows a notice above the content.
+    pub(super) fn with_notice(self, notice: Option<&'static str>) -> Self {
+        Self { notice, ..self }
     }
 
     /// Sets the HTTP status of the response.
@@ -117,6 +124,7 @@ impl Page {
                     }
                     main #content tabindex="-1" {
                         h1 { (self.title) }
+                        @if let Some(notice) = self.notice { p.problem role="status" { (notice) } }
                         (self.body)
                     }
                     (key_help())
@@ -181,7 +189,6 @@ fn key_help() -> Markup {
 ///
 /// INVARIANT: applied to the whole page, so that no text of a page can contain them.
 fn escape_invisible(html: String) -> String {
-    let is_hidden = |char: char| is_invisible(char) && !matches!(char, '\n' | '\t');
     if !html.contains(is_hidden) {
         return html;
     }

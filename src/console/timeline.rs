@@ -108,7 +108,7 @@ fn answered(call: &CallRecord, detail: &CallDetail) -> Markup {
             @if call.kind == RecordKind::Call && call.rounds == 0 { " Nothing was sent to the model API." }
         }
         // Of an answer in whose place an error was sent, no edit reached the agent.
-        @if let Some(diff) = detail.answer_diff.as_ref().filter(|_| call.is_successful()) {
+        @if let Some(diff) = detail.answer_diff.as_ref().filter(|_| call.is_successful() && call.has_edited_answer()) {
             (changes("Answer: the model's against what the agent received", diff))
         } @else if let Some(note) = answer_note(call, detail) {
             p.muted { (note) }
@@ -134,7 +134,11 @@ fn answer_note(call: &CallRecord, detail: &CallDetail) -> Option<&'static str> {
         (ExchangeAction::Error, _) => None,
         (ExchangeAction::Edit, _) if detail.dropped_details > 0 => None,
         (ExchangeAction::Pass | ExchangeAction::Edit, ExchangeEnd::Complete) => {
-            Some("The agent received the model's answer unchanged.")
+            Some(if detail.answer_diff.is_some() {
+                "The agent received the model's answer, parts of it in later chunks."
+            } else {
+                "The agent received the model's answer unchanged."
+            })
         }
         (ExchangeAction::Pass | ExchangeAction::Edit, _) => {
             Some("The agent did not receive the whole answer.")

@@ -188,12 +188,15 @@ impl Splice {
     }
 }
 
+/// Patterns of secrets by name.
+pub type MaskPatterns = BTreeMap<String, String>;
+
 /// Compiles all detectors, and further patterns by name.
 ///
 /// # Errors
 ///
 /// If a pattern cannot be compiled.
-pub fn full_mask(patterns: &BTreeMap<String, String>) -> Result<Mask, MaskError> {
+pub fn full_mask(patterns: &MaskPatterns) -> Result<Mask, MaskError> {
     let detectors: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
     let patterns = patterns.iter();
     let patterns: Vec<(&str, &str)> = patterns

@@ -1,11 +1,8 @@
 //! The recorder of a config: the exchanges that it collects, and the start of its writer.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        mpsc::{Receiver, channel},
-    },
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, channel},
 };
 
 use stream_redact::{Mask, MaskError};
@@ -17,7 +14,10 @@ use super::{
 use crate::{
     config::{RecordRedaction, RecordSettings},
     mutex::Mutex,
-    observe::{Metrics, redaction::full_mask},
+    observe::{
+        Metrics,
+        redaction::{MaskPatterns, full_mask},
+    },
 };
 
 /// Bytes that recordings hold in memory: exchanges in flight, and those that wait for the
@@ -32,9 +32,6 @@ pub struct RuleDefinition {
     /// SHA-256 of the definition, in hex.
     pub definition: String,
 }
-
-/// Patterns of `redact` policies, by name.
-pub type MaskPatterns = BTreeMap<String, String>;
 
 /// Records exchanges of one config. Its writer ends when this is dropped.
 #[derive(Debug)]

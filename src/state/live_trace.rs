@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use crate::{
-    config::TraceSettings,
+    config::{Config, TraceSettings},
     event::RuleId,
     observe::{
         recorder::Sink,
+        redaction::MaskPatterns,
         trace::{RecordKind, RuleIdentity, RuleSummary, TraceSink, TraceStore, TracedRules},
     },
+    policy::redact_patterns,
 };
 
 /// The live trace with the rules and settings of one config.
@@ -19,18 +21,17 @@ pub struct LiveTrace {
     pub store: Arc<TraceStore>,
     rules: TracedRules,
     settings: TraceSettings,
+    /// Patterns of `redact` policies, which are masked in content.
+    patterns: MaskPatterns,
 }
 
 impl LiveTrace {
-    pub(super) fn new(
-        store: &Arc<TraceStore>,
-        rules: &[RuleIdentity],
-        settings: &TraceSettings,
-    ) -> Self {
+    pub(super) fn new(store: &Arc<TraceStore>, rules: &[RuleIdentity], config: &Config) -> Self {
         Self {
             rules: store.register(rules),
             store: Arc::clone(store),
-            settings: *settings,
+            settings: config.trace,
+            patterns: redact_patterns(config),
         }
     }
 
@@ -42,7 +43,7 @@ impl LiveTrace {
 
     /// Applies the settings, once the snapshot is in use.
     pub(super) fn start(&self) {
-        self.store.configure(&self.settings);
+        self.store.configure(&self.settings, &self.patterns);
     }
 
     /// Returns the sink of one exchange; `None` if the trace is disabled or full.

@@ -129,7 +129,7 @@ impl Snapshot {
         let recordings = Recordings::new(&config, &table, resources, previous)?;
         let mut snapshot = Self {
             recordings,
-            trace: LiveTrace::new(&resources.trace, table.rules(), &config.trace),
+            trace: LiveTrace::new(&resources.trace, table.rules(), &config),
             engine: Engine::new(table, counters, execution.unwrap_or_default()),
             proofs,
             metrics: Arc::clone(&resources.metrics),

@@ -8,7 +8,11 @@ use super::recorded_call::RecordedCall;
 use crate::{
     config::{Config, to_yaml},
     event::{Action, EventName},
-    observe::trace::{CallRecord, DenialGroup, StoredContent, TracedRun},
+    invisible_char::is_hidden,
+    observe::{
+        recorder::ExchangeAction,
+        trace::{CallRecord, DenialGroup, StoredContent, TracedRun},
+    },
     proof::policy_denies,
     state::App,
 };
@@ -39,25 +43,46 @@ impl RuleSource {
     }
 }
 
-/// Returns a file of one case: the request and the answers of a call, and its verdict. `None`
-/// if the content holds no request.
-pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Option<String> {
+/// A file of one case, made of a call's content.
+#[derive(Debug)]
+pub struct ContentCase {
+    /// The file as YAML.
+    pub yaml: String,
+    /// True if labels are in the place of secrets, by which a rule may have decided.
+    pub is_masked: bool,
+    /// True if an earlier call of the session has the decision.
+    pub repeats_decision: bool,
+}
+
+/// Returns a case with the request and the answers of a call, and its verdict. `None` if the
+/// content holds no request.
+pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Option<ContentCase> {
     let verdict = verdict(call).as_str();
     let name = format!("call {} ends with {verdict}", call.id);
     let mut case = Map::from_iter([("name".to_owned(), json!(name))]);
     case.extend(RecordedCall::new(call, content)?.into_fields("request"));
     case.insert("expect".to_owned(), json!({ "verdict": verdict }));
-    Some(file(app, case))
+    let bodies = [&content.request, &content.answer];
+    Some(ContentCase {
+        yaml: file(app, case),
+        is_masked: bodies
+            .into_iter()
+            .flatten()
+            .any(|body| !body.masked.is_empty()),
+        repeats_decision: call.repeats_decision(),
+    })
 }
 
 /// Returns the verdict that a trial of the call has: the strictest of its events, and `deny` if
-/// a policy removed a call of a tool.
+/// a policy removed a call of a tool, or if the denial of an earlier call was repeated.
 fn verdict(call: &CallRecord) -> Action {
     let verdicts = call.events().iter().filter_map(|event| event.verdict);
     let rules = call.events().iter().flat_map(|event| &event.rules);
     let runs = rules.filter_map(TracedRun::asked);
     let removals = runs.filter(|run| run.would.is_none() && run.refused_calls > 0);
+    let is_repeated = call.action == ExchangeAction::Deny && call.repeats_decision();
     let verdicts = verdicts.chain(removals.map(|_| Action::Deny));
+    let verdicts = verdicts.chain(is_repeated.then_some(Action::Deny));
     verdicts.max().unwrap_or(Action::Proceed)
 }
 
@@ -106,5 +131,11 @@ fn file(app: &App, case: Map<String, Value>) -> String {
     file.extend(config.map(|config| ("config".to_owned(), json!(config))));
     let cases = Value::Array(vec![Value::Object(case)]);
     file.insert("cases".to_owned(), cases);
-    to_yaml(&Value::Object(file))
+    let file = Value::Object(file);
+    let yaml = to_yaml(&file);
+    if yaml.contains(is_hidden) {
+        // A page shows such characters as the escapes that JSON has, and JSON is YAML.
+        return format!("{file:#}");
+    }
+    yaml
 }

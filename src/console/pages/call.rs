@@ -146,6 +146,14 @@ fn decision(call: &CallRecord) -> Markup {
                 " decided " strong { (rule.action.as_str()) } " on " (rule.event.as_str())
                 @if let Some(reason) = rule.reason { ": " q { (reason.display()) } }
             }
+        } @else if call.repeats_decision() {
+            p.hint {
+                "A decision of an earlier call in this session was applied again: its prompt or tool result "
+                "is in the history. "
+                @if !call.session.is_empty() {
+                    a href=(calls_with("session", &call.session)) { "Calls of the session" }
+                }
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     state::App,
     view::{
         content::{view_content, visible_denials},
-        test_case::{self, NamedCase, RuleSource},
+        test_case::{self, ContentCase, NamedCase, RuleSource},
     },
 };
 
@@ -61,11 +61,14 @@ pub(in crate::console) async fn test_of_call(
         return Err(unknown_call(&app, &id));
     };
     let content = view_content(&app, &principal, &id, REASON)?;
-    let yaml = content.and_then(|content| test_case::from_content(&app, &call, &content));
+    let case = content.and_then(|content| test_case::from_content(&app, &call, &content));
     let body = html! {
         p { a data-up href=(item_address(CALLS, &id, "")) { "The call" } }
-        @match yaml {
-            Some(yaml) => (test_file(&yaml, &RuleSource::of(&app.snapshot().config))),
+        @match case {
+            Some(case) => {
+                (differences_from_call(&case))
+                (test_file(&case.yaml, &RuleSource::of(&app.snapshot().config)))
+            },
             None if call.kind == RecordKind::Event => p {
                 (NO_CONTENT_OF_EVENTS) " The page " a href=(ADDRESS) { "Denials" }
                 " makes a test with the name of the denied tool."
@@ -177,6 +180,24 @@ fn test_of_group(test: &Test<'_>, source: &RuleSource) -> Markup {
             Test::Nothing => p.hint {
                 "A test can be made of this in a model call if " code { "trace.content.denied_or_edited" } " keeps its content."
             },
+        }
+    }
+}
+
+/// Returns why a test of a call's content may end otherwise than the call.
+fn differences_from_call(case: &ContentCase) -> Markup {
+    html! {
+        @if case.is_masked {
+            p.problem {
+                "Secrets and personal data are masked in this file. If the policy or hook decided by them, put "
+                "examples in the place of the labels; else the test does not pass."
+            }
+        }
+        @if case.repeats_decision {
+            p.problem {
+                "The decision is that of an earlier call in the session. The test runs without this session: its "
+                "policies and hooks decide again, which may give another verdict."
+            }
         }
     }
 }

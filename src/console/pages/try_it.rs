@@ -83,8 +83,10 @@ pub(in crate::console) async fn submit(
     fields: FormFields,
 ) -> Result<Page, ApiError> {
     fields.check_csrf(&principal)?;
+    // Browsers end the lines of a text area with both characters.
+    let input = fields.get("input").replace("\r\n", "\n");
     let trial = Trial {
-        input: fields.get("input"),
+        input: &input,
         mode: match fields.get("mode") {
             "run" => TrialMode::Run,
             _ => TrialMode::DryRun,

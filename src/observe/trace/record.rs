@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
+    event::EventName,
     observe::{
         TokenUsage,
         recorder::{ExchangeAction, ExchangeEnd},
@@ -261,16 +262,42 @@ impl CallRecord {
         self.detail.as_ref().map_or(&[], |detail| &detail.events)
     }
 
+    /// Returns whether a decision of an earlier call in the session was applied again: no policy
+    /// and no hook of this call acted.
+    pub fn repeats_decision(&self) -> bool {
+        let is_decided = matches!(
+            self.action,
+            ExchangeAction::Edit | ExchangeAction::Deny | ExchangeAction::Stop
+        );
+        let is_whole = self
+            .detail
+            .as_ref()
+            .is_none_or(|detail| detail.dropped_details == 0);
+        self.kind == RecordKind::Call
+            && is_decided
+            && is_whole
+            && !self.events().iter().any(TracedEvent::has_acted)
+    }
+
     /// Returns whether the request went upstream other than the agent sent it.
     pub fn has_edited_request(&self) -> bool {
         let diff = self.detail.as_ref().map(|detail| &detail.request_diff);
         diff.is_some_and(Option::is_some)
     }
 
-    /// Returns whether the agent received another answer than the model's.
+    /// Returns whether the agent received another answer than the model's. The same text in
+    /// other chunks is no edit.
     pub fn has_edited_answer(&self) -> bool {
-        let diff = self.detail.as_ref().map(|detail| &detail.answer_diff);
-        diff.is_some_and(Option::is_some)
+        let changes_answer = |event: &TracedEvent| {
+            matches!(
+                event.event,
+                EventName::AfterModel | EventName::BeforeTool | EventName::AfterAgent
+            ) && event.has_acted()
+        };
+        self.detail.as_ref().is_some_and(|detail| {
+            detail.answer_diff.is_some()
+                && (detail.dropped_details > 0 || detail.events.iter().any(changes_answer))
+        })
     }
 }
 

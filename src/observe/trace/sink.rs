@@ -35,6 +35,10 @@ use crate::{
 /// Bytes of one record. Further details are dropped and counted.
 const MAX_RECORD_BYTES: usize = 64 * 1024;
 
+/// Bytes of a record up to which events are kept on which no policy or hook acted. A long history
+/// without a session has hundreds of them before its decisions.
+const MAX_IDLE_RECORD_BYTES: usize = MAX_RECORD_BYTES / 2;
+
 /// Bytes of a name that are kept; agents and models choose names.
 const MAX_NAME_BYTES: usize = 256;
 
@@ -104,14 +108,18 @@ impl TraceSink {
 
     /// Returns the steps so far, if there is memory for `bytes` more of them.
     fn call(&mut self, bytes: usize) -> Option<&mut CallTrace> {
+        self.call_within(MAX_RECORD_BYTES, bytes)
+    }
+
+    /// Returns the steps so far, if `bytes` more of them fit into a record of `limit` bytes.
+    fn call_within(&mut self, limit: usize, bytes: usize) -> Option<&mut CallTrace> {
         let own = if self.call.is_none() {
             size_of::<CallTrace>()
         } else {
             0
         };
         let wanted = bytes + own;
-        let fits = self.bytes.bytes() + wanted <= MAX_RECORD_BYTES
-            && self.store.grow(&mut self.bytes, wanted);
+        let fits = self.bytes.bytes() + wanted <= limit && self.store.grow(&mut self.bytes, wanted);
         if !fits {
             self.drop_detail();
             return None;
@@ -155,7 +163,12 @@ impl TraceSink {
             return;
         }
         let event = self.read_event(exchange, decision);
-        if let Some(call) = self.call(event.bytes()) {
+        let limit = if event.has_acted() {
+            MAX_RECORD_BYTES
+        } else {
+            MAX_IDLE_RECORD_BYTES
+        };
+        if let Some(call) = self.call_within(limit, event.bytes()) {
             call.add_event(event);
         }
     }

@@ -25,6 +25,7 @@ use crate::{
     observe::{
         metrics::Metrics,
         recorder::InFlightExchanges,
+        redaction::MaskPatterns,
         trace::{
             filter::TraceFilter,
             in_flight::InFlightCalls,
@@ -94,16 +95,17 @@ impl TraceStore {
             dropped_records: AtomicU64::new(0),
             metrics,
         };
-        store.configure(settings);
+        store.configure(settings, &MaskPatterns::new());
         store
     }
 
-    /// Applies the settings of a config, and evicts what exceeds them.
-    pub fn configure(&self, settings: &TraceSettings) {
+    /// Applies the settings of a config, and evicts what exceeds them. `patterns` are masked in
+    /// content.
+    pub fn configure(&self, settings: &TraceSettings, patterns: &MaskPatterns) {
         self.memory.set_limit(settings.memory);
         while self.memory.used() > settings.memory && self.ring.evict_oldest() {}
         self.ring.resize(settings.exchanges);
-        self.contents.configure(&settings.content);
+        self.contents.configure(&settings.content, patterns);
     }
 
     /// Returns the rules of a config by their number. Equal rules of earlier configs continue

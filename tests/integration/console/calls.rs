@@ -343,6 +343,83 @@ policies:
     assert!(yaml.contains("user-agent: tool/1"), "{yaml}");
 }
 
+#[tokio::test]
+async fn a_generated_test_holds_invisible_characters_of_the_prompt() {
+    let upstream = Upstream::mock().await;
+    let config = "\
+trace: { content: { denied_or_edited: true } }
+policies: [{ policy: prompt_guard, deny: ['[\\x{202A}-\\x{202E}]'] }]
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+    std::fs::write(gateway.path("hookgate.yaml"), config).unwrap();
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent();
+    let answer = agent.generate("m", &prompt("open \u{202e}fdp.exe")).await;
+    let id = answer.header("x-hookgate-request-id");
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+
+    let yaml = generated_test(&browser, &format!("/console/calls/{id}/test")).await;
+    std::fs::write(gateway.path("denial.yaml"), &yaml).unwrap();
+    let file = gateway.path("denial.yaml");
+    let (code, out, _) = run(&["test", "denial.yaml"], file.parent().unwrap());
+
+    assert!(yaml.contains(r"\u202efdp.exe"), "{yaml}");
+    assert_eq!(code, 0, "{out}\n{yaml}");
+}
+
+#[tokio::test]
+async fn a_repeated_denial_is_shown_and_tested_as_one() {
+    let upstream = Upstream::mock().await;
+    let config = "\
+trace: { content: { denied_or_edited: true } }
+policies: [{ policy: prompt_guard, deny: [aurora] }]
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+    std::fs::write(gateway.path("hookgate.yaml"), config).unwrap();
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent();
+    agent.generate("m", &prompt("aurora")).await;
+    let repeated = agent.generate("m", &prompt("aurora")).await;
+    let id = repeated.header("x-hookgate-request-id");
+    wait_for_rows(&browser, "?verdict=deny", 2).await;
+
+    let page = browser.get(&format!("/console/calls/{id}")).await.html;
+    let yaml = generated_test(&browser, &format!("/console/calls/{id}/test")).await;
+    std::fs::write(gateway.path("denial.yaml"), &yaml).unwrap();
+    let file = gateway.path("denial.yaml");
+    let (code, out, _) = run(&["test", "denial.yaml"], file.parent().unwrap());
+
+    assert_eq!(repeated.header("x-hookgate-action"), "deny");
+    let is_named = page.contains("decided <strong>deny</strong>");
+    let is_repeated = page.contains("of an earlier call in this session was applied again");
+    assert!(is_named || is_repeated, "{page}");
+    assert_eq!(code, 0, "{out}\n{yaml}");
+}
+
+#[tokio::test]
+async fn a_test_of_masked_content_names_the_labels() {
+    let upstream = Upstream::mock().await;
+    let config = "\
+trace: { content: { denied_or_edited: true } }
+policies: [{ policy: redact, detect: [email], action: deny }]
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent();
+    let answer = agent.generate("m", &prompt("mail bob@example.com")).await;
+    let id = answer.header("x-hookgate-request-id");
+    wait_for_rows(&browser, "?verdict=deny", 1).await;
+    let address = format!("/console/calls/{id}/test");
+    generated_test(&browser, &address).await;
+
+    let page = browser.get(&address).await.html;
+
+    assert!(
+        page.contains("put examples in the place of the labels"),
+        "{page}"
+    );
+}
+
 /// Waits until the content of a call is kept, and returns the test of its page.
 async fn generated_test(browser: &Browser, address: &str) -> String {
     let deadline = Instant::now() + TEST_TIMEOUT;

@@ -27,6 +27,19 @@ const PAGES: [(&str, &str); 10] = [
 ];
 
 #[tokio::test]
+async fn pages_say_that_the_trace_is_off() {
+    let upstream = Upstream::mock().await;
+    for (config, is_off) in [("", false), ("trace: { exchanges: 0 }\n", true)] {
+        let gateway = TestGateway::start(&upstream, config).await;
+        let browser = Browser::at(&gateway);
+        for path in ["/console/", "/console/rules", "/console/denials"] {
+            let page = browser.get(path).await.html;
+            assert_eq!(page.contains("The trace is off"), is_off, "{path}: {page}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_page_renders_without_traffic_and_without_inline_scripts() {
     let upstream = Upstream::mock().await;
     let gateway = with_users(&upstream, "").await;

@@ -33,6 +33,24 @@ async fn a_trial_runs_the_hooks_without_an_upstream_call_or_a_trace() {
 }
 
 #[tokio::test]
+async fn the_input_of_a_trial_can_be_sent_again_as_a_browser_sends_it() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, &guard_config()).await;
+    let operator = logged_in(&gateway, "olga").await;
+    let csrf = operator.csrf("/console/try").await;
+    let input = "{\r\n  \"contents\": [{ \"parts\": [{ \"text\": \"hello\" }] }]\r\n}";
+
+    let fields = [("csrf", &*csrf), ("input", input), ("mode", "plan")];
+    let page = operator.post("/console/try", &fields).await;
+
+    assert_eq!(page.status, 200, "{}", page.html);
+    let (_, text) = page.html.split_once("spellcheck=\"false\">").unwrap();
+    let (text, _) = text.split_once("</textarea>").unwrap();
+    let sent_again = text.replace("&quot;", "\"").replace('\n', "\r\n");
+    assert_eq!(sent_again, input);
+}
+
+#[tokio::test]
 async fn a_trial_has_the_name_of_a_caller_with_a_token() {
     let upstream = Upstream::mock().await;
     let config = "\

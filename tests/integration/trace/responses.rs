@@ -83,6 +83,31 @@ async fn policy_durations_include_every_chunk_of_a_stream() {
 }
 
 #[tokio::test]
+async fn text_that_is_only_held_back_is_no_edit_of_the_answer() {
+    let upstream = Upstream::with(|_| {
+        let texts = ["hello th", "ere, wri", "te to bob@", "example.com"];
+        let events = texts.map(|text| format!("data: {}\r\n\r\n", text_answer(text)));
+        respond(200, "text/event-stream", events.concat())
+    })
+    .await;
+    for (detector, is_edited) in [("aws_key", false), ("email", true)] {
+        let config = format!("policies: [{{ policy: redact, detect: [{detector}] }}]\n");
+        let gateway = TestGateway::start(&upstream, &config).await;
+
+        let answer = gateway.agent().stream(MODEL, &prompt("hello")).await;
+
+        let id = answer.header("x-hookgate-request-id");
+        record(&gateway, id).await;
+        let operator = gateway.operator();
+        let calls = operator.get("/calls").await.json();
+        assert_eq!(calls["calls"][0]["edited_answer"], is_edited, "{calls:#}");
+        let found = operator.get("/calls?edited=answer").await.json();
+        let found = found["calls"].as_array().unwrap();
+        assert_eq!(!found.is_empty(), is_edited, "{detector}");
+    }
+}
+
+#[tokio::test]
 async fn events_of_an_answer_are_recorded_behind_the_request_and_only_if_there_is_one() {
     let html = "<html>bad</html>";
     let good = text_answer("hello").to_string();

@@ -95,6 +95,12 @@ pub struct RunDetail {
 }
 
 impl TracedEvent {
+    /// Returns whether a policy or hook decided or edited something.
+    pub fn has_acted(&self) -> bool {
+        let mut details = self.rules.iter().filter_map(TracedRun::asked);
+        details.any(RunDetail::has_acted)
+    }
+
     /// Removes the texts of reasons that may be about content.
     pub(crate) fn remove_content(&mut self) {
         let runs = self

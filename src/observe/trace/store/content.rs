@@ -17,9 +17,12 @@ use utoipa::ToSchema;
 use crate::{
     config::ContentSettings,
     mutex::Mutex,
-    observe::trace::store::{
-        masking::{MaskedBody, all_detectors, mask_body, mask_text},
-        memory::{InFlightBytes, TraceMemory},
+    observe::{
+        redaction::{MaskPatterns, full_mask},
+        trace::store::{
+            masking::{MaskedBody, mask_body, mask_text},
+            memory::{InFlightBytes, TraceMemory},
+        },
     },
     timestamp::{milliseconds, now_ms, rfc3339_ms},
 };
@@ -102,7 +105,8 @@ pub(crate) struct ContentStore {
 #[derive(Debug, Default)]
 struct ContentState {
     settings: ContentSettings,
-    /// All detectors; compiled when content is masked for the first time.
+    patterns: MaskPatterns,
+    /// All detectors and the patterns; compiled when content is masked for the first time.
     mask: Option<Mask>,
     pending: VecDeque<RawContent>,
     stored: VecDeque<(Arc<StoredContent>, usize)>,
@@ -120,10 +124,15 @@ impl Default for ContentStore {
 }
 
 impl ContentStore {
-    pub(crate) fn configure(&self, settings: &ContentSettings) {
+    /// Applies the settings of a config. `patterns` are masked like what detectors find.
+    pub(crate) fn configure(&self, settings: &ContentSettings, patterns: &MaskPatterns) {
         self.memory.set_limit(settings.memory);
         let mut state = self.state.lock();
         state.settings = *settings;
+        if state.patterns != *patterns {
+            state.patterns.clone_from(patterns);
+            state.mask = None;
+        }
         while self.memory.used() > settings.memory && self.evict_oldest(&mut state) {}
     }
 
@@ -225,7 +234,7 @@ impl ContentStore {
     fn mask(&self) -> Option<Mask> {
         let mut state = self.state.lock();
         if state.mask.is_none() {
-            state.mask = all_detectors();
+            state.mask = full_mask(&state.patterns).ok();
         }
         state.mask.clone()
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 use stream_redact::Mask;
 use utoipa::ToSchema;
 
-use crate::observe::redaction::{Redactor, full_mask};
+use crate::observe::redaction::Redactor;
 
 /// Bytes of a body beyond which it is not kept.
 pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
@@ -45,11 +45,6 @@ impl MaskedBody {
     }
 }
 
-/// Compiles all detectors into one mask.
-pub(crate) fn all_detectors() -> Option<Mask> {
-    full_mask(&BTreeMap::new()).ok()
-}
-
 /// Masks a body: the strings and numbers of JSON, also where chunks split a secret; else the
 /// text. Without a mask, nothing of it is kept.
 pub(crate) fn mask_body(mask: Option<&Mask>, body: &[u8]) -> MaskedBody {
@@ -85,6 +80,11 @@ pub(crate) fn mask_text(mask: Option<&Mask>, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::redaction::full_mask;
+
+    fn all_detectors() -> Option<Mask> {
+        full_mask(&BTreeMap::new()).ok()
+    }
 
     #[test]
     fn secrets_in_values_and_keys_are_masked_whatever_their_escapes() {

@@ -420,7 +420,7 @@ proptest! {
                 Step::Reload { exchanges, memory: new, rules: count } => {
                     // What is in flight is not evicted, so a lower bound holds once it has ended.
                     memory = new.max(memory);
-                    store.configure(&limits(exchanges, memory));
+                    store.configure(&limits(exchanges, memory), &MaskPatterns::new());
                     let named = (0..count).map(|number| rule(&number.to_string(), number as u64));
                     rules = store.register(&named.collect::<Vec<_>>());
                 }
@@ -480,6 +480,30 @@ fn a_record_with_very_many_events_is_bounded() {
     assert!(record.detail.as_ref().unwrap().dropped_details > 4000);
 }
 
+#[test]
+fn a_denial_after_very_many_events_without_effect_is_kept() {
+    let store = store(10, 16 << 20);
+    let rules = two_rules(&store);
+    let mut sink =
+        TraceSink::new(&store, &rules, ContentSettings::default(), RecordKind::Call).unwrap();
+    let exchange = exchange("a", "ci");
+    for _ in 0..5000 {
+        decided(&mut sink, &exchange, HookOutput::default(), "shell");
+    }
+
+    decided(
+        &mut sink,
+        &exchange,
+        HookOutput::denial("no shell"),
+        "shell",
+    );
+    sink.record(&exchange, &ExchangeEvent::Finished);
+
+    let record = store.find("a").unwrap();
+    assert_eq!(record.decided_by().unwrap().name, "guard");
+    assert!(record.detail.as_ref().unwrap().dropped_details > 4000);
+}
+
 /// A call whose request holds a secret.
 fn call_with_secret(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, retention: Duration) {
     let content = ContentSettings {
@@ -487,7 +511,7 @@ fn call_with_secret(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, rete
         retention,
         ..ContentSettings::default()
     };
-    store.contents.configure(&content);
+    store.contents.configure(&content, &MaskPatterns::new());
     let mut sink = TraceSink::new(store, rules, content, RecordKind::Call).unwrap();
     let exchange = exchange(id, "ci");
     let body = Bytes::from_static(br#"{"text":"key AKIAIOSFODNN7EXAMPLE"}"#);
@@ -496,6 +520,24 @@ fn call_with_secret(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, rete
     }
     sink.record(&exchange, &ExchangeEvent::Finished);
     store.contents.mask_pending();
+}
+
+#[test]
+fn patterns_of_the_config_are_masked_from_the_reload_on() {
+    let store = store(10, 4 << 20);
+    let masked = |patterns: &MaskPatterns| {
+        store
+            .contents
+            .configure(&ContentSettings::default(), patterns);
+        store.masked_text("see TCK-123456, AKIAIOSFODNN7EXAMPLE")
+    };
+    let pattern = ("ticket".to_owned(), "TCK-[0-9]{6}".to_owned());
+
+    let before = masked(&MaskPatterns::new());
+    let after = masked(&MaskPatterns::from([pattern]));
+
+    assert_eq!(before, "see TCK-123456, [REDACTED:aws_key]");
+    assert_eq!(after, "see [REDACTED:ticket], [REDACTED:aws_key]");
 }
 
 #[test]
