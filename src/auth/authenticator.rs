@@ -10,7 +10,7 @@ use super::{
     api_keys::ApiKeys,
     credentials::{self, Credentials, KEY_HEADER, PresentedKey, PresentedKeys},
     error::AuthError,
-    identity::{Identity, Principal, caller_key},
+    identity::{CallerKey, Identity, Principal, caller_key},
     jwks::{self, TokenIssuer},
     jwt::JwksError,
     login_throttle::LoginThrottle,
@@ -151,17 +151,23 @@ impl Authenticator {
     }
 
     /// Returns the identity of a caller that was authenticated when its request was recorded,
-    /// with its present limits and without any usage; `None` if it is not served any more.
+    /// with its present limits and without any usage; `None` if it is not served any more. `key`
+    /// keeps anonymous callers apart.
     pub fn recorded_caller(
         &self,
         name: &str,
+        key: &str,
         headers: &HeaderMap,
         metrics: &Arc<Metrics>,
     ) -> Option<Identity> {
         let user_agent = credentials::user_agent(headers);
         if !self.is_enabled || name.is_empty() && self.allows_anonymous {
             let keys = PresentedKeys::read(headers, "");
-            return Some(Identity::anonymous(&keys, user_agent, self.session_scope()));
+            let anonymous = Identity::anonymous(&keys, user_agent, self.session_scope());
+            return Some(Identity {
+                key: CallerKey::Recorded(key.to_owned()),
+                ..anonymous
+            });
         }
         let principal = self.keys.find_by_name(name).cloned().or_else(|| {
             let grant = if name.starts_with(TOKEN_PREFIX) {

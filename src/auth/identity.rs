@@ -40,6 +40,8 @@ pub(super) enum CallerKey {
     /// Credentials of an anonymous caller for the model API. Hashed on use, because
     /// most requests need no key.
     Presented(SecretSlice<u8>),
+    /// As a recording has it.
+    Recorded(String),
 }
 
 /// Metric label for callers that the config does not name.
@@ -123,7 +125,7 @@ impl Identity {
     pub fn caller(&self) -> Caller {
         Caller {
             key: match &self.key {
-                CallerKey::Named(key) => key.clone(),
+                CallerKey::Named(key) | CallerKey::Recorded(key) => key.clone(),
                 CallerKey::Presented(keys) => credentials::hash(keys.expose_secret()),
             },
             name: self.name.to_string(),

@@ -10,6 +10,7 @@ use super::{
     raw_exchange::CollectedExchange,
 };
 use crate::{
+    event::Caller,
     config::{RecordSelection, RecordedKind, SampleUnit},
     mutex::Mutex,
     observe::recorder::ExchangeAction,
@@ -108,9 +109,9 @@ impl ExchangeCollector {
     }
 
     /// Returns the number of calls of a session before this one, collected or not.
-    pub(super) fn next_place(&self, caller: &str, session: &str) -> u64 {
+    pub(super) fn next_place(&self, caller: &Caller, session: &str) -> u64 {
         let mut places = self.places.lock();
-        let next = places.get_or_insert_mut((caller.to_owned(), session.to_owned()), || 0);
+        let next = places.get_or_insert_mut((caller.key.clone(), session.to_owned()), || 0);
         *next += 1;
         *next - 1
     }

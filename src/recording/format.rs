@@ -23,6 +23,10 @@ pub struct RecordedExchange {
     pub revision: String,
     /// Name of the caller.
     pub caller: String,
+    /// Begin of the key by which sessions of callers without a name are kept apart; empty for
+    /// others.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub caller_key: String,
     /// Session of the call; absent if nothing needed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<RecordedSession>,

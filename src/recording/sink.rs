@@ -17,10 +17,16 @@ use super::{
     request_head::response_head,
 };
 use crate::{
-    event::{Action, EventName, EventOrigin, HookOutput, HookRun},
-    observe::recorder::{BodySide, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
+    event::{Action, Caller, EventName, EventOrigin, HookOutput, HookRun},
+    observe::{
+        recorder::{BodySide, EventDecision, Exchange, ExchangeEvent, Sink, SinkNeed},
+        truncated,
+    },
     timestamp::whole_milliseconds,
 };
+
+/// Digits of the key of a caller without a name that are recorded.
+const KEY_CHARS: usize = 16;
 
 /// Collects the events of one exchange.
 #[derive(Debug)]
@@ -73,7 +79,7 @@ impl RecordingSink {
         self.is_sampled = Some(is_sampled);
         let is_collected = is_sampled && self.raw.is_some();
         let has_place = self.collector.has_place(id, is_collected);
-        let caller = &exchange.caller.name;
+        let caller = &exchange.caller;
         let place = has_place.then(|| self.collector.next_place(caller, id));
         self.raw.take_if(|_| !is_sampled);
         if let Some(raw) = &mut self.raw {
@@ -209,6 +215,7 @@ impl RecordingSink {
             id: exchange.request_id.to_string(),
             revision: self.revision.to_string(),
             caller: exchange.caller.name.clone(),
+            caller_key: caller_key(&exchange.caller).to_owned(),
             dialect: exchange.api.to_owned(),
             operation: exchange.operation.to_owned(),
             outcome: RecordedOutcome {
@@ -267,7 +274,16 @@ impl Sink for RecordingSink {
 }
 
 /// Returns the end of an exchange in the form of a recording, without denied tool calls.
-pub fn recorded_outcome(exchange: &Exchange) -> RecordedOutcome {
+pub /// Returns what keeps a caller without a name apart from others.
+fn caller_key(caller: &Caller) -> &str {
+    if caller.name.is_empty() {
+        truncated(&caller.key, KEY_CHARS)
+    } else {
+        ""
+    }
+}
+
+fn recorded_outcome(exchange: &Exchange) -> RecordedOutcome {
     RecordedOutcome {
         action: exchange.action.as_str().to_owned(),
         error: exchange.error.map(str::to_owned),

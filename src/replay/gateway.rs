@@ -129,7 +129,8 @@ impl ReplayGateway {
         let body = whole_body(recorded).ok_or(UnknownReason::RequestNotRecorded)?;
         let mut request = request(recorded, body).ok_or(UnknownReason::NotReplayed)?;
         let (authenticator, metrics) = (&snapshot.authenticator, &self.app.resources.metrics);
-        let caller = authenticator.recorded_caller(&recorded.caller, request.headers(), metrics);
+        let (name, key) = (&recorded.caller, &recorded.caller_key);
+        let caller = authenticator.recorded_caller(name, key, request.headers(), metrics);
         let Some(identity) = caller else {
             return Ok(refused(recorded));
         };
@@ -180,7 +181,8 @@ impl ReplayGateway {
         });
         let headers = header_map(&recorded.headers);
         let authenticator = &snapshot.authenticator;
-        let caller = authenticator.recorded_caller(&recorded.caller, &headers, &resources.metrics);
+        let (name, key) = (&recorded.caller, &recorded.caller_key);
+        let caller = authenticator.recorded_caller(name, key, &headers, &resources.metrics);
         let key = caller.map_or_else(String::new, |identity| identity.caller().key);
         let mut references = references.into_iter().flatten();
         references.any(|reference| {
@@ -364,6 +366,7 @@ fn head(recorded: &RecordedExchange) -> RecordedExchange {
         id: recorded.id.clone(),
         time: recorded.time.clone(),
         caller: recorded.caller.clone(),
+        caller_key: recorded.caller_key.clone(),
         session: recorded.session.clone(),
         dialect: recorded.dialect.clone(),
         operation: recorded.operation.clone(),

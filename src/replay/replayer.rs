@@ -39,6 +39,14 @@ pub struct ReplayConfigs {
     pub hooks: ReplayedHooks,
 }
 
+/// A session of a recording.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct SessionKey {
+    caller: String,
+    caller_key: String,
+    id: String,
+}
+
 /// The gateways of a replay, and the sums of their comparisons.
 pub(super) struct Replayer {
     before: Option<ReplayGateway>,
@@ -83,15 +91,19 @@ impl Replayer {
     }
 
     /// Replays a call whose turn it is, and compares it; `None` if it is a request that no config
-    /// recognises as a call. `diverged` has callers and ids of the sessions in which an earlier
+    /// recognises as a call. `diverged` has the sessions in which an earlier
     /// call went otherwise, or may have.
     pub(super) async fn judge(
         &self,
         call: &OrderedCall,
-        diverged: &mut HashSet<(String, String)>,
+        diverged: &mut HashSet<SessionKey>,
     ) -> Option<Comparison> {
         let session = call.exchange.session.as_ref();
-        let session = session.map(|session| (call.exchange.caller.clone(), session.id.clone()));
+        let session = session.map(|session| SessionKey {
+            caller: call.exchange.caller.clone(),
+            caller_key: call.exchange.caller_key.clone(),
+            id: session.id.clone(),
+        });
         let none = BTreeSet::new();
         let limits = ComparisonLimits {
             caveat: caveat(call).filter(|_| self.before.is_none()),

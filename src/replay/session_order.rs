@@ -98,7 +98,7 @@ impl SessionOrder {
             let caveat = None;
             return vec![OrderedCall { exchange, caveat }];
         };
-        let key = self.hasher.hash_one((&exchange.caller, &session.id));
+        let key = self.hasher.hash_one((&exchange.caller, &exchange.caller_key, &session.id));
         let (place, is_new) = (session.place, session.match_kind == "new");
         let mut calls = Vec::new();
         if is_new && self.waiting_ended_before(key, begin(&exchange)) {
@@ -477,7 +477,7 @@ mod tests {
         let mut order = SessionOrder::default();
         let mut push = |caller: &str, place, match_kind| {
             let exchange = RecordedExchange {
-                caller: caller.to_owned(),
+                caller_key: caller.to_owned(),
                 ..call("main", place, match_kind)
             };
             let calls = order.push(exchange);

@@ -108,6 +108,30 @@ async fn a_replay_under_the_recorded_config_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_of_two_keys_with_one_name_are_replayed_apart() {
+    let config = "policies: [{ policy: request_limits, max_calls: 3 }]\n";
+    let send = async |agent: &Agent| {
+        for number in 0..3 {
+            for key in ["k1", "k2"] {
+                let agent = agent
+                    .sending("x-goog-api-key", key)
+                    .sending("x-hookgate-session", "S1");
+                let answer = agent.generate("m", &prompt(&format!("{number}"))).await;
+                assert_eq!(answer.header("x-hookgate-action"), "pass");
+            }
+        }
+    };
+
+    let recorded = RecordedCalls::record_requests("", config, send).await;
+
+    let exchanges = recorded.exchanges();
+    let keys = exchanges.iter().map(|exchange| &exchange.caller_key);
+    let keys: std::collections::BTreeSet<_> = keys.collect();
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    assert_unchanged(&recorded.report("base.yaml", &[]), 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_with_recorded_hook_outputs_changes_nothing() {
     let config = format!("{}{HOOKS}", base());
     let calls = sessions();
