@@ -10,8 +10,8 @@ use super::{
     raw_exchange::CollectedExchange,
 };
 use crate::{
-    event::Caller,
     config::{RecordSelection, RecordedKind, SampleUnit},
+    event::Caller,
     mutex::Mutex,
     observe::recorder::ExchangeAction,
     sha256::sha256,

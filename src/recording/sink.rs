@@ -273,8 +273,7 @@ impl Sink for RecordingSink {
     }
 }
 
-/// Returns the end of an exchange in the form of a recording, without denied tool calls.
-pub /// Returns what keeps a caller without a name apart from others.
+/// Returns what keeps a caller without a name apart from others.
 fn caller_key(caller: &Caller) -> &str {
     if caller.name.is_empty() {
         truncated(&caller.key, KEY_CHARS)
@@ -283,7 +282,8 @@ fn caller_key(caller: &Caller) -> &str {
     }
 }
 
-fn recorded_outcome(exchange: &Exchange) -> RecordedOutcome {
+/// Returns the end of an exchange in the form of a recording, without denied tool calls.
+pub fn recorded_outcome(exchange: &Exchange) -> RecordedOutcome {
     RecordedOutcome {
         action: exchange.action.as_str().to_owned(),
         error: exchange.error.map(str::to_owned),

@@ -98,7 +98,9 @@ impl SessionOrder {
             let caveat = None;
             return vec![OrderedCall { exchange, caveat }];
         };
-        let key = self.hasher.hash_one((&exchange.caller, &exchange.caller_key, &session.id));
+        let key = self
+            .hasher
+            .hash_one((&exchange.caller, &exchange.caller_key, &session.id));
         let (place, is_new) = (session.place, session.match_kind == "new");
         let mut calls = Vec::new();
         if is_new && self.waiting_ended_before(key, begin(&exchange)) {
