@@ -42,8 +42,9 @@ const EDITOR: &str = "editor";
 /// Sources: <https://code.claude.com/docs/en/hooks> (Claude Code),
 /// <https://developers.openai.com/codex/hooks> (`Bash`, `apply_patch`),
 /// <https://github.com/openai/codex> `codex-rs/core/src/tools` (`Write`, `Edit` and `Agent`
-/// as further matches), <https://geminicli.com/docs/tools> and
-/// <https://opencode.ai/docs/tools>.
+/// as further matches), <https://geminicli.com/docs/tools>,
+/// <https://opencode.ai/docs/tools> and recorded calls of LLxprt Code, whose tools for lines and
+/// syntax trees have names of their own in gemini-cli's family.
 const TOOLS: &[ToolKind] = &[
     ToolKind {
         name: "shell",
@@ -80,6 +81,34 @@ const TOOLS: &[ToolKind] = &[
         others: &["replace", "Edit", "MultiEdit", "edit"],
     },
     ToolKind {
+        name: "insert lines",
+        gemini: &["insert_at_line"],
+        claude: &["Edit"],
+        codex: &["Edit", "apply_patch"],
+        others: &[],
+    },
+    ToolKind {
+        name: "delete lines",
+        gemini: &["delete_line_range"],
+        claude: &["Edit"],
+        codex: &["Edit", "apply_patch"],
+        others: &[],
+    },
+    ToolKind {
+        name: "edit syntax",
+        gemini: &["ast_edit"],
+        claude: &["Edit"],
+        codex: &["Edit", "apply_patch"],
+        others: &[],
+    },
+    ToolKind {
+        name: "notebook",
+        gemini: &["replace"],
+        claude: &["NotebookEdit"],
+        codex: &["Edit", "apply_patch"],
+        others: &[],
+    },
+    ToolKind {
         name: "write",
         gemini: &["write_file"],
         claude: &["Write"],
@@ -92,6 +121,27 @@ const TOOLS: &[ToolKind] = &[
         claude: &["Read"],
         codex: &["read_file"],
         others: &["read"],
+    },
+    ToolKind {
+        name: "read files",
+        gemini: &["read_many_files"],
+        claude: &["Read"],
+        codex: &["read_file"],
+        others: &[],
+    },
+    ToolKind {
+        name: "read lines",
+        gemini: &["read_line_range"],
+        claude: &["Read"],
+        codex: &["read_file"],
+        others: &[],
+    },
+    ToolKind {
+        name: "read syntax",
+        gemini: &["ast_read_file"],
+        claude: &["Read"],
+        codex: &["read_file"],
+        others: &[],
     },
     ToolKind {
         name: "list",

@@ -208,6 +208,33 @@ impl Translator<'_> {
             self.warn(&format!("{pointer}/if"), message);
         }
         self.translate_arguments(hook, pointer);
+        self.translate_headers(hook, pointer);
+    }
+
+    /// Writes the header with a token of an HTTP hook as `bearer`. Other headers are refused: a
+    /// server that misses one may refuse every event, which a hook that fails open lets pass.
+    fn translate_headers(&mut self, hook: &mut Map<String, Value>, pointer: &str) {
+        let allowed = hook.shift_remove("allowedEnvVars").unwrap_or_default();
+        let Some(Value::Object(headers)) = hook.shift_remove("headers") else {
+            return;
+        };
+        for (name, value) in &headers {
+            let token = value.as_str().and_then(token_variable);
+            let is_allowed = |variable: &&str| {
+                let mut allowed = allowed.as_array().into_iter().flatten();
+                allowed.any(|name| name == *variable)
+            };
+            if name.eq_ignore_ascii_case("authorization")
+                && let Some(variable) = token.filter(is_allowed)
+            {
+                hook.insert("bearer".to_owned(), json!({ "env": variable }));
+            } else if !name.eq_ignore_ascii_case("content-type") {
+                let message = "only `Authorization: Bearer $NAME` is sent to the server of a hook, \
+                               with `NAME` in `allowedEnvVars`";
+                let pointer = format!("{pointer}/headers/{}", escape_key(name));
+                self.report(&pointer, message.to_owned());
+            }
+        }
     }
 
     /// Writes a timeout in seconds as one in milliseconds.
@@ -272,6 +299,17 @@ fn milliseconds(timeout: &Value) -> Option<Value> {
     let milliseconds = u64::try_from(duration.as_millis()).ok()?;
     let is_valid = (1..=units::MAX_SAFE_INTEGER).contains(&milliseconds);
     is_valid.then(|| json!(milliseconds))
+}
+
+/// Returns the variable of a header value `Bearer $NAME` or `Bearer ${NAME}`.
+fn token_variable(value: &str) -> Option<&str> {
+    let name = value.strip_prefix("Bearer ")?.trim().strip_prefix('$')?;
+    let braced = name
+        .strip_prefix('{')
+        .and_then(|name| name.strip_suffix('}'));
+    let name = braced.unwrap_or(name);
+    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
 /// Writes a matcher of nothing but names as a regular expression for these names. One without
@@ -385,6 +423,35 @@ mod tests {
 
             assert_eq!(translated, json!({ "command": "c" }));
             assert_eq!(messages, [message]);
+        }
+    }
+
+    #[test]
+    fn the_token_of_an_http_hook_is_read_from_an_allowed_variable() {
+        let hook = |headers: &str| {
+            translated(&format!(
+                r#"{{"type": "http", "url": "http://a", "headers": {headers}, "allowedEnvVars": ["TOKEN"]}}"#
+            ))
+        };
+        let expected = json!({ "type": "http", "url": "http://a", "bearer": { "env": "TOKEN" } });
+        for value in ["Bearer $TOKEN", "Bearer ${TOKEN}"] {
+            let headers = json!({ "authorization": value, "Content-Type": "application/json" });
+            assert_eq!(hook(&headers.to_string()), (expected.clone(), Vec::new()));
+        }
+        for (name, value) in [
+            ("Authorization", "Bearer $OTHER"),
+            ("Authorization", "Bearer k"),
+            ("Authorization", "Basic $TOKEN"),
+            ("X-Key", "$TOKEN"),
+        ] {
+            let (_, problems) = hook(&json!({ name: value }).to_string());
+            let [problem] = problems.as_slice() else {
+                panic!("{name} {value}: {problems:?}");
+            };
+            assert!(
+                problem.contains("only `Authorization: Bearer $NAME`"),
+                "{problem}"
+            );
         }
     }
 
