@@ -318,7 +318,8 @@ fn build_sessions(
     let settings = &config.sessions;
     let (max, idle) = (settings.max, settings.idle);
     let transcripts = settings.transcripts.clone();
-    let transcripts = transcripts.map(|folder| Arc::new(Transcripts::new(folder, max, idle)));
+    let new = |folder| Transcripts::new(folder, max, idle, resources.tasks.clone());
+    let transcripts = transcripts.map(|folder| Arc::new(new(folder)));
     let store = match &settings.store {
         StoreSettings::Memory => SessionStore::Memory(Box::new(MemoryStore::new(max, idle))),
         StoreSettings::Redis { url } => {
