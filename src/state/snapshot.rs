@@ -4,6 +4,7 @@ mod shared_state;
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use thiserror::Error;
 
 pub use self::shared_state::SharedState;
@@ -17,7 +18,7 @@ use crate::{
     auth::Authenticator,
     config::{BUILTIN, Config, ConfigError, Problem, SourceSpan, StoreMode, StoreSettings},
     dialect::{
-        Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
+        self, Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
     },
     error::{ApiError, ErrorReason},
     event::EventName,
@@ -198,9 +199,9 @@ impl Snapshot {
         })
     }
 
-    /// Returns whether an API is configured.
-    pub fn has_upstream(&self, api: Api) -> bool {
-        self.upstreams.get(api).is_some()
+    /// Returns the API that the headers of a request name. One that is not configured is not meant.
+    pub fn named_api(&self, headers: &HeaderMap) -> Option<Api> {
+        dialect::named_api(headers).filter(|api| self.upstreams.get(*api).is_some())
     }
 
     /// Checks that a method may be called under the `coverage` settings.
