@@ -18,7 +18,7 @@ use super::{
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
-    config::{Config, RolloutUnit},
+    config::{Config, ConfigError, Problem, RolloutUnit},
     proof::GuardStatus,
 };
 
@@ -94,7 +94,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// Returns an error if the config cannot be read, or any part cannot be built.
+    /// Returns an error if the config cannot be read, any part cannot be built, or the workers of
+    /// both leave no process slot.
     pub fn build_candidate(
         &self,
         source: &ConfigSource,
@@ -126,7 +127,15 @@ impl Snapshot {
             trace: current.trace,
             ..config
         };
-        Self::build(config, resources, Some(self)).map(Some)
+        let candidate = Self::build(config, resources, Some(self))?;
+        let (table, other) = (self.engine.table(), candidate.engine.table());
+        if table.free_slots_beside(other) == 0 {
+            let message = "rollout: `instances` of the workers of both configs together must be \
+                           fewer than `limits.hook_processes`";
+            let problem = Problem::at(&current.rollout_span, message.to_owned());
+            return Err(ConfigError::from(problem).into());
+        }
+        Ok(Some(candidate))
     }
 
     /// Adds the snapshot of the config that is rolled out, and stores its revision. A rollout of

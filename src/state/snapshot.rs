@@ -258,7 +258,9 @@ impl Snapshot {
         }
         self.trace.start();
         self.recordings.start(&resources.tasks);
-        let slots = self.engine.table().free_slots();
+        let table = self.engine.table();
+        let candidate = self.candidate.as_ref().map(|other| other.engine.table());
+        let slots = table.free_slots_beside(candidate.unwrap_or(table));
         resources.process_slots.resize(slots);
         if let Some(transcripts) = &self.transcripts {
             transcripts.remove_leftovers();
