@@ -88,6 +88,30 @@ impl Snapshot {
         Some((&progress.to, progress.status()))
     }
 
+    /// Builds a snapshot, with that of a rollout, and proves their guards.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something that the configs ask for cannot be built, or if a guard is
+    /// not proven.
+    pub(super) async fn build_all(
+        config: Config,
+        resources: &AppResources,
+        source: Option<&ConfigSource>,
+        previous: Option<&Self>,
+    ) -> Result<Self, BuildError> {
+        let snapshot = Self::build(config, resources, previous)?;
+        snapshot.prove(resources).await?;
+        let mut snapshot = snapshot.open_logs(resources, previous)?;
+        if let Some(source) = source
+            && let Some(candidate) = snapshot.build_candidate(source, resources)?
+        {
+            candidate.prove(resources).await?;
+            snapshot.add_candidate(candidate, source, resources, previous)?;
+        }
+        Ok(snapshot)
+    }
+
     /// Builds the snapshot of the config that is rolled out, if there is one. The settings of
     /// listeners, callers, sessions, logs and the trace are those of the config in use. Stores
     /// nothing.
