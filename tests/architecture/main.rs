@@ -29,6 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "authorization",
         "dialect",
+        "file_replacement",
         "invisible_char",
         "model",
         "mutex",
