@@ -556,7 +556,7 @@ fn a_rollout_whose_workers_leave_no_process_slot_is_refused() {
     for (name, is_refused) in [("other", true), ("same", false)] {
         let upstreams = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n";
         let next = format!("{upstreams}{}", worker(name, 9));
-        let folder = rollout_folder("next.yaml", &[("next.yaml", &next)]);
+        let folder = rollout_folder("next.yaml", &[("next.yaml", next.as_str())]);
         let path = folder.path().join("hookgate.yaml");
         let config = fs::read_to_string(&path).unwrap();
         fs::write(path, format!("{config}{}", worker("same", 2))).unwrap();

@@ -128,22 +128,3 @@ async fn a_shadow_with_an_invalid_config_ends_as_failed() {
         "{error}"
     );
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_does_not_wait_for_a_shadow_that_starts() {
-    let guard = "hooks:\n  BeforeModel: [{ hooks: [{ name: slow, shadow: true, \
-                 command: \"touch started; sleep 20; exit 2\", \
-                 must_deny: [{ prompt: pear }] }] }]\n";
-    let next = format!("{}{guard}", base());
-    let shadow = format!("sample: 1, {AMPLE_BUDGET}");
-    let gateway = ShadowGateway::launch(&base(), &next, &shadow).await;
-    let started = gateway.folder.path().join("started");
-    eventually("the guard is being proven", 10 * TEST_TIMEOUT, || {
-        started.exists()
-    })
-    .await;
-
-    let (_, _, logged) = gateway.stop();
-
-    assert!(!logged.contains("did not finish in time"), "{logged}");
-}
