@@ -2,7 +2,7 @@
 
 mod reason;
 
-use std::{error::Error, io, iter, sync::Arc, time::Duration};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use axum::{
     extract::rejection::{BytesRejection, FailedToBufferBody},
@@ -15,6 +15,7 @@ pub use self::reason::ErrorReason;
 use crate::{
     auth::{AuthError, QuotaExceeded},
     dialect::{Dialect, DialectError, RequestLineError},
+    error_chain::{error_chain, with_sources},
     event::Reason,
     model::ErrorInfo,
     observe::recorder::Unavailable,
@@ -79,8 +80,7 @@ impl ApiError {
 
     /// Creates the error for a request body that ended with `error`.
     pub fn broken_body(error: &(dyn Error + 'static)) -> Self {
-        let mut chain = iter::successors(Some(error), |&error| error.source());
-        let known = chain.find_map(|error| {
+        let known = error_chain(error).find_map(|error| {
             if error.is::<BodyTooSlow>() {
                 Some(Self::body_timeout())
             } else if error.is::<TooManyInFlight>() {
@@ -124,10 +124,8 @@ impl ApiError {
 
     /// Adds the cause and its sources, which only the log contains.
     #[must_use]
-    pub fn with_source(self, source: &dyn Error) -> Self {
-        let chain = iter::successors(Some(source), |&error| error.source());
-        let chain: Vec<String> = chain.map(ToString::to_string).collect();
-        let cause = Some(chain.join(": ").into());
+    pub fn with_source(self, source: &(dyn Error + 'static)) -> Self {
+        let cause = Some(with_sources(source).into());
         Self { cause, ..self }
     }
 

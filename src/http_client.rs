@@ -13,7 +13,7 @@ mod yielding_connection;
 
 use std::{
     error::Error,
-    io, iter,
+    io,
     sync::{Arc, PoisonError, RwLock},
     task::{Context, Poll},
     time::Duration,
@@ -37,6 +37,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use tower::{BoxError, Service, ServiceExt, timeout::Timeout};
 
 use self::yielding_connection::YieldingConnection;
+use crate::error_chain::error_chain;
 
 /// Most idle connections per address and event loop.
 const MAX_IDLE_CONNECTIONS: usize = 256;
@@ -240,7 +241,6 @@ impl HttpClientError {
             Self::Request(error) => error,
             Self::Body(error) => error,
         };
-        let mut chain = iter::successors(Some(error), |&error| error.source());
-        chain.any(|error| error.downcast_ref().is_some_and(&matches))
+        error_chain(error).any(|error| error.downcast_ref().is_some_and(&matches))
     }
 }

@@ -7,6 +7,8 @@
 pub use model_calls::{dialect, model};
 
 pub mod authorization;
+pub mod error_chain;
+pub mod file_replacement;
 pub mod invisible_char;
 pub mod mutex;
 pub mod regular_file;

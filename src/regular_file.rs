@@ -54,16 +54,25 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     to_text(read(path, limit)?)
 }
 
-/// Reads a text of at most `limit` bytes, also from a pipe such as `/dev/stdin`, which must end
+/// Reads a text like [`read_or_pipe`].
+///
+/// # Errors
+///
+/// Fails as [`read_or_pipe`] does, or if the file is not UTF-8.
+pub fn read_text_or_pipe(path: &Path, limit: u64, timeout: Duration) -> io::Result<String> {
+    to_text(read_or_pipe(path, limit, timeout)?)
+}
+
+/// Reads a file of at most `limit` bytes, also from a pipe such as `/dev/stdin`, which must end
 /// within `timeout`.
 ///
 /// # Errors
 ///
-/// Fails if the file is larger, is not UTF-8, does not end in time, or cannot be read.
-pub fn read_text_or_pipe(path: &Path, limit: u64, timeout: Duration) -> io::Result<String> {
+/// Fails if the file is larger, does not end in time, or cannot be read.
+pub fn read_or_pipe(path: &Path, limit: u64, timeout: Duration) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(path)?;
     if metadata.is_file() || metadata.is_dir() {
-        return read_text(path, limit);
+        return read(path, limit);
     }
     let (sender, receiver) = mpsc::channel();
     let path = path.to_owned();
@@ -73,12 +82,11 @@ pub fn read_text_or_pipe(path: &Path, limit: u64, timeout: Duration) -> io::Resu
         // Without a receiver, the timeout has passed.
         let _ignored = sender.send(bytes);
     });
-    let bytes = receiver.recv_timeout(timeout).map_err(|_elapsed| {
+    receiver.recv_timeout(timeout).map_err(|_elapsed| {
         let seconds = timeout.as_secs();
         let message = format!("it is not a regular file, and did not end within {seconds} seconds");
         io::Error::other(message)
-    })?;
-    to_text(bytes?)
+    })?
 }
 
 fn check_regular(metadata: &fs::Metadata) -> io::Result<()> {

@@ -1,11 +1,11 @@
 //! HTTP clients for everything but model calls: servers of keys, policies, log lines and
 //! telemetry, and other gateways.
 
-use std::{error::Error, iter};
-
 use http::StatusCode;
 use reqwest::{ClientBuilder, redirect};
 use thiserror::Error;
+
+use crate::error_chain::error_chain;
 
 /// Error of a request without a successful response. Holds no URL, which may contain credentials.
 #[derive(Debug, Error)]
@@ -53,11 +53,9 @@ pub fn client_builder() -> ClientBuilder {
 /// Returns the cause of an error, such as that a certificate is not trusted. Holds no URL.
 pub fn root_cause(error: reqwest::Error) -> String {
     let error = error.without_url();
-    let chain = iter::successors(error.source(), |&error| error.source());
     // Those before the last one are of the library.
-    chain
-        .last()
-        .map_or_else(|| error.to_string(), ToString::to_string)
+    let cause = error_chain(&error).last();
+    cause.map(ToString::to_string).unwrap_or_default()
 }
 
 /// Reads the body of a response; `None` if it is larger than `max_bytes`.

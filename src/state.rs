@@ -31,7 +31,7 @@ pub use self::{
     recordings::{ShadowAction, ShadowError, ShadowRequest, ShadowSlot, ShadowStatus},
     replay_input::ReplayInput,
     resources::{AppResources, end_tasks},
-    revision_store::{ActiveRevision, RevisionError, StoredRevision, create_folder, replace_file},
+    revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},
     rollout_progress::{Proportion, RolloutStatus},
     session_expiry::expire_sessions,

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::{
     config::{Config, ConfigError, Overrides, PolicyLayer, Problem},
     hook,
-    state::{AppResources, BuildError, Snapshot, end_tasks},
+    state::{AppResources, BuildError, ReloadError, Snapshot, end_tasks},
     test_case::{self, TestCase},
     trial::{self, AgentHandler, TrialError, run_case},
 };
@@ -37,6 +37,23 @@ pub enum BundleCheckError {
     /// The test cases take too long.
     #[error("the tests of the bundle take longer than {}s", TESTS_TIMEOUT.as_secs())]
     Timeout,
+}
+
+impl From<BundleCheckError> for ReloadError {
+    fn from(error: BundleCheckError) -> Self {
+        let message = error.to_string();
+        match error {
+            BundleCheckError::Timeout
+            | BundleCheckError::Files(BundleError::Io { .. })
+            | BundleCheckError::Trial(TrialError::Io(_) | TrialError::Timeout) => {
+                Self::Transient(message)
+            }
+            BundleCheckError::Config(_)
+            | BundleCheckError::Build(_)
+            | BundleCheckError::Trial(_)
+            | BundleCheckError::Files(_) => Self::Rejected(message),
+        }
+    }
 }
 
 /// Loads the policies of bundles, without the config of a gateway and its secrets.

@@ -28,6 +28,7 @@ pub async fn follow(replica: Arc<Replica>, app: App, handler: AgentHandler) {
             app: &app,
             handler,
             etag: None,
+            last_archive: None,
         };
         follower.run()
     }));
@@ -43,12 +44,13 @@ struct BundleFollower<'a> {
     app: &'a App,
     handler: AgentHandler,
     etag: Option<String>,
+    /// SHA-256 of the last archive.
+    last_archive: Option<[u8; 32]>,
 }
 
 impl BundleFollower<'_> {
     async fn run(mut self) {
         let bundles = &self.app.resources.bundles;
-        let mut last = None;
         loop {
             let started = Instant::now();
             let origin = self.origin_in_use();
@@ -57,17 +59,16 @@ impl BundleFollower<'_> {
                 Ok(response) => {
                     bundles.record_response(&self.origin.name);
                     self.etag = response.etag;
-                    let is_held = response.is_held && self.etag.is_some();
                     // Compared, because a server may have no entity tags.
                     let archive = response.archive.filter(|archive| {
                         let hash = Some(sha256(archive));
-                        mem::replace(&mut last, hash) != hash
+                        mem::replace(&mut self.last_archive, hash) != hash
                     });
                     let outcome = match archive {
                         Some(archive) => self.offer(archive).await,
                         None => BundleFetch::Unchanged,
                     };
-                    (outcome, is_held)
+                    (outcome, response.is_held && self.etag.is_some())
                 }
                 Err(error) => {
                     bundles.record_failure(&self.origin.name, error.to_string());
@@ -91,17 +92,27 @@ impl BundleFollower<'_> {
         origin.unwrap_or_else(|| self.origin.clone())
     }
 
-    /// Takes an archive into use on a thread for blocking tasks, if it is valid.
-    async fn offer(&self, archive: Vec<u8>) -> BundleFetch {
+    /// Takes an archive into use on a thread for blocking tasks, if it is valid. One that is refused
+    /// for a reason that may pass is fetched again.
+    async fn offer(&mut self, archive: Vec<u8>) -> BundleFetch {
         let (replica, app) = (Arc::clone(self.replica), self.app.clone());
         let (index, handler) = (self.index, self.handler);
         let offered =
             tokio::task::spawn_blocking(move || replica.offer(&app, index, &archive, handler));
-        let (outcome, problem) = match offered.await {
-            Ok(Ok(outcome)) => (outcome, None),
-            Ok(Err(refusal)) => (BundleFetch::Refused, Some(refusal.to_string())),
-            Err(_panicked) => (BundleFetch::Refused, Some("the task failed".to_owned())),
+        let (outcome, problem, is_transient) = match offered.await {
+            Ok(Ok(outcome)) => (outcome, None, false),
+            Ok(Err(refusal)) => {
+                let problem = Some(refusal.to_string());
+                (BundleFetch::Refused, problem, refusal.is_transient())
+            }
+            Err(_panicked) => {
+                let problem = Some("the task failed".to_owned());
+                (BundleFetch::Refused, problem, true)
+            }
         };
+        if is_transient {
+            (self.etag, self.last_archive) = (None, None);
+        }
         let bundles = &self.app.resources.bundles;
         bundles.record_offer(&self.origin.name, problem);
         outcome

@@ -38,6 +38,18 @@ pub enum OfferRefusal {
     Reload(#[from] ReloadError),
 }
 
+impl OfferRefusal {
+    /// Returns whether the reason is not in the bundle and may pass, such as a full disk.
+    pub(super) const fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::Bundle(BundleError::Io { .. })
+                | Self::Store(_)
+                | Self::Reload(ReloadError::Transient(_))
+        )
+    }
+}
+
 /// Checks the signature of a bundle, its requirement, and that it is newer than that in use.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ use crate::{
     config::{BundleOrigin, CommandHooks, Config, PolicyLayer, PollRange, SourceSettings},
     mutex::Mutex,
     observe::{BundleFetch, BundleStatuses},
-    state::{App, ConfigSource, SourceError},
+    state::{App, ConfigSource, ReloadError, SourceError},
     trial::AgentHandler,
 };
 
@@ -252,8 +252,10 @@ fn activate(
         let shutdown = &app.resources.shutdown;
         let tests = shutdown.run_until_cancelled(run_tests(config, handler));
         match Handle::current().block_on(tests) {
-            Some(checked) => checked.map(drop).map_err(|error| error.to_string()),
-            None => Err("the gateway is shutting down".to_owned()),
+            Some(checked) => checked.map(drop).map_err(ReloadError::from),
+            None => Err(ReloadError::Transient(
+                "the gateway is shutting down".to_owned(),
+            )),
         }
     };
     Ok(app.activate(layers.collect(), check)?)

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, ErrorKind, Read},
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -18,7 +18,8 @@ use thiserror::Error;
 
 use crate::{
     config::PolicyLayer,
-    state::{create_folder, replace_file},
+    file_replacement::{PRIVATE_MODE, create_folder, replace_file},
+    regular_file,
 };
 
 /// Name of the file that names the archives in use.
@@ -152,7 +153,7 @@ impl BundleStore {
     fn replace(&self, name: &str, content: io::Result<Vec<u8>>) -> Result<(), BundleStoreError> {
         let path = self.folder.join(name);
         content
-            .and_then(|content| replace_file(&self.folder, &path, &content))
+            .and_then(|content| replace_file(&path, &content, PRIVATE_MODE))
             .map_err(|source| BundleStoreError::Io { path, source })
     }
 
@@ -170,12 +171,8 @@ impl BundleStore {
 
     fn read_archive(&self, file: &str) -> Result<Bundle, BundleError> {
         let path = self.folder.join(file);
-        let mut archive = Vec::new();
-        let read = File::open(&path).and_then(|file| {
-            let mut file = file.take(MAX_ARCHIVE_BYTES as u64 + 1);
-            file.read_to_end(&mut archive)
-        });
-        read.map_err(|source| BundleError::Io { path, source })?;
+        let archive = regular_file::read(&path, MAX_ARCHIVE_BYTES as u64);
+        let archive = archive.map_err(|source| BundleError::Io { path, source })?;
         Bundle::from_bytes(&archive)
     }
 

@@ -121,12 +121,6 @@ impl RedisConnection {
         })
     }
 
-    /// Runs a command; `None` if Redis is unavailable.
-    pub async fn run<T: FromRedisValue>(&self, command: Cmd) -> Option<T> {
-        let query = async { command.query_async(&mut self.connection().await?).await };
-        self.query(query).await
-    }
-
     /// Runs a script; `None` if Redis is unavailable. The script is sent by its hash, and
     /// as a whole if Redis does not have it: servers may refuse to load scripts.
     pub async fn run_script<T: FromRedisValue>(

@@ -174,6 +174,18 @@ impl HookTable {
         self.free_slots
     }
 
+    /// Number of process slots beside those that the transports of this and of another table hold
+    /// permanently. Transports that both have count once.
+    pub fn free_slots_beside(&self, other: &Self) -> usize {
+        let is_own = |hook: &Hook| {
+            let mut hooks = self.hooks();
+            hooks.any(|own| Arc::ptr_eq(&own.transport, &hook.transport))
+        };
+        let others = other.hooks().filter(|hook| !is_own(hook));
+        let held = others.map(|hook| held_slots(&*hook.transport));
+        self.free_slots.saturating_sub(held.sum())
+    }
+
     pub(super) fn policies(&self, event: EventName) -> &[Arc<ConfiguredPolicy>] {
         self.policies.get(&event).map_or(&[], Vec::as_slice)
     }
@@ -306,8 +318,7 @@ impl TableBuilder<'_> {
     /// for hooks that start a process per event: otherwise they would wait forever
     /// for workers that never end.
     fn reserve_slots(&mut self, transport: &dyn Transport) -> Result<(), String> {
-        let held = usize::try_from(transport.instances()).unwrap_or(usize::MAX);
-        match self.table.free_slots.checked_sub(held) {
+        match self.table.free_slots.checked_sub(held_slots(transport)) {
             Some(free @ 1..) => {
                 self.table.free_slots = free;
                 Ok(())
@@ -338,6 +349,11 @@ impl TableBuilder<'_> {
     fn report(&mut self, span: &SourceSpan, message: String) {
         self.problems.push(Problem::at(span, message));
     }
+}
+
+/// Returns the number of slots that a transport holds permanently.
+fn held_slots(transport: &dyn Transport) -> usize {
+    usize::try_from(transport.instances()).unwrap_or(usize::MAX)
 }
 
 fn build_transport(spec: &HookSpec, deps: &TransportDeps) -> Result<Arc<dyn Transport>, String> {

@@ -41,8 +41,7 @@ pub(super) fn resolve(
         method: &head.method,
         path,
         query: head.uri.query().unwrap_or_default(),
-        // An API without an upstream is not meant.
-        api: dialect::named_api(&head.headers).filter(|api| snapshot.has_upstream(*api)),
+        api: snapshot.named_api(&head.headers),
     };
     let recognized = recognize(&app.resources.traffic, &identity, line)?;
     recorder.record(&ExchangeEvent::MethodResolved(recognized.method));

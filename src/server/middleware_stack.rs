@@ -23,7 +23,7 @@ use crate::{
         check_origin, panic_response, render_error,
     },
     proxy,
-    state::App,
+    state::{App, Snapshot},
 };
 
 pub(super) struct MiddlewareStack {
@@ -53,16 +53,17 @@ impl MiddlewareStack {
     async fn handle_request(self: Arc<Self>, mut request: Box<Request>) -> HandlerResponse {
         let id = RequestId::random();
         request.extensions_mut().insert(id.clone());
-        let is_event = events::is_events_path(request.uri().path());
+        let kind = if events::is_events_path(request.uri().path()) {
+            RequestKind::Event
+        } else {
+            RequestKind::ModelCall
+        };
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let snapshot = self.app.snapshot();
-        let api = dialect::named_api(request.headers());
-        // An API without an upstream is not meant.
-        let api = api.filter(|api| snapshot.has_upstream(*api));
+        let api = snapshot.named_api(request.headers());
         let audit = snapshot.audit.clone();
-        drop(snapshot);
         let rejected = audit.map(|audit| (audit, RejectedRequest::from_request(&request)));
-        let handled = AssertUnwindSafe(self.dispatch(request)).catch_unwind();
+        let handled = AssertUnwindSafe(self.dispatch(snapshot, kind, request)).catch_unwind();
         let (response, guard) = match handled.await {
             Ok(Ok(handled)) => handled,
             Ok(Err(response)) => (response, None),
@@ -83,7 +84,7 @@ impl MiddlewareStack {
         if let Some(BodyErrorReason(reason)) = response.extensions().get() {
             self.app.resources.metrics.record_error(reason.as_str());
         }
-        if is_event {
+        if kind == RequestKind::Event {
             let nosniff = HeaderValue::from_static("nosniff");
             let headers = response.headers_mut();
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
@@ -92,8 +93,12 @@ impl MiddlewareStack {
     }
 
     /// Checks the request and calls its handler.
-    async fn dispatch(&self, mut request: Box<Request>) -> Result<HandlerResponse, Response> {
-        let snapshot = self.app.snapshot();
+    async fn dispatch(
+        &self,
+        snapshot: Arc<Snapshot>,
+        kind: RequestKind,
+        mut request: Box<Request>,
+    ) -> Result<HandlerResponse, Response> {
         let config = &snapshot.config;
         check_origin(&request, config, ListenerKind::Agents)
             .and_then(|()| check_version(request.version()))
@@ -102,11 +107,6 @@ impl MiddlewareStack {
         let in_flight = InFlightGuard::enter(&resources.metrics, &config.limits, &mut request)
             .map_err(IntoResponse::into_response)?;
         request.extensions_mut().insert(in_flight.clone());
-        let kind = if events::is_events_path(request.uri().path()) {
-            RequestKind::Event
-        } else {
-            RequestKind::ModelCall
-        };
         let (authenticated, caller) = authenticate(resources, snapshot, kind, &mut request).await?;
         let admitted = in_flight.admit(&request);
         admitted.map_err(|error| error_of_caller(error, &authenticated.identity))?;

@@ -10,18 +10,26 @@ mod format;
 mod log;
 
 use std::{
-    fs,
+    fs, io,
     path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use lru::LruCache;
-use tokio::time::Instant;
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
+    time::Instant,
+};
+use tokio_util::task::TaskTracker;
 
 pub use self::entry::{TranscriptRequest, TranscriptResponse};
 use self::{
-    file::{append, blocking, is_transcript, make, remove},
+    file::{append, blocking, is_transcript, log_failure, make, remove, remove_all},
     log::TranscriptLog,
 };
 use super::SessionKey;
@@ -37,19 +45,33 @@ pub struct Transcripts {
     max: usize,
     idle: Duration,
     is_cleaned: AtomicBool,
-    /// In order of use.
-    logs: Mutex<LruCache<SessionKey, TranscriptLog>>,
+    /// Removals of files, which the shutdown waits for.
+    tasks: TaskTracker,
+    open: Arc<OpenTranscripts>,
+}
+
+/// Transcripts in order of use.
+type OpenTranscripts = Mutex<LruCache<SessionKey, OpenTranscript>>;
+
+#[derive(Debug)]
+struct OpenTranscript {
+    path: PathBuf,
+    last_used: Instant,
+    /// Locked until its records are in the file, so that they are there in its order.
+    log: Arc<AsyncMutex<TranscriptLog>>,
 }
 
 impl Transcripts {
-    /// Transcripts of at most `max` sessions in a folder, which is not accessed yet.
-    pub fn new(directory: PathBuf, max: usize, idle: Duration) -> Self {
+    /// Transcripts of at most `max` sessions in a folder, which is not accessed yet. `tasks` are
+    /// waited for at the shutdown.
+    pub fn new(directory: PathBuf, max: usize, idle: Duration, tasks: TaskTracker) -> Self {
         Self {
             directory,
             max,
             idle,
             is_cleaned: AtomicBool::new(false),
-            logs: Mutex::new(LruCache::unbounded()),
+            tasks,
+            open: Arc::new(Mutex::new(LruCache::unbounded())),
         }
     }
 
@@ -69,9 +91,9 @@ impl Transcripts {
     /// Returns the path of a session's transcript and creates the file if necessary;
     /// empty if that fails. `id` is the session's id for hooks, `project` its folder.
     pub async fn path(&self, key: &SessionKey, id: &str, project: &str, now: &str) -> String {
-        if let Some(log) = self.logs.lock().get_mut(key) {
-            log.last_used = Instant::now();
-            return log.path.display().to_string();
+        if let Some(transcript) = self.open.lock().get_mut(key) {
+            transcript.last_used = Instant::now();
+            return transcript.path.display().to_string();
         }
         let head = format::head(id, &sha256_hex(project), now);
         let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
@@ -79,66 +101,140 @@ impl Transcripts {
         let Some((path, bytes)) = blocking(made).await else {
             return String::new();
         };
-        let shown = path.display().to_string();
-        let mut logs = self.logs.lock();
-        if let Some(log) = logs.get(key) {
-            // Another call of the session was first.
-            remove(&path);
-            return log.path.display().to_string();
-        }
-        logs.push(key.clone(), TranscriptLog::new(path, bytes));
-        while logs.len() > self.max
-            && let Some((_, oldest)) = logs.pop_lru()
-        {
-            remove(&oldest.path);
-        }
+        let (shown, surplus) = self.add(key, path, bytes);
+        self.remove_files(surplus);
         shown
+    }
+
+    /// Adds a transcript with `bytes` in its file, unless another call of the session was first.
+    /// Returns the path of the session's, and of those that are not needed any more.
+    fn add(&self, key: &SessionKey, path: PathBuf, bytes: usize) -> (String, Vec<PathBuf>) {
+        let mut open = self.open.lock();
+        if let Some(first) = open.get(key) {
+            return (first.path.display().to_string(), vec![path]);
+        }
+        let shown = path.display().to_string();
+        let transcript = OpenTranscript {
+            path,
+            last_used: Instant::now(),
+            log: Arc::new(AsyncMutex::new(TranscriptLog::new(bytes))),
+        };
+        open.push(key.clone(), transcript);
+        let mut surplus = Vec::new();
+        while open.len() > self.max
+            && let Some((_, oldest)) = open.pop_lru()
+        {
+            surplus.push(oldest.path);
+        }
+        (shown, surplus)
     }
 
     /// Appends the part of a request that is not written yet.
     pub async fn append_request(&self, key: &SessionKey, request: TranscriptRequest<'_>) {
-        let append_to = |log: &mut TranscriptLog| log.append_request(request);
-        let lines = self.logs.lock().get_mut(key).and_then(append_to);
-        append(lines).await;
+        if let Some((path, mut log)) = self.lock(key).await {
+            let lines = log.append_request(request);
+            self.write(key, path, log, lines).await;
+        }
     }
 
     /// Appends a response of the model.
     pub async fn append_response(&self, key: &SessionKey, response: TranscriptResponse<'_>) {
-        let append_to = |log: &mut TranscriptLog| log.append_response(response);
-        let lines = self.logs.lock().get_mut(key).and_then(append_to);
-        append(lines).await;
+        if let Some((path, mut log)) = self.lock(key).await {
+            let lines = log.append_response(response);
+            self.write(key, path, log, lines).await;
+        }
+    }
+
+    /// Locks the transcript of a session, behind the calls that locked it before.
+    async fn lock(&self, key: &SessionKey) -> Option<(PathBuf, OwnedMutexGuard<TranscriptLog>)> {
+        let (path, log) = {
+            let mut open = self.open.lock();
+            let transcript = open.get_mut(key)?;
+            transcript.last_used = Instant::now();
+            (transcript.path.clone(), Arc::clone(&transcript.log))
+        };
+        Some((path, log.lock_owned().await))
+    }
+
+    /// Appends lines to a file, and unlocks its log. If that fails, the file lacks records of the
+    /// log, so both are removed. Dropping the future does not interrupt this.
+    async fn write(
+        &self,
+        key: &SessionKey,
+        path: PathBuf,
+        log: OwnedMutexGuard<TranscriptLog>,
+        lines: Option<String>,
+    ) {
+        let Some(lines) = lines else {
+            return;
+        };
+        let (open, key) = (Arc::clone(&self.open), key.clone());
+        let write = move || {
+            if let Err(error) = append(&path, &lines) {
+                log_failure(&error);
+                let mut transcripts = open.lock();
+                let failed = OwnedMutexGuard::mutex(&log);
+                let is_failed = |open: &OpenTranscript| Arc::ptr_eq(&open.log, failed);
+                if transcripts.peek(&key).is_some_and(is_failed) {
+                    transcripts.pop(&key);
+                }
+                drop(transcripts);
+                remove(&path);
+            }
+            io::Result::Ok(())
+        };
+        blocking(write).await;
     }
 
     /// Removes the transcript of a session that has ended.
     pub fn remove(&self, key: &SessionKey) {
-        if let Some(log) = self.logs.lock().pop(key) {
-            remove(&log.path);
-        }
+        let ended = self.open.lock().pop(key);
+        self.remove_files(ended.map(|ended| ended.path).into_iter().collect());
     }
 
     /// Removes transcripts of sessions that expired in another process.
     pub fn expire(&self) {
-        let mut logs = self.logs.lock();
+        let mut expired = Vec::new();
+        let mut open = self.open.lock();
         let lifetime = self.idle.saturating_add(EXPIRY_GRACE_PERIOD);
-        while let Some((_, oldest)) = logs.peek_lru()
+        while let Some((_, oldest)) = open.peek_lru()
             && oldest.last_used.elapsed() > lifetime
         {
-            remove(&oldest.path);
-            logs.pop_lru();
+            expired.extend(open.pop_lru().map(|(_, oldest)| oldest.path));
+        }
+        drop(open);
+        self.remove_files(expired);
+    }
+
+    /// Removes files on a thread for blocking tasks; at the end of the shutdown, which does not
+    /// wait for such tasks, on this one.
+    fn remove_files(&self, paths: Vec<PathBuf>) {
+        match Handle::try_current() {
+            _ if paths.is_empty() => (),
+            Ok(runtime) if !self.tasks.is_closed() => {
+                let removed = move || remove_all(&paths);
+                self.tasks.spawn_blocking_on(removed, &runtime);
+            }
+            Ok(_) | Err(_) => remove_all(&paths),
         }
     }
 }
 
 impl Drop for Transcripts {
     fn drop(&mut self) {
-        for (_, log) in self.logs.lock().iter() {
-            remove(&log.path);
-        }
+        let paths = {
+            let open = self.open.lock();
+            open.iter().map(|(_, open)| open.path.clone()).collect()
+        };
+        self.remove_files(paths);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::HashSet, path::Path};
+
+    use futures_util::future::join_all;
     use serde_json::Value;
 
     use super::*;
@@ -150,6 +246,17 @@ mod tests {
             caller: String::new(),
             id: id.to_owned(),
         }
+    }
+
+    fn transcripts_in(folder: &Path, max: usize) -> Transcripts {
+        let tasks = TaskTracker::new();
+        Transcripts::new(folder.to_owned(), max, EXPIRY_GRACE_PERIOD, tasks)
+    }
+
+    /// Waits until all files are removed that are not needed any more.
+    async fn wait_for_removals(transcripts: &Transcripts) {
+        transcripts.tasks.close();
+        transcripts.tasks.wait().await;
     }
 
     fn answered(text: &str) -> TranscriptResponse<'_> {
@@ -165,7 +272,7 @@ mod tests {
     #[tokio::test]
     async fn a_full_transcript_ends_with_a_note() {
         let folder = tempfile::tempdir().unwrap();
-        let transcripts = Transcripts::new(folder.path().to_owned(), 9, EXPIRY_GRACE_PERIOD);
+        let transcripts = transcripts_in(folder.path(), 9);
         let path = transcripts.path(&key("a"), "a", "", NOW).await;
         let long = "x".repeat(log::MAX_TRANSCRIPT_BYTES / 2);
 
@@ -179,10 +286,57 @@ mod tests {
         assert!(!text.contains("short") && text.len() < log::MAX_TRANSCRIPT_BYTES);
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn concurrent_responses_are_in_the_file_in_the_order_of_their_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcripts = transcripts_in(folder.path(), 9);
+        let path = transcripts.path(&key("a"), "a", "", NOW).await;
+        let session = key("a");
+
+        let appended = (0..200).map(|_| transcripts.append_response(&session, answered("text")));
+        join_all(appended).await;
+
+        let text = fs::read_to_string(path).unwrap();
+        let mut known = HashSet::new();
+        for line in text.lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            if let Some(target) = record["$rewindTo"].as_str() {
+                assert!(known.contains(target), "{target} is not written yet");
+            }
+            known.extend(record["id"].as_str().map(str::to_owned));
+        }
+        assert_eq!(known.len(), 200);
+    }
+
+    #[tokio::test]
+    async fn a_transcript_that_cannot_be_written_is_replaced_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcripts = transcripts_in(folder.path(), 9);
+        let first = transcripts.path(&key("a"), "a", "", NOW).await;
+        // It can neither be written nor removed.
+        fs::remove_file(&first).unwrap();
+        fs::create_dir(&first).unwrap();
+
+        transcripts
+            .append_response(&key("a"), answered("lost"))
+            .await;
+        let second = transcripts.path(&key("a"), "a", "", NOW).await;
+        transcripts
+            .append_response(&key("a"), answered("kept"))
+            .await;
+
+        assert_ne!(first, second);
+        let text = fs::read_to_string(second).unwrap();
+        assert!(
+            text.contains("kept") && !text.contains("$rewindTo"),
+            "{text}"
+        );
+    }
+
     #[tokio::test]
     async fn each_session_has_its_own_file_and_the_oldest_is_removed_first() {
         let folder = tempfile::tempdir().unwrap();
-        let transcripts = Transcripts::new(folder.path().to_owned(), 2, EXPIRY_GRACE_PERIOD);
+        let transcripts = transcripts_in(folder.path(), 2);
         let first = transcripts
             .path(&key("same-begin-1"), "same-begin-1", "", NOW)
             .await;
@@ -196,6 +350,8 @@ mod tests {
 
         assert!(first.ends_with("/session-2026-11-22T06-11-same-beg.jsonl"));
         assert_eq!(first, again);
+        wait_for_removals(&transcripts).await;
+
         assert!(first != second && third.ends_with("third.jsonl"));
         let exist = [first, second, third].map(|path| fs::exists(path).unwrap());
         assert_eq!(exist, [true, false, true]);
@@ -206,11 +362,12 @@ mod tests {
     #[tokio::test]
     async fn concurrent_first_calls_of_a_session_share_one_file() {
         let folder = tempfile::tempdir().unwrap();
-        let transcripts = Transcripts::new(folder.path().to_owned(), 9, EXPIRY_GRACE_PERIOD);
+        let transcripts = transcripts_in(folder.path(), 9);
         let session = key("a");
         let path = || transcripts.path(&session, "a", "", NOW);
 
         let paths = tokio::join!(path(), path(), path());
+        wait_for_removals(&transcripts).await;
 
         assert!(fs::exists(&paths.0).unwrap());
         assert_eq!((&paths.1, &paths.2), (&paths.0, &paths.0));
@@ -219,7 +376,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_folder_there_is_no_path() {
-        let transcripts = Transcripts::new("missing".into(), 2, EXPIRY_GRACE_PERIOD);
+        let transcripts = transcripts_in("missing".as_ref(), 2);
 
         assert_eq!(transcripts.path(&key("a"), "a", "", NOW).await, "");
         transcripts

@@ -54,16 +54,18 @@ async fn run(
         },
         followed: None,
     };
-    Box::pin(task.follow_config()).await;
     let slot = Arc::clone(&task.app.resources.shadow);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => break,
-            () = slot.config_changed() => Box::pin(task.follow_config()).await,
-            Some(request) = requests.recv() => Box::pin(task.reply(request)).await,
-            reason = ended(task.running.as_mut()) => task.end(reason).await,
+    let followed = async {
+        task.follow_config().await;
+        loop {
+            tokio::select! {
+                () = slot.config_changed() => task.follow_config().await,
+                Some(request) = requests.recv() => task.reply(request).await,
+                reason = ended(task.running.as_mut()) => task.end(reason).await,
+            }
         }
-    }
+    };
+    shutdown.run_until_cancelled(Box::pin(followed)).await;
     task.end(EndReason::Shutdown).await;
 }
 
@@ -251,18 +253,24 @@ impl ShadowTask {
         Ok(())
     }
 
-    /// Ends the shadow that is running, if there is one.
+    /// Ends the shadow that is running, if there is one. If the future is dropped, it is not ended
+    /// yet.
     async fn end(&mut self, reason: EndReason) {
-        let Some(mut running) = self.running.take() else {
-            return;
-        };
-        self.app.resources.shadow.set_collector(None);
-        running.worker.cancel.cancel();
-        if !reason.is_failure() {
-            // A thread that does not end in time is given up.
-            let ended = &mut running.worker.ended;
-            timeout(END_TIMEOUT, ended).await.ok();
+        if let Some(running) = &mut self.running {
+            self.app.resources.shadow.set_collector(None);
+            running.worker.cancel.cancel();
+            if !reason.is_failure() {
+                // A thread that does not end in time is given up.
+                let ended = &mut running.worker.ended;
+                timeout(END_TIMEOUT, ended).await.ok();
+            }
         }
+        if let Some(running) = self.running.take() {
+            self.record_end(running, reason);
+        }
+    }
+
+    fn record_end(&mut self, running: RunningShadow, reason: EndReason) {
         let metrics = &self.app.resources.metrics;
         metrics.shadow_running.set(0);
         metrics.record_shadow_end(reason.as_str());

@@ -123,18 +123,17 @@ impl Worker {
             runtime.block_on(run_worker(plan, ready, &its_cancel, &its_activity))
         });
         let ended = ended.map_err(|error| error.to_string())?;
+        // It also ends if this future is dropped.
+        let cancel = cancel.drop_guard();
         match timeout(START_TIMEOUT, is_ready).await {
             Ok(Ok(report)) => Ok(Self {
                 report: report?,
                 activity,
-                cancel,
+                cancel: cancel.disarm(),
                 ended,
             }),
             Ok(Err(_panicked)) => Err("the config cannot be built".to_owned()),
-            Err(_elapsed) => {
-                cancel.cancel();
-                Err("the config cannot be built in time".to_owned())
-            }
+            Err(_elapsed) => Err("the config cannot be built in time".to_owned()),
         }
     }
 }

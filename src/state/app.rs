@@ -73,7 +73,8 @@ impl App {
         resources: AppResources,
         source: Option<ConfigSource>,
     ) -> Result<Self, BuildError> {
-        let snapshot = Box::pin(build_snapshot(config, &resources, source.as_ref(), None)).await;
+        let snapshot = Snapshot::build_all(config, &resources, source.as_ref(), None);
+        let snapshot = Box::pin(snapshot).await;
         if snapshot.is_err() {
             // Workers end with their snapshot.
             end_tasks(&resources.tasks).await;
@@ -144,10 +145,7 @@ impl App {
     /// Returns every problem of a config that was rejected. The snapshot stays.
     pub fn reload(&self, cause: ReloadCause) -> Result<(), ReloadError> {
         let _running = self.reloads.running.lock();
-        let config = self.source().and_then(|source| Ok(source.read()?));
-        let reloaded = config.and_then(|config| self.apply(config, &cause, None));
-        self.record_reload(cause, &reloaded);
-        reloaded
+        self.change(cause, None, |source| Ok(source.read()?))
     }
 
     /// Takes the policies of bundles into use, with the config file and through the checks and
@@ -159,20 +157,14 @@ impl App {
     pub fn activate(
         &self,
         layers: Vec<PolicyLayer>,
-        check: impl FnOnce(&Config) -> Result<(), String>,
+        check: impl FnOnce(&Config) -> Result<(), ReloadError>,
     ) -> Result<(), ReloadError> {
         let _running = self.reloads.running.lock();
-        let source = self.source();
-        let config = source.and_then(|source| Ok(source.read_layers(layers)?));
-        let activated = config.and_then(|config| {
-            check(&config).map_err(ReloadError)?;
-            self.apply(config, &ReloadCause::Bundle, None)
-        });
-        // A shutdown ends the check, which refuses nothing.
-        if activated.is_ok() || !self.resources.shutdown.is_cancelled() {
-            self.record_reload(ReloadCause::Bundle, &activated);
-        }
-        activated
+        self.change(ReloadCause::Bundle, None, |source| {
+            let config = source.read_layers(layers)?;
+            check(&config)?;
+            Ok(config)
+        })
     }
 
     /// Takes a stored revision into use, through the checks and proofs of a reload. It stays in
@@ -203,7 +195,7 @@ impl App {
         let source = self.source()?;
         let active = source.active().ok_or(RevisionError::NotKept)?;
         let previous = active.previous.ok_or_else(|| {
-            ReloadError("no other revision was in use before that in use".to_owned())
+            ReloadError::Rejected("no other revision was in use before that in use".to_owned())
         })?;
         let stored = source.stored(&previous)?;
         let cause = ReloadCause::Rollback(Arc::clone(by));
@@ -251,13 +243,12 @@ impl App {
     ///
     /// Returns every problem of the config.
     pub fn read_other(&self, input: ConfigInput<'_>) -> Result<Config, ReloadError> {
-        let config = self.source()?.read_other(input);
-        config.map_err(|error| ReloadError(error.to_string()))
+        Ok(self.source()?.read_other(input)?)
     }
 
     fn source(&self) -> Result<&ConfigSource, ReloadError> {
         let source = self.reloads.source.as_ref();
-        source.ok_or_else(|| ReloadError("no config file to reload".to_owned()))
+        source.ok_or_else(|| ReloadError::Rejected("no config file to reload".to_owned()))
     }
 
     fn put_in_force(
@@ -269,7 +260,8 @@ impl App {
     ) -> Result<PromotionRecord, ReloadError> {
         let from = self.snapshot().config.version.clone();
         if from == stored.version {
-            return Err(ReloadError(format!("revision `{from}` is in use")));
+            let message = format!("revision `{from}` is in use");
+            return Err(ReloadError::Rejected(message));
         }
         let record = PromotionRecord {
             action,
@@ -278,11 +270,26 @@ impl App {
             by: cause.user().to_owned(),
             report,
         };
-        let config = self.source()?.read_stored(stored);
-        let applied = config.map_err(ReloadError::from);
-        let applied = applied.and_then(|config| self.apply(config, &cause, Some(&record)));
-        self.record_reload(cause, &applied);
-        applied.map(|()| record)
+        self.change(cause, Some(&record), |source| {
+            Ok(source.read_stored(stored)?)
+        })?;
+        Ok(record)
+    }
+
+    /// Takes the config that `read` returns into use, and records whether it was accepted.
+    fn change(
+        &self,
+        cause: ReloadCause,
+        promotion: Option<&PromotionRecord>,
+        read: impl FnOnce(&ConfigSource) -> Result<Config, ReloadError>,
+    ) -> Result<(), ReloadError> {
+        let config = self.source().and_then(read);
+        let changed = config.and_then(|config| self.apply(config, &cause, promotion));
+        // A shutdown ends checks and proofs, which refuses nothing.
+        if changed.is_ok() || !self.resources.shutdown.is_cancelled() {
+            self.record_reload(cause, &changed);
+        }
+        changed
     }
 
     /// Builds and proves the snapshot of a config, stores its revision, and replaces the
@@ -316,11 +323,14 @@ impl App {
     fn rebuild(&self, config: Config) -> Result<Snapshot, ReloadError> {
         let previous = self.snapshot();
         let source = Some(self.source()?);
-        let built = build_snapshot(config, &self.resources, source, Some(&previous));
+        let built = Snapshot::build_all(config, &self.resources, source, Some(&previous));
         let built = self.resources.shutdown.run_until_cancelled(Box::pin(built));
         match Handle::current().block_on(built) {
-            Some(built) => built.map_err(|error| ReloadError(error.to_string())),
-            None => Err(ReloadError("the gateway is shutting down".to_owned())),
+            Some(built) => Ok(built?),
+            None => {
+                let message = "the gateway is shutting down".to_owned();
+                Err(ReloadError::Transient(message))
+            }
         }
     }
 
@@ -367,25 +377,6 @@ impl App {
         let mut current = current.unwrap_or_else(PoisonError::into_inner);
         mem::replace(&mut current, Arc::new(snapshot))
     }
-}
-
-/// Builds a snapshot, with that of a rollout, and proves their guards.
-async fn build_snapshot(
-    config: Config,
-    resources: &AppResources,
-    source: Option<&ConfigSource>,
-    previous: Option<&Snapshot>,
-) -> Result<Snapshot, BuildError> {
-    let snapshot = Snapshot::build(config, resources, previous)?;
-    snapshot.prove(resources).await?;
-    let mut snapshot = snapshot.open_logs(resources, previous)?;
-    if let Some(source) = source
-        && let Some(candidate) = snapshot.build_candidate(source, resources)?
-    {
-        candidate.prove(resources).await?;
-        snapshot.add_candidate(candidate, source, resources, previous)?;
-    }
-    Ok(snapshot)
 }
 
 fn revision(snapshot: &Snapshot, cause: ReloadCause) -> ConfigRevision {

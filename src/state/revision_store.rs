@@ -5,10 +5,10 @@
 //! process that is killed leaves the old or the new one.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, ErrorKind, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, ErrorKind},
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -18,14 +18,13 @@ use thiserror::Error;
 use crate::{
     audit_log::PromotionRecord,
     config::{Config, ConfigFiles, RevisionSettings},
+    file_replacement::{PRIVATE_MODE, create_folder, replace_file},
+    regular_file::{MAX_FILE_BYTES, read_text},
     timestamp::utc_timestamp,
 };
 
 /// Digits of a version.
 const VERSION_DIGITS: usize = 16;
-
-/// Maximum size of a file of the folder.
-const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Name of the file that names the revision in use.
 const ACTIVE: &str = "active.json";
@@ -249,16 +248,13 @@ impl RevisionStore {
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RevisionError> {
         let path = self.0.path.join(name);
-        let mut text = String::new();
-        let read = File::open(&path).and_then(|file| {
-            let mut file = file.take(MAX_FILE_BYTES);
-            file.read_to_string(&mut text)
-        });
-        match read {
+        let text = match read_text(&path, MAX_FILE_BYTES) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(RevisionError::Io { path, source }),
-            Ok(_) => (),
-        }
+            read => read.map_err(|source| RevisionError::Io {
+                path: path.clone(),
+                source,
+            })?,
+        };
         let parsed = serde_json::from_str(&text);
         parsed.map(Some).map_err(|error| RevisionError::Damaged {
             path,
@@ -267,43 +263,14 @@ impl RevisionStore {
     }
 
     fn write(&self, name: &str, content: &impl Serialize) -> Result<(), RevisionError> {
-        let (folder, path) = (&self.0.path, self.0.path.join(name));
+        let path = self.0.path.join(name);
         let written = serde_json::to_vec(content)
             .map_err(io::Error::from)
-            .and_then(|text| replace_file(folder, &path, &text));
+            .and_then(|text| {
+                create_folder(&self.0.path)?;
+                replace_file(&path, &text, PRIVATE_MODE)
+            });
         written.map_err(|source| RevisionError::Io { path, source })
-    }
-}
-
-/// Writes a file beside `path`, syncs it and renames it. Creates the folder if it is missing.
-///
-/// # Errors
-///
-/// Fails if the file cannot be written; the old one stays.
-pub fn replace_file(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
-    create_folder(folder)?;
-    let temporary = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    File::open(folder)?.sync_all()
-}
-
-/// Creates a folder that others cannot read, if it is missing.
-///
-/// # Errors
-///
-/// Fails if the folder cannot be created, such as without its parent.
-pub fn create_folder(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
     }
 }
 

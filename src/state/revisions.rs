@@ -5,16 +5,26 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 use jiff::Timestamp;
 use thiserror::Error;
 
-use super::{config_source::SourceError, revision_store::RevisionError};
-use crate::{config::Config, event::EventName, hook};
+use super::{config_source::SourceError, revision_store::RevisionError, snapshot::BuildError};
+use crate::{
+    config::{Config, ConfigError},
+    event::EventName,
+    hook,
+};
 
 /// Revisions that are kept, the current one included.
 const MAX_REVISIONS: usize = 20;
 
-/// Every problem of a config that was rejected.
+/// Reason why a config was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct ReloadError(pub(super) String);
+pub enum ReloadError {
+    /// Every problem of the config.
+    #[error("{0}")]
+    Rejected(String),
+    /// A reason that is not in the config and may pass, such as a full disk.
+    #[error("{0}")]
+    Transient(String),
+}
 
 /// Reason why a config was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,15 +98,42 @@ impl fmt::Display for ReloadCause {
     }
 }
 
+impl From<ConfigError> for ReloadError {
+    fn from(error: ConfigError) -> Self {
+        Self::Rejected(error.to_string())
+    }
+}
+
+impl From<BuildError> for ReloadError {
+    fn from(error: BuildError) -> Self {
+        let message = error.to_string();
+        match error {
+            BuildError::Revision(error) => error.into(),
+            BuildError::Audit(_) => Self::Transient(message),
+            BuildError::Config(_) | BuildError::Upstream(_) | BuildError::Rollout { .. } => {
+                Self::Rejected(message)
+            }
+        }
+    }
+}
+
 impl From<SourceError> for ReloadError {
     fn from(error: SourceError) -> Self {
-        Self(error.to_string())
+        Self::Rejected(error.to_string())
     }
 }
 
 impl From<RevisionError> for ReloadError {
     fn from(error: RevisionError) -> Self {
-        Self(error.to_string())
+        let message = error.to_string();
+        match error {
+            RevisionError::Locked(_) | RevisionError::Bundles(_) | RevisionError::Io { .. } => {
+                Self::Transient(message)
+            }
+            RevisionError::NotKept | RevisionError::Unknown(_) | RevisionError::Damaged { .. } => {
+                Self::Rejected(message)
+            }
+        }
     }
 }
 
@@ -111,8 +148,7 @@ pub(super) fn log_warnings(config: &Config) {
 /// of its settings need a restart.
 pub(super) fn check_start_settings(start: &Config, config: &Config) -> Result<(), ReloadError> {
     let bound = (start.listen, start.admin.listen);
-    let checked = config.check_bound_addresses(bound.0, bound.1);
-    checked.map_err(|error| ReloadError(error.to_string()))?;
+    config.check_bound_addresses(bound.0, bound.1)?;
     let changed = config.settings_for_restart(start);
     if !changed.is_empty() {
         let settings = changed.join(", ");

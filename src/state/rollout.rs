@@ -18,7 +18,7 @@ use super::{
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
-    config::{Config, RolloutUnit},
+    config::{Config, ConfigError, Problem, RolloutUnit},
     proof::GuardStatus,
 };
 
@@ -88,13 +88,38 @@ impl Snapshot {
         Some((&progress.to, progress.status()))
     }
 
+    /// Builds a snapshot, with that of a rollout, and proves their guards.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something that the configs ask for cannot be built, or if a guard is
+    /// not proven.
+    pub(super) async fn build_all(
+        config: Config,
+        resources: &AppResources,
+        source: Option<&ConfigSource>,
+        previous: Option<&Self>,
+    ) -> Result<Self, BuildError> {
+        let snapshot = Self::build(config, resources, previous)?;
+        snapshot.prove(resources).await?;
+        let mut snapshot = snapshot.open_logs(resources, previous)?;
+        if let Some(source) = source
+            && let Some(candidate) = snapshot.build_candidate(source, resources)?
+        {
+            candidate.prove(resources).await?;
+            snapshot.add_candidate(candidate, source, resources, previous)?;
+        }
+        Ok(snapshot)
+    }
+
     /// Builds the snapshot of the config that is rolled out, if there is one. The settings of
     /// listeners, callers, sessions, logs and the trace are those of the config in use. Stores
     /// nothing.
     ///
     /// # Errors
     ///
-    /// Returns an error if the config cannot be read, or any part cannot be built.
+    /// Returns an error if the config cannot be read, any part cannot be built, or the workers of
+    /// both leave no process slot.
     pub fn build_candidate(
         &self,
         source: &ConfigSource,
@@ -126,7 +151,15 @@ impl Snapshot {
             trace: current.trace,
             ..config
         };
-        Self::build(config, resources, Some(self)).map(Some)
+        let candidate = Self::build(config, resources, Some(self))?;
+        let (table, other) = (self.engine.table(), candidate.engine.table());
+        if table.free_slots_beside(other) == 0 {
+            let message = "rollout: `instances` of the workers of both configs together must be \
+                           fewer than `limits.hook_processes`";
+            let problem = Problem::at(&current.rollout_span, message.to_owned());
+            return Err(ConfigError::from(problem).into());
+        }
+        Ok(Some(candidate))
     }
 
     /// Adds the snapshot of the config that is rolled out, and stores its revision. A rollout of

@@ -4,6 +4,7 @@ mod shared_state;
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use thiserror::Error;
 
 pub use self::shared_state::SharedState;
@@ -17,7 +18,7 @@ use crate::{
     auth::Authenticator,
     config::{BUILTIN, Config, ConfigError, Problem, SourceSpan, StoreMode, StoreSettings},
     dialect::{
-        Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
+        self, Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
     },
     error::{ApiError, ErrorReason},
     event::EventName,
@@ -198,9 +199,9 @@ impl Snapshot {
         })
     }
 
-    /// Returns whether an API is configured.
-    pub fn has_upstream(&self, api: Api) -> bool {
-        self.upstreams.get(api).is_some()
+    /// Returns the API that the headers of a request name. One that is not configured is not meant.
+    pub fn named_api(&self, headers: &HeaderMap) -> Option<Api> {
+        dialect::named_api(headers).filter(|api| self.upstreams.get(*api).is_some())
     }
 
     /// Checks that a method may be called under the `coverage` settings.
@@ -257,7 +258,9 @@ impl Snapshot {
         }
         self.trace.start();
         self.recordings.start(&resources.tasks);
-        let slots = self.engine.table().free_slots();
+        let table = self.engine.table();
+        let candidate = self.candidate.as_ref().map(|other| other.engine.table());
+        let slots = table.free_slots_beside(candidate.unwrap_or(table));
         resources.process_slots.resize(slots);
         if let Some(transcripts) = &self.transcripts {
             transcripts.remove_leftovers();
@@ -318,7 +321,8 @@ fn build_sessions(
     let settings = &config.sessions;
     let (max, idle) = (settings.max, settings.idle);
     let transcripts = settings.transcripts.clone();
-    let transcripts = transcripts.map(|folder| Arc::new(Transcripts::new(folder, max, idle)));
+    let new = |folder| Transcripts::new(folder, max, idle, resources.tasks.clone());
+    let transcripts = transcripts.map(|folder| Arc::new(new(folder)));
     let store = match &settings.store {
         StoreSettings::Memory => SessionStore::Memory(Box::new(MemoryStore::new(max, idle))),
         StoreSettings::Redis { url } => {

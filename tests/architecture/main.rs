@@ -29,6 +29,8 @@ const LAYERS: &[&[&str]] = &[
     &[
         "authorization",
         "dialect",
+        "error_chain",
+        "file_replacement",
         "invisible_char",
         "model",
         "mutex",

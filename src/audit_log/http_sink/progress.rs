@@ -1,16 +1,14 @@
 //! `PATH.sent`: the place of the last line that the endpoint has accepted.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
 };
 
 use chained_log::ReadPosition;
 
-/// Readable and writable by the owner only, as the log.
-const FILE_MODE: u32 = 0o600;
+use crate::file_replacement::{PRIVATE_MODE, replace_file};
 
 /// Returns the place that is kept for a log; `None` if there is none, or if it is
 /// unreadable, which is logged. Blocks.
@@ -22,7 +20,7 @@ pub(in crate::audit_log) fn load_position(log: &Path) -> Option<ReadPosition> {
 }
 
 fn load(log: &Path) -> io::Result<Option<ReadPosition>> {
-    match fs::read(with_suffix(log, "sent")) {
+    match fs::read(path_of(log)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -35,21 +33,10 @@ fn load(log: &Path) -> io::Result<Option<ReadPosition>> {
 ///
 /// Fails if the file cannot be written; the old place is kept.
 pub(super) fn save(log: &Path, position: &ReadPosition) -> io::Result<()> {
-    let next = with_suffix(log, "sent-next");
-    let mut options = OpenOptions::new();
-    options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(FILE_MODE);
-    let mut file = options.open(&next)?;
-    file.write_all(&serde_json::to_vec(position)?)?;
-    file.sync_data()?;
-    fs::rename(next, with_suffix(log, "sent"))
+    let position = serde_json::to_vec(position)?;
+    replace_file(&path_of(log), &position, PRIVATE_MODE)
 }
 
-fn with_suffix(log: &Path, suffix: &str) -> PathBuf {
-    let mut name = log.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{suffix}"));
-    log.with_file_name(name)
+fn path_of(log: &Path) -> PathBuf {
+    log.with_added_extension("sent")
 }

@@ -1,6 +1,6 @@
 //! Client of the admin API of a running gateway.
 
-use std::{error::Error, fs, iter, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
 use reqwest::{Method, RequestBuilder, StatusCode};
@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::{
     cli::{failure::Failure, runtime::block_on, service_url::ServiceUrlParser},
+    error_chain::with_sources,
     service_client::{client_builder, read_body},
 };
 
@@ -101,9 +102,10 @@ impl AdminArgs {
     /// Words an error and its causes, with the gateway's address but no credentials of its URL.
     fn unreachable(&self, error: reqwest::Error) -> Failure {
         let error = error.without_url();
-        let chain = iter::successors(Some(&error as &dyn Error), |&error| error.source());
-        let chain: Vec<String> = chain.map(ToString::to_string).collect();
-        let (causes, gateway) = (chain.join(": "), self.url.origin().ascii_serialization());
+        let (causes, gateway) = (
+            with_sources(&error),
+            self.url.origin().ascii_serialization(),
+        );
         Failure::Failed(format!(
             "the gateway at {gateway} cannot be reached: {causes}"
         ))

@@ -1,11 +1,7 @@
 //! `hookgate config`: lists, compares, promotes and rolls back revisions of the config of a
 //! running gateway.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -13,6 +9,7 @@ use serde_json::{Value, json};
 use super::client::{AdminArgs, text};
 use crate::{
     cli::{failure::Failure, output::print},
+    regular_file::{PIPE_TIMEOUT, read_or_pipe},
     sha256::sha256_hex,
 };
 
@@ -95,7 +92,8 @@ impl ConfigArgs {
             } => {
                 let mut request = json!({ "revision": resolve(&admin, &revision)? });
                 if let (Some(file), Some(fields)) = (report, request.as_object_mut()) {
-                    let report = read_report(&file).map_err(|error| Failure::at(&file, error))?;
+                    let report = read_or_pipe(&file, MAX_REPORT_BYTES, PIPE_TIMEOUT);
+                    let report = report.map_err(|error| Failure::at(&file, error))?;
                     fields.insert("report".to_owned(), json!(sha256_hex(&report)));
                 }
                 print_change(&admin.post("/config/promote", &request)?)
@@ -105,18 +103,6 @@ impl ConfigArgs {
             }
         }
     }
-}
-
-/// Reads a report, also from a pipe.
-fn read_report(path: &Path) -> io::Result<Vec<u8>> {
-    let mut report = Vec::new();
-    let mut file = File::open(path)?.take(MAX_REPORT_BYTES + 1);
-    file.read_to_end(&mut report)?;
-    if report.len() as u64 > MAX_REPORT_BYTES {
-        let message = format!("has more than {} MiB", MAX_REPORT_BYTES / (1024 * 1024));
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(report)
 }
 
 /// Returns the one version that begins with `prefix`.

@@ -62,6 +62,18 @@ fn workers_must_leave_a_free_slot() {
     assert!(build(&most, Some(&old)).is_err());
 }
 
+#[test]
+fn two_tables_in_use_at_once_hold_the_slots_of_both() {
+    let current = build(&config(WORKERS), None).unwrap();
+    let other = WORKERS.replace("name: b", "name: c").replace("4", "40");
+    let other = build(&config(&other), Some(&current)).unwrap();
+
+    assert_eq!(current.free_slots_beside(&current), 1);
+    // The first worker is that of both.
+    assert_eq!(other.free_slots_beside(&current), 40 - 3 - 2);
+    assert_eq!(current.free_slots_beside(&other), 0);
+}
+
 /// Checks whether another table reuses the transport of the first hook.
 #[track_caller]
 fn check_reuse(expected: bool, other: &str) {

@@ -21,7 +21,7 @@ use super::encode::{Envelope, Signal};
 use crate::{
     mutex::Mutex,
     observe::{export_failures::Export, metrics::Metrics},
-    service_client::{ClientError, RequestError, client_builder},
+    service_client::{ClientError, RequestError, client_builder, read_body},
 };
 
 /// Bytes that may be queued. What exceeds them is dropped and counted.
@@ -253,18 +253,13 @@ impl SendTask {
         let items: Vec<&[u8]> = batch.iter().map(|item| item.json.as_slice()).collect();
         let request = self.client.post(&self.url).headers(self.headers.clone());
         let sent = request.body(self.envelope.wrap(&items)).send().await;
-        let mut response = sent?;
+        let response = sent?;
         if !response.status().is_success() {
             return Err(RequestError::Status(response.status()));
         }
-        let mut body = Vec::new();
-        while let Ok(Some(chunk)) = response.chunk().await {
-            body.extend_from_slice(&chunk);
-            if body.len() > MAX_RESPONSE_BYTES {
-                return Ok(0);
-            }
-        }
-        Ok(rejected_items(&body))
+        let body = read_body(response, MAX_RESPONSE_BYTES).await;
+        // The batch is accepted, also if the rest of the response cannot be read.
+        Ok(rejected_items(&body.ok().flatten().unwrap_or_default()))
     }
 
     fn log_health(&mut self, error: Option<&RequestError>) {

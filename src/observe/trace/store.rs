@@ -145,8 +145,9 @@ impl TraceStore {
             ..ScanRange::default()
         };
         let (mut range, mut has_more) = (None, false);
-        let state = self.ring.state();
-        for record in state.before(cursor.unwrap_or(u64::MAX)) {
+        // Those that end meanwhile are behind it.
+        let last_seq = self.ring.state().last_seq();
+        for record in self.ring.before(cursor.unwrap_or(last_seq + 1)) {
             // Records are in the order of their ends.
             if filter.excludes_before(record.ended_ms()) {
                 scanned.is_complete = false;
@@ -159,12 +160,10 @@ impl TraceStore {
             scanned.records += 1;
             let (newest, _) = range.unwrap_or((record.started_ms, 0));
             range = Some((newest, record.started_ms));
-            if filter.matches(record) {
-                calls.push(Arc::clone(record));
+            if filter.matches(&record) {
+                calls.push(record);
             }
         }
-        let last_seq = state.last_seq();
-        drop(state);
         scanned.to = range.map(|(newest, _)| rfc3339_ms(newest));
         scanned.from = range.map(|(_, oldest)| rfc3339_ms(oldest));
         let last = calls.last().map(|record| record.seq);
@@ -178,21 +177,18 @@ impl TraceStore {
 
     /// Returns the record of a request.
     pub fn find(&self, id: &str) -> Option<Arc<CallRecord>> {
-        let state = self.ring.state();
-        let mut records = state.records().rev();
-        records.find(|record| *record.id == *id).cloned()
+        let mut records = self.ring.before(u64::MAX);
+        records.find(|record| *record.id == *id)
     }
 
     /// Returns the record of a request with its neighbours that match a filter.
     pub fn view(&self, id: &str, filter: &TraceFilter) -> Option<CallView> {
         let call = self.find(id)?;
-        let state = self.ring.state();
-        let matching = |record: &&Arc<CallRecord>| filter.matches(record);
-        let newer = state.after(call.seq).find(matching);
+        let matching = |record: &Arc<CallRecord>| filter.matches(record);
+        let newer = self.ring.after(call.seq).find(matching);
         let newer = newer.map(|record| Arc::clone(&record.id));
-        let older = state.before(call.seq).find(matching);
+        let older = self.ring.before(call.seq).find(matching);
         let older = older.map(|record| Arc::clone(&record.id));
-        drop(state);
         Some(CallView {
             has_content: self.contents.find(id).is_some(),
             call,
@@ -254,19 +250,16 @@ impl TraceStore {
     /// Masks content as calls end, and removes what is too old, until the future is dropped.
     pub async fn maintain_contents(self: &Arc<Self>) {
         loop {
-            let is_pending = timeout(EXPIRY_INTERVAL, self.contents.pending())
-                .await
-                .is_ok();
+            // Without new content, only old content is removed.
+            timeout(EXPIRY_INTERVAL, self.contents.pending()).await.ok();
             let store = Arc::clone(self);
             // Masking takes milliseconds, which would delay calls on this thread.
-            let maintained = spawn_blocking(move || {
-                if is_pending {
-                    store.contents.mask_pending();
-                }
-                store.contents.remove_old();
-            });
-            if maintained.await.is_err() {
-                return;
+            let maintained = spawn_blocking(move || store.contents.maintain());
+            match maintained.await {
+                Err(error) if error.is_cancelled() => return,
+                // The message of a panic may quote the content.
+                Err(_panicked) => tracing::error!("masking of the trace's content panicked"),
+                Ok(()) => (),
             }
         }
     }

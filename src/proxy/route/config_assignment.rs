@@ -74,7 +74,7 @@ fn name_in_body(head: &Parts, snapshot: &Snapshot, body: &Bytes) -> Option<Strin
         method: &head.method,
         path: head.uri.path(),
         query: "",
-        api: dialect::named_api(&head.headers).filter(|api| snapshot.has_upstream(*api)),
+        api: snapshot.named_api(&head.headers),
     });
     // A body that cannot be read is refused later.
     let body = dialect.parse_request(body.clone()).ok()?;

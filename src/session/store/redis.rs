@@ -9,11 +9,12 @@ mod lua;
 use std::{collections::HashMap, time::Duration};
 
 use prometheus_client::metrics::counter::Counter;
+use redis::FromRedisValue;
 use uuid::Uuid;
 
 use self::{
     codec::{Version, key_of, key_of_name},
-    lua::RedisLimits,
+    lua::{RedisLimits, ScriptRun, SessionScripts},
 };
 use super::memory::{FingerprintSync, MemoryStore};
 use crate::{
@@ -38,7 +39,7 @@ const MAX_WRITE_ATTEMPTS: usize = 5;
 pub struct RedisStore {
     copy: MemoryStore,
     connection: RedisConnection,
-    limits: RedisLimits,
+    scripts: SessionScripts,
     /// Secret of the fingerprints, and whether it is that of Redis.
     fingerprinter: Mutex<(Uuid, SecretOrigin)>,
     /// Saves that Redis does not have yet.
@@ -71,10 +72,15 @@ impl RedisStore {
         Ok(Self {
             copy: MemoryStore::new(max, idle),
             connection: RedisConnection::new(url, "sessions", failures)?,
-            limits: RedisLimits { max, idle },
+            scripts: SessionScripts::new(RedisLimits { max, idle }),
             fingerprinter: Mutex::new((Uuid::new_v4(), SecretOrigin::Local)),
             pending: Mutex::default(),
         })
+    }
+
+    /// Runs a script; `None` if Redis is unavailable.
+    async fn run<T: FromRedisValue>(&self, (script, call): ScriptRun<'_>) -> Option<T> {
+        self.connection.run_script(script, &call).await
     }
 
     /// Returns a fingerprinter with the shared secret, if Redis is available.
@@ -90,7 +96,7 @@ impl RedisStore {
     /// Takes over the shared secret. The first gateway creates it.
     async fn sync_secret(&self) {
         let (own, _) = *self.fingerprinter.lock();
-        let secret: Option<Vec<u8>> = self.connection.run(lua::secret(own)).await;
+        let secret: Option<Vec<u8>> = self.run(self.scripts.secret(own)).await;
         if let Some(secret) = secret.and_then(|bytes| Uuid::from_slice(&bytes).ok()) {
             *self.fingerprinter.lock() = (secret, SecretOrigin::Shared);
         }
@@ -100,16 +106,16 @@ impl RedisStore {
         let own = self.copy.find(fingerprints);
         // Later fingerprints cannot be a better match.
         let until = own.as_ref().map_or(fingerprints.len(), |(at, _)| at + 1);
-        let find = lua::find(fingerprints.get(..until)?);
-        let found: Option<Option<(usize, Vec<u8>)>> = self.connection.run(find).await;
+        let find = self.scripts.find(fingerprints.get(..until)?);
+        let found: Option<Option<(usize, Vec<u8>)>> = self.run(find).await;
         let found = found.flatten();
         let found = found.and_then(|(at, member)| Some((at, key_of(&member)?.id)));
         found.or(own)
     }
 
     pub(super) async fn load(&self, key: &SessionKey) -> Option<SessionState> {
-        let load = lua::load(key, self.copy.version(key));
-        let changed: Option<Option<Vec<u8>>> = self.connection.run(load).await;
+        let load = self.scripts.load(key, self.copy.version(key));
+        let changed: Option<Option<Vec<u8>>> = self.run(load).await;
         match changed.flatten().as_deref() {
             Some([]) => self.remove_ended(key),
             Some(blob) => {
@@ -164,8 +170,8 @@ impl RedisStore {
                 FingerprintSync::All => self.copy.fingerprints(key),
                 FingerprintSync::New => fresh.to_vec(),
             };
-            let save = self.limits.save(key, expected, blob, &fingerprints);
-            let there: Option<Option<Vec<u8>>> = self.connection.run(save).await;
+            let save = self.scripts.save(key, expected, blob, &fingerprints);
+            let there: Option<Option<Vec<u8>>> = self.run(save).await;
             let Some(there) = there else {
                 return false;
             };
@@ -207,7 +213,7 @@ impl RedisStore {
     pub(super) async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         let state = self.load(key).await;
         self.remove_ended(key);
-        let _gone: Option<()> = self.connection.run(self.limits.forget(key)).await;
+        let _gone: Option<()> = self.run(self.scripts.forget(key)).await;
         state
     }
 
@@ -216,7 +222,7 @@ impl RedisStore {
     }
 
     pub(super) async fn newest(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
-        let listed: Option<Vec<ListedSession>> = self.connection.run(lua::newest(limit)).await;
+        let listed: Option<Vec<ListedSession>> = self.run(self.scripts.newest(limit)).await;
         let Some(listed) = listed else {
             return self.copy.newest(limit);
         };
@@ -226,7 +232,7 @@ impl RedisStore {
     }
 
     pub(super) async fn find_by_id(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
-        let names: Option<Vec<Vec<u8>>> = self.connection.run(lua::called(id)).await;
+        let names: Option<Vec<Vec<u8>>> = self.run(self.scripts.called(id)).await;
         let Some(names) = names else {
             return self.copy.find_by_id(id);
         };
@@ -263,7 +269,7 @@ impl RedisStore {
 
     /// Claims a batch of ended sessions, and returns their number.
     async fn claim_batch(&self, ended: &mut Vec<(SessionKey, SessionState)>) -> usize {
-        let claimed = self.connection.run(self.limits.claim(BATCH_SIZE)).await;
+        let claimed = self.run(self.scripts.claim(BATCH_SIZE)).await;
         let claimed: Vec<ListedSession> = claimed.unwrap_or_default();
         let count = claimed.len();
         ended.extend(claimed.into_iter().filter_map(|(member, blob)| {

@@ -52,17 +52,10 @@ pub(super) fn make(
     }
 }
 
-/// Appends lines to a file, if there are any.
-pub(super) async fn append(lines: Option<(PathBuf, String)>) {
-    let Some((path, text)) = lines else {
-        return;
-    };
-    blocking(move || {
-        // Not created again: its session may have ended meanwhile.
-        let mut file = OpenOptions::new().append(true).open(path)?;
-        file.write_all(text.as_bytes())
-    })
-    .await;
+/// Appends lines to a file. It is not created again: its session may have ended meanwhile.
+pub(super) fn append(path: &Path, lines: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    file.write_all(lines.as_bytes())
 }
 
 /// Runs file operations on a blocking thread and logs failures.
@@ -73,20 +66,30 @@ pub(super) async fn blocking<T: Send + 'static>(
     match done.unwrap_or_else(|error| Err(io::Error::other(error))) {
         Ok(done) => Some(done),
         Err(error) => {
-            tracing::warn!(%error, "transcript write failed");
+            log_failure(&error);
             None
         }
+    }
+}
+
+/// Removes files if they exist.
+pub(super) fn remove_all(paths: &[PathBuf]) {
+    for path in paths {
+        remove(path);
     }
 }
 
 /// Removes a file if it exists.
 pub(super) fn remove(path: &Path) {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, "transcript write failed");
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => log_failure(&error),
         Ok(()) | Err(_) => (),
     }
+}
+
+/// Logs that a file cannot be written or removed.
+pub(super) fn log_failure(error: &io::Error) {
+    tracing::warn!(%error, "transcript write failed");
 }
 
 /// Returns whether a file name is that of a transcript.

@@ -1,9 +1,6 @@
 //! State of one transcript: the messages that it contains, and the records to append. No IO.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
@@ -18,14 +15,12 @@ pub(super) const MAX_TRANSCRIPT_BYTES: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(super) struct TranscriptLog {
-    pub(super) path: PathBuf,
     written: Vec<LoggedMessage>,
     /// The last message, if it is a response that no request has confirmed yet.
     unconfirmed: Option<ModelMessage>,
     /// The last message, if it is the model's: tool results may follow.
     last: Option<ModelMessage>,
     bytes: usize,
-    pub(super) last_used: Instant,
 }
 
 #[derive(Debug)]
@@ -43,22 +38,17 @@ struct ModelMessage {
 
 impl TranscriptLog {
     /// A transcript with `bytes` in its file.
-    pub(super) fn new(path: PathBuf, bytes: usize) -> Self {
+    pub(super) fn new(bytes: usize) -> Self {
         Self {
-            path,
             bytes,
             written: Vec::new(),
             unconfirmed: None,
             last: None,
-            last_used: Instant::now(),
         }
     }
 
-    /// Adds a request. Returns the path, and the text of the new records.
-    pub(super) fn append_request(
-        &mut self,
-        request: TranscriptRequest<'_>,
-    ) -> Option<(PathBuf, String)> {
+    /// Adds a request. Returns the text of the new records.
+    pub(super) fn append_request(&mut self, request: TranscriptRequest<'_>) -> Option<String> {
         let groups = groups(request.conversation);
         let mut same = self.same(&groups);
         let mut lines = Vec::new();
@@ -137,12 +127,9 @@ impl TranscriptLog {
         lines
     }
 
-    /// Adds a response, in the place of one that the agent has not confirmed. Returns the path,
-    /// and the text of the new records.
-    pub(super) fn append_response(
-        &mut self,
-        response: TranscriptResponse<'_>,
-    ) -> Option<(PathBuf, String)> {
+    /// Adds a response, in the place of one that the agent has not confirmed. Returns the text of
+    /// the new records.
+    pub(super) fn append_response(&mut self, response: TranscriptResponse<'_>) -> Option<String> {
         let rewind = self
             .unconfirmed
             .take()
@@ -164,8 +151,7 @@ impl TranscriptLog {
     }
 
     /// Returns the lines as text, or a final note if they exceed the size limit.
-    fn fit(&mut self, lines: &[Value], now: &str) -> Option<(PathBuf, String)> {
-        self.last_used = Instant::now();
+    fn fit(&mut self, lines: &[Value], now: &str) -> Option<String> {
         if lines.is_empty() || self.bytes > MAX_TRANSCRIPT_BYTES {
             return None;
         }
@@ -177,6 +163,6 @@ impl TranscriptLog {
             let end = json!({ "id": id, "timestamp": now, "type": "info", "content": end });
             text = in_lines(&[end]);
         }
-        Some((self.path.clone(), text))
+        Some(text)
     }
 }

@@ -264,3 +264,28 @@ async fn a_hostile_archive_is_refused_before_anything_is_written() {
     );
     assert!(replica.denies("apple").await);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_that_cannot_be_stored_is_tried_again() {
+    let publisher = Publisher::new();
+    let server = server_with(&publisher, "apple").await;
+    let replica = Replica::start_from(&server, &publisher).await;
+    let bundles = replica.folder.path().join("bundles");
+    let (extracted, away) = (bundles.join("extracted"), bundles.join("away"));
+
+    fs::rename(&extracted, &away).unwrap();
+    fs::write(&extracted, "in the place of the folder").unwrap();
+    server.publish("prod", publisher.denying("2", "banana"));
+    replica.wait_for_error("").await;
+    fs::remove_file(&extracted).unwrap();
+    fs::rename(&away, &extracted).unwrap();
+    replica.wait_for_revision("2").await;
+    // The new name of the file cannot be written.
+    fs::create_dir(bundles.join("active.json.new")).unwrap();
+    server.publish("prod", publisher.denying("3", "cherry"));
+    replica.wait_for_error("active.json").await;
+    fs::remove_dir(bundles.join("active.json.new")).unwrap();
+    replica.wait_for_revision("3").await;
+
+    assert!(replica.denies("cherry").await);
+}

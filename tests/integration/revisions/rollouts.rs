@@ -546,6 +546,31 @@ fn check_and_serve_refuse_the_same_rollouts() {
 }
 
 #[test]
+fn a_rollout_whose_workers_leave_no_process_slot_is_refused() {
+    let worker = |name: &str, slots: usize| {
+        format!(
+            "limits: {{ hook_processes: {slots} }}\nhooks:\n  BeforeModel:\n    - hooks: [{{ \
+             type: worker, name: {name}, command: cat }}]\n"
+        )
+    };
+    for (name, is_refused) in [("other", true), ("same", false)] {
+        let upstreams = "upstreams: { gemini: { url: \"http://127.0.0.1:1\" } }\n";
+        let next = format!("{upstreams}{}", worker(name, 9));
+        let folder = rollout_folder("next.yaml", &[("next.yaml", next.as_str())]);
+        let path = folder.path().join("hookgate.yaml");
+        let config = fs::read_to_string(&path).unwrap();
+        fs::write(path, format!("{config}{}", worker("same", 2))).unwrap();
+
+        let (code, _, err) = run(&["check", "hookgate.yaml"], folder.path());
+
+        let problem = "hookgate.yaml:3:16: rollout: `instances` of the workers of both configs \
+                       together must be fewer than `limits.hook_processes`";
+        assert_eq!(err.contains(problem), is_refused, "{err}");
+        assert_eq!(code == 78, is_refused, "{code}: {err}");
+    }
+}
+
+#[test]
 fn a_version_that_is_kept_elsewhere_is_a_warning_of_check() {
     let folder = rollout_folder("f00dfeedf00dfeed", &[]);
 

@@ -160,6 +160,12 @@ impl ContentStore {
         self.pending.notified().await;
     }
 
+    /// Masks and keeps what is queued, and removes content whose retention is over.
+    pub(crate) fn maintain(&self) {
+        self.mask_pending();
+        self.remove_expired(&mut self.state.lock());
+    }
+
     /// Masks and keeps what is queued. Takes milliseconds for each megabyte.
     pub(crate) fn mask_pending(&self) {
         loop {
@@ -190,12 +196,6 @@ impl ContentStore {
         let mut stored = state.stored.iter().rev();
         let found = stored.find(|(content, _)| *content.id == *id);
         found.map(|(content, _)| Arc::clone(content))
-    }
-
-    /// Removes content whose retention is over.
-    pub(crate) fn remove_old(&self) {
-        let mut state = self.state.lock();
-        self.remove_expired(&mut state);
     }
 
     fn keep(&self, content: StoredContent) {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    iter,
     sync::{Arc, MutexGuard},
 };
 
@@ -9,6 +10,9 @@ use crate::{
     mutex::Mutex,
     observe::trace::{record::CallRecord, store::memory::TraceMemory},
 };
+
+/// Records that are read at once.
+const BATCH_RECORDS: usize = 256;
 
 /// The last records, oldest first, within a number and the memory bound.
 #[derive(Debug)]
@@ -54,6 +58,35 @@ impl RecordRing {
         }
     }
 
+    /// Records after this sequence number, oldest first, as [`Self::before`].
+    pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = Arc<CallRecord>> {
+        self.batches(seq, |state, seq| {
+            state.after(seq).take(BATCH_RECORDS).cloned().collect()
+        })
+    }
+
+    /// Records before this sequence number, newest first. The ring is locked for each batch of
+    /// them only, since calls that end wait for it.
+    pub(crate) fn before(&self, seq: u64) -> impl Iterator<Item = Arc<CallRecord>> {
+        self.batches(seq, |state, seq| {
+            state.before(seq).take(BATCH_RECORDS).cloned().collect()
+        })
+    }
+
+    /// Records of all batches until an empty one. Each begins behind the last record before it.
+    fn batches(
+        &self,
+        mut seq: u64,
+        next: impl Fn(&RingState, u64) -> Vec<Arc<CallRecord>>,
+    ) -> impl Iterator<Item = Arc<CallRecord>> {
+        let batches = iter::from_fn(move || {
+            let batch = next(&self.state(), seq);
+            seq = batch.last()?.seq;
+            Some(batch)
+        });
+        batches.flatten()
+    }
+
     /// Adds a record, whose bytes are counted already. Returns its sequence number, or `None` if
     /// no record is kept.
     pub(crate) fn push(&self, mut record: CallRecord) -> Option<u64> {
@@ -93,11 +126,6 @@ impl RecordRing {
 }
 
 impl RingState {
-    /// Records in order, oldest first.
-    pub(crate) fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<CallRecord>> {
-        self.records.iter()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }

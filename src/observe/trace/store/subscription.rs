@@ -13,7 +13,7 @@ use crate::observe::{
 /// Records of one batch.
 const MAX_BATCH: usize = 100;
 
-/// Records that are searched for one batch, so that the ring is not locked for long.
+/// Records that are searched for one batch.
 const MAX_SCANNED: usize = 1000;
 
 /// Time between two batches.
@@ -91,19 +91,20 @@ impl TraceSubscription {
     /// Returns what has finished since the last batch, without waiting.
     pub fn take(&mut self) -> TraceBatch {
         let mut batch = TraceBatch::default();
-        let state = self.ring.state();
-        batch.lost = state.first_seq().saturating_sub(self.position + 1);
+        let first_seq = self.ring.state().first_seq();
+        batch.lost = first_seq.saturating_sub(self.position + 1);
         let mut position = self.position + batch.lost;
-        for record in state.after(position).take(MAX_SCANNED) {
+        for record in self.ring.after(position).take(MAX_SCANNED) {
+            // Others may be evicted before they are read.
+            batch.lost += record.seq - position - 1;
             position = record.seq;
-            if self.filter.matches(record) {
-                batch.calls.push(Arc::clone(record));
+            if self.filter.matches(&record) {
+                batch.calls.push(record);
                 if batch.calls.len() == MAX_BATCH {
                     break;
                 }
             }
         }
-        drop(state);
         self.position = position;
         self.metrics.trace_lost_rows.inc_by(batch.lost);
         batch

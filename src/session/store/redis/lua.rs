@@ -5,13 +5,15 @@
 //! may have a copy. A fingerprint is a key whose value is a session. All keys but the first
 //! two sets and the secret expire, in case no gateway removes them.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
-use redis::{Cmd, ToRedisArgs};
 use uuid::Uuid;
 
 use super::codec::{Version, member, name};
-use crate::session::{fingerprint::Fingerprint, session_key::SessionKey};
+use crate::{
+    fleet::{RedisScript, ScriptCall},
+    session::{fingerprint::Fingerprint, session_key::SessionKey},
+};
 
 /// Prefix of all keys. The number changes with the encoding of values or fingerprints.
 pub(super) const PREFIX: &str = "hookgate:3:";
@@ -106,37 +108,71 @@ return listed";
 const CALLED: &str =
     "return redis.call('ZRANGEBYLEX', KEYS[1], '[' .. ARGV[1], '(' .. ARGV[2], 'LIMIT', 0, 100)";
 
-/// Returns the shared secret; `own` becomes it if there is none.
-pub(super) fn secret(own: Uuid) -> Cmd {
-    eval(SECRET, &[key("secret")], (own.as_bytes(),))
+/// A script and the keys and arguments of one run.
+pub(super) type ScriptRun<'a> = (&'a RedisScript, ScriptCall);
+
+/// The scripts of sessions, and their limits.
+#[derive(Debug)]
+pub(super) struct SessionScripts {
+    limits: RedisLimits,
+    secret: RedisScript,
+    find: RedisScript,
+    load: RedisScript,
+    save: RedisScript,
+    forget: RedisScript,
+    claim: RedisScript,
+    newest: RedisScript,
+    called: RedisScript,
 }
 
-/// Returns the position and the member of the first indexed fingerprint.
-pub(super) fn find(fingerprints: &[Fingerprint]) -> Cmd {
-    let mut keys = vec![key("seen")];
-    keys.extend(fingerprint_keys(fingerprints));
-    let nothing: [&str; 0] = [];
-    eval(FIND, &keys, &nothing)
-}
+impl SessionScripts {
+    pub(super) fn new(limits: RedisLimits) -> Self {
+        let script = |text: &str| RedisScript::new(text.to_owned());
+        Self {
+            limits,
+            secret: script(SECRET),
+            find: script(FIND),
+            load: script(LOAD),
+            save: script(SAVE),
+            forget: script(FORGET),
+            claim: script(CLAIM),
+            newest: script(NEWEST),
+            called: script(CALLED),
+        }
+    }
 
-/// Returns a session unless it has this version.
-pub(super) fn load(session: &SessionKey, known: Version) -> Cmd {
-    let keys = [session_key(session), key("ended")];
-    eval(LOAD, &keys, (version_bytes(known), member(session)))
-}
+    /// Returns the shared secret; `own` becomes it if there is none.
+    pub(super) fn secret(&self, own: Uuid) -> ScriptRun<'_> {
+        let call = ScriptCall::new([key("secret")]);
+        (&self.secret, call.arg(own.as_bytes()))
+    }
 
-/// Returns members and sessions, most recently used first.
-pub(super) fn newest(limit: usize) -> Cmd {
-    eval(NEWEST, &[key("seen"), key("session:")], (limit,))
-}
+    /// Returns the position and the member of the first indexed fingerprint.
+    pub(super) fn find(&self, fingerprints: &[Fingerprint]) -> ScriptRun<'_> {
+        let keys = iter::once(key("seen")).chain(fingerprint_keys(fingerprints));
+        (&self.find, ScriptCall::new(keys))
+    }
 
-/// Returns the names of the sessions with this id.
-pub(super) fn called(id: &str) -> Cmd {
-    let (from, to) = (format!("{id}\0"), format!("{id}\u{1}"));
-    eval(CALLED, &[key("names")], (from, to))
-}
+    /// Returns a session unless it has this version.
+    pub(super) fn load(&self, session: &SessionKey, known: Version) -> ScriptRun<'_> {
+        let call = ScriptCall::new([session_key(session), key("ended")]);
+        let arguments = (version_bytes(known), member(session));
+        (&self.load, call.arg(arguments))
+    }
 
-impl RedisLimits {
+    /// Returns members and sessions, most recently used first.
+    pub(super) fn newest(&self, limit: usize) -> ScriptRun<'_> {
+        let call = ScriptCall::new([key("seen"), key("session:")]);
+        (&self.newest, call.arg(limit))
+    }
+
+    /// Returns the names of the sessions with this id.
+    pub(super) fn called(&self, id: &str) -> ScriptRun<'_> {
+        let call = ScriptCall::new([key("names")]);
+        let range = (format!("{id}\0"), format!("{id}\u{1}"));
+        (&self.called, call.arg(range))
+    }
+
     /// Replaces the expected version of a session and indexes fingerprints. Returns the
     /// stored session if it has another version.
     pub(super) fn save(
@@ -145,39 +181,38 @@ impl RedisLimits {
         expected: Version,
         blob: Vec<u8>,
         fingerprints: &[Fingerprint],
-    ) -> Cmd {
-        let mut keys = Vec::from(keys_of(session));
-        keys.extend(fingerprint_keys(fingerprints));
-        let (expected, expiry_ms) = (version_bytes(expected), self.expiry_ms());
-        let (member, name) = (member(session), name(session));
-        eval(SAVE, &keys, (expected, blob, expiry_ms, member, name))
+    ) -> ScriptRun<'_> {
+        let keys = keys_of(session).into_iter();
+        let call = ScriptCall::new(keys.chain(fingerprint_keys(fingerprints)));
+        let (expected, expiry_ms) = (version_bytes(expected), self.limits.expiry_ms());
+        let arguments = (expected, blob, expiry_ms, member(session), name(session));
+        (&self.save, call.arg(arguments))
     }
 
     /// Ends a session and removes its indexes.
-    pub(super) fn forget(&self, session: &SessionKey) -> Cmd {
-        let (member, name, idle) = (member(session), name(session), milliseconds(self.idle));
-        let surplus = i64::try_from(self.max).map_or(i64::MIN, |max| -max - 1);
-        eval(FORGET, &keys_of(session), (member, name, idle, surplus))
+    pub(super) fn forget(&self, session: &SessionKey) -> ScriptRun<'_> {
+        let RedisLimits { max, idle } = self.limits;
+        let surplus = i64::try_from(max).map_or(i64::MIN, |max| -max - 1);
+        let arguments = (member(session), name(session), milliseconds(idle), surplus);
+        let call = ScriptCall::new(keys_of(session));
+        (&self.forget, call.arg(arguments))
     }
 
     /// Returns members and states of ended sessions.
-    pub(super) fn claim(&self, batch: usize) -> Cmd {
-        let keys = [key("seen"), key("names"), key("session:")];
-        eval(CLAIM, &keys, (milliseconds(self.idle), self.max, batch))
+    pub(super) fn claim(&self, batch: usize) -> ScriptRun<'_> {
+        let RedisLimits { max, idle } = self.limits;
+        let call = ScriptCall::new([key("seen"), key("names"), key("session:")]);
+        (&self.claim, call.arg((milliseconds(idle), max, batch)))
     }
+}
 
+impl RedisLimits {
     /// Returns the expiry of values in milliseconds, long enough for a gateway to see
     /// that the session has ended.
     fn expiry_ms(&self) -> u64 {
         let twice = self.idle.saturating_mul(2);
         milliseconds(twice.saturating_add(Duration::from_mins(1)))
     }
-}
-
-fn eval(script: &str, keys: &[String], arguments: impl ToRedisArgs) -> Cmd {
-    let mut command = redis::cmd("EVAL");
-    command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
-    command
 }
 
 fn key(name: &str) -> String {
