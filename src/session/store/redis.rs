@@ -207,7 +207,7 @@ impl RedisStore {
     pub(super) async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         let state = self.load(key).await;
         self.remove_ended(key);
-        let _gone: Option<()> = self.connection.run(self.limits.forget(key)).await;
+        let _gone: Option<()> = self.connection.run(self.limits.end(key)).await;
         state
     }
 

@@ -62,7 +62,7 @@ for at = 5, #KEYS do redis.call('SET', KEYS[at], member, 'PX', expiry_ms) end
 return false";
 
 /// Ends a session, and lists it among the last ones that were ended.
-const FORGET: &str = "
+const END: &str = "
 local session, seen, names, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local member, name, idle, surplus = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 redis.call('DEL', session)
@@ -154,10 +154,10 @@ impl RedisLimits {
     }
 
     /// Ends a session and removes its indexes.
-    pub(super) fn forget(&self, session: &SessionKey) -> Cmd {
+    pub(super) fn end(&self, session: &SessionKey) -> Cmd {
         let (member, name, idle) = (member(session), name(session), milliseconds(self.idle));
         let surplus = i64::try_from(self.max).map_or(i64::MIN, |max| -max - 1);
-        eval(FORGET, &keys_of(session), (member, name, idle, surplus))
+        eval(END, &keys_of(session), (member, name, idle, surplus))
     }
 
     /// Returns members and states of ended sessions.
