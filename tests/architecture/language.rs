@@ -1,10 +1,10 @@
 //! Rules about words: what a reader greps for, and what only its author understands.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use regex::Regex;
 
-use crate::source::{all_sources, test_sources};
+use crate::source::{Source, all_sources, files_of, test_sources};
 
 /// Words that describe code as people, buildings or speech.
 const METAPHORS: &[&str] = &[
@@ -17,12 +17,27 @@ const METAPHORS: &[&str] = &[
     "floor",
     "floors",
     "forbid",
+    "forget",
+    "forgets",
+    "forgot",
+    "forgotten",
     "hands",
     "heart",
     "house",
+    "judge",
+    "judged",
+    "judgement",
+    "judges",
+    "judging",
+    "knew",
+    "know",
+    "knows",
     "nobody",
     "obey",
     "patience",
+    "remember",
+    "remembered",
+    "remembers",
     "room",
     "rooms",
     "said",
@@ -99,6 +114,37 @@ fn comments_and_identifiers_have_no_metaphors() {
     );
 }
 
+/// Descriptions in the schema and the `OpenAPI` document come from doc comments.
+#[test]
+fn comments_of_shipped_files_have_no_metaphors() {
+    let comment = Regex::new("(?:^|\\s)#(.*)").unwrap();
+    let quoted = Regex::new("`[^`]*`").unwrap();
+    let word = Regex::new(r"[A-Za-z]+").unwrap();
+    let mut wrong = Vec::new();
+    let extensions = ["md", "nft", "py", "sh", "toml", "yaml", "yml"];
+    for folder in ["config", "deploy", "docker"] {
+        for path in files_of(Path::new(folder), &extensions) {
+            let path = path.to_str().unwrap();
+            for (index, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
+                let comment = comment.captures(line).map(|found| found[1].to_owned());
+                let text = if path.ends_with(".md") {
+                    line.to_owned()
+                } else {
+                    comment.unwrap_or_default()
+                };
+                let text = quoted.replace_all(&text, "").to_lowercase();
+                for found in word.find_iter(&text) {
+                    let found = found.as_str();
+                    if METAPHORS.contains(&found) && !is_exception(path, found) {
+                        wrong.push(format!("{path}:{} `{found}`", index + 1));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn test_names_are_statements() {
     let test = r"#\[(?:tokio::)?test[^\]]*\]\s+(?:#\[[^\]]*\]\s+)*(?:async )?fn ([a-z]+)_(\w*)";
@@ -152,26 +198,13 @@ fn doc_comments_begin_with_a_noun_or_a_verb() {
 #[test]
 fn doc_comments_add_to_the_name() {
     let mut wrong = Vec::new();
-    for file in all_sources() {
-        let mut block = String::new();
-        let mut start = 0;
-        for (index, line) in file.text.lines().enumerate() {
-            if line.starts_with("mod tests {") {
-                break;
-            }
-            if let Some(text) = line.trim_start().strip_prefix("///") {
-                if block.is_empty() {
-                    start = index + 1;
+    for file in all_sources().into_iter().chain(test_sources()) {
+        for marker in ["///", "//!"] {
+            for (line, text) in comment_blocks(&file, marker) {
+                if text.split_whitespace().count() < MIN_DOC_WORDS {
+                    wrong.push(format!("{}:{line} {text}", file.path));
                 }
-                block.push_str(text);
-                block.push(' ');
-                continue;
             }
-            let words = block.split_whitespace().count();
-            if (1..MIN_DOC_WORDS).contains(&words) {
-                wrong.push(format!("{}:{start} {}", file.path, block.trim()));
-            }
-            block.clear();
         }
     }
     assert!(
@@ -179,6 +212,22 @@ fn doc_comments_add_to_the_name() {
         "doc comments that repeat the name:\n{}",
         wrong.join("\n")
     );
+}
+
+/// Texts of adjacent lines that begin with `marker`, with the number of the first.
+fn comment_blocks(file: &Source, marker: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut is_continued = false;
+    for (index, line) in file.text.lines().enumerate() {
+        let text = line.trim_start().strip_prefix(marker);
+        match (text, blocks.last_mut()) {
+            (Some(text), Some((_, block))) if is_continued => block.push_str(text),
+            (Some(text), _) => blocks.push((index + 1, text.trim_start().to_owned())),
+            (None, _) => (),
+        }
+        is_continued = text.is_some();
+    }
+    blocks
 }
 
 #[test]
