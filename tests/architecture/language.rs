@@ -117,32 +117,41 @@ fn comments_and_identifiers_have_no_metaphors() {
 /// Descriptions in the schema and the `OpenAPI` document come from doc comments.
 #[test]
 fn comments_of_shipped_files_have_no_metaphors() {
-    let comment = Regex::new("(?:^|\\s)#(.*)").unwrap();
     let quoted = Regex::new("`[^`]*`").unwrap();
     let word = Regex::new(r"[A-Za-z]+").unwrap();
-    let mut wrong = Vec::new();
     let extensions = ["md", "nft", "py", "sh", "toml", "yaml", "yml"];
-    for folder in ["config", "deploy", "docker"] {
-        for path in files_of(Path::new(folder), &extensions) {
-            let path = path.to_str().unwrap();
-            for (index, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
-                let comment = comment.captures(line).map(|found| found[1].to_owned());
-                let text = if path.ends_with(".md") {
-                    line.to_owned()
-                } else {
-                    comment.unwrap_or_default()
-                };
-                let text = quoted.replace_all(&text, "").to_lowercase();
-                for found in word.find_iter(&text) {
-                    let found = found.as_str();
-                    if METAPHORS.contains(&found) && !is_exception(path, found) {
-                        wrong.push(format!("{path}:{} `{found}`", index + 1));
-                    }
-                }
-            }
+    let folders = ["config", "deploy", "docker"].iter();
+    let files = folders.flat_map(|folder| files_of(Path::new(folder), &extensions));
+    let mut wrong = Vec::new();
+    for path in files {
+        let name = path.to_str().unwrap();
+        for (line, prose) in prose_of(&path) {
+            let prose = quoted.replace_all(&prose, "").to_lowercase();
+            let words = word.find_iter(&prose).map(|found| found.as_str());
+            let words = words.filter(|word| METAPHORS.contains(word) && !is_exception(name, word));
+            wrong.extend(words.map(|word| format!("{name}:{line} `{word}`")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The lines of a page, or the comments after `#` of any other file, with their numbers.
+fn prose_of(path: &Path) -> Vec<(usize, String)> {
+    let comment = Regex::new("(?:^|\\s)#(.*)").unwrap();
+    let is_page = path.extension().is_some_and(|extension| extension == "md");
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().enumerate();
+    let lines = lines.filter_map(|(index, line)| {
+        let prose = if is_page {
+            Some(line)
+        } else {
+            comment
+                .captures(line)
+                .and_then(|found| Some(found.get(1)?.as_str()))
+        };
+        Some((index + 1, prose?.to_owned()))
+    });
+    lines.collect()
 }
 
 #[test]
